@@ -1,0 +1,32 @@
+//! Environments that a file declares. A declaration is applied when it is new or has changed; in between, what the API
+//! says holds, through restarts too.
+
+use super::Environments;
+use super::environments::Failure;
+use super::{keys, stored};
+use crate::domain::{Configuration, Configure, EnvironmentKey};
+use crate::store::{Batch, durable_up_to};
+
+impl Environments {
+    /// Whether it had to be applied. Doing it again after a crash half-way does no harm.
+    pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
+        let store = &self.parts.store;
+        let declaration = stored::encode_configuration(&configuration);
+        let declared = keys::declaration(key);
+        if store.get(&declared)?.as_ref() == Some(&declaration) {
+            return Ok(false);
+        }
+        self.configure(
+            key,
+            Configure {
+                configuration,
+                expected_revision: None,
+            },
+        )
+        .await?;
+        let mut batch = Batch::default();
+        batch.put(declared, declaration);
+        durable_up_to(&**store, store.commit(batch)?).await;
+        Ok(true)
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds the actor of an environment, or starts it on the thread that asks, and lets the unused ones go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use actix::dev::ToEnvelope;
+use actix::prelude::*;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry;
+use parking_lot::RwLock;
+
+use super::environment::{EnvironmentActor, Leave};
+use crate::domain::{Environment, EnvironmentKey};
+use crate::store::Sequence;
+
+#[derive(Default)]
+pub struct Directory {
+    actors: DashMap<EnvironmentKey, Resident>,
+}
+
+struct Resident {
+    address: Addr<EnvironmentActor>,
+    desk: Arc<Desk>,
+}
+
+/// What an actor and those who deal with it share: the last durable view, and whether anybody needs the actor.
+#[derive(Default)]
+pub struct Desk {
+    view: RwLock<Option<Arc<Environment>>>,
+    settled: AtomicU64,
+    /// Messages sent and not yet handled. Raised under the directory's guard, so that at zero, under the same guard,
+    /// nothing can be in the mailbox.
+    underway: AtomicU32,
+    used: AtomicBool,
+}
+
+impl Desk {
+    pub fn view(&self) -> Option<Arc<Environment>> {
+        self.view.read().clone()
+    }
+
+    /// Shows readers a state that is durable since `sequence`.
+    pub fn publish(&self, environment: Arc<Environment>, sequence: Sequence) {
+        *self.view.write() = Some(environment);
+        self.settled.store(sequence.0, Ordering::Release);
+    }
+
+    /// Whether everything up to `sequence` has been shown to readers.
+    pub fn has_settled(&self, sequence: Sequence) -> bool {
+        self.settled.load(Ordering::Acquire) >= sequence.0
+    }
+
+    pub fn handled(&self) {
+        self.underway.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Why a message did not reach its actor.
+pub enum NotSent {
+    MailboxFull,
+    /// The actor ended; the next try starts it anew.
+    Gone,
+}
+
+impl Directory {
+    pub fn len(&self) -> usize {
+        self.actors.len()
+    }
+
+    /// The last durable view, if the environment has an actor that has loaded it.
+    pub fn view(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
+        let resident = self.actors.get(key)?;
+        resident.desk.used.store(true, Ordering::Relaxed);
+        resident.desk.view()
+    }
+
+    pub fn knows(&self, key: &EnvironmentKey) -> bool {
+        self.actors.contains_key(key)
+    }
+
+    /// Sends to the environment's actor, starting it with `start` if there is none.
+    pub fn send<M>(
+        &self,
+        key: &EnvironmentKey,
+        message: M,
+        start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>,
+    ) -> Result<(), NotSent>
+    where
+        M: Message<Result = ()> + Send + 'static,
+        EnvironmentActor: Handler<M>,
+        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
+    {
+        if let Some(resident) = self.actors.get(key)
+            && resident.address.connected()
+        {
+            return resident.send(message);
+        }
+        match self.actors.entry(key.clone()) {
+            Entry::Occupied(mut known) => {
+                if !known.get().address.connected() {
+                    known.insert(Resident::start(start));
+                }
+                known.get().send(message)
+            }
+            Entry::Vacant(place) => place.insert(Resident::start(start)).send(message),
+        }
+    }
+
+    /// Takes an actor out if nobody needs it: from then on nothing can be sent to it.
+    pub fn remove_unneeded(&self, key: &EnvironmentKey, desk: &Arc<Desk>) -> bool {
+        self.actors
+            .remove_if(key, |_, resident| {
+                Arc::ptr_eq(&resident.desk, desk) && resident.desk.underway.load(Ordering::Acquire) == 0
+            })
+            .is_some()
+    }
+
+    /// Asks every actor that was not used since the last call to leave, and forgets those that have died.
+    pub fn dismiss_unused(&self) {
+        self.actors.retain(|_, resident| {
+            if !resident.desk.used.swap(false, Ordering::Relaxed) {
+                // A full mailbox refuses it, rightly: that one is in use.
+                resident.send(Leave).ok();
+                resident.desk.used.store(false, Ordering::Relaxed);
+            }
+            resident.address.connected()
+        });
+    }
+}
+
+impl Resident {
+    fn start(start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>) -> Self {
+        let desk = Arc::new(Desk::default());
+        Self {
+            address: start(desk.clone()),
+            desk,
+        }
+    }
+
+    fn send<M>(&self, message: M) -> Result<(), NotSent>
+    where
+        M: Message<Result = ()> + Send + 'static,
+        EnvironmentActor: Handler<M>,
+        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
+    {
+        self.desk.used.store(true, Ordering::Relaxed);
+        self.desk.underway.fetch_add(1, Ordering::Relaxed);
+        self.address.try_send(message).map_err(|error| {
+            self.desk.handled();
+            match error {
+                SendError::Full(_) => NotSent::MailboxFull,
+                SendError::Closed(_) => NotSent::Gone,
+            }
+        })
+    }
+}

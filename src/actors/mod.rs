@@ -1,0 +1,31 @@
+//! Order and durability: one actor for each environment serialises its commands, decides them by the domain's rules,
+//! and answers when the outcome is durable.
+//!
+//! It adds no rules. Nothing outside this folder sees an `Addr` or a message: [`Environments`] is the whole surface.
+
+mod declared;
+mod directory;
+mod environment;
+mod environments;
+mod keys;
+mod reading;
+mod settlement;
+mod stored;
+#[cfg(test)]
+mod tests;
+
+pub use environments::{Environments, Failure, Options};
+pub use reading::{EnvironmentPage, History, ListFilter};
+
+use std::sync::Arc;
+
+use crate::domain::{EnvironmentKey, Event, Timestamp};
+
+/// Reads the time. A function, so that tests can move it.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// Is told what has happened, once it is durable, in the order of each environment. Must be quick: it runs where the
+/// answers are sent.
+pub trait Observer: Send + Sync + 'static {
+    fn happened(&self, environment: &EnvironmentKey, events: &[Event]);
+}

@@ -1,0 +1,454 @@
+//! The actors against a store that can be held back and made to fail.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::{Clock, Environments, Failure, Observer, Options};
+use crate::domain::{
+    Claim, Configuration, Configure, Delete, Deploy, EnvironmentKey, Event, ForceClaim, Identifier, Person,
+    PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, UserId,
+};
+use crate::entropy;
+use crate::store::{MemoryStore, Store, StoreError};
+
+/// One server's worth of environments over a memory store, with a clock that only moves when asked for.
+struct Bench {
+    environments: Environments,
+    store: Arc<MemoryStore>,
+    heard: Arc<AtomicUsize>,
+}
+
+struct Listener(Arc<AtomicUsize>);
+
+impl Observer for Listener {
+    fn happened(&self, _: &EnvironmentKey, events: &[Event]) {
+        self.0.fetch_add(events.len(), Ordering::Relaxed);
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::over(Arc::new(MemoryStore::new()), 1000)
+    }
+
+    fn over(store: Arc<MemoryStore>, history_retention: u64) -> Self {
+        let heard = Arc::new(AtomicUsize::new(0));
+        let time = AtomicI64::new(0);
+        let clock: Clock = Arc::new(move || Timestamp::from_millis(time.fetch_add(1, Ordering::Relaxed)));
+        let options = Options {
+            history_retention,
+            mailbox: 16,
+            answer_timeout: Duration::from_secs(30),
+        };
+        let environments = Environments::new(store.clone(), clock, Box::new(Listener(heard.clone())), options);
+        Self {
+            environments,
+            store,
+            heard,
+        }
+    }
+
+    async fn with_environment() -> Self {
+        let bench = Self::new();
+        bench.make().await;
+        bench
+    }
+
+    async fn make(&self) {
+        let configure = Configure {
+            configuration: Configuration::default(),
+            expected_revision: None,
+        };
+        self.environments.configure(&key(), configure).await.unwrap();
+    }
+
+    async fn claim(&self, who: u8) -> Result<Session, Failure> {
+        self.environments.claim(&key(), claim(who)).await
+    }
+
+    async fn release(&self, session: &Session) -> Result<Session, Failure> {
+        let release = Release {
+            session: session.id.into(),
+            by: session.user.clone(),
+            any: false,
+        };
+        self.environments.release(&key(), release).await
+    }
+
+    fn holder(&self) -> Option<Session> {
+        self.environments
+            .environment(&key())
+            .unwrap()
+            .and_then(|environment| environment.lock.clone())
+    }
+
+    /// Lets what is ready run, without letting time pass.
+    async fn let_others_run(&self) {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
+}
+
+fn key() -> EnvironmentKey {
+    let identifier = |text| Identifier::parse(text).unwrap();
+    let pipeline = PipelineKey {
+        organization: identifier("acme"),
+        pipeline: identifier("web"),
+    };
+    EnvironmentKey {
+        pipeline,
+        name: identifier("review-1"),
+    }
+}
+
+fn person(who: u8) -> Person {
+    Person {
+        id: UserId(crate::domain::IdSeed([who; 12])),
+        name: Arc::from(format!("person-{who}")),
+    }
+}
+
+fn claim(who: u8) -> Claim {
+    Claim {
+        seed: entropy::id_seed(),
+        user: person(who),
+        commit: None,
+        context: None,
+        plan: Plan::Nothing,
+    }
+}
+
+#[actix::test]
+async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
+    let bench = Bench::with_environment().await;
+    bench.store.hold();
+    let environments = bench.environments.clone();
+    let first = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    bench.let_others_run().await;
+    let environments = bench.environments.clone();
+    let second = actix::spawn(async move { environments.claim(&key(), claim(2)).await });
+    bench.let_others_run().await;
+
+    assert!(!first.is_finished(), "a claim was answered before it was durable");
+    assert!(!second.is_finished(), "a refusal spoke of a lock that was not durable");
+    assert_eq!(bench.holder(), None, "a reader was shown a lock that was not durable");
+    let heard = bench.heard.load(Ordering::Relaxed);
+
+    bench.store.release();
+    let session = first.await.unwrap().unwrap();
+    let refused = second.await.unwrap();
+    assert!(
+        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id)
+    );
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    assert_eq!(
+        bench.heard.load(Ordering::Relaxed),
+        heard + 1,
+        "the claim was announced once, when it was durable"
+    );
+}
+
+#[actix::test]
+async fn whoever_has_an_answer_finds_it_when_reading() {
+    let bench = Bench::with_environment().await;
+    for _ in 0..50 {
+        let session = bench.claim(1).await.unwrap();
+        assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+        bench.release(&session).await.unwrap();
+        assert_eq!(bench.holder(), None);
+    }
+}
+
+#[actix::test]
+async fn a_refusing_store_leaves_everything_as_it_was() {
+    let bench = Bench::with_environment().await;
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    assert!(matches!(
+        bench.claim(1).await,
+        Err(Failure::Store(StoreError::Overloaded))
+    ));
+    assert_eq!(bench.holder(), None);
+    bench.store.refuse_with(None);
+    let session = bench.claim(2).await.unwrap();
+    assert_eq!(
+        (session.fencing_token, session.id.number),
+        (1, 1),
+        "the refused claim left no trace"
+    );
+}
+
+#[actix::test]
+async fn a_crash_loses_only_what_nobody_was_told() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    bench.store.hold();
+    let (environments, session) = (bench.environments.clone(), first.clone());
+    let unanswered = actix::spawn(async move {
+        let release = Release {
+            session: session.id.into(),
+            by: session.user.clone(),
+            any: false,
+        };
+        environments.release(&key(), release).await
+    });
+    bench.let_others_run().await;
+    assert!(!unanswered.is_finished());
+
+    let after = Bench::over(Arc::new(bench.store.crash()), 1000);
+    assert_eq!(after.holder().map(|holder| holder.id), Some(first.id));
+    after.release(&first).await.unwrap();
+    assert_eq!(after.claim(2).await.unwrap().fencing_token, 2);
+}
+
+#[actix::test]
+async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
+    let bench = Bench::with_environment().await;
+    let old = bench.claim(1).await.unwrap();
+    bench.store.hold();
+    let environments = bench.environments.clone();
+    let taking = actix::spawn(async move {
+        environments
+            .force_claim(
+                &key(),
+                ForceClaim {
+                    claim: claim(2),
+                    role: Role::Admin,
+                },
+            )
+            .await
+    });
+    bench.let_others_run().await;
+    let (environments, session) = (bench.environments.clone(), old.clone());
+    let deploying = actix::spawn(async move {
+        let commit = crate::domain::CommitId::parse("c0ffee1").unwrap();
+        let by = session.user.clone();
+        let deploy = Deploy {
+            session: session.id.into(),
+            by,
+            seed: entropy::id_seed(),
+            commit,
+            plan: Plan::Nothing,
+        };
+        environments.deploy(&key(), deploy).await
+    });
+    bench.let_others_run().await;
+    bench.store.release();
+    assert_eq!(
+        taking.await.unwrap().unwrap().overrode.map(|session| session.id),
+        Some(old.id)
+    );
+    let refused = deploying.await.unwrap();
+    assert!(
+        matches!(refused, Err(Failure::Rejected(Rejection::SessionEnded { .. }))),
+        "{refused:?}"
+    );
+}
+
+#[actix::test]
+async fn an_actor_leaves_when_unused_and_its_successor_knows_everything() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim(1).await.unwrap();
+    assert_eq!(bench.environments.resident(), 1);
+    bench.environments.dismiss_unused();
+    bench.let_others_run().await;
+    assert_eq!(bench.environments.resident(), 1, "it was used since the last time");
+    bench.environments.dismiss_unused();
+    bench.let_others_run().await;
+    assert_eq!(bench.environments.resident(), 0);
+
+    assert_eq!(
+        bench.holder().map(|holder| holder.id),
+        Some(session.id),
+        "readers ask the store now"
+    );
+    assert!(matches!(
+        bench.claim(2).await,
+        Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))
+    ));
+    bench.release(&session).await.unwrap();
+}
+
+#[actix::test]
+async fn an_actor_with_commits_under_way_does_not_leave() {
+    let bench = Bench::with_environment().await;
+    bench.store.hold();
+    let environments = bench.environments.clone();
+    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    bench.let_others_run().await;
+    for _ in 0..3 {
+        bench.environments.dismiss_unused();
+        bench.let_others_run().await;
+    }
+    assert_eq!(bench.environments.resident(), 1);
+    bench.store.release();
+    claiming.await.unwrap().unwrap();
+}
+
+#[actix::test]
+async fn names_out_of_thin_air_get_no_actor() {
+    let bench = Bench::new();
+    let refused = bench.claim(1).await;
+    assert!(matches!(
+        refused,
+        Err(Failure::Rejected(Rejection::EnvironmentNotFound))
+    ));
+    assert_eq!(bench.environments.resident(), 0);
+}
+
+#[actix::test]
+async fn the_history_keeps_as_many_ended_sessions_as_it_should_and_no_record_more() {
+    let bench = Bench::over(Arc::new(MemoryStore::new()), 3);
+    bench.make().await;
+    let mut sessions = Vec::new();
+    for _ in 0..8 {
+        let session = bench.claim(1).await.unwrap();
+        bench.release(&session).await.unwrap();
+        sessions.push(session.id);
+    }
+    let present = bench.claim(2).await.unwrap();
+
+    let environment = bench.environments.environment(&key()).unwrap().unwrap();
+    let history = bench.environments.history(&key(), &environment, 0, 50).unwrap();
+    let listed: Vec<_> = history.sessions.iter().map(|session| session.id).collect();
+    assert_eq!(listed, [present.id, sessions[7], sessions[6], sessions[5]]);
+    assert_eq!(history.total, 4);
+    assert!(
+        bench
+            .environments
+            .session(&key(), &environment, sessions[5])
+            .unwrap()
+            .is_some()
+    );
+    assert!(
+        bench
+            .environments
+            .session(&key(), &environment, sessions[4])
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(
+        bench.store.scan(b"h/", b"h0", 100).unwrap().len(),
+        3,
+        "records that nobody can see are gone"
+    );
+}
+
+#[actix::test]
+async fn pages_of_the_history_are_cut_where_they_should_be() {
+    let bench = Bench::with_environment().await;
+    for _ in 0..7 {
+        let session = bench.claim(1).await.unwrap();
+        bench.release(&session).await.unwrap();
+    }
+    let environment = bench.environments.environment(&key()).unwrap().unwrap();
+    let page = |offset, limit| {
+        let history = bench.environments.history(&key(), &environment, offset, limit).unwrap();
+        history
+            .sessions
+            .iter()
+            .map(|session| session.id.number)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(page(0, 3), [7, 6, 5]);
+    assert_eq!(page(3, 3), [4, 3, 2]);
+    assert_eq!(page(6, 3), [1]);
+    assert_eq!(page(7, 3), []);
+    assert_eq!(page(u64::MAX, 3), []);
+}
+
+#[actix::test]
+async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token() {
+    let store = Arc::new(MemoryStore::new());
+    let bench = Bench::over(store, 1_000_000);
+    bench.make().await;
+    let mut last = None;
+    for _ in 0..1_200 {
+        let session = bench.claim(1).await.unwrap();
+        bench.release(&session).await.unwrap();
+        last = Some(session);
+    }
+    bench
+        .environments
+        .delete(
+            &key(),
+            Delete {
+                expected_revision: None,
+            },
+        )
+        .await
+        .unwrap();
+    assert!(bench.environments.environment(&key()).unwrap().is_none());
+    bench.let_others_run().await;
+    assert_eq!(
+        bench.store.scan(b"h/", b"h0", 10_000).unwrap().len(),
+        0,
+        "every record of it is gone"
+    );
+
+    bench.make().await;
+    let environment = bench.environments.environment(&key()).unwrap().unwrap();
+    assert_eq!(
+        bench.environments.history(&key(), &environment, 0, 50).unwrap().total,
+        0
+    );
+    let old = last.unwrap();
+    assert!(
+        bench
+            .environments
+            .session(&key(), &environment, old.id)
+            .unwrap()
+            .is_none()
+    );
+    assert_eq!(bench.claim(2).await.unwrap().fencing_token, old.fencing_token + 1);
+}
+
+#[actix::test]
+async fn a_declaration_is_applied_when_it_changes_and_only_then() {
+    let bench = Bench::new();
+    let declared = Configuration::default();
+    let changed = Configuration {
+        disabled: true,
+        ..Configuration::default()
+    };
+    assert!(bench.environments.declare(&key(), declared.clone()).await.unwrap());
+    let by_api = Configure {
+        configuration: changed.clone(),
+        expected_revision: None,
+    };
+    bench.environments.configure(&key(), by_api).await.unwrap();
+    assert!(
+        !bench.environments.declare(&key(), declared.clone()).await.unwrap(),
+        "what the API said holds"
+    );
+    let now = bench.environments.environment(&key()).unwrap().unwrap();
+    assert_eq!(now.configuration.as_deref(), Some(&changed));
+
+    let renewed = Configuration {
+        deploy_on_claim: false,
+        ..declared
+    };
+    assert!(bench.environments.declare(&key(), renewed.clone()).await.unwrap());
+    let now = bench.environments.environment(&key()).unwrap().unwrap();
+    assert_eq!(now.configuration.as_deref(), Some(&renewed));
+}
+
+#[actix::test]
+async fn a_full_mailbox_says_so_and_loses_nothing() {
+    let bench = Bench::with_environment().await;
+    // All in one turn of the executor, so that the actor gets to none of them in between.
+    let (environments, key) = (&bench.environments, key());
+    let many = (0..200).map(|_| environments.claim(&key, claim(1)));
+    let outcomes = futures_util::future::join_all(many).await;
+    let refused = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome, Err(Failure::Overloaded)))
+        .count();
+    let granted = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+    assert!(refused > 0, "the mailbox has no bound");
+    assert_eq!(granted, 1);
+    assert_eq!(bench.holder().map(|holder| holder.fencing_token), Some(1));
+}

@@ -1,0 +1,312 @@
+//! The one place that wires the parts together: from settings to a serving server, and to its end.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::Semaphore;
+
+use crate::actors::{Clock, Environments, Failure, Options};
+use crate::auth::{Accounts, Member, NewToken, TokenText};
+use crate::config::{Organization, Settings};
+use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Timestamp};
+use crate::http::{self, Front, RateLimits, Running, State};
+use crate::organizations::{Organizations, Pipeline};
+use crate::store::{self, LoggedStore, Store};
+use crate::{auth, telemetry};
+
+/// Reads of whole lists at once; more would only take the processors from those who claim.
+const SCANS_MAX: usize = 8;
+/// Declarations applied at once at the start: enough to share their disk syncs.
+const DECLARED_AT_ONCE: usize = 256;
+/// How often what is not urgent is done: actors let go, tokens' last use written down, metrics tidied.
+const CHORES_EVERY: Duration = Duration::from_secs(5);
+/// How many of those pass between two times that tokens' last use is written down.
+const CHORES_PER_USAGE: u32 = 12;
+
+/// Why the server did not start, or did not go on: one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    #[error(transparent)]
+    Open(#[from] store::OpenError),
+    #[error("cannot listen on {address}: {reason}")]
+    Listen {
+        address: std::net::SocketAddr,
+        reason: String,
+    },
+    #[error("LOCKKEEPER_BOOTSTRAP_TOKEN {0}; make one with `lockkeeper token`")]
+    BootstrapToken(crate::domain::Malformed),
+    #[error("the data directory cannot be prepared: {0}")]
+    Store(#[from] store::StoreError),
+    #[error("an environment cannot be made as declared: {0}")]
+    Declare(#[from] Failure),
+    #[error("cannot start: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Serves until asked to stop.
+pub fn serve(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
+    actix_web::rt::System::new().block_on(serve_until_stopped(settings, discard_damaged_log))
+}
+
+async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
+    // Asked to stop while still starting, we stop as soon as we have started.
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+
+    let bootstrap = settings
+        .bootstrap_token
+        .as_ref()
+        .map(|text| TokenText::parse(text.expose()))
+        .transpose();
+    let bootstrap = bootstrap.map_err(ServeError::BootstrapToken)?;
+    let metrics = telemetry::metrics();
+    let store = Arc::new(LoggedStore::open(
+        &settings.data_dir,
+        store::Options {
+            segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
+            cache_bytes: settings.storage.cache_bytes,
+            min_free_bytes: settings.storage.min_free_bytes,
+            discard_damaged_log,
+            ..store::Options::default()
+        },
+    )?);
+    let clock: Clock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+
+    let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
+    let admin_token = admin_token(&accounts, &settings, bootstrap.as_ref(), clock()).await?;
+    let environments = open_environments(&settings, store.clone(), clock.clone()).await?;
+
+    let front = Front {
+        listen: settings.listen,
+        workers: match settings.workers {
+            0 => std::thread::available_parallelism().map_or(2, usize::from),
+            workers => workers,
+        },
+        head_timeout: settings.http.head_timeout,
+        keep_alive: settings.http.keep_alive,
+        max_connections: settings.http.max_connections,
+    };
+    let handle = metrics.clone();
+    let state = State {
+        environments,
+        accounts,
+        organizations: organizations(&settings.organizations),
+        store: store.clone(),
+        clock,
+        rate_limits: settings
+            .rate_limit
+            .map(|limit| RateLimits::new(limit.per_second, limit.burst)),
+        body_timeout: settings.http.body_timeout,
+        metrics: Box::new(move || handle.render()),
+        scans: Semaphore::new(SCANS_MAX),
+        draining: AtomicBool::new(false),
+        underway: AtomicUsize::new(0),
+    };
+    let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
+    greet(&settings, &running, admin_token.as_ref());
+    let state = running.state.clone();
+    let chores = actix_web::rt::spawn(do_chores(state.clone(), settings.environments.idle, metrics));
+
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    tracing::info!("stopping: answering what is under way");
+    chores.abort();
+    let left = running.drain(settings.http.drain).await;
+    if left > 0 {
+        tracing::warn!(
+            left,
+            "stopped before all requests were answered; raise http.drain_seconds to wait longer"
+        );
+    }
+    if let Err(error) = state.accounts.write_usage().await {
+        tracing::warn!(%error, "when tokens were last used is not up to date");
+    }
+    store.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+fn members(declared: &[Organization]) -> Vec<Member> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let members = organization.members.iter().cloned();
+        members
+            .map(move |m| Member {
+                organization: id.clone(),
+                name: m.name,
+                role: m.role,
+            })
+            .collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
+}
+
+fn organizations(declared: &[Organization]) -> Organizations {
+    let mut organizations = Organizations::default();
+    for organization in declared {
+        let pipelines = organization.pipelines.iter().map(|pipeline| Pipeline {
+            key: PipelineKey {
+                organization: organization.id.clone(),
+                pipeline: pipeline.id.clone(),
+            },
+            name: pipeline.name.clone(),
+            slug: pipeline.slug.clone(),
+        });
+        organizations.add(organization.id.clone(), pipelines);
+    }
+    organizations
+}
+
+/// The admin's token of the first organization: the operator's, or on a first start a new one, to be shown once.
+async fn admin_token(
+    accounts: &Accounts,
+    settings: &Settings,
+    bootstrap: Option<&TokenText>,
+    now: Timestamp,
+) -> Result<Option<TokenText>, store::StoreError> {
+    let Some(first) = settings.organizations.first() else {
+        return Ok(None);
+    };
+    if let Some(text) = bootstrap {
+        accounts.bootstrap(&first.id, text, now).await?;
+        return Ok(None);
+    }
+    let Some(user) = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens()) else {
+        return Ok(None);
+    };
+    let new = NewToken {
+        organization: first.id.clone(),
+        user,
+        name: "first start".to_owned(),
+        expires_at: None,
+    };
+    match accounts.create_token(new, now).await {
+        Ok(open) => Ok(Some(open.text)),
+        Err(auth::AccountsError::Store(error)) => Err(error),
+        Err(auth::AccountsError::TooManyTokens) => Ok(None),
+    }
+}
+
+async fn open_environments(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    clock: Clock,
+) -> Result<Environments, ServeError> {
+    let options = Options {
+        history_retention: settings.storage.history_retention.into(),
+        mailbox: settings.environments.mailbox,
+        answer_timeout: settings.http.answer_timeout,
+    };
+    let environments = Environments::new(store, clock, Box::new(telemetry::EventCounter::new()), options);
+    let declared = settings.organizations.iter().flat_map(|organization| {
+        organization.pipelines.iter().flat_map(move |pipeline| {
+            pipeline.environments.iter().map(move |environment| {
+                let pipeline = PipelineKey {
+                    organization: organization.id.clone(),
+                    pipeline: pipeline.id.clone(),
+                };
+                (
+                    EnvironmentKey {
+                        pipeline,
+                        name: environment.name.clone(),
+                    },
+                    environment.configuration.clone(),
+                )
+            })
+        })
+    });
+    let declare = declared.map(|(key, configuration)| {
+        let environments = environments.clone();
+        async move { environments.declare(&key, configuration).await }
+    });
+    let applied: Vec<bool> = stream::iter(declare)
+        .buffer_unordered(DECLARED_AT_ONCE)
+        .try_collect()
+        .await?;
+    let changed = applied.iter().filter(|applied| **applied).count();
+    if changed > 0 {
+        tracing::info!(changed, declared = applied.len(), "applied declared environments");
+    }
+    // Their actors started on this thread; the next to need one starts it on a thread that serves requests.
+    environments.dismiss_unused();
+    environments.dismiss_unused();
+    Ok(environments)
+}
+
+async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {
+    let actors = metrics::gauge!("lockkeeper_environment_actors");
+    let mut every = tokio::time::interval(CHORES_EVERY.min(idle));
+    let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
+    for round in 1_u64.. {
+        every.tick().await;
+        metrics.run_upkeep();
+        actors.set(state.environments.resident() as f64);
+        if round % rounds_per_idle == 0 {
+            state.environments.dismiss_unused();
+        }
+        if let Some(limits) = &state.rate_limits {
+            limits.forget_idle();
+        }
+        if round % u64::from(CHORES_PER_USAGE) == 0
+            && let Err(error) = state.accounts.write_usage().await
+        {
+            tracing::warn!(%error, "when tokens were last used could not be written down");
+        }
+    }
+}
+
+fn listen_error(front: &Front, error: &std::io::Error) -> ServeError {
+    let address = front.listen;
+    let reason = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another program listens there; stop it, or choose another address with --listen".to_owned()
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            "that port needs more rights; choose one above 1023 with --listen".to_owned()
+        }
+        _ => format!("{error}; choose another address with --listen"),
+    };
+    ServeError::Listen { address, reason }
+}
+
+/// What a person sees first: where it is, how to get in, and a command to try. On stdout, apart from the log.
+fn greet(settings: &Settings, running: &Running, admin_token: Option<&TokenText>) {
+    let address = running.address;
+    let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    text += &format!("API explorer:  http://{address}/docs/\n");
+    text += &format!("Data:          {}\n", settings.data_dir.display());
+    if let Some(token) = admin_token {
+        let token = token.reveal();
+        text += &format!("Admin token:   {token}   (shown only this once)\n");
+        if let Some((organization, pipeline, environment)) = first_environment(settings) {
+            text += &format!(
+                "\nClaim {environment}:\n\n  curl -sS -X POST http://{address}/api/v1/organizations/{organization}/pipelines/\
+                 {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
+                 -H 'Content-Type: application/json' -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\"}}'\n"
+            );
+        }
+    } else if settings.bootstrap_token.is_some() {
+        text += "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n";
+    } else {
+        text += "Admin token:   printed at the first start; lost it? start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
+    }
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may be listening on stdout; the server serves all the same.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
+    tracing::info!(%address, sample = settings.sample, "serving");
+}
+
+fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Identifier)> {
+    settings.organizations.iter().find_map(|organization| {
+        organization.pipelines.iter().find_map(|pipeline| {
+            let environment = pipeline.environments.first()?;
+            Some((&organization.id, &pipeline.id, &environment.name))
+        })
+    })
+}

@@ -1,0 +1,28 @@
+//! What a role may do. Rules that depend on more than the role (whose session it is, what the environment allows) are
+//! the domain's.
+
+use crate::domain::Role;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Permission {
+    Read,
+    UseEnvironments,
+    ReleaseAnySession,
+    ManageEnvironments,
+    ManageTokens,
+}
+
+impl Permission {
+    pub const fn required_role(self) -> Role {
+        match self {
+            Permission::Read => Role::Viewer,
+            Permission::UseEnvironments => Role::Developer,
+            Permission::ReleaseAnySession | Permission::ManageEnvironments => Role::Maintainer,
+            Permission::ManageTokens => Role::Admin,
+        }
+    }
+
+    pub fn is_granted_to(self, role: Role) -> bool {
+        role >= self.required_role()
+    }
+}

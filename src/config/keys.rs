@@ -1,0 +1,354 @@
+//! The table of settings: one row a key with what it takes and where it goes. Files, variables and flags all read it.
+
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::DeValue;
+use tracing_subscriber::EnvFilter;
+
+use super::document::{Document, type_of};
+use super::fault::{Fault, Place, nearest};
+use super::settings::{Environments, Http, Log, LogFormat, SecretText, Settings, Storage};
+
+/// The settings while the layers are laid over each other.
+pub(super) struct Draft {
+    /// Without organizations and rate limit, which need more than one key.
+    pub(super) settings: Settings,
+    pub(super) per_second: Option<NonZeroU32>,
+    pub(super) burst: NonZeroU32,
+    /// The organization files, and where each was named.
+    pub(super) organizations: Vec<(PathBuf, Place)>,
+}
+
+impl Draft {
+    /// Nothing in here survives the first layer: `default.toml` has every key, as a test proves.
+    pub(super) fn blank() -> Self {
+        let settings = Settings {
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            data_dir: PathBuf::new(),
+            workers: 0,
+            bootstrap_token: None,
+            rate_limit: None,
+            log: Log {
+                filter: String::new(),
+                format: LogFormat::Text,
+            },
+            http: Http {
+                head_timeout: Duration::ZERO,
+                body_timeout: Duration::ZERO,
+                answer_timeout: Duration::ZERO,
+                keep_alive: Duration::ZERO,
+                drain: Duration::ZERO,
+                max_connections: 0,
+            },
+            storage: Storage {
+                history_retention: 0,
+                log_segment_bytes: 0,
+                cache_bytes: 0,
+                min_free_bytes: 0,
+            },
+            environments: Environments {
+                idle: Duration::ZERO,
+                mailbox: 0,
+            },
+            organizations: Vec::new(),
+            sample: false,
+        };
+        Self {
+            settings,
+            per_second: None,
+            burst: NonZeroU32::MIN,
+            organizations: Vec::new(),
+        }
+    }
+}
+
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) kind: Kind,
+}
+
+/// What a key takes, and where it goes.
+pub(super) enum Kind {
+    Address(fn(&mut Draft, SocketAddr)),
+    Directory(fn(&mut Draft, PathBuf)),
+    Number(u32, u32, fn(&mut Draft, u32)),
+    NumberOrOff(u32, u32, fn(&mut Draft, Option<u32>)),
+    LogFilter(fn(&mut Draft, String)),
+    LogFormat(fn(&mut Draft, LogFormat)),
+    OrganizationFiles,
+    /// Taken from the environment alone.
+    Secret(fn(&mut Draft, SecretText)),
+}
+
+const fn key(name: &'static str, kind: Kind) -> Key {
+    Key { name, kind }
+}
+
+/// More organizations than one server should have, few enough to read at each start.
+pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
+
+/// Dozens of directives; each is compiled at start and asked at each new place that logs.
+const LOG_FILTER_MAX: usize = 1_024;
+
+#[rustfmt::skip]
+pub(super) const KEYS: &[Key] = &[
+    key("listen", Kind::Address(|d, address| d.settings.listen = address)),
+    key("data_dir", Kind::Directory(|d, path| d.settings.data_dir = path)),
+    key("workers", Kind::Number(0, 256, |d, n| d.settings.workers = n as usize)),
+    key("bootstrap_token", Kind::Secret(|d, token| d.settings.bootstrap_token = Some(token))),
+    key("rate_limit", Kind::NumberOrOff(1, 1_000_000, |d, n| d.per_second = n.and_then(NonZeroU32::new))),
+    key("rate_limit_burst", Kind::Number(1, 10_000_000, |d, n| d.burst = NonZeroU32::new(n).unwrap_or(d.burst))),
+    key("organizations", Kind::OrganizationFiles),
+    key("log.filter", Kind::LogFilter(|d, filter| d.settings.log.filter = filter)),
+    key("log.format", Kind::LogFormat(|d, format| d.settings.log.format = format)),
+    key("http.head_timeout_seconds", Kind::Number(1, 300, |d, n| d.settings.http.head_timeout = seconds(n))),
+    key("http.body_timeout_seconds", Kind::Number(1, 300, |d, n| d.settings.http.body_timeout = seconds(n))),
+    key("http.answer_timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.http.answer_timeout = seconds(n))),
+    key("http.keep_alive_seconds", Kind::Number(1, 3_600, |d, n| d.settings.http.keep_alive = seconds(n))),
+    key("http.drain_seconds", Kind::Number(0, 600, |d, n| d.settings.http.drain = seconds(n))),
+    key("http.max_connections", Kind::Number(1, 1_000_000, |d, n| d.settings.http.max_connections = n as usize)),
+    key("storage.history_retention", Kind::Number(1, 10_000_000, |d, n| d.settings.storage.history_retention = n)),
+    key("storage.log_segment_mb", Kind::Number(4, 1_024, |d, n| d.settings.storage.log_segment_bytes = mebibytes(n))),
+    key("storage.cache_mb", Kind::Number(8, 65_536, |d, n| d.settings.storage.cache_bytes = mebibytes(n))),
+    key("storage.min_free_mb", Kind::Number(0, 1_048_576, |d, n| d.settings.storage.min_free_bytes = mebibytes(n))),
+    key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
+    key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
+];
+
+fn seconds(n: u32) -> Duration {
+    Duration::from_secs(n.into())
+}
+
+fn mebibytes(n: u32) -> u64 {
+    u64::from(n) << 20
+}
+
+impl Key {
+    /// `server.listen` is `LOCKKEEPER_SERVER_LISTEN`.
+    pub(super) fn variable(&self) -> String {
+        format!("LOCKKEEPER_{}", self.name.to_ascii_uppercase().replace('.', "_"))
+    }
+
+    /// Takes what was given into `draft`, or says what is wrong with it.
+    pub(super) fn put(&self, given: &Given<'_>, draft: &mut Draft, faults: &mut Vec<Fault>) {
+        let fits = match self.kind {
+            Kind::Address(put) => given.address().map(|address| put(draft, address)),
+            Kind::Directory(put) => given.path().map(|path| put(draft, path)),
+            Kind::Number(min, max, put) => given.number(min, max).map(|n| put(draft, n)),
+            Kind::NumberOrOff(min, max, put) => given.number_or_off(min, max).map(|n| put(draft, n)),
+            Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
+            Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
+            Kind::Secret(put) => given.secret().map(|secret| put(draft, secret)),
+            Kind::OrganizationFiles => given
+                .organization_files(faults)
+                .map(|files| draft.organizations = files),
+        };
+        if let Err(unfit) = fits {
+            faults.push(self.fault(given, &unfit));
+        }
+    }
+
+    fn fault(&self, given: &Given<'_>, unfit: &Unfit) -> Fault {
+        if let (Kind::Secret(_), Given::InFile { .. }) = (&self.kind, given) {
+            return self.secret_in_a_file(given.place());
+        }
+        unfit.fault(given.place(), self.name, &self.allowed())
+    }
+
+    fn secret_in_a_file(&self, place: Place) -> Fault {
+        let (name, variable) = (self.name, self.variable());
+        let why = "files are copied, committed and backed up";
+        Fault::new(
+            place,
+            format!("{name} is not taken from a file, since {why}; set {variable} instead"),
+        )
+    }
+
+    /// Completes "must be".
+    fn allowed(&self) -> String {
+        match self.kind {
+            Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned(),
+            Kind::Directory(_) => "the path of a directory".to_owned(),
+            Kind::Number(min, max, _) => format!("a whole number from {min} to {max}"),
+            Kind::NumberOrOff(min, max, _) => format!("a whole number from {min} to {max}, or \"off\""),
+            Kind::LogFilter(_) => {
+                let levels = "error, warn, info, debug, trace, off";
+                format!(
+                    "a filter such as \"info\" or \"warn,lockkeeper=debug\", without spaces, of the levels {levels}"
+                )
+            }
+            Kind::LogFormat(_) => "\"text\" or \"json\"".to_owned(),
+            Kind::OrganizationFiles => format!("a list of at most {ORGANIZATIONS_MAX} paths of files"),
+            Kind::Secret(_) => "a token (lk_…)".to_owned(),
+        }
+    }
+}
+
+/// A value before it is known to fit.
+pub(super) enum Given<'a> {
+    InFile {
+        document: &'a Document,
+        value: &'a Spanned<DeValue<'a>>,
+    },
+    /// Of an environment variable or a flag.
+    Text { place: Place, text: &'a OsStr },
+}
+
+/// That a value does not fit. The text of one is never repeated: it may be a token in the wrong place.
+enum Unfit {
+    /// The rule alone tells enough.
+    Unsaid,
+    /// Completes "not".
+    Is(String),
+    Meant(&'static str),
+}
+
+impl Unfit {
+    fn is(got: impl Into<String>) -> Self {
+        Unfit::Is(got.into())
+    }
+
+    fn fault(&self, place: Place, key: &str, allowed: &str) -> Fault {
+        match self {
+            Unfit::Unsaid => Fault::must_be(place, key, allowed, None),
+            Unfit::Is(got) => Fault::must_be(place, key, allowed, Some(got)),
+            Unfit::Meant(meant) => Fault::must_be(place, key, &format!("{allowed}; did you mean `{meant}`?"), None),
+        }
+    }
+}
+
+impl Given<'_> {
+    fn place(&self) -> Place {
+        match self {
+            Given::InFile { document, value } => document.place(value),
+            Given::Text { place, .. } => place.clone(),
+        }
+    }
+
+    fn text(&self) -> Result<&str, Unfit> {
+        match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                value.as_str().ok_or_else(|| Unfit::is(type_of(value)))
+            }
+            Given::Text { text, .. } => text.to_str().ok_or_else(|| Unfit::is("text that is not UTF-8")),
+        }
+    }
+
+    fn address(&self) -> Result<SocketAddr, Unfit> {
+        self.text()?.parse().map_err(|_| Unfit::Unsaid)
+    }
+
+    fn path(&self) -> Result<PathBuf, Unfit> {
+        match self {
+            Given::InFile { .. } => sane_path(Path::new(self.text()?)),
+            Given::Text { text, .. } => sane_path(Path::new(text)),
+        }
+    }
+
+    fn number(&self, min: u32, max: u32) -> Result<u32, Unfit> {
+        let (shown, number) = match self {
+            Given::InFile { value, .. } => match value.get_ref() {
+                DeValue::Integer(n) => (n.to_string(), i128::from_str_radix(n.as_str(), n.radix()).ok()),
+                other => return Err(Unfit::is(type_of(other))),
+            },
+            Given::Text { .. } => {
+                let number = self.text()?.parse::<i128>().map_err(|_| Unfit::Unsaid)?;
+                (number.to_string(), Some(number))
+            }
+        };
+        number
+            .and_then(|number| u32::try_from(number).ok())
+            .filter(|number| (min..=max).contains(number))
+            .ok_or(Unfit::Is(shown))
+    }
+
+    fn number_or_off(&self, min: u32, max: u32) -> Result<Option<u32>, Unfit> {
+        let Ok(text) = self.text() else {
+            return self.number(min, max).map(Some);
+        };
+        if text == "off" {
+            return Ok(None);
+        }
+        self.number(min, max).map(Some).map_err(|unfit| match self {
+            _ if nearest(text, ["off"]).is_some() => Unfit::Meant("off"),
+            Given::InFile { .. } => Unfit::is("another string"),
+            Given::Text { .. } => unfit,
+        })
+    }
+
+    fn log_filter(&self) -> Result<String, Unfit> {
+        let text = self.text()?;
+        // An empty filter would parse, and log nothing but errors; anything beyond ASCII can make the parser panic
+        // (tracing-subscriber 0.3.23), and no part of ours is called so.
+        let sane = (1..=LOG_FILTER_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        let parses = sane && EnvFilter::try_new(text).is_ok();
+        parses.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn log_format(&self) -> Result<LogFormat, Unfit> {
+        let text = self.text()?;
+        let named = LogFormat::ALL.into_iter().find(|format| format.as_str() == text);
+        named.ok_or_else(|| {
+            let meant = nearest(text, LogFormat::ALL.map(LogFormat::as_str));
+            meant.map_or(Unfit::Unsaid, Unfit::Meant)
+        })
+    }
+
+    fn secret(&self) -> Result<SecretText, Unfit> {
+        match self {
+            Given::InFile { .. } => Err(Unfit::Unsaid),
+            Given::Text { .. } => match self.text()? {
+                "" => Err(Unfit::is("empty")),
+                text => Ok(SecretText::new(text)),
+            },
+        }
+    }
+
+    /// Each path as it is from here, with the place where it was named.
+    fn organization_files(&self, faults: &mut Vec<Fault>) -> Result<Vec<(PathBuf, Place)>, Unfit> {
+        let files: Vec<(PathBuf, Place)> = match self {
+            Given::InFile { document, value } => {
+                let value = value.get_ref();
+                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
+                let path_of = |element: &Spanned<DeValue<'_>>| {
+                    let value = element.get_ref();
+                    let text = value.as_str().ok_or_else(|| Unfit::is(type_of(value)))?;
+                    sane_path(Path::new(text)).map(|path| document.directory().join(path))
+                };
+                let mut files = Vec::with_capacity(array.len());
+                for element in array.iter() {
+                    let place = document.place(element);
+                    match path_of(element) {
+                        Ok(path) => files.push((path, place)),
+                        Err(unfit) => faults.push(unfit.fault(place, "organizations", "paths of files")),
+                    }
+                }
+                files
+            }
+            Given::Text { place, text } => std::env::split_paths(text)
+                .filter(|path| !path.as_os_str().is_empty())
+                .map(|path| (path, place.clone()))
+                .collect(),
+        };
+        if files.len() > ORGANIZATIONS_MAX {
+            return Err(Unfit::is(format!("{} of them", files.len())));
+        }
+        Ok(files)
+    }
+}
+
+fn sane_path(path: &Path) -> Result<PathBuf, Unfit> {
+    if path.as_os_str().is_empty() {
+        return Err(Unfit::is("empty"));
+    }
+    if path.as_os_str().as_encoded_bytes().contains(&0) {
+        return Err(Unfit::is("text with a NUL"));
+    }
+    Ok(path.to_owned())
+}

@@ -1,0 +1,216 @@
+//! What the operator says: settings in layers, and the organizations that files declare.
+//!
+//! Everything is checked before anything is used, and all faults are reported at once, each with its place. This is
+//! why the layers are our own: neither `config` nor `figment` goes on after the first fault or keeps line numbers.
+//! Nothing here opens a socket, makes a directory or knows who uses a setting.
+
+mod document;
+mod fault;
+mod keys;
+mod layers;
+mod organization;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+pub use fault::{Fault, Faults};
+pub use layers::Flags;
+pub use organization::{Environment, Member, Organization, Pipeline};
+pub use settings::{Environments, Http, Log, LogFormat, RateLimit, SecretText, Settings, Storage};
+
+use document::Document;
+use fault::Place;
+use keys::Draft;
+
+/// Every key with its default, commented for an operator.
+pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
+/// The organization that is served where none is named.
+pub const SAMPLE_TOML: &str = include_str!("../../config/acme.toml");
+
+/// Settles every setting: the defaults, then the file, then `environment` (the process's, whole), then `flags`.
+pub fn load<K, V>(flags: &Flags, environment: impl IntoIterator<Item = (K, V)>) -> Result<Settings, Faults>
+where
+    K: Into<OsString>,
+    V: Into<OsString>,
+{
+    let environment: BTreeMap<OsString, OsString> = environment
+        .into_iter()
+        .map(|(name, value)| (name.into(), value.into()))
+        .filter(|(name, _)| name.as_encoded_bytes().starts_with(layers::PREFIX.as_bytes()))
+        .collect();
+    let mut faults = Vec::new();
+    let mut draft = defaults(&mut faults);
+    if let Some((path, place)) = settings_file(flags, &environment) {
+        match Document::read(&path) {
+            Ok(document) => layers::lay_file(&document, &mut draft, &mut faults),
+            Err(reason) => faults.push(unreadable_settings(&path, place, &reason)),
+        }
+    }
+    layers::lay_environment(&environment, &mut draft, &mut faults);
+    layers::lay_flags(flags, &mut draft, &mut faults);
+    let settings = settle(draft, &mut faults);
+    Faults::none_of(faults)?;
+    Ok(settings)
+}
+
+fn defaults(faults: &mut Vec<Fault>) -> Draft {
+    let mut draft = Draft::blank();
+    let document = Document::new(Path::new("config/default.toml (embedded)"), DEFAULT_TOML.to_owned());
+    layers::lay_file(&document, &mut draft, faults);
+    draft
+}
+
+fn settings_file(flags: &Flags, environment: &BTreeMap<OsString, OsString>) -> Option<(PathBuf, Place)> {
+    let from_flag = flags.config.clone().map(|path| (path, Place::Flag("--config")));
+    from_flag.or_else(|| {
+        let path = environment.get(&OsString::from(layers::CONFIG_VARIABLE))?;
+        Some((path.into(), Place::Variable(layers::CONFIG_VARIABLE.to_owned())))
+    })
+}
+
+fn unreadable_settings(path: &Path, place: Place, reason: &str) -> Fault {
+    let advice = "correct the path, or leave it out to start with the defaults";
+    Fault::new(place, format!("cannot read `{}`: {reason}; {advice}", path.display()))
+}
+
+/// Adds what takes more than one key, or a look at other files.
+fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
+    let mut settings = draft.settings;
+    settings.rate_limit = draft.per_second.map(|per_second| RateLimit {
+        per_second,
+        burst: draft.burst,
+    });
+    settings.sample = draft.organizations.is_empty();
+    settings.organizations = if settings.sample {
+        let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());
+        let sample = organization::read(&document, faults);
+        sample.into_iter().map(|(organization, _)| organization).collect()
+    } else {
+        let declared = read_organizations(draft.organizations, faults);
+        declared.into_iter().map(|(_, organization)| organization).collect()
+    };
+    settings
+}
+
+fn read_organizations(files: Vec<(PathBuf, Place)>, faults: &mut Vec<Fault>) -> Vec<(PathBuf, Organization)> {
+    let mut places = HashMap::new();
+    let mut organizations = Vec::with_capacity(files.len());
+    for (path, named_at) in files {
+        let document = match Document::read(&path) {
+            Ok(document) => document,
+            Err(reason) => {
+                faults.push(unreadable_organization(&path, named_at, &reason));
+                continue;
+            }
+        };
+        let Some((organization, place)) = organization::read(&document, faults) else {
+            continue;
+        };
+        if let Some(first) = places.get(&organization.id) {
+            let message = format!("organization.id `{}` is taken: {first} has it", organization.id);
+            faults.push(Fault::new(place, message));
+            continue;
+        }
+        places.insert(organization.id.clone(), place);
+        organizations.push((path, organization));
+    }
+    organizations
+}
+
+fn unreadable_organization(path: &Path, named_at: Place, reason: &str) -> Fault {
+    let from = match named_at {
+        Place::Variable(_) => "the working directory",
+        Place::File(_) | Place::Line(..) | Place::Column(..) | Place::Flag(_) => "the file that names it",
+    };
+    let message = format!("organizations: cannot read `{}`: {reason}", path.display());
+    Fault::new(named_at, format!("{message}; a relative path starts from {from}"))
+}
+
+/// Checks one file without starting anything: an organization file, or a settings file and the organizations it names.
+pub fn check_file(path: &Path) -> Result<Summary, Faults> {
+    let mut faults = Vec::new();
+    let summary = match Document::read(path) {
+        Ok(document) => check_document(&document, &mut faults),
+        Err(reason) => {
+            faults.push(Fault::new(
+                Place::File(path.into()),
+                format!("cannot read it: {reason}"),
+            ));
+            Summary::default()
+        }
+    };
+    Faults::none_of(faults)?;
+    Ok(summary)
+}
+
+fn check_document(document: &Document, faults: &mut Vec<Fault>) -> Summary {
+    let declares_organization = document
+        .parse()
+        .is_ok_and(|table| layers::declares_organization(table.get_ref()));
+    let path = document.path().to_owned();
+    if declares_organization {
+        let organization = organization::read(document, faults);
+        return Summary {
+            settings: None,
+            organizations: organization
+                .into_iter()
+                .map(|(found, _)| (path.clone(), found))
+                .collect(),
+        };
+    }
+    let mut draft = defaults(faults);
+    layers::lay_file(document, &mut draft, faults);
+    Summary {
+        settings: Some(path),
+        organizations: read_organizations(draft.organizations, faults),
+    }
+}
+
+/// What a checked file holds, a line a file.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    pub settings: Option<PathBuf>,
+    pub organizations: Vec<(PathBuf, Organization)>,
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.settings {
+            let served = match self.organizations.len() {
+                0 => "no organization files, so the sample organization is served".to_owned(),
+                count => counted(count, "organization"),
+            };
+            write!(f, "{}: settings, {served}", path.display())?;
+        }
+        for (index, (path, organization)) in self.organizations.iter().enumerate() {
+            if index > 0 || self.settings.is_some() {
+                writeln!(f)?;
+            }
+            let environments = organization
+                .pipelines
+                .iter()
+                .map(|pipeline| pipeline.environments.len())
+                .sum();
+            write!(
+                f,
+                "{}: organization {}, {}, {}, {}",
+                path.display(),
+                organization.id,
+                counted(organization.members.len(), "member"),
+                counted(organization.pipelines.len(), "pipeline"),
+                counted(environments, "environment"),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}

@@ -1,0 +1,219 @@
+//! One organization as a file declares it: its members, its pipelines and their environments.
+
+use std::collections::HashMap;
+
+use crate::domain::{
+    Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed, Role, VARIABLES_MAX, VariableName,
+    VariableValue,
+};
+
+use super::document::{Document, Section};
+use super::fault::{Fault, Place, nearest};
+
+/// Far beyond the organizations we know; everything of one is read at once at each start.
+const MEMBERS_MAX: usize = 1_000;
+const PIPELINES_MAX: usize = 1_000;
+/// The list of a pipeline's environments is one answer.
+const ENVIRONMENTS_MAX: usize = 100_000;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Organization {
+    pub id: Identifier,
+    pub name: String,
+    /// One of them at least is an admin.
+    pub members: Vec<Member>,
+    pub pipelines: Vec<Pipeline>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    pub name: Identifier,
+    pub role: Role,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipeline {
+    pub id: Identifier,
+    pub name: String,
+    pub slug: Identifier,
+    pub environments: Vec<Environment>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environment {
+    pub name: Identifier,
+    pub configuration: Configuration,
+}
+
+/// The top-level keys of an organization file, by which it is also told from a settings file.
+pub(super) const TOP_LEVEL: [&str; 3] = ["organization", "members", "pipelines"];
+
+/// What a document declares, and where its id stands; `None` where that left faults.
+pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Organization, Place)> {
+    let table = document.parse().map_err(|syntax| faults.extend(syntax)).ok()?;
+    let mut found = Vec::new();
+    let organization = read_organization(Section::root(document, &table), &mut found);
+    let clean = found.is_empty();
+    // Tables come in alphabetical order; the operator reads from the top.
+    found.sort_by_key(|fault| fault.place.line());
+    faults.append(&mut found);
+    organization.filter(|_| clean)
+}
+
+fn read_organization(root: Section<'_>, faults: &mut Vec<Fault>) -> Option<(Organization, Place)> {
+    root.refuse_keys_other_than(&TOP_LEVEL, faults);
+    let head = root.section("organization", faults);
+    let (mut id, mut name) = (None, None);
+    if let Some(head) = head {
+        head.refuse_keys_other_than(&["id", "name"], faults);
+        id = head.required("id", Identifier::parse, faults);
+        name = head.optional("name", display_name, faults);
+    }
+    let members = read_members(root, head, faults);
+    let pipelines = read_pipelines(root, faults);
+    let id = id?;
+    let organization = Organization {
+        name: name.unwrap_or_else(|| id.to_string()),
+        id,
+        members,
+        pipelines,
+    };
+    Some((organization, head?.place_of("id")))
+}
+
+fn read_members(root: Section<'_>, head: Option<Section<'_>>, faults: &mut Vec<Fault>) -> Vec<Member> {
+    let found_before = faults.len();
+    let sections = root.sections("members", "members", faults);
+    refuse_more_than(MEMBERS_MAX, "members", &sections, faults);
+    let mut seen = Seen::default();
+    let mut members = Vec::with_capacity(sections.len());
+    for section in sections {
+        section.refuse_keys_other_than(&["name", "role"], faults);
+        let name = section.required("name", Identifier::parse, faults);
+        let role = section.required("role", parse_role, faults);
+        seen.refuse_again(&name, "members.name", section.place_of("name"), faults);
+        members.extend(name.zip(role).map(|(name, role)| Member { name, role }));
+    }
+    // Where there are faults, one of them may be the admin.
+    if faults.len() == found_before && !members.iter().any(|member| member.role == Role::Admin) {
+        let place = head.unwrap_or(root).place();
+        let message = "no member is an admin; at least one [[members]] must have role = \"admin\"";
+        faults.push(Fault::new(place, message.to_owned()));
+    }
+    members
+}
+
+fn read_pipelines(root: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Pipeline> {
+    let sections = root.sections("pipelines", "pipelines", faults);
+    refuse_more_than(PIPELINES_MAX, "pipelines", &sections, faults);
+    let mut seen = Seen::default();
+    let mut pipelines = Vec::with_capacity(sections.len());
+    for section in sections {
+        section.refuse_keys_other_than(&["id", "name", "slug", "environments"], faults);
+        let id = section.required("id", Identifier::parse, faults);
+        let name = section.optional("name", display_name, faults);
+        let slug = section.optional("slug", Identifier::parse, faults);
+        seen.refuse_again(&id, "pipelines.id", section.place_of("id"), faults);
+        let environments = read_environments(section, faults);
+        pipelines.extend(id.map(|id| Pipeline {
+            name: name.unwrap_or_else(|| id.to_string()),
+            slug: slug.unwrap_or_else(|| id.clone()),
+            id,
+            environments,
+        }));
+    }
+    pipelines
+}
+
+fn read_environments(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Environment> {
+    let sections = pipeline.sections("environments", "pipelines.environments", faults);
+    refuse_more_than(ENVIRONMENTS_MAX, "environments in this pipeline", &sections, faults);
+    let mut seen = Seen::default();
+    let mut environments = Vec::with_capacity(sections.len());
+    for section in sections {
+        let name = section.required("name", Identifier::parse, faults);
+        seen.refuse_again(&name, "pipelines.environments.name", section.place_of("name"), faults);
+        let configuration = read_configuration(section, faults);
+        environments.extend(name.map(|name| Environment { name, configuration }));
+    }
+    environments
+}
+
+/// What the file leaves out is as the domain has it by default.
+fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configuration {
+    const KEYS: [&str; 7] = [
+        "name",
+        "description",
+        "labels",
+        "deploy_on_claim",
+        "force_claim_role",
+        "disabled",
+        "variables",
+    ];
+    section.refuse_keys_other_than(&KEYS, faults);
+    let mut configuration = Configuration::default();
+    if let Some(description) = section.optional("description", Description::parse, faults) {
+        configuration.description = description;
+    }
+    if let Some(deploy_on_claim) = section.boolean("deploy_on_claim", faults) {
+        configuration.deploy_on_claim = deploy_on_claim;
+    }
+    if let Some(role) = section.optional("force_claim_role", parse_role, faults) {
+        configuration.force_claim_role = role;
+    }
+    if let Some(disabled) = section.boolean("disabled", faults) {
+        configuration.disabled = disabled;
+    }
+    let labels = section.entries("labels", Identifier::parse, LabelValue::parse, LABELS_MAX, faults);
+    configuration.labels = labels.into_iter().collect();
+    let variables = section.entries(
+        "variables",
+        VariableName::parse,
+        VariableValue::parse,
+        VARIABLES_MAX,
+        faults,
+    );
+    configuration.variables = variables.into_iter().collect();
+    configuration
+}
+
+/// The name of an organization or a pipeline, for people.
+fn display_name(text: &str) -> Result<String, Malformed> {
+    let sane = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    sane.then(|| text.to_owned())
+        .ok_or(Malformed("is 1 to 100 characters, without control characters"))
+}
+
+fn parse_role(text: &str) -> Result<Role, String> {
+    text.parse::<Role>().map_err(|rule| {
+        let meant = nearest(text, Role::ALL.map(Role::as_str));
+        let advice = meant.map(|meant| format!("; did you mean `{meant}`?"));
+        format!("{rule}{}", advice.unwrap_or_default())
+    })
+}
+
+/// The names that came before, and where.
+#[derive(Default)]
+struct Seen(HashMap<Identifier, Place>);
+
+impl Seen {
+    fn refuse_again(&mut self, name: &Option<Identifier>, key: &str, place: Place, faults: &mut Vec<Fault>) {
+        let Some(name) = name else { return };
+        match self.0.get(name).map(Place::line) {
+            Some(line) => {
+                let first = line
+                    .map(|line| format!("; the first is on line {line}"))
+                    .unwrap_or_default();
+                faults.push(Fault::new(place, format!("{key} `{name}` is there twice{first}")));
+            }
+            None => _ = self.0.insert(name.clone(), place),
+        }
+    }
+}
+
+fn refuse_more_than(max: usize, what: &str, sections: &[Section<'_>], faults: &mut Vec<Fault>) {
+    if let Some(first_too_many) = sections.get(max) {
+        let message = format!("there are {} {what}; at most {max} are allowed", sections.len());
+        faults.push(Fault::new(first_too_many.place(), message));
+    }
+}

@@ -1,0 +1,108 @@
+//! What the server is told at its start, within its bounds and in the units the code works with.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::Organization;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub data_dir: PathBuf,
+    /// HTTP threads; 0 is one a core.
+    pub workers: usize,
+    pub bootstrap_token: Option<SecretText>,
+    /// `None`: off.
+    pub rate_limit: Option<RateLimit>,
+    pub log: Log,
+    pub http: Http,
+    pub storage: Storage,
+    pub environments: Environments,
+    /// At least one, in the order in which they were named.
+    pub organizations: Vec<Organization>,
+    /// No organization was named, and the one in `organizations` is the embedded sample.
+    pub sample: bool,
+}
+
+/// Of one token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    pub per_second: NonZeroU32,
+    pub burst: NonZeroU32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Log {
+    /// A text that `EnvFilter` parses.
+    pub filter: String,
+    pub format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+impl LogFormat {
+    pub(super) const ALL: [LogFormat; 2] = [LogFormat::Text, LogFormat::Json];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LogFormat::Text => "text",
+            LogFormat::Json => "json",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Http {
+    pub head_timeout: Duration,
+    pub body_timeout: Duration,
+    /// How long a request waits for the disk before it is told that its outcome is not known.
+    pub answer_timeout: Duration,
+    pub keep_alive: Duration,
+    pub drain: Duration,
+    /// Of one worker.
+    pub max_connections: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Storage {
+    /// Ended sessions kept of each environment.
+    pub history_retention: u32,
+    pub log_segment_bytes: u64,
+    pub cache_bytes: u64,
+    pub min_free_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Environments {
+    /// An environment's actor that is unused that long leaves memory.
+    pub idle: Duration,
+    /// How many requests may wait for one environment.
+    pub mailbox: usize,
+}
+
+/// A text that no log, message or `Debug` output ever shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretText(String);
+
+impl SecretText {
+    pub(super) fn new(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretText(…)")
+    }
+}

@@ -1,0 +1,157 @@
+//! What each key takes, at its bounds.
+
+use super::{load_text, load_variables};
+use crate::config::keys::{KEYS, Kind};
+
+/// A file that gives the key this value.
+fn file(name: &str, value: &str) -> String {
+    match name.split_once('.') {
+        Some((section, key)) => format!("[{section}]\n{key} = {value}\n"),
+        None => format!("{name} = {value}\n"),
+    }
+}
+
+#[test]
+fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
+    let mut numbers = 0;
+    for key in KEYS {
+        let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
+            continue;
+        };
+        numbers += 1;
+        for fits in [min, max] {
+            assert!(
+                load_text(&file(key.name, &fits.to_string())).is_ok(),
+                "{} = {fits}",
+                key.name
+            );
+            assert!(
+                load_variables(&[(&key.variable(), &fits.to_string())]).is_ok(),
+                "{} = {fits}",
+                key.name
+            );
+        }
+        for beyond in [i64::from(min) - 1, i64::from(max) + 1, i64::MAX, i64::MIN] {
+            let expected = format!("{} must be a whole number from {min} to {max}", key.name);
+            let found = [
+                load_text(&file(key.name, &beyond.to_string())).unwrap_err(),
+                load_variables(&[(&key.variable(), &beyond.to_string())]).unwrap_err(),
+            ];
+            for lines in found {
+                assert_eq!(lines.len(), 1, "{lines:?}");
+                assert!(lines[0].contains(&expected), "{lines:?}");
+                assert!(lines[0].ends_with(&format!("not {beyond}")), "{lines:?}");
+            }
+        }
+    }
+    assert_eq!(numbers, 15);
+}
+
+#[test]
+fn a_number_beyond_all_machines_is_refused_like_any_other() {
+    let lines = load_text("workers = 99999999999999999999999999999999999999999999999").unwrap_err();
+    assert!(
+        lines[0].contains("workers must be a whole number from 0 to 256, not 9999"),
+        "{lines:?}"
+    );
+    assert!(load_variables(&[("LOCKKEEPER_WORKERS", &"9".repeat(60))]).is_err());
+    assert_eq!(load_text("workers = 0x10").unwrap().workers, 16);
+    assert_eq!(
+        load_text("rate_limit_burst = 1_000")
+            .unwrap()
+            .rate_limit
+            .unwrap()
+            .burst
+            .get(),
+        1_000
+    );
+}
+
+#[test]
+fn no_key_takes_a_value_of_another_type() {
+    for key in KEYS {
+        for value in ["true", "1.5", "2026-01-01", "{ a = 1 }", "[1]", "[[]]"] {
+            let lines = load_text(&file(key.name, value)).unwrap_err();
+            assert_eq!(lines.len(), 1, "{} = {value}: {lines:?}", key.name);
+            assert!(lines[0].contains(key.name), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn each_kind_says_what_it_takes() {
+    for (text, expected) in [
+        (
+            "listen = 'localhost:80'",
+            "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
+        ),
+        (
+            "listen = ':80'",
+            "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
+        ),
+        ("data_dir = ''", "data_dir must be the path of a directory, not empty"),
+        (
+            "data_dir = \"a\\u0000\"",
+            "data_dir must be the path of a directory, not text with a NUL",
+        ),
+        (
+            "rate_limit = false",
+            "rate_limit must be a whole number from 1 to 1000000, or \"off\", not a boolean",
+        ),
+        (
+            "rate_limit = 'of'",
+            "rate_limit must be a whole number from 1 to 1000000, or \"off\"; did you mean `off`?",
+        ),
+        (
+            "rate_limit = '5'",
+            "rate_limit must be a whole number from 1 to 1000000, or \"off\", not another string",
+        ),
+        (
+            "log.format = 'jsn'",
+            "log.format must be \"text\" or \"json\"; did you mean `json`?",
+        ),
+        ("log.format = 'yaml'", "log.format must be \"text\" or \"json\""),
+        ("log = 'debug'", "log must be a table: [log], not a string"),
+        (
+            "organizations = 'a'",
+            "organizations must be a list of at most 1000 paths of files, not a string",
+        ),
+        (
+            "organizations = ['']",
+            "organizations must be paths of files, not empty",
+        ),
+    ] {
+        assert_eq!(load_text(text).unwrap_err(), [format!("lk.toml:1: {expected}")]);
+    }
+}
+
+#[test]
+fn a_log_filter_is_taken_if_the_logger_will_take_it() {
+    assert_eq!(
+        load_text("log.filter = 'warn,lockkeeper=debug'").unwrap().log.filter,
+        "warn,lockkeeper=debug"
+    );
+    for bad in [
+        "lockkeeper=loud",
+        "",
+        "a=b=c",
+        "warn, a=debug",
+        " ਪ[",
+        &"a,".repeat(513),
+    ] {
+        let lines = load_text(&format!("log.filter = '{bad}'")).unwrap_err();
+        assert!(
+            lines[0].starts_with("lk.toml:1: log.filter must be a filter such as \"info\""),
+            "{lines:?}"
+        );
+    }
+}
+
+#[test]
+fn there_is_a_bound_to_the_organization_files() {
+    let lines = load_variables(&[("LOCKKEEPER_ORGANIZATIONS", &"gone.toml:".repeat(1_001))]).unwrap_err();
+    assert_eq!(
+        lines,
+        ["LOCKKEEPER_ORGANIZATIONS: organizations must be a list of at most 1000 paths of files, not 1001 of them"]
+    );
+}

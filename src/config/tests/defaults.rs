@@ -1,0 +1,114 @@
+//! What a server without any configuration has.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::time::Duration;
+
+use toml::de::{DeTable, DeValue};
+
+use super::load_variables;
+use crate::config::keys::{KEYS, Kind};
+use crate::config::{DEFAULT_TOML, Environments, Http, Log, LogFormat, RateLimit, Storage, check_file};
+
+#[test]
+fn without_any_configuration_every_setting_is_as_documented() {
+    let settings = load_variables(&[]).unwrap();
+    assert_eq!(settings.listen, "127.0.0.1:8080".parse().unwrap());
+    assert_eq!(settings.data_dir, Path::new("data"));
+    assert_eq!(settings.workers, 0);
+    assert_eq!(settings.bootstrap_token, None);
+    assert_eq!(
+        settings.rate_limit,
+        Some(RateLimit {
+            per_second: NonZeroU32::new(50_000).unwrap(),
+            burst: NonZeroU32::new(100_000).unwrap(),
+        })
+    );
+    assert_eq!(
+        settings.log,
+        Log {
+            filter: "info".to_owned(),
+            format: LogFormat::Text,
+        }
+    );
+    assert_eq!(
+        settings.http,
+        Http {
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(30),
+            keep_alive: Duration::from_secs(75),
+            drain: Duration::from_secs(20),
+            max_connections: 25_000,
+        }
+    );
+    assert_eq!(
+        settings.storage,
+        Storage {
+            history_retention: 1_000,
+            log_segment_bytes: 32 * 1024 * 1024,
+            cache_bytes: 64 * 1024 * 1024,
+            min_free_bytes: 128 * 1024 * 1024,
+        }
+    );
+    assert_eq!(
+        settings.environments,
+        Environments {
+            idle: Duration::from_secs(60),
+            mailbox: 4_096,
+        }
+    );
+    assert!(settings.sample);
+    assert_eq!(settings.organizations[0].id.as_str(), "acme");
+}
+
+#[test]
+fn the_default_file_has_every_key_and_no_other() {
+    let table = DeTable::parse(DEFAULT_TOML).unwrap().into_inner();
+    let mut listed = BTreeSet::new();
+    for (name, value) in &table {
+        match value.get_ref() {
+            DeValue::Table(section) => listed.extend(
+                section
+                    .keys()
+                    .map(|key| format!("{name}.{key}", name = name.get_ref(), key = key.get_ref())),
+            ),
+            _ => _ = listed.insert(name.get_ref().to_string()),
+        }
+    }
+    let known: BTreeSet<String> = KEYS
+        .iter()
+        .filter(|key| !matches!(key.kind, Kind::Secret(_)))
+        .map(|key| key.name.to_owned())
+        .collect();
+    assert_eq!(listed, known);
+}
+
+#[test]
+fn the_default_file_says_which_numbers_each_key_takes() {
+    for key in KEYS {
+        let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
+            continue;
+        };
+        let last = key.name.rsplit('.').next().unwrap();
+        let before = &DEFAULT_TOML[..DEFAULT_TOML.find(&format!("\n{last} = ")).unwrap()];
+        let comment = before.rsplit("\n\n").next().unwrap().replace("\n# ", " ");
+        assert!(comment.contains(&format!("{min} to {max}")), "{}: {comment}", key.name);
+    }
+}
+
+#[test]
+fn the_files_we_ship_pass_our_own_check() {
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
+    assert!(check_file(&config.join("default.toml")).is_ok());
+    assert!(check_file(&config.join("acme.toml")).is_ok());
+}
+
+#[test]
+fn every_setting_has_a_variable_of_its_own() {
+    let variables: BTreeSet<String> = KEYS.iter().map(|key| key.variable()).collect();
+    assert_eq!(variables.len(), KEYS.len());
+    assert!(variables.contains("LOCKKEEPER_HTTP_DRAIN_SECONDS"));
+    assert!(variables.contains("LOCKKEEPER_LISTEN"));
+}

@@ -1,0 +1,67 @@
+//! The configuration as an operator meets it: files on a disk, variables and flags in, settings or faults out.
+#![allow(clippy::unwrap_used)]
+
+mod bounds;
+mod defaults;
+mod faults;
+mod layering;
+mod organizations;
+mod properties;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use tempfile::TempDir;
+
+use super::{Faults, Flags, Settings, load};
+
+/// A directory with the files of one test.
+struct Files(TempDir);
+
+impl Files {
+    fn new(files: &[(&str, &str)]) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in files {
+            let path = directory.path().join(name);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        Self(directory)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// The lines of the faults, with the directory left out.
+    fn lines(&self, faults: &Faults) -> Vec<String> {
+        let directory = format!("{}/", self.0.path().display());
+        lines(faults).iter().map(|line| line.replace(&directory, "")).collect()
+    }
+
+    /// Starts with the file `lk.toml` and the variables.
+    fn load(&self, variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
+        load(&with_config(&self.path("lk.toml")), variables.iter().copied()).map_err(|faults| self.lines(&faults))
+    }
+}
+
+fn lines(faults: &Faults) -> Vec<String> {
+    faults.iter().map(ToString::to_string).collect()
+}
+
+fn with_config(path: &Path) -> Flags {
+    Flags {
+        config: Some(path.to_owned()),
+        ..Flags::default()
+    }
+}
+
+/// Starts without a file.
+fn load_variables(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
+    load(&Flags::default(), variables.iter().copied()).map_err(|faults| lines(&faults))
+}
+
+/// Starts with a file of this text.
+fn load_text(text: &str) -> Result<Settings, Vec<String>> {
+    Files::new(&[("lk.toml", text)]).load(&[])
+}

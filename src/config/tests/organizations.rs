@@ -1,0 +1,272 @@
+//! Organization files: what they declare, and what an operator is told about those that are wrong.
+
+use super::{Files, lines, load_variables};
+use crate::config::{Organization, check_file};
+use crate::domain::{LABELS_MAX, Role, VARIABLES_MAX};
+
+const HEAD: &str = "[organization]\nid = 'o'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
+
+/// Checks a file that is a sane head of five lines and this text.
+fn check(text: &str) -> Result<Organization, Vec<String>> {
+    let files = Files::new(&[("o.toml", &format!("{HEAD}{text}"))]);
+    let checked = check_file(&files.path("o.toml")).map_err(|faults| files.lines(&faults))?;
+    Ok(checked.organizations.into_iter().next().unwrap().1)
+}
+
+#[test]
+fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
+    let settings = load_variables(&[]).unwrap();
+    let [acme] = settings.organizations.as_slice() else {
+        panic!("{settings:?}")
+    };
+    assert_eq!((acme.id.as_str(), acme.name.as_str()), ("acme", "Acme"));
+    let members: Vec<_> = acme
+        .members
+        .iter()
+        .map(|member| (member.name.as_str(), member.role))
+        .collect();
+    assert_eq!(
+        members,
+        [
+            ("admin", Role::Admin),
+            ("mia", Role::Maintainer),
+            ("ana", Role::Developer),
+            ("ben", Role::Developer),
+            ("vic", Role::Viewer),
+        ]
+    );
+    let environments: Vec<Vec<_>> = acme
+        .pipelines
+        .iter()
+        .map(|pipeline| {
+            pipeline
+                .environments
+                .iter()
+                .map(|environment| environment.name.as_str())
+                .collect()
+        })
+        .collect();
+    assert_eq!(
+        acme.pipelines
+            .iter()
+            .map(|pipeline| pipeline.id.as_str())
+            .collect::<Vec<_>>(),
+        ["web", "shop"]
+    );
+    assert_eq!(
+        environments,
+        [vec!["review-1", "review-2", "review-3"], vec!["staging-1", "staging-2"]]
+    );
+}
+
+#[test]
+fn what_a_file_leaves_out_has_its_default() {
+    let organization = check("[[pipelines]]\nid = 'web'\n[[pipelines.environments]]\nname = 'e'\n").unwrap();
+    assert_eq!(organization.name, "o");
+    let pipeline = &organization.pipelines[0];
+    assert_eq!((pipeline.name.as_str(), pipeline.slug.as_str()), ("web", "web"));
+    assert_eq!(pipeline.environments[0].configuration, Default::default());
+}
+
+#[test]
+fn everything_a_file_says_is_kept() {
+    let text = "[[pipelines]]\nid = 'web'\nname = 'Wéb'\nslug = 'w'\n[[pipelines.environments]]\nname = 'e'\n\
+                description = 'd'\nlabels = { size = 'small' }\ndeploy_on_claim = false\nforce_claim_role = 'admin'\n\
+                disabled = true\nvariables.TIER = 'review'\n";
+    let organization = check(text).unwrap();
+    let pipeline = &organization.pipelines[0];
+    assert_eq!((pipeline.name.as_str(), pipeline.slug.as_str()), ("Wéb", "w"));
+    let configuration = &pipeline.environments[0].configuration;
+    assert_eq!(configuration.description.as_str(), "d");
+    assert_eq!(configuration.force_claim_role, Role::Admin);
+    assert!(!configuration.deploy_on_claim && configuration.disabled);
+    let labels: Vec<_> = configuration
+        .labels
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    assert_eq!(labels, [("size", "small")]);
+    let variables: Vec<_> = configuration
+        .variables
+        .iter()
+        .map(|(k, v)| (k.as_str(), v.as_str()))
+        .collect();
+    assert_eq!(variables, [("TIER", "review")]);
+}
+
+#[test]
+fn all_faults_of_a_file_are_told_from_the_top() {
+    let text = "[[members]]\nnmae = 'ana'\nrole = 'developer'\n[[pipelines]]\nid = 'web'\nname = ''\nslug = 'a/b'\n\
+                [[pipelines.environments]]\nname = 'e'\ndeploy_on_claim = 'yes'\nlabels = { size = 1, 'a b' = 'x' }\n\
+                force_claim_role = 'nobody'\nstages = []\nvariables = { LOCKKEEPER_X = '1' }\n[sponsors]\n";
+    assert_eq!(
+        check(text).unwrap_err(),
+        [
+            "o.toml:6: members.name is missing",
+            "o.toml:7: unknown key `members.nmae`; did you mean `name`?",
+            "o.toml:11: pipelines.name must be 1 to 100 characters, without control characters",
+            "o.toml:12: pipelines.slug must be 1 to 63 letters, digits, '.', '_' or '-', \
+             beginning with a letter or digit",
+            "o.toml:15: pipelines.environments.deploy_on_claim must be true or false, not a string",
+            "o.toml:16: pipelines.environments.labels.a b: the name must be 1 to 63 letters, digits, '.', '_' or '-', \
+             beginning with a letter or digit",
+            "o.toml:16: pipelines.environments.labels.size must be a string, not a whole number",
+            "o.toml:17: pipelines.environments.force_claim_role must be one of viewer, developer, maintainer, admin",
+            "o.toml:18: unknown key `pipelines.environments.stages`; allowed here: name, description, labels, \
+             deploy_on_claim, force_claim_role, disabled, variables",
+            "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X: the name must be 1 to 63 letters, digits \
+             or '_', not beginning with a digit or with LOCKKEEPER_, which is ours",
+            "o.toml:20: unknown key `sponsors`; allowed here: organization, members, pipelines",
+        ]
+    );
+}
+
+#[test]
+fn what_is_there_twice_is_told_with_the_first() {
+    let text = "[[members]]\nname = 'root'\nrole = 'viewer'\n[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\n\
+                name = 'e'\n[[pipelines.environments]]\nname = 'e'\n[[pipelines]]\nid = 'p'\n\
+                [[pipelines.environments]]\nname = 'e'\n";
+    assert_eq!(
+        check(text).unwrap_err(),
+        [
+            "o.toml:7: members.name `root` is there twice; the first is on line 4",
+            "o.toml:14: pipelines.environments.name `e` is there twice; the first is on line 12",
+            "o.toml:16: pipelines.id `p` is there twice; the first is on line 10",
+        ]
+    );
+}
+
+#[test]
+fn an_organization_needs_its_head_and_an_admin() {
+    let files = Files::new(&[
+        ("headless.toml", "[[members]]\nname = 'root'\nrole = 'admin'\n"),
+        (
+            "leaderless.toml",
+            "\n[organization]\nid = 'o'\n[[members]]\nname = 'vic'\nrole = 'viewer'\n",
+        ),
+        (
+            "flat.toml",
+            "organization = 'o'\nmembers = 'all'\npipelines = ['web']\n",
+        ),
+    ]);
+    let told = |name: &str| files.lines(&check_file(&files.path(name)).unwrap_err());
+    assert_eq!(told("headless.toml"), ["headless.toml: [organization] is missing"]);
+    assert_eq!(
+        told("leaderless.toml"),
+        ["leaderless.toml:2: no member is an admin; at least one [[members]] must have role = \"admin\""]
+    );
+    assert_eq!(
+        told("flat.toml"),
+        [
+            "flat.toml:1: organization must be a table: [organization], not a string",
+            "flat.toml:2: members must be tables: [[members]], not a string",
+            "flat.toml:3: pipelines must be tables: [[pipelines]], not a string",
+        ]
+    );
+}
+
+#[test]
+fn there_is_a_bound_to_everything_that_is_listed() {
+    type Text<'a> = &'a dyn Fn(usize) -> String;
+    let members = |count: usize| {
+        (1..count)
+            .map(|n| format!("[[members]]\nname = 'm{n}'\nrole = 'viewer'\n"))
+            .collect()
+    };
+    let pipelines = |count: usize| (0..count).map(|n| format!("[[pipelines]]\nid = 'p{n}'\n")).collect();
+    let environments = |count: usize| {
+        let names: String = (0..count).map(|n| format!("{{name='e{n}'}},")).collect();
+        format!("[[pipelines]]\nid = 'p'\nenvironments = [{names}]\n")
+    };
+    let entries = |key: &str, count: usize| {
+        let entries: String = (0..count).map(|n| format!("{key}.K{n} = 'v'\n")).collect();
+        format!("[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\nname = 'e'\n{entries}")
+    };
+    let bounds: [(&str, usize, Text); 5] = [
+        ("there are 1001 members; at most 1000 are allowed", 1_000, &members),
+        ("there are 1001 pipelines; at most 1000 are allowed", 1_000, &pipelines),
+        (
+            "there are 100001 environments in this pipeline; at most 100000 are allowed",
+            100_000,
+            &environments,
+        ),
+        ("labels has 33 entries; at most 32 are allowed", LABELS_MAX, &|count| {
+            entries("labels", count)
+        }),
+        (
+            "variables has 65 entries; at most 64 are allowed",
+            VARIABLES_MAX,
+            &|count| entries("variables", count),
+        ),
+    ];
+    for (expected, max, text) in bounds {
+        assert!(check(&text(max)).is_ok(), "{expected}");
+        let told = check(&text(max + 1)).unwrap_err();
+        assert!(told.len() == 1 && told[0].ends_with(expected), "{told:?}");
+    }
+}
+
+#[test]
+fn organizations_are_found_from_the_file_that_names_them_and_from_the_working_directory() {
+    let other = HEAD.replace("id = 'o'", "id = 'p'");
+    let files = Files::new(&[
+        ("lk.toml", "organizations = ['orgs/o.toml']"),
+        ("orgs/o.toml", HEAD),
+        ("p.toml", &other),
+    ]);
+    let ids = |variables: &[(&str, &str)]| {
+        let settings = files.load(variables).unwrap();
+        assert!(!settings.sample);
+        settings
+            .organizations
+            .iter()
+            .map(|organization| organization.id.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&[]), ["o"]);
+    let both = format!(
+        "{}:{}:",
+        files.path("p.toml").display(),
+        files.path("orgs/o.toml").display()
+    );
+    assert_eq!(ids(&[("LOCKKEEPER_ORGANIZATIONS", &both)]), ["p", "o"]);
+    assert!(files.load(&[("LOCKKEEPER_ORGANIZATIONS", "")]).unwrap().sample);
+}
+
+#[test]
+fn two_files_cannot_declare_the_same_organization() {
+    let files = Files::new(&[
+        ("lk.toml", "organizations = ['a.toml', 'b.toml']"),
+        ("a.toml", HEAD),
+        ("b.toml", HEAD),
+    ]);
+    let expected = ["b.toml:2: organization.id `o` is taken: a.toml:2 has it"];
+    assert_eq!(files.load(&[]).unwrap_err(), expected);
+    let checked = check_file(&files.path("lk.toml")).unwrap_err();
+    assert_eq!(files.lines(&checked), expected);
+}
+
+#[test]
+fn a_check_sums_up_what_it_found() {
+    let files = Files::new(&[
+        ("lk.toml", "organizations = ['acme.toml']"),
+        ("plain.toml", ""),
+        ("acme.toml", crate::config::SAMPLE_TOML),
+    ]);
+    let summary = |name: &str| {
+        let text = check_file(&files.path(name)).unwrap().to_string();
+        text.replace(&format!("{}/", files.path("").display()).replace("//", "/"), "")
+    };
+    let acme = "acme.toml: organization acme, 5 members, 2 pipelines, 5 environments";
+    assert_eq!(summary("acme.toml"), acme);
+    assert_eq!(summary("lk.toml"), format!("lk.toml: settings, 1 organization\n{acme}"));
+    assert_eq!(
+        summary("plain.toml"),
+        "plain.toml: settings, no organization files, so the sample organization is served"
+    );
+    let gone = lines(&check_file(&files.path("gone.toml")).unwrap_err());
+    assert!(
+        gone[0].ends_with("gone.toml: cannot read it: there is no such file"),
+        "{gone:?}"
+    );
+}

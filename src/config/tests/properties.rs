@@ -1,0 +1,98 @@
+//! Whatever a file holds, checking it ends with an answer.
+
+use std::path::Path;
+
+use proptest::prelude::*;
+
+use crate::config::document::Document;
+use crate::config::keys::KEYS;
+use crate::config::{DEFAULT_TOML, SAMPLE_TOML, check_document, load};
+
+/// Neither panics nor leaves a fault that would break its line.
+fn check(text: &str) {
+    let mut faults = Vec::new();
+    check_document(&Document::new(Path::new("x.toml"), text.to_owned()), &mut faults);
+    for fault in faults {
+        assert!(!fault.to_string().contains('\n'), "{fault}");
+    }
+}
+
+/// Pieces that make up files like ours, so that more than the parser is reached.
+fn piece() -> impl Strategy<Value = String> {
+    let names = KEYS.iter().flat_map(|key| key.name.split('.')).chain([
+        "organization",
+        "members",
+        "pipelines",
+        "pipelines.environments",
+        "id",
+        "name",
+        "labels",
+        "role",
+    ]);
+    let names: Vec<&str> = names.collect();
+    let marks = vec![
+        " = ",
+        "\n",
+        "[",
+        "]",
+        "[[",
+        "]]",
+        "{",
+        "}",
+        "'",
+        "\"\"\"",
+        ",",
+        "'a'",
+        "'admin'",
+        "true",
+        "-1",
+        "0x7f",
+        "1.5",
+        "'''\n'''",
+        "\"\\u0000\"",
+        "#",
+        "ä",
+        "\r\n",
+        "2026-01-01",
+    ];
+    prop_oneof![
+        proptest::sample::select(names).prop_map(str::to_owned),
+        proptest::sample::select(marks).prop_map(str::to_owned),
+        "\\PC{0,3}",
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_text_panics_the_check(text in any::<String>()) {
+        check(&text);
+    }
+
+    #[test]
+    fn no_text_of_our_words_panics_the_check(pieces in proptest::collection::vec(piece(), 0..40)) {
+        check(&pieces.concat());
+    }
+
+    #[test]
+    fn no_damage_to_our_own_files_panics_the_check(
+        sample in any::<bool>(), from in any::<prop::sample::Index>(), length in 0_usize..40, put in piece()
+    ) {
+        let text = if sample { SAMPLE_TOML } else { DEFAULT_TOML };
+        let damaged: String = {
+            let from = from.index(text.chars().count());
+            let kept = text.chars().take(from).chain(put.chars());
+            kept.chain(text.chars().skip(from + length)).collect()
+        };
+        check(&damaged);
+    }
+
+    #[test]
+    fn no_log_filter_panics_the_start(filter in "[a-z0-9:=,\\[\\]{}\"/ .*-]{0,24}") {
+        _ = load(&Default::default(), [("LOCKKEEPER_LOG_FILTER", filter)]);
+    }
+
+    #[test]
+    fn no_variable_panics_the_start(key in 0..KEYS.len(), text in any::<String>()) {
+        _ = load(&Default::default(), [(KEYS[key].variable(), text)]);
+    }
+}

@@ -1,0 +1,104 @@
+//! Making, changing and deleting an environment.
+
+use std::sync::Arc;
+
+use super::{Command, Configuration, Environment, Event, Notice, Rejection, Timestamp, Transition};
+
+/// Makes the environment, or replaces its configuration.
+#[derive(Debug, Clone)]
+pub struct Configure {
+    pub configuration: Configuration,
+    /// If given: only if the configuration is still at this revision.
+    pub expected_revision: Option<u64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Configured {
+    pub environment: Environment,
+    pub created: bool,
+}
+
+impl Command for Configure {
+    type Reply = Configured;
+
+    fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<Configured>, Rejection> {
+        check_revision(environment, self.expected_revision)?;
+        let created = !environment.exists();
+        let mut next = environment.clone();
+        let mut events = Vec::new();
+        if environment.configuration.as_deref() != Some(&self.configuration) {
+            next.revision += 1;
+            next.configuration_revision += 1;
+            next.configuration = Some(Arc::new(self.configuration));
+            let notice = if created {
+                Notice::EnvironmentCreated
+            } else {
+                Notice::EnvironmentUpdated
+            };
+            events.push(Event::environment(notice));
+        }
+        let reply = Configured {
+            environment: next.clone(),
+            created,
+        };
+        Ok(Transition {
+            next,
+            ended: Vec::new(),
+            events,
+            reply,
+        })
+    }
+}
+
+/// Deletes the environment if nobody holds it. Its counters stay behind.
+#[derive(Debug, Clone)]
+pub struct Delete {
+    pub expected_revision: Option<u64>,
+}
+
+impl Command for Delete {
+    type Reply = ();
+
+    fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<()>, Rejection> {
+        if !environment.exists() {
+            return Err(Rejection::EnvironmentNotFound);
+        }
+        check_revision(environment, self.expected_revision)?;
+        if let Some(holder) = &environment.lock {
+            return Err(Rejection::EnvironmentLocked {
+                holder: Box::new(holder.clone()),
+            });
+        }
+        if let Some(deployment) = environment.current_deployment() {
+            return Err(Rejection::DeploymentRunning {
+                deployment: deployment.id,
+            });
+        }
+        let next = Environment {
+            configuration: None,
+            configuration_revision: environment.configuration_revision + 1,
+            revision: environment.revision + 1,
+            fencing_token: environment.fencing_token,
+            sessions: environment.sessions,
+            first_session: environment.sessions + 1,
+            ..Environment::absent()
+        };
+        let events = vec![Event::environment(Notice::EnvironmentDeleted)];
+        Ok(Transition {
+            next,
+            ended: Vec::new(),
+            events,
+            reply: (),
+        })
+    }
+}
+
+fn check_revision(environment: &Environment, expected: Option<u64>) -> Result<(), Rejection> {
+    let current = environment.configuration_revision;
+    match expected {
+        Some(expected) if !environment.exists() || expected != current => {
+            Err(Rejection::ConfigurationChanged { revision: current })
+        }
+        Some(_) | None => Ok(()),
+    }
+}

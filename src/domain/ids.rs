@@ -1,0 +1,166 @@
+//! Ids and keys. An id's text has its type's prefix and sorts by creation time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::{Identifier, Malformed};
+
+/// What makes a new id unique: 48 bits of milliseconds, then 48 that no other seed of that millisecond has.
+/// Comes in with the command, since the domain has neither a clock nor randomness.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IdSeed(pub [u8; 12]);
+
+const SEED_DIGITS: usize = 24;
+
+impl IdSeed {
+    pub fn parse_hex(digits: &str) -> Option<Self> {
+        if digits.len() != SEED_DIGITS || !is_lower_hex(digits) {
+            return None;
+        }
+        let mut bytes = [0; 12];
+        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+impl fmt::Display for IdSeed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; SEED_DIGITS];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair[0] = DIGITS[usize::from(byte >> 4)];
+            pair[1] = DIGITS[usize::from(byte & 15)];
+        }
+        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+    }
+}
+
+fn is_lower_hex(digits: &str) -> bool {
+    digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// A session of one environment. The number counts that environment's sessions, so a record can be found in the
+/// history from the id alone, and the oldest dropped, without an index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId {
+    pub seed: IdSeed,
+    pub number: u64,
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ses_{}{:x}", self.seed, self.number)
+    }
+}
+
+impl FromStr for SessionId {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        parse_session_id(text).ok_or(Malformed("is no session id"))
+    }
+}
+
+fn parse_session_id(text: &str) -> Option<SessionId> {
+    let digits = text.strip_prefix("ses_")?;
+    let (seed, number) = digits.split_at_checked(SEED_DIGITS)?;
+    let canonical = is_lower_hex(number) && !number.starts_with('0');
+    let number = canonical.then(|| u64::from_str_radix(number, 16).ok())??;
+    Some(SessionId {
+        seed: IdSeed::parse_hex(seed)?,
+        number,
+    })
+}
+
+macro_rules! seeded_id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $complaint:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub IdSeed);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = Malformed;
+
+            fn from_str(text: &str) -> Result<Self, Malformed> {
+                text.strip_prefix($prefix).and_then(IdSeed::parse_hex).map(Self).ok_or(Malformed($complaint))
+            }
+        }
+    };
+}
+
+seeded_id! { DeploymentId, "dep_", "is no deployment id" }
+seeded_id! {
+    /// A member of an organization.
+    UserId, "usr_", "is no user id"
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PipelineKey {
+    pub organization: Identifier,
+    pub pipeline: Identifier,
+}
+
+/// Names one environment among all of them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EnvironmentKey {
+    pub pipeline: PipelineKey,
+    pub name: Identifier,
+}
+
+impl fmt::Display for EnvironmentKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}/{}/{}",
+            self.pipeline.organization, self.pipeline.pipeline, self.name
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_id_reads_back_and_sorts_by_time() {
+        let early = SessionId {
+            seed: IdSeed([1; 12]),
+            number: 0x2a,
+        };
+        let late = SessionId {
+            seed: IdSeed([2; 12]),
+            number: 1,
+        };
+        assert_eq!(early.to_string(), "ses_0101010101010101010101012a");
+        assert_eq!(early.to_string().parse(), Ok(early));
+        assert!(early.to_string() < late.to_string());
+    }
+
+    #[test]
+    fn only_the_canonical_text_of_an_id_is_read() {
+        for bad in [
+            "",
+            "ses_",
+            "ses_010101010101010101010101",
+            "ses_010101010101010101010101002a",
+            "ses_0101010101010101010101010",
+            "ses_0101010101010101010101012A",
+            "ses_0101010101010101010101012g",
+            "ses_0101010101010101010101011ffffffffffffffff",
+            "dep_0101010101010101010101012a",
+            "ses_é101010101010101010101012a",
+        ] {
+            assert!(bad.parse::<SessionId>().is_err(), "{bad}");
+        }
+        assert!("dep_010101010101010101010101".parse::<DeploymentId>().is_ok());
+        assert!("dep_0101010101010101010101012a".parse::<DeploymentId>().is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! What is true of every environment, after every command. Debug builds, property tests and simulations check it.
+
+use super::{DeploymentStatus, Environment, Session};
+
+/// What holds of a state by itself.
+pub fn check(environment: &Environment) -> Result<(), String> {
+    if let Some(holder) = &environment.lock {
+        require(environment.exists(), "a deleted environment is locked")?;
+        require(holder.ended.is_none(), "a session that has ended holds the lock")?;
+        require(
+            holder.id.number == environment.sessions,
+            "the holder is not the newest session",
+        )?;
+        require(
+            holder.fencing_token == environment.fencing_token,
+            "the holder's fencing token is not the one given last",
+        )?;
+        check_session(holder)?;
+    }
+    if let Some(leaving) = &environment.leaving {
+        require(leaving.ended.is_some(), "a session is leaving and has not ended")?;
+        require(
+            leaving
+                .unfinished_deployment()
+                .is_some_and(|d| d.status == DeploymentStatus::Cancelling),
+            "a session is leaving whose deployment is not being cancelled",
+        )?;
+        require(
+            leaving.fencing_token <= environment.fencing_token,
+            "a session is leaving with a token of the future",
+        )?;
+        check_session(leaving)?;
+    }
+    let running = [&environment.lock, &environment.leaving]
+        .into_iter()
+        .flatten()
+        .map(running_deployments)
+        .sum::<usize>();
+    require(running <= 1, "two deployments run in one environment")?;
+    let idle_with_work = running == 0
+        && environment
+            .lock
+            .iter()
+            .any(|s| s.deployments.iter().any(|d| d.status == DeploymentStatus::Queued));
+    require(!idle_with_work, "a deployment waits although none runs")
+}
+
+/// What holds of a step from one state to the next.
+pub fn check_step(before: &Environment, after: &Environment) -> Result<(), String> {
+    let granted = after.lock.as_ref().map(|s| s.id) != before.lock.as_ref().map(|s| s.id) && after.lock.is_some();
+    require(
+        after.fencing_token == before.fencing_token + u64::from(granted),
+        "the fencing token does not rise by one with each grant",
+    )?;
+    require(after.sessions >= before.sessions, "the count of sessions falls")?;
+    require(
+        after.revision > before.revision || after == before,
+        "a change does not raise the revision",
+    )
+}
+
+fn check_session(session: &Session) -> Result<(), String> {
+    require(
+        session.deployment_count >= session.deployments.len() as u64,
+        "a session lists more deployments than it had",
+    )?;
+    let mut seen_waiting = false;
+    for deployment in &session.deployments {
+        match deployment.status {
+            DeploymentStatus::Queued => seen_waiting = true,
+            DeploymentStatus::Running | DeploymentStatus::Cancelling => {
+                require(!seen_waiting, "a deployment overtakes one that waits")?;
+            }
+            DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => {
+                require(deployment.finished_at.is_some(), "a finished deployment has no end")?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn running_deployments(session: &Session) -> usize {
+    session
+        .deployments
+        .iter()
+        .filter(|d| d.status.occupies_environment())
+        .count()
+}
+
+fn require(holds: bool, otherwise: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise.to_owned()) }
+}

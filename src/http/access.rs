@@ -1,0 +1,120 @@
+//! Who calls, and may they? Every handler of the API begins here. Another organization looks exactly like one that does
+//! not exist.
+
+use actix_web::http::header::AUTHORIZATION;
+use actix_web::{HttpRequest, web};
+
+use super::codes::Code;
+use super::problem::{FieldError, Problem};
+use super::{App, State};
+use crate::auth::{Caller, Permission, Unauthenticated};
+use crate::domain::{EnvironmentKey, Identifier, SessionId};
+use crate::organizations::Pipeline;
+
+/// A caller inside their own organization, allowed to do what the handler does.
+pub struct Access {
+    pub app: App,
+    pub caller: Caller,
+}
+
+impl Access {
+    pub fn to(request: &HttpRequest, permission: Permission) -> Result<Self, Problem> {
+        let app = app(request);
+        let caller = authenticate(request, &app)?;
+        if let Some(limits) = &app.rate_limits {
+            limits.check(caller.token)?;
+        }
+        if caller.organization.as_str() != segment(request, "orgId") {
+            return Err(Problem::new(
+                Code::OrganizationNotFound,
+                "there is no such organization for this token; a token belongs to one organization",
+            ));
+        }
+        if !permission.is_granted_to(caller.role) {
+            return Err(denied(&caller, permission));
+        }
+        if request.method() == "POST" && request.headers().contains_key("idempotency-key") {
+            let message = "is not supported by this version; leave it out".to_owned();
+            let field = "Idempotency-Key".to_owned();
+            return Err(Problem::invalid_request(vec![FieldError { field, message }]));
+        }
+        Ok(Self { app, caller })
+    }
+
+    pub fn may(&self, permission: Permission) -> bool {
+        permission.is_granted_to(self.caller.role)
+    }
+
+    pub fn pipeline(&self, request: &HttpRequest) -> Result<&Pipeline, Problem> {
+        let id = segment(request, "pipelineId");
+        self.app
+            .organizations
+            .pipeline(&self.caller.organization, id)
+            .ok_or_else(|| {
+                Problem::new(
+                    Code::PipelineNotFound,
+                    "the organization has no such pipeline; list them to see their ids",
+                )
+            })
+    }
+
+    /// The environment of the path; whether it exists is for the actor or the reader to say.
+    pub fn environment(&self, request: &HttpRequest) -> Result<EnvironmentKey, Problem> {
+        let pipeline = self.pipeline(request)?.key.clone();
+        let name =
+            Identifier::parse(segment(request, "envName")).map_err(|_| super::refusals::environment_not_found())?;
+        Ok(EnvironmentKey { pipeline, name })
+    }
+}
+
+pub fn app(request: &HttpRequest) -> App {
+    request
+        .app_data::<web::Data<State>>()
+        .expect("the server gives every worker its state")
+        .clone()
+}
+
+pub fn segment<'a>(request: &'a HttpRequest, name: &str) -> &'a str {
+    request.match_info().get(name).unwrap_or_default()
+}
+
+/// The session of the path. One that cannot be read as an id never was.
+pub fn session_id(request: &HttpRequest) -> Result<SessionId, Problem> {
+    segment(request, "sessionId")
+        .parse()
+        .map_err(|_| super::refusals::session_not_found())
+}
+
+fn authenticate(request: &HttpRequest, app: &State) -> Result<Caller, Problem> {
+    let Some(header) = request.headers().get(AUTHORIZATION) else {
+        let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin makes tokens with POST /tokens";
+        return Err(Problem::unauthenticated(Code::MissingToken, detail));
+    };
+    let invalid = |why: &str| {
+        let detail = format!("the token {why}; use another one, an admin makes them with POST /tokens");
+        Problem::unauthenticated(Code::InvalidToken, detail)
+    };
+    let text = header.to_str().unwrap_or_default();
+    let token = text
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let Some((_, token)) = token else {
+        return Err(invalid("is not sent as `Authorization: Bearer <API_TOKEN>`"));
+    };
+    app.accounts
+        .authenticate(token.trim(), (app.clock)())
+        .map_err(|why| match why {
+            Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
+            Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
+            Unauthenticated::Expired => invalid("has expired"),
+        })
+}
+
+fn denied(caller: &Caller, permission: Permission) -> Problem {
+    let required = permission.required_role();
+    let detail = format!(
+        "this takes the role {required}, and {} is {}",
+        caller.person.name, caller.role
+    );
+    Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+}

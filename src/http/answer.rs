@@ -1,0 +1,82 @@
+//! Answers that went well: `{"data": …}`, with the headers that belong to them.
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use serde::Serialize;
+
+use super::codes::Code;
+use super::problem::Problem;
+
+#[derive(Serialize, utoipa::ToSchema)]
+pub struct One<T> {
+    pub data: T,
+}
+
+pub fn one<T: Serialize>(status: StatusCode, data: T) -> HttpResponse {
+    json(status, &One { data })
+}
+
+pub fn created<T: Serialize>(location: &str, data: T) -> HttpResponse {
+    at(StatusCode::CREATED, location, data)
+}
+
+pub fn at<T: Serialize>(status: StatusCode, location: &str, data: T) -> HttpResponse {
+    let mut response = one(status, data);
+    if let Ok(location) = location.parse() {
+        response.headers_mut().insert(LOCATION, location);
+    }
+    response
+}
+
+pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
+    /// Room for an ordinary answer, so that it is written without growing.
+    const USUAL_BYTES: usize = 768;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    match serde_json::to_writer(&mut bytes, body) {
+        Ok(()) => HttpResponse::build(status)
+            .insert_header((CONTENT_TYPE, "application/json"))
+            .body(bytes),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written as JSON");
+            HttpResponse::from_error(Problem::new(Code::InternalError, Code::InternalError.meaning()))
+        }
+    }
+}
+
+/// 304 if the client has this state already, else what `render` makes, with the `ETag`.
+pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResponse) -> HttpResponse {
+    let known = headers.get_all(IF_NONE_MATCH).filter_map(|value| value.to_str().ok());
+    let unchanged = known
+        .flat_map(|list| list.split(','))
+        .map(str::trim)
+        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
+    let mut response = if unchanged {
+        HttpResponse::NotModified().finish()
+    } else {
+        render()
+    };
+    if let Ok(etag) = etag.parse() {
+        response.headers_mut().insert(ETAG, etag);
+    }
+    response
+}
+
+/// The configuration's revision that `If-Match` insists on. Its tags are `"{configuration}.{environment}"`: a change of
+/// the lock alone does not stand in the way of a change of the configuration.
+pub fn expected_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(value) = headers.get(IF_MATCH) else {
+        return Ok(None);
+    };
+    let tag = value.to_str().unwrap_or_default().trim();
+    if tag == "*" {
+        return Ok(None);
+    }
+    let revision = tag
+        .strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .and_then(|tag| tag.split_once('.'))
+        .and_then(|(configuration, _)| configuration.parse().ok());
+    // A tag that we never gave out matches nothing.
+    Ok(Some(revision.unwrap_or(u64::MAX)))
+}

@@ -1,0 +1,123 @@
+//! The catalogue of error codes: each one's status and meaning, once. `GET /problems/{code}` and the OpenAPI document
+//! are made from it.
+
+use actix_web::http::StatusCode;
+
+macro_rules! codes {
+    ($($name:ident = $code:literal, $status:ident, $title:literal, $meaning:literal;)*) => {
+        /// A stable name for one kind of fault.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Code { $($name),* }
+
+        impl Code {
+            pub const ALL: &[Code] = &[$(Code::$name),*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Code::$name => $code),* }
+            }
+
+            pub const fn status(self) -> StatusCode {
+                match self { $(Code::$name => StatusCode::$status),* }
+            }
+
+            pub const fn title(self) -> &'static str {
+                match self { $(Code::$name => $title),* }
+            }
+
+            /// When it is answered, and what a client does then.
+            pub const fn meaning(self) -> &'static str {
+                match self { $(Code::$name => $meaning),* }
+            }
+        }
+    };
+}
+
+codes! {
+    BadRequest = "bad_request", BAD_REQUEST, "Bad request",
+        "The request could not be understood as HTTP. Send it again as the OpenAPI document describes it.";
+    MalformedJson = "malformed_json", BAD_REQUEST, "The body is not JSON",
+        "The body is no JSON text, is nested too deeply, or has a key twice in one object. The detail says where. Mend it and send it again.";
+    InvalidParameter = "invalid_parameter", BAD_REQUEST, "Invalid parameter",
+        "A query parameter or header is unknown, given twice, or out of its bounds. `errors` names each one.";
+    MissingToken = "missing_token", UNAUTHORIZED, "No token",
+        "Send `Authorization: Bearer <API_TOKEN>`.";
+    InvalidToken = "invalid_token", UNAUTHORIZED, "Invalid token",
+        "The token is mistyped, unknown, expired or revoked. Use another one; an admin can make it with `POST /tokens`.";
+    PermissionDenied = "permission_denied", FORBIDDEN, "Permission denied",
+        "The caller's role is too low; `requiredRole` is the least that suffices.";
+    NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
+        "Only the user who claimed a session deploys in it; that user or a maintainer releases it.";
+    RouteNotFound = "route_not_found", NOT_FOUND, "No such route",
+        "Nothing is served under this path. `/api/v1/openapi.json` lists what is.";
+    OrganizationNotFound = "organization_not_found", NOT_FOUND, "No such organization",
+        "The organization does not exist, or the token is not one of its own.";
+    PipelineNotFound = "pipeline_not_found", NOT_FOUND, "No such pipeline",
+        "The organization has no pipeline with this id.";
+    EnvironmentNotFound = "environment_not_found", NOT_FOUND, "No such environment",
+        "The pipeline has no environment of this name. A maintainer can make it with `PUT`.";
+    SessionNotFound = "session_not_found", NOT_FOUND, "No such session",
+        "The environment never had this session, or no longer remembers it.";
+    TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
+        "The organization has no token with this id, or it has been revoked already.";
+    ProblemNotFound = "problem_not_found", NOT_FOUND, "No such problem",
+        "There is no error code of this name.";
+    MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed",
+        "The path exists, but not with this method. `Allow` lists those it has.";
+    RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request came too slowly",
+        "The body did not arrive in time. Send it again.";
+    EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
+        "Somebody holds it: `holder` says who, why and since when. Try again after `Retry-After`, or force-claim it.";
+    EnvironmentDisabled = "environment_disabled", CONFLICT, "The environment is disabled",
+        "It is not handed out until a maintainer enables it.";
+    DeploymentRunning = "deployment_running", CONFLICT, "A deployment still runs",
+        "A deployment of a session that has ended has not stopped yet. Try again when it has.";
+    DeploymentNotRunning = "deployment_not_running", CONFLICT, "The deployment does not run",
+        "It has ended already.";
+    SessionOverridden = "session_overridden", CONFLICT, "The session was overridden",
+        "Somebody took the lock by force: `endedBy` and `endedAt` say who and when. Claim again.";
+    SessionReleased = "session_released", CONFLICT, "The session was released",
+        "The session has ended: `endedBy` and `endedAt` say who released it and when. Claim again.";
+    TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
+        "Revoke tokens that are no longer used, then try again.";
+    PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The configuration has changed",
+        "`If-Match` names another revision than the current one. Read it again, apply the change to that, and send its `ETag`.";
+    BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
+        "A body has at most 64 KiB.";
+    UnsupportedMediaType = "unsupported_media_type", UNSUPPORTED_MEDIA_TYPE, "Unsupported media type",
+        "Send the body as JSON in UTF-8, with `Content-Type: application/json` and without a content encoding.";
+    InvalidRequest = "invalid_request", UNPROCESSABLE_ENTITY, "Invalid request",
+        "Fields are missing, unknown, of the wrong type or out of their bounds: `errors` names every one of them.";
+    RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
+        "The token has used up its share. Try again after `Retry-After`; waiting in the server is cheaper than polling.";
+    Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",
+        "More requests wait than the server holds. Nothing was done; try again after `Retry-After`.";
+    QueueFull = "queue_full", SERVICE_UNAVAILABLE, "The queue is full",
+        "As many wait already as may. Nothing was done; try again after `Retry-After`.";
+    StorageFull = "storage_full", SERVICE_UNAVAILABLE, "The disk is full",
+        "The server cannot store anything more and refuses writes; reads go on. Nothing was done; an operator must free space.";
+    OutcomeUnknown = "outcome_unknown", SERVICE_UNAVAILABLE, "The outcome is not known",
+        "The server lost sight of the command before it was durable. Look whether it took effect before trying again.";
+    ShuttingDown = "shutting_down", SERVICE_UNAVAILABLE, "Shutting down",
+        "The server is stopping. Try again after `Retry-After`.";
+    InternalError = "internal_error", INTERNAL_SERVER_ERROR, "Internal error",
+        "A fault of the server's own. Report it with the request id.";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_is_snake_case_and_stands_once() {
+        let mut names: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
+        assert!(
+            names
+                .iter()
+                .all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
+        );
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+    }
+}

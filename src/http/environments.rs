@@ -1,0 +1,228 @@
+//! Environments: list, view, history, make or change, delete.
+
+use actix_web::http::StatusCode;
+use actix_web::web::Payload;
+use actix_web::{HttpRequest, HttpResponse, web};
+
+use super::access::{Access, segment};
+use super::body::{Fields, Json, read_fields};
+use super::dto::{
+    EnvironmentListItem, EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView, lock_status_name,
+};
+use super::paging::{Page, Query, Slice};
+use super::problem::{FieldError, Problem};
+use super::{App, answer, paging, refusals};
+use crate::actors::ListFilter;
+use crate::auth::Permission;
+use crate::domain::{
+    Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX, LabelValue,
+    LockStatus, Malformed, Role, VARIABLES_MAX, VariableName, VariableValue,
+};
+use crate::store::StoreError;
+
+pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    let mut query = Query::of(&request);
+    let filter = list_filter(&mut query);
+    let wanted = Slice::take_if_given(&mut query);
+    query.finish()?;
+
+    let Slice { limit, offset } = wanted.unwrap_or(Slice {
+        limit: u64::MAX,
+        offset: 0,
+    });
+    let environments = access.app.environments.clone();
+    let key = pipeline.clone();
+    let page = scan(&access.app, move || environments.list(&key, &filter, offset, limit)).await?;
+    let items = page.environments.iter();
+    let items = items
+        .map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e))
+        .collect();
+    Ok(match wanted {
+        Some(slice) => paging::slice(&request, slice, page.total, items),
+        None => paging::whole(items),
+    })
+}
+
+pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let key = access.environment(&request)?;
+    Query::of(&request).finish()?;
+    let environment = access
+        .app
+        .environments
+        .environment(&key)?
+        .ok_or_else(refusals::environment_not_found)?;
+    Ok(answer::tagged(request.headers(), &etag(&environment), || {
+        render(StatusCode::OK, &key, &environment)
+    }))
+}
+
+pub async fn history(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let key = access.environment(&request)?;
+    let mut query = Query::of(&request);
+    let page = Page::take(&mut query);
+    query.finish()?;
+    let environments = access.app.environments.clone();
+    let environment = environments
+        .environment(&key)?
+        .ok_or_else(refusals::environment_not_found)?;
+    let name = key.name.clone();
+    let history = scan(&access.app, move || {
+        environments.history(&key, &environment, page.offset(), page.limit)
+    })
+    .await?;
+    let sessions = history
+        .sessions
+        .iter()
+        .map(|session| SessionView::new(name.as_str(), session))
+        .collect();
+    Ok(paging::page(&request, page, history.total, sessions))
+}
+
+pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::ManageEnvironments)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    Query::of(&request).finish()?;
+    let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app)
+        .await?
+        .unwrap_only("configuration");
+    let name = Identifier::parse(segment(&request, "envName")).map_err(|malformed| {
+        Problem::invalid_request(vec![FieldError {
+            field: "envName".to_owned(),
+            message: malformed.to_string(),
+        }])
+    })?;
+    let configuration = read_configuration(&mut fields);
+    fields.finish()?;
+
+    let key = EnvironmentKey { pipeline, name };
+    let expected_revision = answer::expected_revision(request.headers())?;
+    let configured = access
+        .app
+        .environments
+        .configure(
+            &key,
+            Configure {
+                configuration,
+                expected_revision,
+            },
+        )
+        .await?;
+    let status = if configured.created {
+        StatusCode::CREATED
+    } else {
+        StatusCode::OK
+    };
+    let mut response = render(status, &key, &configured.environment);
+    if let Ok(etag) = etag(&configured.environment).parse() {
+        response.headers_mut().insert(actix_web::http::header::ETAG, etag);
+    }
+    if configured.created
+        && let Ok(location) = url(&key).parse()
+    {
+        response
+            .headers_mut()
+            .insert(actix_web::http::header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+pub async fn delete(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::ManageEnvironments)?;
+    let key = access.environment(&request)?;
+    Query::of(&request).finish()?;
+    let expected_revision = answer::expected_revision(request.headers())?;
+    access
+        .app
+        .environments
+        .delete(&key, Delete { expected_revision })
+        .await?;
+    Ok(HttpResponse::NoContent().finish())
+}
+
+pub fn url(key: &EnvironmentKey) -> String {
+    let (organization, pipeline) = (&key.pipeline.organization, &key.pipeline.pipeline);
+    format!(
+        "/api/v1/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments/{}",
+        key.name
+    )
+}
+
+/// Reads much from the store, away from the threads that answer; a few at a time.
+pub async fn scan<T: Send + 'static>(
+    app: &App,
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Problem> {
+    let _place = app
+        .scans
+        .try_acquire()
+        .map_err(|_| refusals::overloaded("too many lists are being read at once"))?;
+    let read = web::block(read).await;
+    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?
+        .map_err(Problem::from)
+}
+
+fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> HttpResponse {
+    match &environment.configuration {
+        Some(configuration) => answer::one(status, EnvironmentView::new(key, environment, configuration)),
+        None => HttpResponse::from_error(refusals::environment_not_found()),
+    }
+}
+
+fn etag(environment: &Environment) -> String {
+    format!("\"{}.{}\"", environment.configuration_revision, environment.revision)
+}
+
+fn list_filter(query: &mut Query) -> ListFilter {
+    let mut filter = ListFilter::default();
+    if let Some(wanted) = query.one("lockStatus") {
+        filter.lock_status = LockStatus::ALL
+            .into_iter()
+            .find(|status| lock_status_name(*status) == wanted);
+        if filter.lock_status.is_none() {
+            query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
+        }
+    }
+    for label in query.all("label") {
+        let pair = label.split_once(':');
+        let pair = pair.and_then(|(key, value)| Some((Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
+        match pair {
+            Some(pair) => filter.labels.push(pair),
+            None => query.wrong("label", "has the form key:value"),
+        }
+    }
+    filter
+}
+
+/// The whole configuration: what is left out has its default.
+fn read_configuration(fields: &mut Fields) -> Configuration {
+    let default = Configuration::default();
+    let role = |text: &str| text.parse::<Role>().map_err(Malformed);
+    let configuration = Configuration {
+        description: fields
+            .text("description", Description::parse)
+            .unwrap_or(default.description),
+        labels: fields
+            .texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse)
+            .unwrap_or_default(),
+        deploy_on_claim: fields.boolean("deployOnClaim").unwrap_or(default.deploy_on_claim),
+        force_claim_role: fields.text("forceClaimRole", role).unwrap_or(default.force_claim_role),
+        disabled: fields.boolean("disabled").unwrap_or(default.disabled),
+        variables: fields
+            .texts("variables", VARIABLES_MAX, VariableName::parse, VariableValue::parse)
+            .unwrap_or_default(),
+    };
+    for (name, harmless) in [
+        ("defaultTtlSeconds", Json::Null),
+        ("maxTtlSeconds", Json::Number(MAX_TTL_SECONDS.into())),
+        ("maxHoldSeconds", Json::Null),
+        ("maxQueueLength", Json::Number(MAX_QUEUE_LENGTH.into())),
+        ("onRelease", Json::Null),
+    ] {
+        fields.not_yet(name, &harmless);
+    }
+    configuration
+}

@@ -1,0 +1,54 @@
+//! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's.
+
+mod access;
+mod answer;
+mod body;
+mod codes;
+mod dto;
+mod environments;
+mod observe;
+pub mod openapi;
+mod operations;
+mod paging;
+mod pipelines;
+mod problem;
+mod rate_limit;
+mod refusals;
+mod routes;
+mod server;
+mod sessions;
+mod tokens;
+
+pub use rate_limit::RateLimits;
+pub use server::{Front, Running, start};
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::actors::{Clock, Environments};
+use crate::auth::Accounts;
+use crate::organizations::Organizations;
+use crate::store::Store;
+
+/// What the handlers work with.
+pub struct State {
+    pub environments: Environments,
+    pub accounts: Accounts,
+    pub organizations: Organizations,
+    pub store: Arc<dyn Store>,
+    pub clock: Clock,
+    pub rate_limits: Option<RateLimits>,
+    pub body_timeout: Duration,
+    /// Renders the metrics in Prometheus' text format.
+    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    /// How many reads of whole lists may go on at once; they cost the most of all reads.
+    pub scans: Semaphore,
+    pub draining: AtomicBool,
+    /// Requests that have been read and not yet answered.
+    pub underway: AtomicUsize,
+}
+
+pub type App = actix_web::web::Data<State>;

@@ -1,0 +1,230 @@
+//! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
+
+mod bodies;
+mod operation;
+mod operations;
+
+pub use operation::Operation;
+pub use operations::*;
+
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use super::dto::{
+    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView, SessionView,
+    TokenView,
+};
+use super::paging::{PagePagination, SlicePagination};
+use super::routes::{self, Routes};
+
+pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+
+/// The document as it is served.
+pub fn document_text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| document().to_string())
+}
+
+/// The explorer under `/docs`, from files in this program alone.
+pub fn explorer() -> SwaggerUi {
+    let config = Config::from("/api/v1/openapi.json")
+        .persist_authorization(true)
+        .display_request_duration(true);
+    SwaggerUi::new("/docs/{_:.*}").config(config)
+}
+
+fn document() -> Value {
+    let mut paths = Map::new();
+    add(
+        &mut paths,
+        &format!("{}{}", routes::API, routes::ENVIRONMENTS),
+        routes::environment_routes(),
+    );
+    add(
+        &mut paths,
+        &format!("{}{}", routes::API, routes::ORGANIZATION),
+        routes::organization_routes(),
+    );
+    add(&mut paths, "", routes::operator_routes());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Lockkeeper",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Ephemeral environments for CI fleets: durable locks over HTTP",
+            "description": "A 2xx to a write means that its effect survives a crash and a power cut. The paths of \
+                            ephemeral environments are also answered without `/api/v1`. Every answer carries \
+                            `X-Request-Id`; every fault is `application/problem+json` with a stable `code`.",
+            "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
+        },
+        "servers": [{ "url": "/" }],
+        "tags": [
+            { "name": "Ephemeral environments" },
+            { "name": "Pipelines" },
+            { "name": "Tokens" },
+            { "name": "Operating" },
+        ],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "bearerFormat": "lk_…" } },
+        },
+    })
+}
+
+fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
+    for routes in table {
+        let path = format!("{base}{}", routes.path);
+        let mut item = Map::new();
+        item.insert("parameters".to_owned(), path_parameters(&path));
+        for endpoint in routes.endpoints {
+            item.insert(
+                endpoint.method.as_str().to_ascii_lowercase(),
+                endpoint.operation.describe(),
+            );
+        }
+        paths.insert(path, Value::Object(item));
+    }
+}
+
+/// The parameters a path names, with examples that the sample organization really has.
+fn path_parameters(path: &str) -> Value {
+    let names = path
+        .split('/')
+        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    names
+        .map(|name| {
+            let (description, schema, example) = match name {
+                "orgId" => (
+                    "The organization",
+                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
+                    "acme",
+                ),
+                "pipelineId" => (
+                    "The pipeline",
+                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
+                    "web",
+                ),
+                "envName" => (
+                    "The environment",
+                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
+                    "review-1",
+                ),
+                "sessionId" => (
+                    "The session",
+                    json!({ "type": "string", "pattern": "^ses_[0-9a-f]{25,40}$" }),
+                    "ses_0199f3c2a4b07f3e9d2c5a1b2a",
+                ),
+                "tokenId" => (
+                    "The token's id",
+                    json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
+                    "tok_0199f3c2a4b07f3e9d2c5a1b",
+                ),
+                _ => (
+                    "A code",
+                    json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }),
+                    "environment_locked",
+                ),
+            };
+            json!({
+                "name": name, "in": "path", "required": true, "description": description, "schema": schema,
+                "example": example,
+            })
+        })
+        .collect()
+}
+
+fn schemas() -> Value {
+    let mut schemas = Map::new();
+    include::<EnvironmentView<'_>>(&mut schemas);
+    include::<EnvironmentListItem<'_>>(&mut schemas);
+    include::<SessionView<'_>>(&mut schemas);
+    include::<ForceClaimView<'_>>(&mut schemas);
+    include::<DeploymentView<'_>>(&mut schemas);
+    include::<PipelineView<'_>>(&mut schemas);
+    include::<TokenView<'_>>(&mut schemas);
+    include::<OpenTokenView<'_>>(&mut schemas);
+    include::<SlicePagination>(&mut schemas);
+    include::<PagePagination>(&mut schemas);
+    for (name, schema) in bodies::all() {
+        schemas.insert(name.to_owned(), schema);
+    }
+    Value::Object(schemas)
+}
+
+/// A type's schema and those it refers to.
+fn include<T: ToSchema>(schemas: &mut Map<String, Value>) {
+    let mut found = vec![(T::name().into_owned(), T::schema())];
+    T::schemas(&mut found);
+    for (name, schema) in found {
+        // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
+        schemas.insert(name, serde_json::to_value(schema).unwrap_or_default());
+    }
+}
+
+/// Every `(method, path)` of the document, for the test that compares it with what is served.
+pub fn documented_operations() -> BTreeSet<(String, String)> {
+    let document = document();
+    let paths = document["paths"].as_object().into_iter().flatten();
+    let methods = paths.flat_map(|(path, item)| {
+        let methods = item
+            .as_object()
+            .into_iter()
+            .flat_map(Map::keys)
+            .filter(|key| *key != "parameters");
+        methods.map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
+    });
+    methods.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reference_in_the_document_leads_somewhere() {
+        fn references<'a>(value: &'a Value, found: &mut Vec<&'a str>) {
+            match value {
+                Value::Object(map) => {
+                    found.extend(map.get("$ref").and_then(Value::as_str));
+                    map.values().for_each(|value| references(value, found));
+                }
+                Value::Array(items) => items.iter().for_each(|value| references(value, found)),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        let document = document();
+        let mut found = Vec::new();
+        references(&document, &mut found);
+        assert!(found.len() > 20, "only {} references", found.len());
+        for reference in found {
+            let target = document.pointer(reference.trim_start_matches('#'));
+            assert!(
+                target.is_some_and(|schema| schema.is_object()),
+                "{reference} leads nowhere"
+            );
+        }
+    }
+
+    #[test]
+    fn every_operation_has_an_id_of_its_own() {
+        let document = document();
+        let mut ids: Vec<_> = document["paths"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .flat_map(|(_, item)| item.as_object().into_iter().flatten())
+            .filter_map(|(_, operation)| operation.get("operationId"))
+            .map(Value::to_string)
+            .collect();
+        assert_eq!(ids.len(), documented_operations().len());
+        ids.sort_unstable();
+        let count = ids.len();
+        ids.dedup();
+        assert_eq!(ids.len(), count);
+    }
+}

@@ -1,0 +1,270 @@
+//! What each operation takes and answers, in the order of `api.md`.
+
+use serde_json::json;
+
+use super::operation::{Operation, reference};
+use crate::domain::LockStatus;
+use crate::http::codes::Code;
+use crate::http::dto::lock_status_name;
+
+const ENVIRONMENTS: &str = "Ephemeral environments";
+
+pub fn list_environments() -> Operation {
+    let statuses = LockStatus::ALL.map(lock_status_name);
+    Operation::api(
+        ENVIRONMENTS,
+        "listEnvironments",
+        "List Environments",
+        "Each with its lock status; all of them unless `limit` or `offset` is given.",
+    )
+    .query("lockStatus", "Only those that stand so", json!({ "enum": statuses }))
+    .query(
+        "label",
+        "Only those with this label, `key:value`; may be repeated",
+        json!({ "type": "array", "maxItems": 8, "items": {
+            "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}:[!-~]{1,63}$" } }),
+    )
+    .slice()
+    .answers_list("The environments", "EnvironmentListItem", "Pagination")
+    .fails(&[Code::PipelineNotFound])
+}
+
+pub fn get_environment() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "getEnvironment",
+        "Get Environment",
+        "With its configuration and its lock.",
+    )
+    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+    .answers(200, "The environment", "Environment", &["ETag"])
+    .answers_nothing(304, "It has not changed", &["ETag"])
+    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
+}
+
+pub fn put_environment() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "putEnvironment",
+        "Put Environment",
+        "Makes it, or replaces its configuration.",
+    )
+    .header(
+        "If-Match",
+        "The `ETag` it was read with: only if the configuration is still that",
+    )
+    .body("ConfigurationRequest", false)
+    .writes()
+    .answers(200, "Changed", "Environment", &["ETag"])
+    .answers(201, "Made", "Environment", &["ETag", "Location"])
+    .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
+}
+
+pub fn delete_environment() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "deleteEnvironment",
+        "Delete Environment",
+        "A locked one is not deleted. Its fencing tokens are never given again, even under a new environment of its name.",
+    )
+    .header("If-Match", "The `ETag` it was read with: only if the configuration is still that")
+    .writes()
+    .answers_nothing(204, "Deleted", &[])
+    .fails(&[
+        Code::PipelineNotFound,
+        Code::EnvironmentNotFound,
+        Code::EnvironmentLocked,
+        Code::DeploymentRunning,
+        Code::PreconditionFailed,
+    ])
+}
+
+pub fn get_history() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "getHistory",
+        "Get History",
+        "Its sessions, newest first, the present one included.",
+    )
+    .query("page", "From 1", json!({ "type": "integer", "minimum": 1 }))
+    .query(
+        "limit",
+        "How many a page, 50 if left out",
+        json!({ "type": "integer", "minimum": 1, "maximum": 100 }),
+    )
+    .answers_list("One page", "Session", "HistoryPagination")
+    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
+}
+
+pub fn claim_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "claimSession",
+        "Claim Session",
+        "Takes the lock if it is free.",
+    )
+    .body("ClaimRequest", false)
+    .writes()
+    .answers(201, "The lock is yours", "Session", &["Location"])
+    .fails(&[
+        Code::PipelineNotFound,
+        Code::EnvironmentNotFound,
+        Code::EnvironmentLocked,
+        Code::EnvironmentDisabled,
+    ])
+}
+
+pub fn force_claim() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "forceClaim",
+        "Force Claim",
+        "Ends the holder's session, if there is one, and takes the lock in one step.",
+    )
+    .body("ClaimRequest", false)
+    .writes()
+    .answers(201, "The lock is yours", "ForceClaimedSession", &["Location"])
+    .fails(&[
+        Code::PipelineNotFound,
+        Code::EnvironmentNotFound,
+        Code::EnvironmentDisabled,
+    ])
+}
+
+pub fn get_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "getSessionStatus",
+        "Get Session Status",
+        "Also long after it has ended; says whether it was overridden, by whom and when.",
+    )
+    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+    .answers(200, "The session", "Session", &["ETag"])
+    .answers_nothing(304, "It has not changed", &["ETag"])
+    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
+}
+
+pub fn deploy_commit() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "deployCommit",
+        "Deploy Commit",
+        "Deploys in a session of the caller's own. `Location` is the session, which shows how its deployments go.",
+    )
+    .body("DeployRequest", true)
+    .writes()
+    .answers(202, "The deployment", "Deployment", &["Location"])
+    .fails(&[
+        Code::NotSessionHolder,
+        Code::PipelineNotFound,
+        Code::EnvironmentNotFound,
+        Code::SessionNotFound,
+        Code::SessionOverridden,
+        Code::SessionReleased,
+        Code::QueueFull,
+    ])
+}
+
+pub fn release_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "releaseSession",
+        "Release Session",
+        "Gives the lock back and cancels what the session still deploys. Repeating it is no fault, nor is releasing a \
+         session that was overridden: the answer says how it ended.",
+    )
+    .writes()
+    .answers(200, "The session as it ended", "Session", &[])
+    .fails(&[
+        Code::NotSessionHolder,
+        Code::PipelineNotFound,
+        Code::EnvironmentNotFound,
+        Code::SessionNotFound,
+    ])
+}
+
+pub fn list_pipelines() -> Operation {
+    Operation::api(
+        "Pipelines",
+        "listPipelines",
+        "List Pipelines",
+        "The organization's pipelines, by id.",
+    )
+    .slice()
+    .answers_list("The pipelines", "Pipeline", "Pagination")
+}
+
+pub fn get_pipeline() -> Operation {
+    Operation::api("Pipelines", "getPipeline", "Get Pipeline", "One pipeline.")
+        .answers(200, "The pipeline", "Pipeline", &[])
+        .fails(&[Code::PipelineNotFound])
+}
+
+pub fn list_tokens() -> Operation {
+    Operation::api(
+        "Tokens",
+        "listTokens",
+        "List Tokens",
+        "The organization's tokens, oldest first, without their text.",
+    )
+    .slice()
+    .answers_list("The tokens", "Token", "Pagination")
+}
+
+pub fn create_token() -> Operation {
+    Operation::api(
+        "Tokens",
+        "createToken",
+        "Create Token",
+        "A token has the permissions of the member it stands for, as they are when it is used. Its text is shown once.",
+    )
+    .body("TokenRequest", true)
+    .writes()
+    .answers(201, "The token, with its text", "NewToken", &["Location"])
+    .fails(&[Code::TokenLimitReached])
+}
+
+pub fn revoke_token() -> Operation {
+    Operation::api(
+        "Tokens",
+        "revokeToken",
+        "Revoke Token",
+        "It stops working before this answers.",
+    )
+    .writes()
+    .answers_nothing(204, "Revoked", &[])
+    .fails(&[Code::TokenNotFound])
+}
+
+pub fn healthz() -> Operation {
+    Operation::public("healthz", "Alive", "The process answers.").answers_json(200, "Alive", reference("Status"), &[])
+}
+
+pub fn readyz() -> Operation {
+    Operation::public(
+        "readyz",
+        "Ready",
+        "Writes are accepted, and the server is not on its way out.",
+    )
+    .answers_json(200, "Ready", reference("Status"), &[])
+    .fails(&[Code::ShuttingDown, Code::StorageFull])
+}
+
+pub fn metrics() -> Operation {
+    Operation::public("metrics", "Metrics", "In Prometheus' text format.").answers_text("The metrics")
+}
+
+pub fn description() -> Operation {
+    Operation::public("openapi", "This document", "OpenAPI 3.1.").answers_json(
+        200,
+        "The document",
+        json!({ "type": "object" }),
+        &[],
+    )
+}
+
+pub fn problem() -> Operation {
+    Operation::public("problem", "What a code means", "What `type` of a problem points to.")
+        .answers_text("When it is answered, and what to do then")
+        .fails(&[Code::ProblemNotFound])
+}

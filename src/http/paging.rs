@@ -1,0 +1,292 @@
+//! Query parameters and pages: bounds, totals, and `Link` (RFC 8288).
+
+use actix_web::HttpRequest;
+use actix_web::http::header::LINK;
+use actix_web::{HttpResponse, http::StatusCode};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::answer;
+use super::problem::{FieldError, Problem};
+
+const LIMIT_DEFAULT: u64 = 50;
+const LIMIT_MAX: u64 = 100;
+
+/// The query of a request, taken parameter by parameter like the fields of a body.
+pub struct Query {
+    parameters: Vec<(String, String)>,
+    errors: Vec<FieldError>,
+}
+
+impl Query {
+    pub fn of(request: &HttpRequest) -> Self {
+        let parameters = form_urlencoded::parse(request.query_string().as_bytes())
+            .into_owned()
+            .collect();
+        Self {
+            parameters,
+            errors: Vec::new(),
+        }
+    }
+
+    /// Every value of a parameter that may be repeated.
+    pub fn all(&mut self, name: &str) -> Vec<String> {
+        self.parameters
+            .extract_if(.., |(parameter, _)| parameter == name)
+            .map(|(_, value)| value)
+            .collect()
+    }
+
+    pub fn one(&mut self, name: &str) -> Option<String> {
+        let mut values = self.all(name);
+        if values.len() > 1 {
+            self.wrong(name, "is given more than once");
+        }
+        values.pop()
+    }
+
+    pub fn number(&mut self, name: &str, least: u64, most: u64) -> Option<u64> {
+        let value = self.one(name)?;
+        // No sign, no spaces: what `parse` would let through beyond digits is not in the contract.
+        let number = value
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| value.parse().ok())
+            .flatten();
+        match number {
+            Some(number) if (least..=most).contains(&number) => Some(number),
+            Some(_) | None => {
+                let range = if most == u64::MAX {
+                    format!("from {least}")
+                } else {
+                    format!("from {least} to {most}")
+                };
+                self.wrong(name, format!("is a whole number {range}"));
+                None
+            }
+        }
+    }
+
+    pub fn wrong(&mut self, field: &str, message: impl Into<String>) {
+        self.errors.push(FieldError {
+            field: field.to_owned(),
+            message: message.into(),
+        });
+    }
+
+    pub fn finish(mut self) -> Result<(), Problem> {
+        let mut unknown: Vec<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
+        unknown.dedup();
+        for parameter in unknown {
+            self.wrong(&parameter, "is unknown here");
+        }
+        if self.errors.is_empty() {
+            Ok(())
+        } else {
+            Err(Problem::invalid_parameters(self.errors))
+        }
+    }
+}
+
+/// `limit` and `offset` of a general list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slice {
+    pub limit: u64,
+    pub offset: u64,
+}
+
+impl Slice {
+    pub fn take(query: &mut Query) -> Self {
+        Self::take_if_given(query).unwrap_or(Self {
+            limit: LIMIT_DEFAULT,
+            offset: 0,
+        })
+    }
+
+    /// None if the query has neither.
+    pub fn take_if_given(query: &mut Query) -> Option<Self> {
+        let given = query
+            .parameters
+            .iter()
+            .any(|(name, _)| name == "limit" || name == "offset");
+        let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT);
+        let offset = query.number("offset", 0, u64::MAX).unwrap_or(0);
+        given.then_some(Self { limit, offset })
+    }
+
+    /// The links to the pages around this one, as far as they exist.
+    fn links(self, total: u64) -> Vec<(&'static str, u64)> {
+        let last = total.saturating_sub(1) / self.limit * self.limit;
+        let mut links = vec![("first", 0)];
+        if self.offset > 0 {
+            links.push(("prev", self.offset.min(total).saturating_sub(self.limit)));
+        }
+        if self.offset.saturating_add(self.limit) < total {
+            links.push(("next", self.offset + self.limit));
+        }
+        links.push(("last", last));
+        links
+    }
+}
+
+/// `page` and `limit` of the lock history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Page {
+    pub page: u64,
+    pub limit: u64,
+}
+
+impl Page {
+    pub fn take(query: &mut Query) -> Self {
+        Self {
+            page: query.number("page", 1, u64::MAX).unwrap_or(1),
+            limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT),
+        }
+    }
+
+    pub fn offset(self) -> u64 {
+        (self.page - 1).saturating_mul(self.limit)
+    }
+
+    fn links(self, total_pages: u64) -> Vec<(&'static str, u64)> {
+        let last = total_pages.max(1);
+        let mut links = vec![("first", 1)];
+        if self.page > 1 {
+            links.push(("prev", (self.page - 1).min(last)));
+        }
+        if self.page < last {
+            links.push(("next", self.page + 1));
+        }
+        links.push(("last", last));
+        links
+    }
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct Many<T> {
+    pub data: Vec<T>,
+    pub pagination: SlicePagination,
+}
+
+#[derive(Serialize, ToSchema)]
+#[schema(as = Pagination)]
+pub struct SlicePagination {
+    limit: u64,
+    offset: u64,
+    total: u64,
+}
+
+#[derive(Serialize, ToSchema)]
+pub struct Pages<T> {
+    pub data: Vec<T>,
+    pub pagination: PagePagination,
+}
+
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = HistoryPagination)]
+pub struct PagePagination {
+    page: u64,
+    limit: u64,
+    total: u64,
+    total_pages: u64,
+}
+
+/// A part of a list, with links to the others.
+pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
+    let pagination = SlicePagination {
+        limit: slice.limit,
+        offset: slice.offset,
+        total,
+    };
+    let links = slice
+        .links(total)
+        .into_iter()
+        .map(|(relation, offset)| (relation, "offset", offset));
+    linked(
+        request,
+        slice.limit,
+        links,
+        answer::json(StatusCode::OK, &Many { data, pagination }),
+    )
+}
+
+/// A whole list: one page that has everything.
+pub fn whole<T: Serialize>(data: Vec<T>) -> HttpResponse {
+    let total = data.len() as u64;
+    let pagination = SlicePagination {
+        limit: total,
+        offset: 0,
+        total,
+    };
+    answer::json(StatusCode::OK, &Many { data, pagination })
+}
+
+pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
+    let total_pages = total.div_ceil(page.limit);
+    let pagination = PagePagination {
+        page: page.page,
+        limit: page.limit,
+        total,
+        total_pages,
+    };
+    let links = page
+        .links(total_pages)
+        .into_iter()
+        .map(|(relation, number)| (relation, "page", number));
+    linked(
+        request,
+        page.limit,
+        links,
+        answer::json(StatusCode::OK, &Pages { data, pagination }),
+    )
+}
+
+/// Adds `Link`: the same request, other filters kept, at another place.
+fn linked(
+    request: &HttpRequest,
+    limit: u64,
+    links: impl Iterator<Item = (&'static str, &'static str, u64)>,
+    mut response: HttpResponse,
+) -> HttpResponse {
+    let own = |pair: &&str| !["limit", "offset", "page", ""].contains(&pair.split('=').next().unwrap_or_default());
+    let filters: String = request
+        .query_string()
+        .split('&')
+        .filter(own)
+        .map(|pair| format!("{pair}&"))
+        .collect();
+    let path = request.path();
+    let links: Vec<_> = links
+        .map(|(relation, place, number)| {
+            format!("<{path}?{filters}limit={limit}&{place}={number}>; rel=\"{relation}\"")
+        })
+        .collect();
+    if let Ok(links) = links.join(", ").parse() {
+        response.headers_mut().insert(LINK, links);
+    }
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_name_only_pages_that_exist() {
+        let slice = |offset| Slice { limit: 10, offset };
+        assert_eq!(slice(0).links(25), [("first", 0), ("next", 10), ("last", 20)]);
+        assert_eq!(
+            slice(10).links(25),
+            [("first", 0), ("prev", 0), ("next", 20), ("last", 20)]
+        );
+        assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
+        assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
+        assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);
+        let page = |page| Page { page, limit: 10 };
+        assert_eq!(page(1).links(3), [("first", 1), ("next", 2), ("last", 3)]);
+        assert_eq!(page(3).links(3), [("first", 1), ("prev", 2), ("last", 3)]);
+        assert_eq!(page(9).links(3), [("first", 1), ("prev", 3), ("last", 3)]);
+        assert_eq!(page(u64::MAX).offset(), u64::MAX);
+    }
+}

@@ -1,0 +1,173 @@
+//! A fault on the wire: RFC 9457 `application/problem+json`.
+
+use std::fmt;
+
+use actix_web::body::BoxBody;
+use actix_web::http::StatusCode;
+use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::{HttpResponse, ResponseError};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::codes::Code;
+
+pub const CONTENT: &str = "application/problem+json";
+
+/// Boxed: it is the rare outcome, and should not make every result large.
+#[derive(Debug)]
+pub struct Problem(Box<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    code: Code,
+    detail: String,
+    extra: Map<String, Value>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+/// One field or parameter that is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FieldError {
+    pub field: String,
+    pub message: String,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Parts {
+            code,
+            detail: detail.into(),
+            extra: Map::new(),
+            headers: Vec::new(),
+        }))
+    }
+
+    pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
+        // Our own types all have a form in JSON; one that had none would only be left out.
+        if let Ok(value) = serde_json::to_value(value) {
+            self.0.extra.insert(name.to_owned(), value);
+        }
+        self
+    }
+
+    pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            self.0.headers.push((name, value));
+        }
+        self
+    }
+
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.with("retryAfterSeconds", seconds)
+            .with_header(RETRY_AFTER, &seconds.to_string())
+    }
+
+    /// Every fault of a body at once.
+    pub fn invalid_request(errors: Vec<FieldError>) -> Self {
+        Self::new(Code::InvalidRequest, Self::summary(&errors)).with("errors", errors)
+    }
+
+    /// Every fault of a query at once.
+    pub fn invalid_parameters(errors: Vec<FieldError>) -> Self {
+        Self::new(Code::InvalidParameter, Self::summary(&errors)).with("errors", errors)
+    }
+
+    fn summary(errors: &[FieldError]) -> String {
+        let listed: Vec<_> = errors
+            .iter()
+            .take(5)
+            .map(|e| format!("`{}` {}", e.field, e.message))
+            .collect();
+        let more = errors.len().saturating_sub(listed.len());
+        let more = if more > 0 {
+            format!("; and {more} more")
+        } else {
+            String::new()
+        };
+        format!("{}{more}", listed.join("; "))
+    }
+
+    pub fn unauthenticated(code: Code, detail: impl Into<String>) -> Self {
+        let challenge = match code {
+            Code::InvalidToken => r#"Bearer realm="lockkeeper", error="invalid_token""#,
+            _ => r#"Bearer realm="lockkeeper""#,
+        };
+        Self::new(code, detail).with_header(WWW_AUTHENTICATE, challenge)
+    }
+
+    pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
+        Self::new(
+            Code::MethodNotAllowed,
+            format!("{method} is not answered here; use one of {allowed}"),
+        )
+        .with_header(ALLOW, allowed)
+    }
+
+    /// For answers that something else than our handlers made: what can be said from the status alone.
+    pub fn of_status(status: StatusCode) -> Self {
+        let code = Code::ALL
+            .iter()
+            .copied()
+            .find(|code| code.status() == status)
+            .unwrap_or({
+                if status.is_server_error() {
+                    Code::InternalError
+                } else {
+                    Code::BadRequest
+                }
+            });
+        Self::new(code, code.meaning())
+    }
+
+    pub fn code(&self) -> Code {
+        self.0.code
+    }
+
+    pub fn render(&self, request_id: &str) -> HttpResponse {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Wire<'a> {
+            r#type: String,
+            title: &'a str,
+            status: u16,
+            detail: &'a str,
+            code: &'a str,
+            request_id: &'a str,
+            #[serde(flatten)]
+            extra: &'a Map<String, Value>,
+        }
+        let code = self.0.code;
+        let wire = Wire {
+            r#type: format!("/problems/{}", code.as_str()),
+            title: code.title(),
+            status: code.status().as_u16(),
+            detail: &self.0.detail,
+            code: code.as_str(),
+            request_id,
+            extra: &self.0.extra,
+        };
+        let mut response = HttpResponse::build(code.status());
+        response.insert_header((CONTENT_TYPE, CONTENT));
+        for header in &self.0.headers {
+            response.insert_header(header.clone());
+        }
+        response.body(serde_json::to_vec(&wire).unwrap_or_default())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.0.code.as_str(), self.0.detail)
+    }
+}
+
+impl ResponseError for Problem {
+    fn status_code(&self) -> StatusCode {
+        self.0.code.status()
+    }
+
+    /// Without a body: the outermost layer knows the request id and renders it.
+    fn error_response(&self) -> HttpResponse<BoxBody> {
+        HttpResponse::new(self.status_code())
+    }
+}

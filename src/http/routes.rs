@@ -1,0 +1,203 @@
+//! The one table of routes: what is served where, by which handler, and how the OpenAPI document describes it.
+
+use actix_web::http::Method;
+use actix_web::{Handler, HttpRequest, HttpResponse, Resource, Responder, guard, web};
+
+use super::codes::Code;
+use super::observe::Meter;
+use super::openapi::{self, Operation};
+use super::problem::Problem;
+use super::{environments, operations, pipelines, sessions, tokens};
+
+/// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
+pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments";
+pub const ORGANIZATION: &str = "/organizations/{orgId}";
+pub const API: &str = "/api/v1";
+
+/// Everything served under one path.
+pub struct Routes {
+    /// Below the place the table is for.
+    pub path: &'static str,
+    pub endpoints: Vec<Endpoint>,
+}
+
+pub struct Endpoint {
+    pub method: Method,
+    pub operation: Operation,
+    route: actix_web::Route,
+}
+
+pub fn environment_routes() -> Vec<Routes> {
+    vec![
+        at("/{envName}/sessions", [post(sessions::claim, openapi::claim_session())]),
+        at(
+            "/{envName}/sessions/{sessionId}",
+            [
+                get(sessions::view, openapi::get_session()),
+                delete(sessions::release, openapi::release_session()),
+            ],
+        ),
+        at(
+            "/{envName}",
+            [
+                get(environments::view, openapi::get_environment()),
+                put(environments::put, openapi::put_environment()),
+                delete(environments::delete, openapi::delete_environment()),
+            ],
+        ),
+        at(
+            "/{envName}/sessions/{sessionId}/deploy",
+            [post(sessions::deploy, openapi::deploy_commit())],
+        ),
+        at(
+            "/{envName}/force-claim",
+            [post(sessions::force_claim, openapi::force_claim())],
+        ),
+        at(
+            "/{envName}/history",
+            [get(environments::history, openapi::get_history())],
+        ),
+        at("", [get(environments::list, openapi::list_environments())]),
+    ]
+}
+
+pub fn organization_routes() -> Vec<Routes> {
+    vec![
+        at("/pipelines", [get(pipelines::list, openapi::list_pipelines())]),
+        at(
+            "/pipelines/{pipelineId}",
+            [get(pipelines::view, openapi::get_pipeline())],
+        ),
+        at(
+            "/tokens",
+            [
+                get(tokens::list, openapi::list_tokens()),
+                post(tokens::create, openapi::create_token()),
+            ],
+        ),
+        at("/tokens/{tokenId}", [delete(tokens::revoke, openapi::revoke_token())]),
+    ]
+}
+
+pub fn operator_routes() -> Vec<Routes> {
+    vec![
+        at("/healthz", [get(operations::healthz, openapi::healthz())]),
+        at("/readyz", [get(operations::readyz, openapi::readyz())]),
+        at("/metrics", [get(operations::metrics, openapi::metrics())]),
+        at(
+            "/api/v1/openapi.json",
+            [get(operations::description, openapi::description())],
+        ),
+        at("/problems/{code}", [get(operations::problem, openapi::problem())]),
+    ]
+}
+
+pub fn configure(config: &mut web::ServiceConfig) {
+    for base in [API, ""] {
+        config.service(scope(&format!("{base}{ENVIRONMENTS}"), environment_routes()));
+    }
+    config.service(scope(&format!("{API}{ORGANIZATION}"), organization_routes()));
+    for routes in operator_routes() {
+        config.service(resource(routes));
+    }
+    config.route("/", web::get().to(operations::root));
+    config.route("/docs", web::get().to(operations::root));
+    config.service(openapi::explorer());
+}
+
+pub async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let detail = format!(
+        "nothing is served under {}; {API}/openapi.json lists what is",
+        request.path()
+    );
+    Err(Problem::new(Code::RouteNotFound, detail))
+}
+
+fn scope(path: &str, table: Vec<Routes>) -> actix_web::Scope {
+    table
+        .into_iter()
+        .fold(web::scope(path), |scope, routes| scope.service(resource(routes)))
+}
+
+/// One path with its methods, `HEAD` with every `GET`, and 405 for the others. A trailing slash is accepted.
+fn resource(routes: Routes) -> Resource {
+    let methods: Vec<_> = routes
+        .endpoints
+        .iter()
+        .map(|endpoint| endpoint.method.clone())
+        .collect();
+    let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
+    if methods.contains(&Method::GET) {
+        allowed.push("HEAD");
+    }
+    let allowed = allowed.join(", ");
+    let refuse = move |request: HttpRequest| {
+        let problem = Problem::method_not_allowed(request.method().as_str(), &allowed);
+        async move { Err::<HttpResponse, _>(problem) }
+    };
+    let slashed = format!("{}/", routes.path);
+    let resource = web::resource([routes.path, slashed.as_str()])
+        .app_data(Meter::new(routes.path, methods))
+        .default_service(web::to(refuse));
+    routes
+        .endpoints
+        .into_iter()
+        .fold(resource, |resource, endpoint| resource.route(endpoint.route))
+}
+
+fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
+    Routes {
+        path,
+        endpoints: endpoints.into(),
+    }
+}
+
+fn endpoint<F, Args>(method: Method, route: actix_web::Route, handler: F, operation: Operation) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    Endpoint {
+        method,
+        operation,
+        route: route.to(handler),
+    }
+}
+
+fn get<F, Args>(handler: F, operation: Operation) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    let route = web::route().guard(guard::Any(guard::Get()).or(guard::Head()));
+    endpoint(Method::GET, route, handler, operation)
+}
+
+fn post<F, Args>(handler: F, operation: Operation) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    endpoint(Method::POST, web::post(), handler, operation)
+}
+
+fn put<F, Args>(handler: F, operation: Operation) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    endpoint(Method::PUT, web::put(), handler, operation)
+}
+
+fn delete<F, Args>(handler: F, operation: Operation) -> Endpoint
+where
+    F: Handler<Args>,
+    Args: actix_web::FromRequest + 'static,
+    F::Output: Responder + 'static,
+{
+    endpoint(Method::DELETE, web::delete(), handler, operation)
+}

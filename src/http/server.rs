@@ -1,0 +1,98 @@
+//! The listening server: its limits on slow and many clients, and its end.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use actix_web::dev::ServerHandle;
+use actix_web::{App as ActixApp, HttpServer, middleware, web};
+
+use super::{App, State, observe, routes};
+
+/// How the server listens.
+#[derive(Debug, Clone)]
+pub struct Front {
+    pub listen: SocketAddr,
+    pub workers: usize,
+    pub head_timeout: Duration,
+    pub keep_alive: Duration,
+    pub max_connections: usize,
+}
+
+/// A server that accepts requests.
+pub struct Running {
+    pub address: SocketAddr,
+    pub state: App,
+    handle: ServerHandle,
+    ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
+}
+
+/// What the kernel holds for us while all workers are busy accepting: enough for a fleet that starts at once.
+const BACKLOG: u32 = 4096;
+/// After a drain only idle keep-alive connections are left; nobody waits for those.
+const LINGER_SECONDS: u64 = 1;
+
+pub fn start(front: &Front, state: State) -> io::Result<Running> {
+    let state = web::Data::new(state);
+    let shared = state.clone();
+    let listener = listen(front.listen)?;
+    let address = listener.local_addr()?;
+    let server = HttpServer::new(move || {
+        ActixApp::new()
+            .app_data(shared.clone())
+            .wrap(middleware::from_fn(observe::observe))
+            .configure(routes::configure)
+            .default_service(web::to(routes::not_found))
+    })
+    .workers(front.workers)
+    .client_request_timeout(front.head_timeout)
+    .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
+    .keep_alive(front.keep_alive)
+    .max_connections(front.max_connections)
+    .shutdown_timeout(LINGER_SECONDS)
+    .disable_signals()
+    .listen(listener)?
+    .run();
+    let handle = server.handle();
+    Ok(Running {
+        address,
+        state,
+        handle,
+        ended: actix_web::rt::spawn(server),
+    })
+}
+
+/// Reuses an address whose last connections are still fading, so that a restart does not have to wait for them, and
+/// refuses one that somebody listens on.
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG as i32)?;
+    Ok(socket.into())
+}
+
+impl Running {
+    /// Stops accepting, answers what is under way for up to `patience`, and ends. Says how many were left unanswered.
+    pub async fn drain(self, patience: Duration) -> usize {
+        self.state.draining.store(true, Ordering::Relaxed);
+        self.handle.pause().await;
+        let answered = async {
+            while self.state.underway.load(Ordering::Acquire) > 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let drained = tokio::time::timeout(patience, answered).await;
+        let left = if drained.is_err() {
+            self.state.underway.load(Ordering::Acquire)
+        } else {
+            0
+        };
+        self.handle.stop(true).await;
+        if let Err(error) = self.ended.await {
+            tracing::warn!(%error, "the server did not end cleanly");
+        }
+        left
+    }
+}

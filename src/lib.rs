@@ -1,0 +1,27 @@
+//! Lockkeeper hands out ephemeral environments to CI fleets: durable locks over HTTP, one actor an environment.
+//!
+//! What must never happen, and the test that guards it:
+//!
+//! 1. Two active sessions in one environment: `domain::properties::no_script_of_commands_breaks_an_invariant`,
+//!    `tests/crowds.rs`.
+//! 2. A fencing token that repeats or falls, through restarts: the same, and
+//!    `tests/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
+//! 3. A success answered and lost: the same, and `store::log::power_loss`.
+//! 4. A reader shown what is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
+//! 5. A lock granted to a client that is gone: nobody waits for a lock yet, so there is nothing to grant late.
+//! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test.
+//! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
+//! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`.
+//! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
+
+pub mod actors;
+pub mod app;
+pub mod auth;
+pub mod cli;
+pub mod config;
+pub mod domain;
+pub mod entropy;
+pub mod http;
+pub mod organizations;
+pub mod store;
+pub mod telemetry;

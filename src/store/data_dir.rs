@@ -1,0 +1,269 @@
+//! The directory that holds everything the server must not forget: who may use it, and whether it is ours.
+//!
+//! Layout: `LOCK` (held while the store lives), `FORMAT` (what the directory is), `log/` (redo log), `sled/` (database).
+
+use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::sync_dir::sync_dir;
+
+const LOCK: &str = "LOCK";
+const FORMAT: &str = "FORMAT";
+const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
+const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
+const FORMAT_NUMBER: &str = "1";
+/// What a fresh file system or a start that was cut short leaves behind; such a directory still counts as empty.
+const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
+const ONLY_OWNER: u32 = 0o700;
+const GROUP_AND_OTHERS: u32 = 0o077;
+
+/// Why the store did not open. Each is one sentence that says what happened and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(
+        "data directory {path} is in use by {holder}; stop that server or choose another directory with --data-dir"
+    )]
+    InUse { path: PathBuf, holder: Holder },
+    #[error(
+        "{path} is not empty and not a lockkeeper data directory; choose an empty or new directory with --data-dir"
+    )]
+    NotOurs { path: PathBuf },
+    #[error(
+        "data directory {path} has the format {found:?} and this server reads format 1; start the version that wrote it"
+    )]
+    Format { path: PathBuf, found: String },
+    #[error("cannot {doing} {path}: {source}; check that this user may write there and that the disk is in order")]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        source: io::Error,
+    },
+    #[error(
+        "the log is damaged in {file} at byte {offset}: {what}; restore the data directory from a backup, or start once \
+         with --discard-damaged-log to set this and all later records aside in {dir}/damaged-* and go on without them"
+    )]
+    DamagedLog {
+        file: PathBuf,
+        offset: u64,
+        what: String,
+        dir: PathBuf,
+    },
+    #[error("the database in {path} does not open: {reason}; restore the data directory from a backup")]
+    Database { path: PathBuf, reason: String },
+}
+
+impl OpenError {
+    pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+        move |source| OpenError::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// Who holds a data directory that is in use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    Process(u32),
+    Unknown,
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Holder::Process(pid) => write!(f, "process {pid}"),
+            Holder::Unknown => f.write_str("another process"),
+        }
+    }
+}
+
+/// A data directory that is ours alone until this value is dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl DataDir {
+    pub fn open(path: &Path) -> Result<DataDir, OpenError> {
+        create(path)?;
+        // Looked at before the lock file is made, so that a foreign directory stays as it was.
+        check_format(path)?;
+        let lock = lock(path)?;
+        if check_format(path)? == Found::Nothing {
+            write_format(path).map_err(OpenError::io("write the format file in", path))?;
+        }
+        Ok(DataDir {
+            path: path.to_owned(),
+            _lock: lock,
+        })
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.path.join("log")
+    }
+
+    pub fn database(&self) -> PathBuf {
+        self.path.join("sled")
+    }
+}
+
+fn create(path: &Path) -> Result<(), OpenError> {
+    if !path.exists() {
+        let made = DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path);
+        made.map_err(OpenError::io("create the data directory", path))?;
+        // The user may be allowed to write in the parent and not to read it; then the name is the system's to sync.
+        let _ = path.parent().map(sync_dir);
+    }
+    let metadata = path
+        .metadata()
+        .map_err(OpenError::io("read the data directory", path))?;
+    if metadata.permissions().mode() & GROUP_AND_OTHERS != 0 {
+        tracing::warn!(path = %path.display(), "the data directory is open to other users; chmod 700 closes it");
+    }
+    Ok(())
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Found {
+    Ours,
+    Nothing,
+}
+
+fn check_format(path: &Path) -> Result<Found, OpenError> {
+    let file = path.join(FORMAT);
+    match std::fs::read(&file) {
+        Ok(content) => {
+            let content = String::from_utf8_lossy(&content).trim_end().to_owned();
+            match content.strip_prefix(FORMAT_PREFIX) {
+                Some(FORMAT_NUMBER) => Ok(Found::Ours),
+                Some(other) => Err(OpenError::Format {
+                    path: path.to_owned(),
+                    found: other.to_owned(),
+                }),
+                None => Err(OpenError::NotOurs { path: path.to_owned() }),
+            }
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let entries = std::fs::read_dir(path).map_err(OpenError::io("read the data directory", path))?;
+            for entry in entries {
+                let name = entry
+                    .map_err(OpenError::io("read the data directory", path))?
+                    .file_name();
+                if !NOT_CONTENT.iter().any(|known| name == *known) {
+                    return Err(OpenError::NotOurs { path: path.to_owned() });
+                }
+            }
+            Ok(Found::Nothing)
+        }
+        Err(error) => Err(OpenError::io("read", &file)(error)),
+    }
+}
+
+fn lock(path: &Path) -> Result<File, OpenError> {
+    let file = path.join(LOCK);
+    let mut lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&file)
+        .map_err(OpenError::io("open", &file))?;
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut content = String::new();
+            let holder = match lock.read_to_string(&mut content).map(|_| content.trim().parse()) {
+                Ok(Ok(pid)) => Holder::Process(pid),
+                _ => Holder::Unknown,
+            };
+            return Err(OpenError::InUse {
+                path: path.to_owned(),
+                holder,
+            });
+        }
+        Err(TryLockError::Error(error)) => return Err(OpenError::io("lock", &file)(error)),
+    }
+    lock.set_len(0)
+        .and_then(|()| writeln!(lock, "{}", std::process::id()))
+        .map_err(OpenError::io("write", &file))?;
+    Ok(lock)
+}
+
+fn write_format(path: &Path) -> io::Result<()> {
+    let new = path.join(FORMAT_BEING_WRITTEN);
+    let mut file = File::create(&new)?;
+    writeln!(file, "{FORMAT_PREFIX}{FORMAT_NUMBER}")?;
+    file.sync_all()?;
+    std::fs::rename(&new, path.join(FORMAT))?;
+    sync_dir(path)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_new_directory_is_made_for_its_owner_only() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("deep/data");
+        let opened = DataDir::open(&path).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        drop(opened);
+        DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_second_server_is_told_who_holds_the_directory() {
+        let dir = tempfile::tempdir().unwrap();
+        let _held = DataDir::open(dir.path()).unwrap();
+        let refused = DataDir::open(dir.path()).unwrap_err();
+        let pid = std::process::id();
+        assert!(matches!(refused, OpenError::InUse { holder: Holder::Process(holder), .. } if holder == pid));
+        assert!(
+            refused.to_string().contains(&format!("in use by process {pid}")),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_foreign_directory_is_refused_and_left_as_it_was() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("thesis.tex"), "mine").unwrap();
+        assert!(matches!(DataDir::open(dir.path()), Err(OpenError::NotOurs { .. })));
+        assert!(!dir.path().join(LOCK).exists());
+    }
+
+    #[test]
+    fn another_format_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}2\n")).unwrap();
+        let refused = DataDir::open(dir.path()).unwrap_err();
+        assert!(
+            matches!(&refused, OpenError::Format { found, .. } if found == "2"),
+            "{refused}"
+        );
+    }
+
+    #[test]
+    fn a_file_in_place_of_the_directory_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(matches!(DataDir::open(file.path()), Err(OpenError::Io { .. })));
+    }
+
+    #[test]
+    fn a_start_cut_short_before_the_format_was_written_is_taken_up_again() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join(LOCK), "1\n").unwrap();
+        std::fs::write(dir.path().join(FORMAT_BEING_WRITTEN), "lockk").unwrap();
+        DataDir::open(dir.path()).unwrap();
+    }
+}

@@ -1,0 +1,286 @@
+//! sled, and what it needs around it to be trusted: opened with care, and made durable by our own `fdatasync`.
+//!
+//! sled orders its writes with `sync_file_range`, which leaves file size and device cache alone. It counts on that order
+//! twice: a segment's header says that the segment before the last is on the disk, and a freed segment is overwritten
+//! once what replaced it counts as written. So a power cut could lose what was durable long ago. We make the order true:
+//! the file is really synced at least once in every segment's worth of its writes ([`Pace`]).
+
+use std::fs::File;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+use std::time::Duration;
+
+use super::data_dir::OpenError;
+use super::overlay::Changes;
+use super::sync_dir::sync_dir;
+use super::{Pair, StoreError};
+
+/// sled's default is 512 KiB, which would ask for a sync every few hundred keys. It must never change for a data
+/// directory that exists.
+const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
+/// What sled may write between two syncs. A quarter of a segment, since it is measured only after each step.
+const SYNC_EVERY_BYTES: usize = SEGMENT_BYTES / 4;
+/// What a step should write at most; one that wrote more is followed by a shorter one.
+const STEP_BYTES: usize = SYNC_EVERY_BYTES / 2;
+/// A change writes its own entry and, at worst, its leaf of up to 16 entries and one more page that sled moves out of a
+/// segment it wants to free: most often 1 KiB in all.
+const MAX_STEP_CHANGES: usize = 256;
+/// One change next to values of this size may write a step's worth.
+const LARGE_VALUE_BYTES: usize = STEP_BYTES / 32;
+/// Only we may hold the directory, so a lock that is still there belongs to a sled that is just letting go of it.
+const LOCK_ATTEMPTS: u32 = 500;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// The thread that opens sled; a panic there becomes an error and is not printed.
+const OPENER: &str = "database-open";
+const APPLIED: &[u8] = b"applied";
+
+pub struct Database {
+    data: sled::Tree,
+    meta: sled::Tree,
+    db: sled::Db,
+    file: File,
+    dir: PathBuf,
+}
+
+impl Database {
+    pub fn open(dir: &Path, cache_bytes: u64) -> Result<Database, OpenError> {
+        let failed = |reason: String| OpenError::Database {
+            path: dir.to_owned(),
+            reason,
+        };
+        if !dir.exists() {
+            create(dir, cache_bytes).map_err(failed)?;
+        }
+        settle(dir).map_err(OpenError::io("prepare the database in", dir))?;
+        let (db, data, meta) = open_contained(dir, cache_bytes).map_err(failed)?;
+        let file = File::options().read(true).write(true).open(dir.join("db"));
+        let file = file.map_err(OpenError::io("open the database file in", dir))?;
+        // Opening may have written a snapshot and removed the old one.
+        sync_dir(dir).map_err(OpenError::io("sync", dir))?;
+        Ok(Database {
+            data,
+            meta,
+            db,
+            file,
+            dir: dir.to_owned(),
+        })
+    }
+
+    /// The sequence up to which the database has every batch.
+    pub fn applied(&self) -> Result<u64, OpenError> {
+        let failed = |reason: String| OpenError::Database {
+            path: self.dir.clone(),
+            reason,
+        };
+        let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(error.to_string()))? else {
+            return Ok(0);
+        };
+        let bytes = found
+            .as_ref()
+            .try_into()
+            .map_err(|_| failed("its applied sequence is not a number".to_owned()))?;
+        Ok(u64::from_be_bytes(bytes))
+    }
+
+    /// Writes the changes and then, once they are durable, that it has everything up to `last`.
+    ///
+    /// One by one and not as a sled batch, which would shut readers out while it runs; replaying makes up for a crash
+    /// in between.
+    pub fn apply(&self, changes: &Changes, last: u64) -> Result<(), String> {
+        let mut pace = Pace {
+            step: MAX_STEP_CHANGES,
+            in_step: 0,
+            unsynced: 0,
+        };
+        for (key, value) in changes {
+            match value {
+                Some(value) => self.data.insert(key, value.as_slice()),
+                None => self.data.remove(key),
+            }
+            .map_err(|error| error.to_string())?;
+            if pace.ends_step(value.as_ref().map_or(0, Vec::len)) {
+                let flushed = self.db.flush().map_err(|error| error.to_string())?;
+                if pace.wants_sync(flushed) {
+                    self.sync()?;
+                }
+            }
+        }
+        self.sync()?;
+        self.meta
+            .insert(APPLIED, &last.to_be_bytes())
+            .map_err(|error| error.to_string())?;
+        self.sync()
+    }
+
+    pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        let found = self
+            .data
+            .get(key)
+            .map_err(|error| StoreError::Read(error.to_string()))?;
+        Ok(found.map(|value| value.to_vec()))
+    }
+
+    pub fn range(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = Result<Pair, StoreError>> + use<> {
+        self.data.range(from..to).map(|found| match found {
+            Ok((key, value)) => Ok((key.to_vec(), value.to_vec())),
+            Err(error) => Err(StoreError::Read(error.to_string())),
+        })
+    }
+
+    fn sync(&self) -> Result<(), String> {
+        self.db.flush().map_err(|error| error.to_string())?;
+        self.file
+            .sync_data()
+            .and_then(|()| sync_blobs(&self.dir))
+            .map_err(|error| error.to_string())
+    }
+}
+
+/// Decides when sled's file is synced, from what its flushes say they wrote.
+struct Pace {
+    step: usize,
+    in_step: usize,
+    unsynced: usize,
+}
+
+impl Pace {
+    fn ends_step(&mut self, value_len: usize) -> bool {
+        self.in_step += 1;
+        self.in_step >= self.step || value_len >= LARGE_VALUE_BYTES
+    }
+
+    fn wants_sync(&mut self, flushed: usize) -> bool {
+        self.in_step = 0;
+        self.step = if flushed > STEP_BYTES {
+            (self.step / 4).max(1)
+        } else {
+            (self.step * 2).min(MAX_STEP_CHANGES)
+        };
+        self.unsynced += flushed;
+        let wants = self.unsynced >= SYNC_EVERY_BYTES;
+        if wants {
+            self.unsynced = 0;
+        }
+        wants
+    }
+}
+
+/// sled keeps a page that is larger than a quarter of a segment in a file of its own, and does not sync it.
+fn sync_blobs(dir: &Path) -> io::Result<()> {
+    let blobs = dir.join("blobs");
+    let mut any = false;
+    for entry in std::fs::read_dir(&blobs)? {
+        match File::open(entry?.path()) {
+            Ok(blob) => blob.sync_all()?,
+            // sled removes one when nothing refers to it any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        any = true;
+    }
+    if any { sync_dir(&blobs) } else { Ok(()) }
+}
+
+/// Makes an empty database under another name first: sled syncs none of the files it creates, and a directory half
+/// made when the power goes would never open again.
+fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
+    let text = |error: io::Error| error.to_string();
+    let new = dir.with_extension("new");
+    if new.exists() {
+        std::fs::remove_dir_all(&new).map_err(text)?;
+    }
+    drop(open_contained(&new, cache_bytes)?);
+    for name in ["db", "conf"] {
+        File::open(new.join(name))
+            .and_then(|file| file.sync_all())
+            .map_err(text)?;
+    }
+    sync_dir(&new.join("blobs"))
+        .and_then(|()| sync_dir(&new))
+        .map_err(text)?;
+    std::fs::rename(&new, dir).map_err(text)?;
+    dir.parent().map_or(Ok(()), sync_dir).map_err(text)
+}
+
+/// Puts in order what a killed server left.
+fn settle(dir: &Path) -> io::Result<()> {
+    for entry in std::fs::read_dir(dir)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        // Left by a crash while sled was opening; sled would take it for the newest snapshot and fail for ever.
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("snap.") && name.ends_with(".generating"))
+        {
+            tracing::warn!(file = %entry.path().display(), "removing a snapshot that was never finished");
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    // What is only in the page cache must reach the disk before sled writes a snapshot that counts on it.
+    File::options().write(true).open(dir.join("db"))?.sync_all()?;
+    sync_blobs(dir)
+}
+
+type Opened = (sled::Db, sled::Tree, sled::Tree);
+
+/// Opens sled in a thread of its own, so that a panic in it becomes an error text.
+fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
+    silence_opener_panics();
+    let dir = dir.to_owned();
+    let thread = std::thread::Builder::new().name(OPENER.to_owned());
+    let opening = thread.spawn(move || catch_unwind(AssertUnwindSafe(|| open_unlocked(&dir, cache_bytes))));
+    let opened = opening.map_err(|error| error.to_string())?.join();
+    match opened {
+        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+        Ok(Err(panic)) | Err(panic) => Err(panic_text(&*panic)),
+    }
+}
+
+fn open_unlocked(dir: &Path, cache_bytes: u64) -> sled::Result<Opened> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match open_sled(dir, cache_bytes) {
+            Err(error) if attempt < LOCK_ATTEMPTS && error.to_string().contains("could not acquire lock") => {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+fn open_sled(dir: &Path, cache_bytes: u64) -> sled::Result<Opened> {
+    let db = sled::Config::new()
+        .path(dir)
+        .cache_capacity(cache_bytes)
+        .segment_size(SEGMENT_BYTES)
+        // The applier flushes, when it has written something.
+        .flush_every_ms(None)
+        .open()?;
+    let (data, meta) = (db.open_tree("data")?, db.open_tree("meta")?);
+    Ok((db, data, meta))
+}
+
+fn silence_opener_panics() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if std::thread::current().name() != Some(OPENER) {
+                before(info);
+            }
+        }));
+    });
+}
+
+/// What a panic said, in one line.
+pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "it failed without a reason".to_owned())
+        .lines()
+        .collect::<Vec<_>>()
+        .join(" ")
+}

@@ -1,0 +1,246 @@
+//! How a group of batches lies on the disk, and how to tell one that was never finished from one that is damaged.
+//!
+//! A group starts on a page and fills whole pages, so a synced page is never written again. Every 512-byte sector of it
+//! ends in [`MARK`], which is never zero, over a segment that was all zeros before. So a sector that did not reach the
+//! disk, wholly or from some byte on, has a zero there; a flipped bit cannot make one. The group's bytes are:
+//! `magic, payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
+
+use crate::store::{Batch, Change};
+
+pub const PAGE: usize = 4096;
+pub const SECTOR: usize = 512;
+/// Four bits set, so no single flip turns it into the zero of a sector that was not written.
+const MARK: u8 = 0xA5;
+const SECTOR_DATA: usize = SECTOR - 1;
+
+const MAGIC: [u8; 4] = *b"LKG1";
+const HEADER: usize = 28;
+const HEADER_CRC_AT: usize = 24;
+
+/// A group is one write; bigger ones only make the first batch in it wait longer.
+pub const MAX_GROUP_BYTES: usize = 1024 * 1024;
+/// Far above what one command changes, and small enough that a group always has room for one.
+pub const MAX_BATCH_BYTES: usize = 512 * 1024;
+
+const NO_VALUE: u32 = u32::MAX;
+const COUNT_BYTES: usize = 4;
+const LENGTHS_BYTES: usize = 8;
+
+/// The bytes a group with this payload takes on the disk.
+pub fn extent(payload: usize) -> usize {
+    ((HEADER + payload).div_ceil(SECTOR_DATA) * SECTOR).next_multiple_of(PAGE)
+}
+
+/// What the batch takes in a payload.
+pub fn encoded_len(batch: &Batch) -> usize {
+    let changes = batch.changes().iter();
+    COUNT_BYTES
+        + changes
+            .map(|c| LENGTHS_BYTES + c.key.len() + c.value.as_ref().map_or(0, Vec::len))
+            .sum::<usize>()
+}
+
+/// Appends the batch to a payload. Its length was checked against [`MAX_BATCH_BYTES`], so every length fits.
+pub fn encode(batch: &Batch, payload: &mut Vec<u8>) {
+    payload.extend_from_slice(&(batch.changes().len() as u32).to_le_bytes());
+    for change in batch.changes() {
+        let value_len = change.value.as_ref().map_or(NO_VALUE, |value| value.len() as u32);
+        payload.extend_from_slice(&(change.key.len() as u32).to_le_bytes());
+        payload.extend_from_slice(&value_len.to_le_bytes());
+        payload.extend_from_slice(&change.key);
+        payload.extend_from_slice(change.value.as_deref().unwrap_or_default());
+    }
+}
+
+/// The batches of a payload, or `None` where it does not hold exactly `count` of them.
+pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<Batch>> {
+    let mut batches = Vec::new();
+    for _ in 0..count {
+        let changes = take_u32(&mut payload)?;
+        let mut batch = Batch::default();
+        for _ in 0..changes {
+            let key_len = take_u32(&mut payload)? as usize;
+            let value_len = take_u32(&mut payload)?;
+            let key = payload.split_off(..key_len)?.to_vec();
+            let value = match value_len {
+                NO_VALUE => None,
+                len => Some(payload.split_off(..len as usize)?.to_vec()),
+            };
+            batch.changes.push(Change { key, value });
+        }
+        batches.push(batch);
+    }
+    payload.is_empty().then_some(batches)
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?))
+}
+
+/// Lays the group out in `out` as it is written to the disk, in whole pages.
+pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut Vec<u8>) {
+    let mut header = [0; HEADER];
+    header[0..4].copy_from_slice(&MAGIC);
+    header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
+    header[8..16].copy_from_slice(&first.to_le_bytes());
+    header[16..20].copy_from_slice(&count.to_le_bytes());
+    header[20..24].copy_from_slice(&crc32c::crc32c(payload).to_le_bytes());
+    let header_crc = crc32c::crc32c(&header[..HEADER_CRC_AT]);
+    header[HEADER_CRC_AT..].copy_from_slice(&header_crc.to_le_bytes());
+
+    out.clear();
+    out.resize(extent(payload.len()), 0);
+    let (in_first_sector, rest) = payload.split_at(payload.len().min(SECTOR_DATA - HEADER));
+    out[..HEADER].copy_from_slice(&header);
+    out[HEADER..HEADER + in_first_sector.len()].copy_from_slice(in_first_sector);
+    for (sector, data) in out[SECTOR..].chunks_exact_mut(SECTOR).zip(rest.chunks(SECTOR_DATA)) {
+        sector[..data.len()].copy_from_slice(data);
+    }
+    out.iter_mut()
+        .skip(SECTOR_DATA)
+        .step_by(SECTOR)
+        .for_each(|mark| *mark = MARK);
+}
+
+/// The last page of every segment, so that one which lost its end is told from one with room left.
+pub const END_PAGE: [u8; PAGE] = [0xE5; PAGE];
+
+/// What lies at a page where a group may start.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Found {
+    Group(Group),
+    /// The page was never written.
+    Blank,
+    /// Sectors are missing; how far the group would reach is known if its header was written.
+    Unfinished {
+        reach: Option<usize>,
+    },
+    /// Every sector was written and the content is not what was written.
+    Damaged(&'static str),
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group {
+    pub first: u64,
+    pub count: u32,
+    pub extent: usize,
+    pub payload: Vec<u8>,
+}
+
+/// Looks at the group that starts with the first byte of `bytes`, which reach to the end of the segment.
+pub fn examine(bytes: &[u8]) -> Found {
+    if is_zero(&bytes[..PAGE.min(bytes.len())]) {
+        return Found::Blank;
+    }
+    if bytes.len() < PAGE {
+        return Found::Damaged("the file ends within a page");
+    }
+    match bytes[SECTOR_DATA] {
+        0 => return Found::Unfinished { reach: None },
+        MARK => {}
+        _ => return Found::Damaged("the mark of a sector is wrong"),
+    }
+    let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    if bytes[..4] != MAGIC || word(HEADER_CRC_AT) != crc32c::crc32c(&bytes[..HEADER_CRC_AT]) {
+        return Found::Damaged("the checksum of a header is wrong");
+    }
+    let (payload_len, count, payload_crc) = (word(4) as usize, word(16), word(20));
+    let first = u64::from(word(8)) | u64::from(word(12)) << 32;
+    let extent = extent(payload_len);
+    if payload_len > MAX_GROUP_BYTES || extent > bytes.len() {
+        return Found::Damaged("a record reaches beyond the end of the file");
+    }
+    match marks(&bytes[..extent]) {
+        Marks::All => {}
+        Marks::Missing => return Found::Unfinished { reach: Some(extent) },
+        Marks::Wrong => return Found::Damaged("the mark of a sector is wrong"),
+    }
+    let mut payload = Vec::with_capacity(extent);
+    for sector in bytes[..extent].chunks_exact(SECTOR) {
+        payload.extend_from_slice(&sector[..SECTOR_DATA]);
+    }
+    payload.drain(..HEADER);
+    if !is_zero(&payload[payload_len..]) {
+        return Found::Damaged("the padding of a record is not empty");
+    }
+    payload.truncate(payload_len);
+    if crc32c::crc32c(&payload) != payload_crc {
+        return Found::Damaged("the checksum of a record is wrong");
+    }
+    Found::Group(Group {
+        first,
+        count,
+        extent,
+        payload,
+    })
+}
+
+/// How the sectors of a stretch end.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Marks {
+    All,
+    Missing,
+    Wrong,
+}
+
+pub fn marks(bytes: &[u8]) -> Marks {
+    let mut found = Marks::All;
+    for mark in bytes.iter().skip(SECTOR_DATA).step_by(SECTOR) {
+        match *mark {
+            MARK => {}
+            0 => found = Marks::Missing,
+            _ => return Marks::Wrong,
+        }
+    }
+    found
+}
+
+pub fn is_zero(bytes: &[u8]) -> bool {
+    // Compared by the page, since a segment is mostly this and a compare is far faster than a loop over bytes.
+    static ZEROS: [u8; PAGE] = [0; PAGE];
+    bytes.chunks(PAGE).all(|page| *page == ZEROS[..page.len()])
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn batch() -> impl Strategy<Value = Batch> {
+        let change = (
+            prop::collection::vec(any::<u8>(), 0..40),
+            prop::option::of(prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..600),
+                (0usize..3000).prop_map(|len| vec![0; len])
+            ]),
+        );
+        prop::collection::vec(change, 0..6).prop_map(|changes| Batch {
+            changes: changes.into_iter().map(|(key, value)| Change { key, value }).collect(),
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_group_reads_back_as_it_was_written(batches in prop::collection::vec(batch(), 1..8), first in 1u64..) {
+            let mut payload = Vec::new();
+            for batch in &batches {
+                let before = payload.len();
+                encode(batch, &mut payload);
+                prop_assert_eq!(payload.len() - before, encoded_len(batch));
+            }
+            let mut pages = Vec::new();
+            seal(first, batches.len() as u32, &payload, &mut pages);
+            prop_assert_eq!(pages.len(), extent(payload.len()));
+            prop_assert_eq!(pages.len() % PAGE, 0);
+            let Found::Group(group) = examine(&pages) else { panic!("not a group") };
+            prop_assert_eq!(group.first, first);
+            prop_assert_eq!(decode(&group.payload, group.count).unwrap(), batches);
+        }
+
+        #[test]
+        fn decoding_never_panics(payload in prop::collection::vec(any::<u8>(), 0..200), count in any::<u32>()) {
+            let _ = decode(&payload, count);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Where batches wait for the disk: handed in under a short lock, gathered into groups, bounded.
+
+use std::collections::VecDeque;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::format::{self, MAX_BATCH_BYTES, MAX_GROUP_BYTES};
+use crate::store::{Batch, Sequence, StoreError};
+
+/// About a tenth of a second of a slow disk; beyond it a caller is better off being told.
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
+/// One group collects while another is written: more buffers than that are only kept warm for nothing.
+const KEPT_BUFFERS: usize = 2;
+
+#[derive(Default)]
+pub struct Queue {
+    state: Mutex<State>,
+    work: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    groups: VecDeque<Group>,
+    buffers: Vec<Group>,
+    /// Bytes of batches that are not durable yet, those being written included.
+    bytes: usize,
+    last: u64,
+    committer_waits: bool,
+    end: Option<End>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    Drain,
+    Abandon,
+}
+
+/// Batches that become durable together.
+#[derive(Default)]
+pub struct Group {
+    pub first: u64,
+    pub payload: Vec<u8>,
+    pub batches: Vec<Batch>,
+}
+
+impl Queue {
+    pub fn starting_after(last: u64) -> Queue {
+        let queue = Queue::default();
+        queue.state.lock().last = last;
+        queue
+    }
+
+    pub fn push(&self, batch: Batch) -> Result<Sequence, StoreError> {
+        let bytes = format::encoded_len(&batch);
+        if bytes > MAX_BATCH_BYTES {
+            return Err(StoreError::BatchTooLarge {
+                bytes,
+                limit: MAX_BATCH_BYTES,
+            });
+        }
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        if state.end.is_some() {
+            return Err(StoreError::Closed);
+        }
+        if state.bytes + bytes > MAX_QUEUED_BYTES {
+            return Err(StoreError::Overloaded);
+        }
+        state.last += 1;
+        state.bytes += bytes;
+        let sequence = state.last;
+        if state
+            .groups
+            .back()
+            .is_none_or(|group| group.payload.len() + bytes > MAX_GROUP_BYTES)
+        {
+            let mut group = state.buffers.pop().unwrap_or_default();
+            group.first = sequence;
+            state.groups.push_back(group);
+        }
+        if let Some(group) = state.groups.back_mut() {
+            format::encode(&batch, &mut group.payload);
+            group.batches.push(batch);
+        }
+        let wake = std::mem::take(&mut state.committer_waits);
+        drop(guard);
+        if wake {
+            self.work.notify_one();
+        }
+        Ok(Sequence(sequence))
+    }
+
+    pub fn last(&self) -> Sequence {
+        Sequence(self.state.lock().last)
+    }
+
+    /// The next group, waiting for one; `None` when the queue is closed and empty.
+    pub fn take(&self) -> Option<Group> {
+        let mut state = self.state.lock();
+        loop {
+            if state.end == Some(End::Abandon) {
+                return None;
+            }
+            if let Some(group) = state.groups.pop_front() {
+                return Some(group);
+            }
+            if state.end.is_some() {
+                return None;
+            }
+            state.committer_waits = true;
+            self.work.wait(&mut state);
+        }
+    }
+
+    /// The group is durable: its room is free and its buffers are used again.
+    pub fn finish(&self, mut group: Group) {
+        let mut state = self.state.lock();
+        state.bytes -= group.payload.len();
+        if state.buffers.len() < KEPT_BUFFERS {
+            group.payload.clear();
+            group.batches.clear();
+            state.buffers.push(group);
+        }
+    }
+
+    /// Takes no more batches; what was handed in is still written.
+    pub fn close(&self) {
+        self.end(End::Drain);
+    }
+
+    /// Takes no more batches and writes none: what was not durable is gone, as after a crash.
+    pub fn abandon(&self) {
+        self.end(End::Abandon);
+    }
+
+    fn end(&self, end: End) {
+        self.state.lock().end = Some(end);
+        self.work.notify_one();
+    }
+}

@@ -1,0 +1,352 @@
+//! The real store: wires the redo log, the overlay and the database together and owns their threads.
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::data_dir::{DataDir, OpenError};
+use super::database::{Database, panic_text};
+use super::log::committer::{Committer, Current};
+use super::log::disk::{LogDir, segment_name};
+use super::log::queue::Queue;
+use super::log::recovery::{self, Fault, OnDamage, Recovered};
+use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
+use super::log::{Fatal, exit_on_fatal};
+use super::overlay::{Generation, Overlay};
+use super::sync_dir::sync_dir;
+use super::{Batch, Pair, Sequence, Store, StoreError};
+
+/// A scan that finds the database changed under it this often stops the applier's next step while it reads.
+const OPTIMISTIC_SCANS: usize = 2;
+
+#[derive(Clone)]
+pub struct Options {
+    /// The size of a file of the log, at least 4 MiB.
+    pub segment_bytes: usize,
+    /// What sled keeps of its pages in memory.
+    pub cache_bytes: u64,
+    /// Writes are refused when the disk has less than this free, so that what was taken before always finds room.
+    pub min_free_bytes: u64,
+    /// Start although the log is damaged, and set the damaged and all later records aside.
+    pub discard_damaged_log: bool,
+    /// Called when the disk fails under the store; it should not return.
+    pub fatal: Fatal,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            segment_bytes: 32 * 1024 * 1024,
+            cache_bytes: 64 * 1024 * 1024,
+            min_free_bytes: 128 * 1024 * 1024,
+            discard_damaged_log: false,
+            fatal: exit_on_fatal(),
+        }
+    }
+}
+
+pub struct LoggedStore {
+    queue: Arc<Queue>,
+    segments: Arc<Segments>,
+    overlay: Arc<Overlay>,
+    durable: watch::Receiver<Sequence>,
+    threads: Mutex<Option<Threads>>,
+    database: Arc<Database>,
+    /// Last, so that the directory is ours until everything else is gone.
+    _dir: DataDir,
+}
+
+struct Threads {
+    committer: JoinHandle<()>,
+    preparer: JoinHandle<()>,
+    applier: JoinHandle<()>,
+}
+
+impl LoggedStore {
+    pub fn open(data_dir: &Path, options: Options) -> Result<LoggedStore, OpenError> {
+        let dir = DataDir::open(data_dir)?;
+        let log = dir.log();
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&log)
+            .map_err(OpenError::io("create", &log))?;
+        let database = Arc::new(Database::open(&dir.database(), options.cache_bytes)?);
+        let applied = database.applied()?;
+        // A server killed between a rename and its sync leaves names that only the page cache knows.
+        for named_in in [dir.path(), &log] {
+            sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
+        }
+        let overlay = Arc::new(Overlay::starting_after(applied));
+        let recovered = recover(&log, applied, &options, &overlay)?;
+        let last = recovered.last;
+
+        let segments = Segments::new(
+            &log,
+            options.segment_bytes,
+            options.min_free_bytes,
+            recovered.segments.clone(),
+        );
+        let segments = Arc::new(segments.map_err(OpenError::io("clean up", &log))?);
+        let current = current_segment(&segments, &recovered)?;
+        let queue = Arc::new(Queue::starting_after(last));
+        let (sender, durable) = watch::channel(Sequence(last));
+        let committer = Committer {
+            queue: queue.clone(),
+            segments: segments.clone(),
+            overlay: overlay.clone(),
+            durable: sender,
+            fatal: options.fatal.clone(),
+            current,
+            metrics: Default::default(),
+        };
+        let applier = Applier {
+            overlay: overlay.clone(),
+            database: database.clone(),
+            segments: segments.clone(),
+            queue: queue.clone(),
+            fatal: options.fatal.clone(),
+            checkpoints: metrics::counter!("lockkeeper_checkpoints_total"),
+        };
+        let preparing = segments.clone();
+        let threads = Threads {
+            committer: spawn("log-committer", &log, &options.fatal, move || committer.run())?,
+            preparer: spawn("log-preparer", &log, &options.fatal, move || preparing.prepare())?,
+            applier: spawn("log-applier", &log, &options.fatal, move || applier.run())?,
+        };
+        Ok(LoggedStore {
+            queue,
+            segments,
+            overlay,
+            durable,
+            threads: Mutex::new(Some(threads)),
+            database,
+            _dir: dir,
+        })
+    }
+
+    /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads go on.
+    /// Once is enough; closing again does nothing.
+    pub fn close(&self) {
+        self.queue.close();
+        self.segments.give_up_waiting();
+        self.join();
+    }
+
+    /// Stops as a crash would: what is not durable is lost, and nothing more goes to the database.
+    #[cfg(test)]
+    pub fn abandon(self) {
+        self.queue.abandon();
+        self.overlay.abandon();
+        self.segments.give_up_waiting();
+        self.join();
+    }
+
+    /// Ends the threads in the order in which they need each other.
+    fn join(&self) {
+        // Held all the while, so that a second caller also returns only when everything is done.
+        let mut threads = self.threads.lock();
+        let Some(Threads {
+            committer,
+            preparer,
+            applier,
+        }) = threads.take()
+        else {
+            return;
+        };
+        wait_for(committer);
+        self.segments.stop();
+        wait_for(preparer);
+        self.overlay.close();
+        wait_for(applier);
+    }
+}
+
+/// A panic in a thread has been reported as fatal by then.
+fn wait_for(thread: JoinHandle<()>) {
+    let _ = thread.join();
+}
+
+impl Drop for LoggedStore {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Store for LoggedStore {
+    fn commit(&self, batch: Batch) -> Result<Sequence, StoreError> {
+        if let Some(refusal) = self.refusing_writes() {
+            return Err(refusal);
+        }
+        self.queue.push(batch)
+    }
+
+    fn durable(&self) -> watch::Receiver<Sequence> {
+        self.durable.clone()
+    }
+
+    fn handed_in(&self) -> Sequence {
+        self.queue.last()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        match self.overlay.get(key) {
+            Some(found) => Ok(found),
+            None => self.database.get(key),
+        }
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        // While the slice is current, the database can only have gained what the slice has too, so both together are
+        // the state of one moment.
+        for _ in 0..OPTIMISTIC_SCANS {
+            let slice = self.overlay.slice(from, to, limit);
+            let pairs = slice.over(self.database.range(from, to), limit)?;
+            if self.overlay.is_current(&slice) {
+                return Ok(pairs);
+            }
+        }
+        self.overlay.slice_held(from, to, limit, |slice| {
+            slice.over(self.database.range(from, to), limit)
+        })
+    }
+
+    fn refusing_writes(&self) -> Option<StoreError> {
+        let full = self.segments.refusing();
+        full.or_else(|| self.overlay.is_full().then_some(StoreError::Overloaded))
+    }
+}
+
+/// Folds what the log has beyond the database into the overlay.
+fn recover(log: &Path, applied: u64, options: &Options, overlay: &Overlay) -> Result<Recovered, OpenError> {
+    let on_damage = if options.discard_damaged_log {
+        OnDamage::Discard
+    } else {
+        OnDamage::Refuse
+    };
+    let replay = |sequence, batch| overlay.fold(sequence, std::iter::once(batch));
+    let recovered = recovery::recover(&LogDir::new(log), applied, on_damage, replay).map_err(|fault| match fault {
+        Fault::Io { segment, source } => {
+            let path = segment.map_or(log.to_owned(), |segment| log.join(segment_name(segment)));
+            OpenError::io("read the log", &path)(source)
+        }
+        Fault::Damage(damage) => OpenError::DamagedLog {
+            file: log.join(segment_name(damage.segment)),
+            offset: damage.offset as u64,
+            what: damage.what,
+            dir: log.to_owned(),
+        },
+    })?;
+    if let Some(damage) = &recovered.discarded {
+        let file = segment_name(damage.segment);
+        tracing::error!(
+            file,
+            offset = damage.offset,
+            what = damage.what,
+            "damaged log records were set aside"
+        );
+    }
+    if recovered.cut > 0 {
+        tracing::info!(
+            bytes = recovered.cut,
+            "cut an unfinished record off the log; it was never acknowledged"
+        );
+    }
+    Ok(recovered)
+}
+
+fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current, OpenError> {
+    let Some(tail) = recovered.tail else {
+        let first = recovered.last + 1;
+        let path = segments.path(first);
+        let file = segments
+            .create(first)
+            .map_err(OpenError::io("create the log segment", &path))?;
+        return Ok(Current {
+            file,
+            path,
+            offset: 0,
+            room: segments.room(),
+        });
+    };
+    let path = segments.path(tail.segment);
+    let file = File::options()
+        .write(true)
+        .open(&path)
+        .map_err(OpenError::io("open", &path))?;
+    Ok(Current {
+        file,
+        path,
+        offset: tail.offset,
+        room: tail.room,
+    })
+}
+
+/// Starts a thread whose panic ends the process: without it the store would wait for ever.
+fn spawn(
+    name: &str,
+    log: &Path,
+    fatal: &Fatal,
+    run: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, OpenError> {
+    let fatal = fatal.clone();
+    let what = name.to_owned();
+    let contained = move || {
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+            fatal(&format!(
+                "the thread {what} failed: {}; everything acknowledged is safe: start the server again",
+                panic_text(&*panic)
+            ));
+        }
+    };
+    Builder::new()
+        .name(name.to_owned())
+        .spawn(contained)
+        .map_err(OpenError::io("start a thread for", log))
+}
+
+/// Moves what is durable from the overlay to the database, then lets go of the log that held it.
+struct Applier {
+    overlay: Arc<Overlay>,
+    database: Arc<Database>,
+    segments: Arc<Segments>,
+    queue: Arc<Queue>,
+    fatal: Fatal,
+    checkpoints: metrics::Counter,
+}
+
+impl Applier {
+    fn run(self) {
+        while let Some(generation) = self.overlay.next_generation() {
+            if let Err(reason) = self.checkpoint(generation) {
+                self.queue.abandon();
+                return (self.fatal)(&format!(
+                    "writing the database failed: {reason}; nothing acknowledged is lost: free space or check the \
+                     disk, then start the server again"
+                ));
+            }
+        }
+    }
+
+    fn checkpoint(&self, generation: Generation) -> Result<(), String> {
+        let last = generation.last;
+        self.database.apply(&generation.changes, last)?;
+        self.overlay.applied(generation);
+        self.checkpoints.increment(1);
+        if let Err(error) = self.segments.delete_covered(last) {
+            tracing::warn!(%error, "cannot delete a log segment that is no longer needed");
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(MIN_SEGMENT_BYTES > 2 * super::log::format::MAX_GROUP_BYTES);

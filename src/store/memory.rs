@@ -1,0 +1,211 @@
+//! The store without a disk, for tests of what is built on it: durable at once, unless it is told to hold or to refuse.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+
+use super::log::format::{MAX_BATCH_BYTES, encoded_len};
+use super::{Batch, Pair, Sequence, Store, StoreError};
+
+pub struct MemoryStore {
+    state: Mutex<State>,
+    durable: watch::Sender<Sequence>,
+}
+
+#[derive(Default)]
+struct State {
+    data: BTreeMap<Vec<u8>, Vec<u8>>,
+    waiting: VecDeque<Batch>,
+    last: u64,
+    holding: bool,
+    refusal: Option<StoreError>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> MemoryStore {
+        MemoryStore::new()
+    }
+}
+
+impl MemoryStore {
+    pub fn new() -> MemoryStore {
+        MemoryStore {
+            state: Mutex::default(),
+            durable: watch::Sender::new(Sequence(0)),
+        }
+    }
+
+    /// From now on batches are taken and not durable, until released.
+    pub fn hold(&self) {
+        self.state.lock().holding = true;
+    }
+
+    /// Everything held becomes durable, and what comes is durable at once again.
+    pub fn release(&self) {
+        let mut state = self.state.lock();
+        state.holding = false;
+        while self.make_next_durable(&mut state) {}
+    }
+
+    /// The oldest held batch becomes durable; `false` if there was none.
+    pub fn release_one(&self) -> bool {
+        self.make_next_durable(&mut self.state.lock())
+    }
+
+    /// Refuses every commit with this error, or takes them again.
+    pub fn refuse_with(&self, refusal: Option<StoreError>) {
+        self.state.lock().refusal = refusal;
+    }
+
+    /// The store as it would be found after a power cut: with what was durable, and nothing else.
+    pub fn crash(&self) -> MemoryStore {
+        let state = self.state.lock();
+        let durable = *self.durable.borrow();
+        let after = State {
+            data: state.data.clone(),
+            last: durable.0,
+            ..State::default()
+        };
+        MemoryStore {
+            state: Mutex::new(after),
+            durable: watch::Sender::new(durable),
+        }
+    }
+
+    fn make_next_durable(&self, state: &mut State) -> bool {
+        let Some(batch) = state.waiting.pop_front() else {
+            return false;
+        };
+        for change in batch.into_changes() {
+            match change.value {
+                Some(value) => state.data.insert(change.key, value),
+                None => state.data.remove(&change.key),
+            };
+        }
+        // Under the lock, so that what is said to be durable is what a read finds.
+        self.durable
+            .send_replace(Sequence(state.last - state.waiting.len() as u64));
+        true
+    }
+}
+
+impl Store for MemoryStore {
+    fn commit(&self, batch: Batch) -> Result<Sequence, StoreError> {
+        let mut state = self.state.lock();
+        if let Some(refusal) = &state.refusal {
+            return Err(refusal.clone());
+        }
+        let bytes = encoded_len(&batch);
+        if bytes > MAX_BATCH_BYTES {
+            return Err(StoreError::BatchTooLarge {
+                bytes,
+                limit: MAX_BATCH_BYTES,
+            });
+        }
+        state.last += 1;
+        let sequence = Sequence(state.last);
+        state.waiting.push_back(batch);
+        if !state.holding {
+            while self.make_next_durable(&mut state) {}
+        }
+        Ok(sequence)
+    }
+
+    fn durable(&self) -> watch::Receiver<Sequence> {
+        self.durable.subscribe()
+    }
+
+    fn handed_in(&self) -> Sequence {
+        Sequence(self.state.lock().last)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
+        Ok(self.state.lock().data.get(key).cloned())
+    }
+
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError> {
+        if from >= to {
+            return Ok(Vec::new());
+        }
+        let state = self.state.lock();
+        let range = state
+            .data
+            .range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        Ok(range
+            .take(limit)
+            .map(|(key, value)| (key.clone(), value.clone()))
+            .collect())
+    }
+
+    fn refusing_writes(&self) -> Option<StoreError> {
+        self.state.lock().refusal.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::store::conformance::{self, Harness, commit_durably, put};
+
+    struct InMemory;
+
+    impl Harness for InMemory {
+        type Store = MemoryStore;
+
+        fn open(&mut self) -> MemoryStore {
+            MemoryStore::new()
+        }
+
+        fn reopen(&mut self, store: MemoryStore) -> MemoryStore {
+            store.crash()
+        }
+
+        fn crash(&mut self, store: MemoryStore) -> MemoryStore {
+            store.crash()
+        }
+    }
+
+    conformance::conformance_tests!(InMemory);
+
+    #[test]
+    fn what_is_held_is_not_read_and_does_not_survive() {
+        let store = MemoryStore::new();
+        commit_durably(&store, put("a", "1"));
+        store.hold();
+        assert_eq!(store.commit(put("a", "2")).unwrap(), Sequence(2));
+        assert_eq!(store.commit(put("a", "3")).unwrap(), Sequence(3));
+        assert_eq!(
+            (*store.durable().borrow(), store.handed_in()),
+            (Sequence(1), Sequence(3))
+        );
+        assert_eq!(store.get(b"a").unwrap().unwrap(), b"1");
+        assert!(store.release_one());
+        assert_eq!(
+            (*store.durable().borrow(), store.get(b"a").unwrap().unwrap()),
+            (Sequence(2), b"2".to_vec())
+        );
+        let after = store.crash();
+        assert_eq!(
+            (after.handed_in(), after.get(b"a").unwrap().unwrap()),
+            (Sequence(2), b"2".to_vec())
+        );
+        store.release();
+        assert_eq!(
+            (*store.durable().borrow(), store.get(b"a").unwrap().unwrap()),
+            (Sequence(3), b"3".to_vec())
+        );
+    }
+
+    #[test]
+    fn a_refusal_hands_nothing_in() {
+        let store = MemoryStore::new();
+        store.refuse_with(Some(StoreError::Overloaded));
+        assert!(matches!(store.commit(put("a", "1")), Err(StoreError::Overloaded)));
+        assert!(store.refusing_writes().is_some());
+        store.refuse_with(None);
+        assert_eq!(store.commit(put("a", "1")).unwrap(), Sequence(1));
+    }
+}

@@ -1,0 +1,126 @@
+//! Where bytes become durable: batches of puts and deletes under keys, committed atomically and in order.
+//!
+//! The store knows keys and bytes, and nothing of locks. [`LoggedStore`] is the real one: a redo log that
+//! makes a group of batches durable with one `fdatasync`, an overlay of what the log has and sled does not yet have,
+//! and sled. [`MemoryStore`] keeps the same contract without a disk and can be told to fail. Both pass `conformance`.
+
+mod data_dir;
+mod database;
+mod log;
+mod logged;
+mod memory;
+mod overlay;
+mod sync_dir;
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod logged_tests;
+
+pub use data_dir::{DataDir, Holder, OpenError};
+pub use log::{Fatal, exit_on_fatal};
+pub use logged::{LoggedStore, Options};
+pub use memory::MemoryStore;
+
+use tokio::sync::watch;
+
+/// The place of a batch in the one order that all commits have. The first is 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Sequence(pub u64);
+
+/// Puts and deletes that take effect together or not at all. A later change of a key wins over an earlier one.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Batch {
+    changes: Vec<Change>,
+}
+
+/// One key with its new value, or `None` where it is deleted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub key: Vec<u8>,
+    pub value: Option<Vec<u8>>,
+}
+
+impl Batch {
+    pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
+        self.changes.push(Change {
+            key,
+            value: Some(value),
+        });
+    }
+
+    pub fn delete(&mut self, key: Vec<u8>) {
+        self.changes.push(Change { key, value: None });
+    }
+
+    pub fn changes(&self) -> &[Change] {
+        &self.changes
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    pub fn into_changes(self) -> Vec<Change> {
+        self.changes
+    }
+}
+
+/// A key and its value, as a scan finds them.
+pub type Pair = (Vec<u8>, Vec<u8>);
+
+pub trait Store: Send + Sync + 'static {
+    /// Hands a batch in and answers at once with its place in the order; it is durable when [`Store::durable`] has
+    /// reached that place. Whoever calls later is later. An error means that nothing was handed in.
+    fn commit(&self, batch: Batch) -> Result<Sequence, StoreError>;
+
+    /// The place up to which every batch survives a power cut. What it covers, `get` and `scan` already show.
+    fn durable(&self) -> watch::Receiver<Sequence>;
+
+    /// The place of the batch handed in last, durable or not.
+    fn handed_in(&self) -> Sequence;
+
+    /// Reads see durable batches only, and all of them.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The first `limit` pairs with `from <= key < to`, ascending.
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError>;
+
+    /// Why writes are refused at the moment, if they are; for readiness.
+    fn refusing_writes(&self) -> Option<StoreError>;
+}
+
+/// Why the store did not do it. The caller's data is as it was.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    #[error("the disk that holds {path} has less than {min_free_mb} MiB free")]
+    Full { path: String, min_free_mb: u64 },
+    #[error("more writes are waiting for the disk than the store keeps in memory")]
+    Overloaded,
+    #[error("a batch of {bytes} bytes is over the limit of {limit}")]
+    BatchTooLarge { bytes: usize, limit: usize },
+    #[error("the store is closed")]
+    Closed,
+    #[error("the database cannot be read: {0}")]
+    Read(String),
+}
+
+/// The smallest key that is greater than every key with this prefix: the end of a prefix's range.
+pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![u8::MAX; 256]
+}
+
+/// Waits until everything up to `sequence` is durable. A store that is gone will never say so, and neither do we.
+pub async fn durable_up_to(store: &dyn Store, sequence: Sequence) {
+    let mut durable = store.durable();
+    if durable.wait_for(|reached| *reached >= sequence).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}

@@ -1,0 +1,477 @@
+//! A real server in a process of its own, and clients that talk to it over real sockets.
+
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "shared by several test binaries"
+)]
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use reqwest::header::HeaderMap;
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A token whose text is fixed, so that tests can log in after any restart.
+pub const ADMIN_TOKEN: &str = "lk_0000000000000000000000000000002C8GjS";
+
+/// How a server is started.
+pub struct Setup {
+    settings: String,
+    organizations: Vec<String>,
+    variables: Vec<(String, String)>,
+    /// Programs to run the server under, like strace.
+    wrapper: Vec<String>,
+    arguments: Vec<String>,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            // A small log and no reserve, so that a hundred servers fit on a small disk.
+            settings: "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n".to_owned(),
+            organizations: Vec::new(),
+            variables: vec![("LOCKKEEPER_BOOTSTRAP_TOKEN".to_owned(), ADMIN_TOKEN.to_owned())],
+            wrapper: Vec::new(),
+            arguments: Vec::new(),
+        }
+    }
+}
+
+impl Setup {
+    /// Settings in TOML instead of the tests' own.
+    pub fn settings(mut self, toml: &str) -> Self {
+        self.settings = toml.to_owned();
+        self
+    }
+
+    /// An organization in TOML; without any, the sample is served.
+    pub fn organization(mut self, toml: &str) -> Self {
+        self.organizations.push(toml.to_owned());
+        self
+    }
+
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn without_variable(mut self, name: &str) -> Self {
+        self.variables.retain(|(known, _)| known != name);
+        self
+    }
+
+    pub fn under(mut self, wrapper: &[&str]) -> Self {
+        self.wrapper = wrapper.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// The command that serves from `home/data`, with its settings written to `home`.
+    pub fn command(&self, home: &Path) -> Command {
+        let mut names = Vec::new();
+        for (place, organization) in self.organizations.iter().enumerate() {
+            let name = format!("organization-{place}.toml");
+            std::fs::write(home.join(&name), organization).unwrap();
+            names.push(format!("{name:?}"));
+        }
+        let organizations = format!("organizations = [{}]\n", names.join(", "));
+        std::fs::write(home.join("settings.toml"), organizations + &self.settings).unwrap();
+        let mut words = self.wrapper.clone();
+        words.push(env!("CARGO_BIN_EXE_lockkeeper").to_owned());
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+        command
+            .arg(home.join("settings.toml"))
+            .arg("--data-dir")
+            .arg(home.join("data"))
+            .args(&self.arguments);
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
+            command.env_remove(name);
+        }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    pub fn start(self) -> Server {
+        let home = tempfile::tempdir().unwrap();
+        self.start_in(Home::Own(home))
+    }
+
+    /// Serves from a directory that outlives the server.
+    pub fn start_at(self, home: &Path) -> Server {
+        self.start_in(Home::Others(home.to_owned()))
+    }
+
+    fn start_in(self, home: Home) -> Server {
+        let (child, address, greeting) = spawn(&self, home.path()).unwrap_or_else(|stderr| {
+            panic!("the server did not start: {stderr}");
+        });
+        Server {
+            setup: self,
+            home,
+            child,
+            address,
+            greeting,
+        }
+    }
+}
+
+enum Home {
+    Own(TempDir),
+    Others(PathBuf),
+}
+
+impl Home {
+    fn path(&self) -> &Path {
+        match self {
+            Home::Own(dir) => dir.path(),
+            Home::Others(path) => path,
+        }
+    }
+}
+
+/// Starts it and waits for the line that says where it serves; if that does not come, what it said on stderr.
+fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> {
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(home.join("stderr"))
+        .unwrap();
+    let before = std::fs::metadata(home.join("stderr")).unwrap().len() as usize;
+    let mut child = setup
+        .command(home)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(log)
+        .spawn()
+        .unwrap();
+    let mut greeting = String::new();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    while lines.read_line(&mut greeting).unwrap() > 0 {
+        // The line about the token is the last before the example, if there is one.
+        if greeting.contains("Admin token:") {
+            break;
+        }
+    }
+    let address = greeting
+        .lines()
+        .find_map(|line| line.split("serves on ").nth(1))
+        .map(str::to_owned);
+    let Some(address) = address else {
+        child.wait().unwrap();
+        return Err(std::fs::read_to_string(home.join("stderr")).unwrap()[before..].to_owned());
+    };
+    // Keep reading, so that the server never finds its stdout closed or full.
+    std::thread::spawn(move || std::io::copy(&mut lines, &mut std::io::sink()));
+    Ok((child, address, greeting))
+}
+
+/// A running server. It is killed when this is dropped.
+pub struct Server {
+    setup: Setup,
+    home: Home,
+    child: Child,
+    /// `http://127.0.0.1:port`
+    pub address: String,
+    /// What it printed on stdout up to and including the line about the token.
+    pub greeting: String,
+}
+
+impl Server {
+    pub fn start() -> Self {
+        Setup::default().start()
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    pub fn data_dir(&self) -> PathBuf {
+        self.home().join("data")
+    }
+
+    /// All it has logged so far, over restarts.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.home().join("stderr")).unwrap()
+    }
+
+    /// `kill -9`: it gets no chance to do anything more.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn signal(&self, signal: &str) {
+        let status = Command::new("kill")
+            .args([signal, &self.pid().to_string()])
+            .status()
+            .unwrap();
+        assert!(status.success());
+    }
+
+    /// SIGTERM, and its end.
+    pub fn terminate(&mut self) -> ExitStatus {
+        self.signal("-TERM");
+        self.wait()
+    }
+
+    /// Waits for it to end by itself.
+    pub fn wait(&mut self) -> ExitStatus {
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                std::time::Instant::now() < deadline,
+                "the server did not end:\n{}",
+                self.log()
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Starts it again on the same data, after a kill or an end. The port changes.
+    pub fn start_again(&mut self) {
+        self.try_start_again()
+            .unwrap_or_else(|stderr| panic!("the server did not start again: {stderr}"));
+    }
+
+    /// The same, but a refusal to start is what it said on stderr.
+    pub fn try_start_again(&mut self) -> Result<(), String> {
+        assert!(self.child.try_wait().unwrap().is_some(), "the server is still running");
+        (self.child, self.address, self.greeting) = spawn(&self.setup, self.home.path())?;
+        Ok(())
+    }
+
+    /// For the next start.
+    pub fn change_setup(&mut self, change: impl FnOnce(Setup) -> Setup) {
+        self.setup = change(std::mem::take(&mut self.setup));
+    }
+
+    pub fn admin(&self) -> Client {
+        self.with_token(ADMIN_TOKEN)
+    }
+
+    pub fn anonymous(&self) -> Client {
+        Client {
+            base: self.address.clone(),
+            token: None,
+            organization: "acme".to_owned(),
+            http: http(),
+        }
+    }
+
+    pub fn with_token(&self, token: &str) -> Client {
+        Client {
+            token: Some(token.to_owned()),
+            ..self.anonymous()
+        }
+    }
+
+    /// A client of the sample's member of this name: mia maintains, ana and ben develop, vic looks on.
+    pub async fn as_user(&self, name: &str) -> Client {
+        let made = self
+            .admin()
+            .post("/tokens", json!({ "name": "test", "user": name }))
+            .await;
+        assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
+        self.with_token(made.data()["token"].as_str().unwrap())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Why a server that should not start did not: its exit code and what it said.
+pub fn refusal(setup: &Setup, home: &Path) -> (i32, String) {
+    let output = setup.command(home).stdin(Stdio::null()).output().unwrap();
+    let code = output
+        .status
+        .code()
+        .unwrap_or_else(|| -output.status.signal().unwrap_or_default());
+    (code, String::from_utf8(output.stderr).unwrap())
+}
+
+fn http() -> reqwest::Client {
+    reqwest::Client::builder()
+        .timeout(Duration::from_secs(60))
+        .build()
+        .unwrap()
+}
+
+/// Makes requests for one token. Paths are below the organization unless they say otherwise.
+#[derive(Clone)]
+pub struct Client {
+    base: String,
+    token: Option<String>,
+    organization: String,
+    http: reqwest::Client,
+}
+
+/// What came back.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error} in {self:?}"))
+    }
+
+    pub fn data(&self) -> Value {
+        self.json()["data"].clone()
+    }
+
+    /// Status and code of a problem.
+    pub fn problem(&self) -> (u16, String) {
+        assert_eq!(self.header("content-type"), "application/problem+json", "{self:?}");
+        let body = self.json();
+        assert_eq!(body["status"], self.status.as_u16());
+        assert_eq!(body["requestId"], self.header("x-request-id"));
+        assert!(!body["detail"].as_str().unwrap().is_empty() && !body["title"].as_str().unwrap().is_empty());
+        (self.status.as_u16(), body["code"].as_str().unwrap().to_owned())
+    }
+
+    /// The fields a problem complains about.
+    pub fn faulty_fields(&self) -> Vec<String> {
+        let body = self.json();
+        let errors = body["errors"]
+            .as_array()
+            .unwrap_or_else(|| panic!("no errors in {self:?}"));
+        errors
+            .iter()
+            .map(|error| error["field"].as_str().unwrap().to_owned())
+            .collect()
+    }
+
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map_or("", |value| value.to_str().unwrap())
+    }
+
+    /// The session id of a session's answer.
+    pub fn session(&self) -> String {
+        self.data()["sessionId"]
+            .as_str()
+            .unwrap_or_else(|| panic!("no session in {self:?}"))
+            .to_owned()
+    }
+
+    pub fn created(self) -> Self {
+        assert_eq!(self.status, StatusCode::CREATED, "{self:?}");
+        self
+    }
+
+    pub fn ok(self) -> Self {
+        assert_eq!(self.status, StatusCode::OK, "{self:?}");
+        self
+    }
+}
+
+impl Client {
+    pub fn in_organization(mut self, organization: &str) -> Self {
+        organization.clone_into(&mut self.organization);
+        self
+    }
+
+    /// Any request, by its path from the root.
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        let request = self.http.request(method, format!("{}{path}", self.base));
+        match &self.token {
+            Some(token) => request.bearer_auth(token),
+            None => request,
+        }
+    }
+
+    pub async fn send(&self, request: reqwest::RequestBuilder) -> Answer {
+        self.try_send(request).await.expect("an answer")
+    }
+
+    /// For servers that may be killed under way.
+    pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
+        let response = request.send().await?;
+        let (status, headers) = (response.status(), response.headers().clone());
+        Ok(Answer {
+            status,
+            headers,
+            text: response.text().await?,
+        })
+    }
+
+    pub fn path(&self, rest: &str) -> String {
+        format!("/api/v1/organizations/{}{rest}", self.organization)
+    }
+
+    pub async fn get(&self, rest: &str) -> Answer {
+        self.send(self.request(Method::GET, &self.path(rest))).await
+    }
+
+    pub async fn delete(&self, rest: &str) -> Answer {
+        self.send(self.request(Method::DELETE, &self.path(rest))).await
+    }
+
+    pub async fn post(&self, rest: &str, body: Value) -> Answer {
+        self.send(self.request(Method::POST, &self.path(rest)).json(&body))
+            .await
+    }
+
+    pub async fn put(&self, rest: &str, body: Value) -> Answer {
+        self.send(self.request(Method::PUT, &self.path(rest)).json(&body)).await
+    }
+
+    pub async fn claim(&self, environment: &str, body: Value) -> Answer {
+        self.post(&format!("{}/sessions", at(environment)), body).await
+    }
+
+    pub async fn force_claim(&self, environment: &str, body: Value) -> Answer {
+        self.post(&format!("{}/force-claim", at(environment)), body).await
+    }
+
+    pub async fn session(&self, environment: &str, session: &str) -> Answer {
+        self.get(&format!("{}/sessions/{session}", at(environment))).await
+    }
+
+    pub async fn release(&self, environment: &str, session: &str) -> Answer {
+        self.delete(&format!("{}/sessions/{session}", at(environment))).await
+    }
+
+    pub async fn deploy(&self, environment: &str, session: &str, body: Value) -> Answer {
+        self.post(&format!("{}/sessions/{session}/deploy", at(environment)), body)
+            .await
+    }
+
+    pub async fn environment(&self, environment: &str) -> Answer {
+        self.get(&at(environment)).await
+    }
+}
+
+/// The path of an environment of the pipeline `web`, below the organization.
+pub fn at(environment: &str) -> String {
+    format!("/pipelines/web/ephemeral-environments/{environment}")
+}
