@@ -356,8 +356,8 @@ async fn pages_of_the_history_are_cut_where_they_should_be() {
     assert_eq!(page(0, 3), [7, 6, 5]);
     assert_eq!(page(3, 3), [4, 3, 2]);
     assert_eq!(page(6, 3), [1]);
-    assert_eq!(page(7, 3), []);
-    assert_eq!(page(u64::MAX, 3), []);
+    assert!(page(7, 3).is_empty());
+    assert!(page(u64::MAX, 3).is_empty());
 }
 
 #[actix::test]
