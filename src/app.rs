@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Timestamp};
-use crate::http::{self, Front, RateLimits, Running, State};
+use crate::http::{self, Front, RateLimits, Running, Scans, State};
 use crate::organizations::{Organizations, Pipeline};
 use crate::store::{self, LoggedStore, Store};
 use crate::{auth, telemetry};
 
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
+/// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
+const SCANS_WAITING_MAX: usize = 4_096;
 /// Declarations applied at once at the start: enough to share their disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
 /// How often what is not urgent is done: actors let go, tokens' last use written down, metrics tidied.
@@ -102,7 +103,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
             .map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         body_timeout: settings.http.body_timeout,
         metrics: Box::new(move || handle.render()),
-        scans: Semaphore::new(SCANS_MAX),
+        scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     };

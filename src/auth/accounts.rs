@@ -195,26 +195,28 @@ impl Accounts {
         Ok(OpenToken { token, text })
     }
 
-    /// Makes `text` a token of the organization's first admin. One that an earlier start was given in the same way stops
-    /// working: the operator's word is the latest.
+    /// Makes `text` a token of the organization's first admin, also if it was somebody else's. One that an earlier start
+    /// was given in the same way stops working: the operator's word is the latest.
     pub async fn bootstrap(
         &self,
         organization: &Identifier,
         text: &TokenText,
         now: Timestamp,
     ) -> Result<(), StoreError> {
+        let Some(user) = self.first_admin(organization) else {
+            return Ok(());
+        };
+        let stands =
+            |t: &Token| t.bootstrap && t.hash == text.hash() && t.organization == *organization && t.user == user;
         let superseded: Vec<_> = self
             .tokens
             .iter()
-            .filter(|t| t.bootstrap && t.hash != text.hash())
+            .filter(|t| (t.bootstrap || t.hash == text.hash()) && !stands(t))
             .map(|t| t.clone())
             .collect();
         for token in superseded {
             self.remove(&token).await?;
         }
-        let Some(user) = self.first_admin(organization) else {
-            return Ok(());
-        };
         if !self.tokens.contains_key(&text.hash()) {
             let new = NewToken {
                 organization: organization.clone(),

@@ -10,6 +10,8 @@ use toml::Spanned;
 use toml::de::DeValue;
 use tracing_subscriber::EnvFilter;
 
+use crate::auth::TokenText;
+
 use super::document::{Document, type_of};
 use super::fault::{Fault, Place, nearest};
 use super::settings::{Environments, Http, Log, LogFormat, SecretText, Settings, Storage};
@@ -184,7 +186,7 @@ impl Key {
             }
             Kind::LogFormat(_) => "\"text\" or \"json\"".to_owned(),
             Kind::OrganizationFiles => format!("a list of at most {ORGANIZATIONS_MAX} paths of files"),
-            Kind::Secret(_) => "a token (lk_…)".to_owned(),
+            Kind::Secret(_) => "a token, as `lockkeeper token` makes one".to_owned(),
         }
     }
 }
@@ -305,7 +307,9 @@ impl Given<'_> {
             Given::InFile { .. } => Err(Unfit::Unsaid),
             Given::Text { .. } => match self.text()? {
                 "" => Err(Unfit::is("empty")),
-                text => Ok(SecretText::new(text)),
+                text => TokenText::parse(text)
+                    .map(|_| SecretText::new(text))
+                    .map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
             },
         }
     }

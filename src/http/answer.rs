@@ -69,7 +69,7 @@ pub fn expected_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         return Ok(None);
     };
     let tag = value.to_str().unwrap_or_default().trim();
-    if tag == "*" {
+    if expects_any(headers) {
         return Ok(None);
     }
     let revision = tag
@@ -79,4 +79,11 @@ pub fn expected_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
         .and_then(|(configuration, _)| configuration.parse().ok());
     // A tag that we never gave out matches nothing.
     Ok(Some(revision.unwrap_or(u64::MAX)))
+}
+
+/// `If-Match: *`: whatever it is, but it must be there.
+pub fn expects_any(headers: &HeaderMap) -> bool {
+    headers
+        .get(IF_MATCH)
+        .is_some_and(|value| value.as_bytes().trim_ascii() == b"*")
 }

@@ -6,11 +6,12 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use super::access::{Access, segment};
 use super::body::{Fields, Json, read_fields};
+use super::codes::Code;
 use super::dto::{
     EnvironmentListItem, EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView, lock_status_name,
 };
 use super::paging::{Page, Query, Slice};
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use super::{App, answer, paging, refusals};
 use crate::actors::ListFilter;
 use crate::auth::Permission;
@@ -89,17 +90,20 @@ pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse,
     let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app)
         .await?
         .unwrap_only("configuration");
-    let name = Identifier::parse(segment(&request, "envName")).map_err(|malformed| {
-        Problem::invalid_request(vec![FieldError {
-            field: "envName".to_owned(),
-            message: malformed.to_string(),
-        }])
-    })?;
+    let name = Identifier::parse(segment(&request, "envName"));
+    if let Err(malformed) = &name {
+        fields.wrong("envName", malformed.to_string());
+    }
     let configuration = read_configuration(&mut fields);
     fields.finish()?;
 
+    let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
     let key = EnvironmentKey { pipeline, name };
     let expected_revision = answer::expected_revision(request.headers())?;
+    if answer::expects_any(request.headers()) && access.app.environments.environment(&key)?.is_none() {
+        let detail = "there is no environment of this name, and `If-Match` asks for one; leave it out to make it";
+        return Err(Problem::new(Code::PreconditionFailed, detail));
+    }
     let configured = access
         .app
         .environments
@@ -156,10 +160,9 @@ pub async fn scan<T: Send + 'static>(
     app: &App,
     read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
 ) -> Result<T, Problem> {
-    let _place = app
-        .scans
-        .try_acquire()
-        .map_err(|_| refusals::overloaded("too many lists are being read at once"))?;
+    let Some(_place) = app.scans.place().await else {
+        return Err(refusals::overloaded("too many lists are being read at once"));
+    };
     let read = web::block(read).await;
     read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?
         .map_err(Problem::from)

@@ -15,18 +15,18 @@ mod problem;
 mod rate_limit;
 mod refusals;
 mod routes;
+mod scans;
 mod server;
 mod sessions;
 mod tokens;
 
 pub use rate_limit::RateLimits;
+pub use scans::Scans;
 pub use server::{Front, Running, start};
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
-
-use tokio::sync::Semaphore;
 
 use crate::actors::{Clock, Environments};
 use crate::auth::Accounts;
@@ -44,8 +44,7 @@ pub struct State {
     pub body_timeout: Duration,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
-    /// How many reads of whole lists may go on at once; they cost the most of all reads.
-    pub scans: Semaphore,
+    pub scans: Scans,
     pub draining: AtomicBool,
     /// Requests that have been read and not yet answered.
     pub underway: AtomicUsize,

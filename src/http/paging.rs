@@ -1,5 +1,7 @@
 //! Query parameters and pages: bounds, totals, and `Link` (RFC 8288).
 
+use std::collections::BTreeSet;
+
 use actix_web::HttpRequest;
 use actix_web::http::header::LINK;
 use actix_web::{HttpResponse, http::StatusCode};
@@ -75,8 +77,7 @@ impl Query {
     }
 
     pub fn finish(mut self) -> Result<(), Problem> {
-        let mut unknown: Vec<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
-        unknown.dedup();
+        let unknown: BTreeSet<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
         for parameter in unknown {
             self.wrong(&parameter, "is unknown here");
         }

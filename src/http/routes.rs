@@ -100,9 +100,12 @@ pub fn configure(config: &mut web::ServiceConfig) {
     for routes in operator_routes() {
         config.service(resource(routes));
     }
-    config.route("/", web::get().to(operations::root));
-    config.route("/docs", web::get().to(operations::root));
+    for path in ["/", "/docs"] {
+        let resource = web::resource(path).route(get_or_head().to(operations::root));
+        config.service(resource.default_service(refuse("GET, HEAD".to_owned())));
+    }
     config.service(openapi::explorer());
+    config.service(web::resource("/docs/{_:.*}").default_service(refuse("GET".to_owned())));
 }
 
 pub async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -130,19 +133,27 @@ fn resource(routes: Routes) -> Resource {
     if methods.contains(&Method::GET) {
         allowed.push("HEAD");
     }
-    let allowed = allowed.join(", ");
-    let refuse = move |request: HttpRequest| {
-        let problem = Problem::method_not_allowed(request.method().as_str(), &allowed);
-        async move { Err::<HttpResponse, _>(problem) }
-    };
+    let refuse = refuse(allowed.join(", "));
     let slashed = format!("{}/", routes.path);
     let resource = web::resource([routes.path, slashed.as_str()])
         .app_data(Meter::new(routes.path, methods))
-        .default_service(web::to(refuse));
+        .default_service(refuse);
     routes
         .endpoints
         .into_iter()
         .fold(resource, |resource, endpoint| resource.route(endpoint.route))
+}
+
+/// What every method gets that a path does not have.
+fn refuse(allowed: String) -> actix_web::Route {
+    web::to(move |request: HttpRequest| {
+        let problem = Problem::method_not_allowed(request.method().as_str(), &allowed);
+        async move { Err::<HttpResponse, _>(problem) }
+    })
+}
+
+fn get_or_head() -> actix_web::Route {
+    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
@@ -171,8 +182,7 @@ where
     Args: actix_web::FromRequest + 'static,
     F::Output: Responder + 'static,
 {
-    let route = web::route().guard(guard::Any(guard::Get()).or(guard::Head()));
-    endpoint(Method::GET, route, handler, operation)
+    endpoint(Method::GET, get_or_head(), handler, operation)
 }
 
 fn post<F, Args>(handler: F, operation: Operation) -> Endpoint

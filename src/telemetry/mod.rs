@@ -14,9 +14,13 @@ use crate::domain::{EnvironmentKey, Event, Notice};
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
 pub struct BadFilter(String);
 
+/// What the web server says of its own comings and goings, and of every client that sends nonsense, is not news. The
+/// operator's filter comes after it and can ask for it all the same.
+const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off";
+
 /// Logs go to stderr, so that stdout has only what was asked for.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
-    let filter = EnvFilter::try_new(&log.filter).map_err(|error| BadFilter(error.to_string()))?;
+    let filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter)).map_err(|error| BadFilter(error.to_string()))?;
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);

@@ -8,6 +8,8 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod wire;
+
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -316,6 +318,16 @@ pub fn refusal(setup: &Setup, home: &Path) -> (i32, String) {
     (code, String::from_utf8(output.stderr).unwrap())
 }
 
+/// The program with these arguments, and without settings from the environment of the tests.
+pub fn lockkeeper(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockkeeper"));
+    command.args(arguments).stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
 fn http() -> reqwest::Client {
     reqwest::Client::builder()
         .timeout(Duration::from_secs(60))
@@ -391,6 +403,22 @@ impl Answer {
     pub fn ok(self) -> Self {
         assert_eq!(self.status, StatusCode::OK, "{self:?}");
         self
+    }
+
+    /// The names in an object, sorted, to compare with those of the contract.
+    pub fn keys(object: &Value) -> Vec<&str> {
+        let object = object.as_object().unwrap_or_else(|| panic!("no object: {object}"));
+        let mut keys: Vec<_> = object.keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// Where `Link` points for a relation, if it does.
+    pub fn link(&self, relation: &str) -> Option<String> {
+        let wanted = format!("rel=\"{relation}\"");
+        let links = self.header("link").split(", ");
+        let found = links.filter_map(|link| link.split_once("; ")).find(|(_, rel)| *rel == wanted);
+        found.map(|(target, _)| target.trim_matches(['<', '>']).to_owned())
     }
 }
 

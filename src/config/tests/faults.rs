@@ -127,7 +127,19 @@ fn the_bootstrap_token_is_refused_in_a_file_with_the_reason_and_without_its_text
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", "")]).unwrap_err(),
-        ["LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token (lk_…), not empty"]
+        ["LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, not empty"]
+    );
+    assert_eq!(
+        load_variables(&[
+            ("LOCKKEEPER_BOOTSTRAP_TOKEN", "lk_hidden"),
+            ("LOCKKEEPER_WORKERS", "many")
+        ])
+        .unwrap_err(),
+        [
+            "LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, \
+             not a text that is not lk_ and 36 letters or digits: it has been cut or mistyped",
+            "LOCKKEEPER_WORKERS: workers must be a whole number from 0 to 256",
+        ]
     );
 }
 

@@ -1,0 +1,96 @@
+//! A bare connection, for requests that no well-made client would send.
+
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::{ADMIN_TOKEN, Answer, Server};
+
+/// Only there so that a server that forgets a client fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub struct Wire {
+    stream: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Wire {
+    pub async fn open(server: &Server) -> Self {
+        let address = server.address.trim_start_matches("http://");
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self {
+            stream,
+            unread: Vec::new(),
+        }
+    }
+
+    /// Bytes as they are. The server may have closed already; then the answer, or its lack, tells.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.stream.write_all(bytes.as_ref()).await.ok();
+    }
+
+    /// Nothing more will come from us; what the server sends is still read.
+    pub async fn finish(&mut self) {
+        self.stream.shutdown().await.ok();
+    }
+
+    /// The next answer, or none if the server closes the connection instead.
+    pub async fn answer(&mut self) -> Option<Answer> {
+        let head_end = loop {
+            if let Some(place) = self.unread.windows(4).position(|four| four == b"\r\n\r\n") {
+                break place + 4;
+            }
+            if !self.read_more().await {
+                return None;
+            }
+        };
+        let head = String::from_utf8(self.unread.drain(..head_end).collect()).unwrap();
+        let mut lines = head.trim_end().split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap();
+        let headers: HeaderMap = lines
+            .map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no header: {line}")))
+            .map(|(name, value)| {
+                (
+                    name.parse::<HeaderName>().unwrap(),
+                    value.parse::<HeaderValue>().unwrap(),
+                )
+            })
+            .collect();
+        let length = headers
+            .get("content-length")
+            .map_or(0, |length| length.to_str().unwrap().parse().unwrap());
+        while self.unread.len() < length {
+            assert!(self.read_more().await, "the connection ended within an answer: {head}");
+        }
+        Some(Answer {
+            status: status.parse().unwrap(),
+            headers,
+            text: String::from_utf8(self.unread.drain(..length).collect()).unwrap(),
+        })
+    }
+
+    /// Waits until the server has closed the connection.
+    pub async fn closed(mut self) {
+        while self.read_more().await {}
+    }
+
+    async fn read_more(&mut self) -> bool {
+        let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await;
+        read.expect("the server neither answers nor closes the connection")
+            .is_ok_and(|count| count > 0)
+    }
+}
+
+/// The head of a request with the admin's token, still without the empty line that ends it.
+pub fn head(method: &str, path: &str) -> String {
+    format!("{method} {path} HTTP/1.1\r\nHost: lockkeeper\r\nAuthorization: Bearer {ADMIN_TOKEN}\r\n")
+}
+
+/// The head of a request with a body of JSON, complete.
+pub fn head_of_json(method: &str, path: &str, length: usize) -> String {
+    let head = head(method, path);
+    format!("{head}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n")
+}
