@@ -20,7 +20,7 @@ impl Environments {
             key,
             Configure {
                 configuration,
-                expected_revision: None,
+                expected: None,
             },
         )
         .await?;

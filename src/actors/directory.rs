@@ -74,6 +74,11 @@ impl Directory {
         resident.desk.view()
     }
 
+    /// The same for those who look at all environments: that alone keeps none in memory.
+    pub fn peek(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
+        self.actors.get(key)?.desk.view()
+    }
+
     pub fn knows(&self, key: &EnvironmentKey) -> bool {
         self.actors.contains_key(key)
     }

@@ -26,7 +26,7 @@ pub struct ListFilter {
 
 /// Some environments of a pipeline by name, and how many match in all.
 pub struct EnvironmentPage {
-    pub environments: Vec<(Identifier, Environment)>,
+    pub environments: Vec<(Identifier, Arc<Environment>)>,
     pub total: u64,
 }
 
@@ -129,7 +129,7 @@ impl Environments {
     fn each_environment(
         &self,
         pipeline: &PipelineKey,
-        mut visit: impl FnMut(Identifier, Environment),
+        mut visit: impl FnMut(Identifier, Arc<Environment>),
     ) -> Result<(), StoreError> {
         let prefix = keys::environments_of(pipeline);
         let end = end_of_prefix(&prefix);
@@ -137,12 +137,22 @@ impl Environments {
         loop {
             let pairs = self.parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
             for (key, record) in &pairs {
-                let environment = readable(stored::decode_environment(record))?.environment;
                 let name = std::str::from_utf8(&key[prefix.len()..])
                     .ok()
                     .and_then(|name| Identifier::parse(name).ok());
-                if let (Some(name), true) = (name, environment.exists()) {
-                    visit(name, environment);
+                let Some(name) = name else { continue };
+                let key = EnvironmentKey {
+                    pipeline: pipeline.clone(),
+                    name,
+                };
+                // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
+                // state in the environment itself.
+                let environment = match self.parts.directory.peek(&key) {
+                    Some(view) => view,
+                    None => Arc::new(readable(stored::decode_environment(record))?.environment),
+                };
+                if environment.exists() {
+                    visit(key.name, environment);
                 }
             }
             match pairs.into_iter().last() {

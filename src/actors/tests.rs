@@ -60,7 +60,7 @@ impl Bench {
     async fn make(&self) {
         let configure = Configure {
             configuration: Configuration::default(),
-            expected_revision: None,
+            expected: None,
         };
         self.environments.configure(&key(), configure).await.unwrap();
     }
@@ -376,7 +376,7 @@ async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token()
         .delete(
             &key(),
             Delete {
-                expected_revision: None,
+                expected: None,
             },
         )
         .await
@@ -417,7 +417,7 @@ async fn a_declaration_is_applied_when_it_changes_and_only_then() {
     assert!(bench.environments.declare(&key(), declared.clone()).await.unwrap());
     let by_api = Configure {
         configuration: changed.clone(),
-        expected_revision: None,
+        expected: None,
     };
     bench.environments.configure(&key(), by_api).await.unwrap();
     assert!(

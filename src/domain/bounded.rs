@@ -117,9 +117,9 @@ fn check_variable_name(text: &str) -> Result<(), Malformed> {
 }
 
 fn check_variable_value(text: &str) -> Result<(), Malformed> {
-    let sane = text.len() <= 4096 && !text.contains('\0');
+    let sane = text.chars().count() <= 4096 && !text.contains('\0');
     sane.then_some(())
-        .ok_or(Malformed("is at most 4096 bytes, without NUL"))
+        .ok_or(Malformed("is at most 4096 characters, without NUL"))
 }
 
 #[cfg(test)]

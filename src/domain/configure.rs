@@ -4,12 +4,20 @@ use std::sync::Arc;
 
 use super::{Command, Configuration, Environment, Event, Notice, Rejection, Timestamp, Transition};
 
+/// What a caller insists on before anything is changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expected {
+    /// That there is such an environment.
+    Existing,
+    /// That its configuration is still at this revision.
+    Revision(u64),
+}
+
 /// Makes the environment, or replaces its configuration.
 #[derive(Debug, Clone)]
 pub struct Configure {
     pub configuration: Configuration,
-    /// If given: only if the configuration is still at this revision.
-    pub expected_revision: Option<u64>,
+    pub expected: Option<Expected>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +30,7 @@ impl Command for Configure {
     type Reply = Configured;
 
     fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<Configured>, Rejection> {
-        check_revision(environment, self.expected_revision)?;
+        check(environment, self.expected)?;
         let created = !environment.exists();
         let mut next = environment.clone();
         let mut events = Vec::new();
@@ -53,7 +61,7 @@ impl Command for Configure {
 /// Deletes the environment if nobody holds it. Its counters stay behind.
 #[derive(Debug, Clone)]
 pub struct Delete {
-    pub expected_revision: Option<u64>,
+    pub expected: Option<Expected>,
 }
 
 impl Command for Delete {
@@ -63,7 +71,7 @@ impl Command for Delete {
         if !environment.exists() {
             return Err(Rejection::EnvironmentNotFound);
         }
-        check_revision(environment, self.expected_revision)?;
+        check(environment, self.expected)?;
         if let Some(holder) = &environment.lock {
             return Err(Rejection::EnvironmentLocked {
                 holder: Box::new(holder.clone()),
@@ -93,12 +101,12 @@ impl Command for Delete {
     }
 }
 
-fn check_revision(environment: &Environment, expected: Option<u64>) -> Result<(), Rejection> {
-    let current = environment.configuration_revision;
-    match expected {
-        Some(expected) if !environment.exists() || expected != current => {
-            Err(Rejection::ConfigurationChanged { revision: current })
-        }
-        Some(_) | None => Ok(()),
-    }
+fn check(environment: &Environment, expected: Option<Expected>) -> Result<(), Rejection> {
+    let revision = environment.configuration_revision;
+    let holds = match expected {
+        None => true,
+        Some(Expected::Existing) => environment.exists(),
+        Some(Expected::Revision(expected)) => environment.exists() && expected == revision,
+    };
+    if holds { Ok(()) } else { Err(Rejection::ConfigurationChanged { revision }) }
 }

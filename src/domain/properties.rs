@@ -88,7 +88,7 @@ impl World {
         world
             .run(Configure {
                 configuration: Configuration::default(),
-                expected_revision: None,
+                expected: None,
             })
             .unwrap();
         world
@@ -256,14 +256,14 @@ impl World {
                 };
                 self.run(Configure {
                     configuration,
-                    expected_revision: None,
+                    expected: None,
                 })
                 .unwrap();
             }
             Step::Delete => {
                 let idle = held_by.is_none() && self.environment.current_deployment().is_none();
                 let reply = self.run(Delete {
-                    expected_revision: None,
+                    expected: None,
                 });
                 assert_eq!(reply.is_ok(), idle && configuration.is_some(), "{reply:?}");
             }

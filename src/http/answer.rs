@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::codes::Code;
 use super::problem::Problem;
+use crate::domain::Expected;
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct One<T> {
@@ -62,28 +63,15 @@ pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResp
     response
 }
 
-/// The configuration's revision that `If-Match` insists on. Its tags are `"{configuration}.{environment}"`: a change of
-/// the lock alone does not stand in the way of a change of the configuration.
-pub fn expected_revision(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
-    let Some(value) = headers.get(IF_MATCH) else {
-        return Ok(None);
-    };
-    let tag = value.to_str().unwrap_or_default().trim();
-    if expects_any(headers) {
-        return Ok(None);
+/// What `If-Match` insists on. Our tags are `"{configuration}.{environment}"`, and only the first part counts here: a
+/// change of the lock alone does not stand in the way of a change of the configuration.
+pub fn expected(headers: &HeaderMap) -> Option<Expected> {
+    let text = headers.get(IF_MATCH)?.to_str().unwrap_or_default().trim();
+    if text == "*" {
+        return Some(Expected::Existing);
     }
-    let revision = tag
-        .strip_prefix('"')
-        .and_then(|rest| rest.strip_suffix('"'))
-        .and_then(|tag| tag.split_once('.'))
-        .and_then(|(configuration, _)| configuration.parse().ok());
+    let tag = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+    let revision = tag.and_then(|tag| tag.split_once('.')).and_then(|(configuration, _)| configuration.parse().ok());
     // A tag that we never gave out matches nothing.
-    Ok(Some(revision.unwrap_or(u64::MAX)))
-}
-
-/// `If-Match: *`: whatever it is, but it must be there.
-pub fn expects_any(headers: &HeaderMap) -> bool {
-    headers
-        .get(IF_MATCH)
-        .is_some_and(|value| value.as_bytes().trim_ascii() == b"*")
+    Some(Expected::Revision(revision.unwrap_or(u64::MAX)))
 }

@@ -230,9 +230,17 @@ impl Fields {
     }
 
     /// A text that may be left out or null.
+    pub fn nullable_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
+        if matches!(self.fields.iter().find(|(field, _)| field == name), Some((_, Json::Null))) {
+            self.take(name);
+            return None;
+        }
+        self.text(name, parse)
+    }
+
+    /// A text that may be left out.
     pub fn text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
         match self.take(name)? {
-            Json::Null => None,
             Json::Text(text) => match parse(&text) {
                 Ok(value) => Some(value),
                 Err(malformed) => {

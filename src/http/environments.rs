@@ -6,7 +6,6 @@ use actix_web::{HttpRequest, HttpResponse, web};
 
 use super::access::{Access, segment};
 use super::body::{Fields, Json, read_fields};
-use super::codes::Code;
 use super::dto::{
     EnvironmentListItem, EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView, lock_status_name,
 };
@@ -99,11 +98,7 @@ pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse,
 
     let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
     let key = EnvironmentKey { pipeline, name };
-    let expected_revision = answer::expected_revision(request.headers())?;
-    if answer::expects_any(request.headers()) && access.app.environments.environment(&key)?.is_none() {
-        let detail = "there is no environment of this name, and `If-Match` asks for one; leave it out to make it";
-        return Err(Problem::new(Code::PreconditionFailed, detail));
-    }
+    let expected = answer::expected(request.headers());
     let configured = access
         .app
         .environments
@@ -111,7 +106,7 @@ pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse,
             &key,
             Configure {
                 configuration,
-                expected_revision,
+                expected,
             },
         )
         .await?;
@@ -138,11 +133,11 @@ pub async fn delete(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::ManageEnvironments)?;
     let key = access.environment(&request)?;
     Query::of(&request).finish()?;
-    let expected_revision = answer::expected_revision(request.headers())?;
+    let expected = answer::expected(request.headers());
     access
         .app
         .environments
-        .delete(&key, Delete { expected_revision })
+        .delete(&key, Delete { expected })
         .await?;
     Ok(HttpResponse::NoContent().finish())
 }

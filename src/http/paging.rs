@@ -13,6 +13,8 @@ use super::problem::{FieldError, Problem};
 
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
+/// The largest whole number that every JSON implementation keeps exact.
+pub const PLACE_MAX: u64 = (1 << 53) - 1;
 
 /// The query of a request, taken parameter by parameter like the fields of a body.
 pub struct Query {
@@ -58,12 +60,7 @@ impl Query {
         match number {
             Some(number) if (least..=most).contains(&number) => Some(number),
             Some(_) | None => {
-                let range = if most == u64::MAX {
-                    format!("from {least}")
-                } else {
-                    format!("from {least} to {most}")
-                };
-                self.wrong(name, format!("is a whole number {range}"));
+                self.wrong(name, format!("is a whole number from {least} to {most}"));
                 None
             }
         }
@@ -111,7 +108,7 @@ impl Slice {
             .iter()
             .any(|(name, _)| name == "limit" || name == "offset");
         let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT);
-        let offset = query.number("offset", 0, u64::MAX).unwrap_or(0);
+        let offset = query.number("offset", 0, PLACE_MAX).unwrap_or(0);
         given.then_some(Self { limit, offset })
     }
 
@@ -140,7 +137,7 @@ pub struct Page {
 impl Page {
     pub fn take(query: &mut Query) -> Self {
         Self {
-            page: query.number("page", 1, u64::MAX).unwrap_or(1),
+            page: query.number("page", 1, PLACE_MAX).unwrap_or(1),
             limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT),
         }
     }

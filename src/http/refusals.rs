@@ -99,7 +99,7 @@ impl From<Rejection> for Problem {
             }
             Rejection::ConfigurationChanged { revision } => Problem::new(
                 Code::PreconditionFailed,
-                "the configuration has changed since it was read; read it again and send its `ETag` as `If-Match`",
+                "the environment is not, or no longer, as `If-Match` says; read it again and send its `ETag`",
             )
             .with("configurationRevision", revision),
         }

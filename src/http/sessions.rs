@@ -113,8 +113,8 @@ async fn read_claim(request: &HttpRequest, payload: Payload, access: &Access) ->
     let plan = access.pipeline(request)?.plan();
     Query::of(request).finish()?;
     let mut fields = read_fields(request, &mut payload.into_inner(), &access.app).await?;
-    let commit = fields.text("commitId", CommitId::parse);
-    let context = fields.text("context", Context::parse);
+    let commit = fields.nullable_text("commitId", CommitId::parse);
+    let context = fields.nullable_text("context", Context::parse);
     refuse_what_crowds_need(&mut fields);
     fields.finish()?;
     Ok(Claim {

@@ -41,7 +41,7 @@ pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     let (accounts, organization) = (&access.app.accounts, &access.caller.organization);
     let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app).await?;
     let name = fields.required_text("name", parse_name);
-    let expires_at = fields.text("expiresAt", |text| parse_expiry(text, now));
+    let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));
     let by_id = fields.text("userId", |text| {
         let id = text.parse::<UserId>()?;
         accounts

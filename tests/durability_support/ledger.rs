@@ -148,7 +148,8 @@ impl Ledger {
             deployments: BTreeSet::new(),
         });
         assert_eq!(
-            known.id, id,
+            known.id,
+            id,
             "token {token} of {} belongs to two sessions",
             Self::name(environment)
         );
@@ -185,13 +186,22 @@ impl Ledger {
                 let above = later["fencingToken"].as_u64().unwrap();
                 assert_eq!(token + 1, above, "tokens of {name} are not contiguous");
             }
-            assert_eq!(ids.insert(text(&entry["sessionId"]), token), None, "a session stands twice");
+            assert_eq!(
+                ids.insert(text(&entry["sessionId"]), token),
+                None,
+                "a session stands twice"
+            );
             check_end(entry, later, &name);
             later = Some(entry);
         }
-        let newest = history.first().map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
+        let newest = history
+            .first()
+            .map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
         let newest_known = known.sessions.last_key_value().map_or(0, |(token, _)| *token);
-        assert!(newest >= newest_known, "{name} forgot the session with token {newest_known}");
+        assert!(
+            newest >= newest_known,
+            "{name} forgot the session with token {newest_known}"
+        );
         let surplus = (newest - newest_known) as usize;
         assert!(
             surplus <= unanswered.grants,
@@ -236,7 +246,11 @@ impl Session {
     }
 
     fn assert_kept(&self, entry: &Value, name: &str, token: u64) {
-        assert_eq!(text(&entry["sessionId"]), self.id, "token {token} of {name} changed hands");
+        assert_eq!(
+            text(&entry["sessionId"]),
+            self.id,
+            "token {token} of {name} changed hands"
+        );
         assert_eq!(text(&entry["user"]["name"]), self.user);
         if let Some(ended) = &self.ended {
             let found = Ended {
@@ -291,7 +305,9 @@ async fn history(client: &Client, name: &str, from: u64) -> Vec<Value> {
         let found = answer.data().as_array().unwrap().clone();
         let is_last = found.len() < PAGE;
         entries.extend(found);
-        let lowest = entries.last().map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
+        let lowest = entries
+            .last()
+            .map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
         if is_last || lowest <= from {
             break;
         }
@@ -301,5 +317,8 @@ async fn history(client: &Client, name: &str, from: u64) -> Vec<Value> {
 }
 
 fn text(value: &Value) -> String {
-    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("{value} is no text"))
+        .to_owned()
 }

@@ -19,11 +19,7 @@ pub mod workers;
 use std::time::Duration;
 
 /// Asks again and again until `found` likes the answer. Bounded, since what never comes is a failure.
-pub async fn until<T, F: Future<Output = T>>(
-    what: &str,
-    mut ask: impl FnMut() -> F,
-    found: impl Fn(&T) -> bool,
-) -> T {
+pub async fn until<T, F: Future<Output = T>>(what: &str, mut ask: impl FnMut() -> F, found: impl Fn(&T) -> bool) -> T {
     const ATTEMPTS: usize = 3000;
     const PAUSE: Duration = Duration::from_millis(10);
     for _ in 0..ATTEMPTS {

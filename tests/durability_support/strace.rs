@@ -24,7 +24,7 @@ pub fn is_usable() -> bool {
 /// A server under strace, which writes to `output`. `-D`: the server stays our child, so that killing it and its exit
 /// code are its own.
 pub fn under(setup: Setup, output: &Path, options: &[&str]) -> Setup {
-    let words = ["strace", "-D", "-f", "-y", "--seccomp-bpf", "-s", "800", "-o"];
+    let words = ["strace", "-D", "-f", "-y", "-s", "800", "-o"];
     setup.under(&[&words[..], &[output.to_str().unwrap()], options].concat())
 }
 
@@ -41,7 +41,9 @@ pub fn cuts_start_short(home: &Path, call: &str, place: u32) -> bool {
         .spawn()
         .unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    BufReader::new(child.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
     if line.contains("serves on") {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -92,7 +94,9 @@ impl Trace {
             let rest = rest.trim_start();
             if let Some(resumed) = rest.strip_prefix("<... ") {
                 let (call, rest) = resumed.split_once(" resumed>").unwrap();
-                let Some((_, before)) = entered.remove(pid) else { continue };
+                let Some((_, before)) = entered.remove(pid) else {
+                    continue;
+                };
                 steps.push(Step::returned(call, &(before + rest)));
             } else if let Some((call, rest)) = rest.split_once('(').filter(|(call, _)| is_name(call)) {
                 let arguments = rest.trim_end_matches("<unfinished ...>");

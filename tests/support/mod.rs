@@ -328,6 +328,33 @@ pub fn lockkeeper(arguments: &[&str]) -> Command {
     command
 }
 
+/// That an object has these fields with these values, whatever others it has.
+pub fn assert_has(object: &Value, expected: Value) {
+    for (field, value) in expected.as_object().unwrap() {
+        assert_eq!(object.get(field), Some(value), "{field} of {object:#}");
+    }
+}
+
+/// That an object has these fields, separated by spaces, and no others.
+pub fn assert_fields(object: &Value, names: &str) {
+    let object = object.as_object().unwrap_or_else(|| panic!("no object: {object}"));
+    let mut expected: Vec<_> = names.split_whitespace().collect();
+    expected.sort_unstable();
+    let mut found: Vec<_> = object.keys().collect();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+/// That a text is a time in RFC 3339, in UTC with milliseconds, like `2026-11-15T09:30:00.123Z`.
+pub fn assert_is_time(value: &Value) {
+    let text = value.as_str().unwrap_or_else(|| panic!("no time: {value}"));
+    assert!(text.parse::<jiff::Timestamp>().is_ok(), "{text}");
+    assert!(
+        text.len() == 24 && text.ends_with('Z') && text.as_bytes()[19] == b'.',
+        "{text}"
+    );
+}
+
 fn http() -> reqwest::Client {
     reqwest::Client::builder()
         .timeout(Duration::from_secs(60))
@@ -405,19 +432,24 @@ impl Answer {
         self
     }
 
-    /// The names in an object, sorted, to compare with those of the contract.
-    pub fn keys(object: &Value) -> Vec<&str> {
-        let object = object.as_object().unwrap_or_else(|| panic!("no object: {object}"));
-        let mut keys: Vec<_> = object.keys().map(String::as_str).collect();
-        keys.sort_unstable();
-        keys
+    /// A problem with this status and code.
+    pub fn refused(self, status: u16, code: &str) -> Self {
+        assert_eq!(self.problem(), (status, code.to_owned()), "{self:?}");
+        self
+    }
+
+    pub fn has_status(self, status: u16) -> Self {
+        assert_eq!(self.status.as_u16(), status, "{self:?}");
+        self
     }
 
     /// Where `Link` points for a relation, if it does.
     pub fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
         let links = self.header("link").split(", ");
-        let found = links.filter_map(|link| link.split_once("; ")).find(|(_, rel)| *rel == wanted);
+        let found = links
+            .filter_map(|link| link.split_once("; "))
+            .find(|(_, rel)| *rel == wanted);
         found.map(|(target, _)| target.trim_matches(['<', '>']).to_owned())
     }
 }

@@ -9,7 +9,7 @@ use crate::http::dto::{MAX_QUEUE_LENGTH, MAX_TTL_SECONDS};
 
 const COMMIT_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
 /// No control characters but tab and newline.
-const CONTEXT_PATTERN: &str = r"^[\t\n\u0020-\u007e\u00a0-\ud7ff\ue000-\uffff]*$";
+const CONTEXT_PATTERN: &str = r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$";
 const LABEL_PATTERN: &str = "^[!-~]{1,63}$";
 const VARIABLE_PATTERN: &str = "^(?!LOCKKEEPER_)[A-Za-z_][A-Za-z0-9_]{0,62}$";
 
@@ -70,7 +70,7 @@ fn configuration() -> Value {
             "disabled": { "type": "boolean", "default": false },
             "variables": {
                 "type": "object", "maxProperties": VARIABLES_MAX, "propertyNames": { "pattern": VARIABLE_PATTERN },
-                "additionalProperties": { "type": "string", "maxLength": 4096, "pattern": "^[ -~]*$" },
+                "additionalProperties": { "type": "string", "maxLength": 4096, "pattern": r"^[^\u0000]*$" },
             },
         },
     })
@@ -82,7 +82,7 @@ fn token() -> Value {
         "additionalProperties": false,
         "required": ["name"],
         "properties": {
-            "name": { "type": "string", "minLength": 1, "maxLength": 100, "pattern": "^[ -~]+$" },
+            "name": { "type": "string", "minLength": 1, "maxLength": 100, "pattern": r"^[^\u0000-\u001f\u007f-\u009f]+$" },
             "user": { "type": "string", "description": "The name of the member it stands for; left out: the caller." },
             "userId": { "type": "string", "description": "The same, by id." },
             "expiresAt": { "type": ["string", "null"], "format": "date-time", "description": "In the future." },

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::http::codes::Code;
+use crate::http::paging::PLACE_MAX;
 use crate::http::problem;
 
 pub struct Operation {
@@ -102,7 +103,7 @@ impl Operation {
         .query(
             "offset",
             "After how many, 0 if left out",
-            json!({ "type": "integer", "minimum": 0 }),
+            json!({ "type": "integer", "minimum": 0, "maximum": PLACE_MAX }),
         )
     }
 

@@ -6,6 +6,7 @@ use super::operation::{Operation, reference};
 use crate::domain::LockStatus;
 use crate::http::codes::Code;
 use crate::http::dto::lock_status_name;
+use crate::http::paging::PLACE_MAX;
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 
@@ -36,7 +37,9 @@ pub fn get_environment() -> Operation {
         "Get Environment",
         "With its configuration and its lock.",
     )
-    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+    .header(
+        "If-None-Match",
+        "An `ETag` of before: 304 if nothing has changed since")
     .answers(200, "The environment", "Environment", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
@@ -51,8 +54,7 @@ pub fn put_environment() -> Operation {
     )
     .header(
         "If-Match",
-        "The `ETag` it was read with: only if the configuration is still that",
-    )
+        "The `ETag` it was read with: only if the configuration is still that")
     .body("ConfigurationRequest", false)
     .writes()
     .answers(200, "Changed", "Environment", &["ETag"])
@@ -86,7 +88,11 @@ pub fn get_history() -> Operation {
         "Get History",
         "Its sessions, newest first, the present one included.",
     )
-    .query("page", "From 1", json!({ "type": "integer", "minimum": 1 }))
+    .query(
+        "page",
+        "From 1",
+        json!({ "type": "integer", "minimum": 1, "maximum": PLACE_MAX }),
+    )
     .query(
         "limit",
         "How many a page, 50 if left out",
@@ -138,7 +144,9 @@ pub fn get_session() -> Operation {
         "Get Session Status",
         "Also long after it has ended; says whether it was overridden, by whom and when.",
     )
-    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+    .header(
+        "If-None-Match",
+        "An `ETag` of before: 304 if nothing has changed since")
     .answers(200, "The session", "Session", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])

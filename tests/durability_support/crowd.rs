@@ -1,0 +1,127 @@
+//! What a crowd was told, and what must therefore not be contradicted.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot go on stops"
+)]
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::Value;
+
+use crate::support::Client;
+
+/// Runs them all at once and waits for all.
+pub async fn at_once<T: Send + 'static>(
+    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<T> {
+    let tasks: Vec<_> = tasks.map(tokio::spawn).collect();
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        results.push(task.await.unwrap());
+    }
+    results
+}
+
+pub async fn actors_in_memory(client: &Client) -> u64 {
+    let metrics = client.send(client.request(Method::GET, "/metrics")).await.ok().text;
+    let mut lines = metrics.lines();
+    let value = lines.find_map(|line| line.strip_prefix("lockkeeper_environment_actors "));
+    value.map_or(0, |value| value.trim().parse::<f64>().unwrap() as u64)
+}
+
+/// Waits until the number of environments in memory is a wanted one.
+pub async fn until_actors(client: &Client, wanted: impl Fn(u64) -> bool) {
+    const ATTEMPTS: usize = 3000;
+    const PAUSE: Duration = Duration::from_millis(10);
+    for _ in 0..ATTEMPTS {
+        if wanted(actors_in_memory(client).await) {
+            return;
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    panic!("environments stay in memory");
+}
+
+/// How far an environment has come: a session's grant is even, its end is odd and just after it.
+type Position = u64;
+
+/// Everything that anybody was told.
+pub struct Sightings {
+    known: Vec<Position>,
+    sessions: HashMap<(usize, u64), String>,
+}
+
+impl Sightings {
+    pub fn new(environments: usize) -> Self {
+        Self {
+            known: vec![0; environments],
+            sessions: HashMap::new(),
+        }
+    }
+
+    /// What is known now, and must not be contradicted by what is asked from now on.
+    pub fn known(&self) -> Vec<Position> {
+        self.known.clone()
+    }
+
+    pub fn grants(&self) -> usize {
+        self.sessions.len()
+    }
+
+    pub fn newest_session(&self, environment: usize) -> Option<String> {
+        let token = self.known[environment] / 2;
+        self.sessions.get(&(environment, token)).cloned()
+    }
+
+    pub fn told_holder(&mut self, environment: usize, session: &Value) {
+        let token = self.note(environment, session);
+        self.advance(environment, 2 * token);
+    }
+
+    pub fn told_ended(&mut self, environment: usize, session: &Value) {
+        let token = self.note(environment, session);
+        self.advance(environment, 2 * token + 1);
+    }
+
+    /// A reader saw this lock, or none, after `before` was known.
+    pub fn saw(&mut self, environment: usize, lock: &Value, before: &[Position], how: &str) {
+        if lock.is_null() {
+            // Whatever was known as held has ended; more is not said.
+            self.advance(environment, before[environment] | 1);
+            return;
+        }
+        let token = self.note(environment, lock);
+        self.check(environment, 2 * token, before, how);
+    }
+
+    pub fn saw_ended(&mut self, environment: usize, session: &Value, before: &[Position], how: &str) {
+        let token = self.note(environment, session);
+        self.check(environment, 2 * token + 1, before, how);
+    }
+
+    fn check(&mut self, environment: usize, seen: Position, before: &[Position], how: &str) {
+        let known = before[environment];
+        assert!(
+            seen >= known,
+            "{how} of environment {environment} shows {seen} to a reader who could know of {known}"
+        );
+        self.advance(environment, seen);
+    }
+
+    fn advance(&mut self, environment: usize, position: Position) {
+        let known = &mut self.known[environment];
+        *known = position.max(*known);
+    }
+
+    fn note(&mut self, environment: usize, session: &Value) -> u64 {
+        let token = session["fencingToken"].as_u64().unwrap();
+        let id = session["sessionId"].as_str().unwrap();
+        let known = self.sessions.entry((environment, token)).or_insert_with(|| id.to_owned());
+        assert_eq!(*known, id, "token {token} of environment {environment} has two holders");
+        token
+    }
+}
