@@ -56,10 +56,10 @@ impl Desk {
 }
 
 /// Why a message did not reach its actor.
-pub enum NotSent {
+pub enum NotSent<M> {
     MailboxFull,
-    /// The actor ended; the next try starts it anew.
-    Gone,
+    /// There is none, or it has ended; here is the message.
+    NoActor(M),
 }
 
 impl Directory {
@@ -79,27 +79,31 @@ impl Directory {
         self.actors.get(key)?.desk.view()
     }
 
-    pub fn knows(&self, key: &EnvironmentKey) -> bool {
-        self.actors.contains_key(key)
-    }
-
-    /// Sends to the environment's actor, starting it with `start` if there is none.
-    pub fn send<M>(
-        &self,
-        key: &EnvironmentKey,
-        message: M,
-        start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>,
-    ) -> Result<(), NotSent>
+    /// Sends to the environment's actor, if it has one.
+    pub fn send<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), NotSent<M>>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
         Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
-        if let Some(resident) = self.actors.get(key)
-            && resident.address.connected()
-        {
-            return resident.send(message);
+        match self.actors.get(key) {
+            Some(resident) => resident.send(message),
+            None => Err(NotSent::NoActor(message)),
         }
+    }
+
+    /// Sends to the environment's actor, which `start` starts if there is none by now.
+    pub fn send_starting<M>(
+        &self,
+        key: &EnvironmentKey,
+        message: M,
+        start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>,
+    ) -> Result<(), NotSent<M>>
+    where
+        M: Message<Result = ()> + Send + 'static,
+        EnvironmentActor: Handler<M>,
+        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
+    {
         match self.actors.entry(key.clone()) {
             Entry::Occupied(mut known) => {
                 if !known.get().address.connected() {
@@ -142,7 +146,7 @@ impl Resident {
         }
     }
 
-    fn send<M>(&self, message: M) -> Result<(), NotSent>
+    fn send<M>(&self, message: M) -> Result<(), NotSent<M>>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
@@ -154,7 +158,7 @@ impl Resident {
             self.desk.handled();
             match error {
                 SendError::Full(_) => NotSent::MailboxFull,
-                SendError::Closed(_) => NotSent::Gone,
+                SendError::Closed(message) => NotSent::NoActor(message),
             }
         })
     }

@@ -105,7 +105,9 @@ impl Environments {
 
     /// The only command that an environment need not exist for.
     pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
-        self.send(key, configure).await
+        let (reply, answer) = oneshot::channel();
+        self.start_and_send(key, Ask { command: configure, reply })?;
+        self.wait_for(answer).await
     }
 
     /// Lets the actors go that nobody has used since the last call.
@@ -119,31 +121,38 @@ impl Environments {
     }
 
     /// Asks an environment that must exist: a name out of thin air does not get an actor.
-    async fn ask<C>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure>
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
-        if !self.parts.directory.knows(key) && self.parts.store.get(&keys::environment(key))?.is_none() {
-            return Err(Rejection::EnvironmentNotFound.into());
-        }
-        self.send(key, command).await
-    }
-
-    async fn send<C>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure>
+    pub(super) async fn ask<C>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure>
     where
         C: Command + Send + 'static,
         C::Reply: Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
+        match self.parts.directory.send(key, Ask { command, reply }) {
+            Ok(()) => {}
+            Err(NotSent::MailboxFull) => return Err(Failure::Overloaded),
+            Err(NotSent::NoActor(ask)) => {
+                if self.parts.store.get(&keys::environment(key))?.is_none() {
+                    return Err(Rejection::EnvironmentNotFound.into());
+                }
+                self.start_and_send(key, ask)?;
+            }
+        }
+        self.wait_for(answer).await
+    }
+
+    fn start_and_send<C>(&self, key: &EnvironmentKey, ask: Ask<C>) -> Result<(), Failure>
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
         let start = |desk| EnvironmentActor::start(key.clone(), self.parts.clone(), desk);
-        self.parts
-            .directory
-            .send(key, Ask { command, reply }, start)
-            .map_err(|not_sent| match not_sent {
-                NotSent::MailboxFull => Failure::Overloaded,
-                NotSent::Gone => Failure::Unavailable,
-            })?;
+        self.parts.directory.send_starting(key, ask, start).map_err(|not_sent| match not_sent {
+            NotSent::MailboxFull => Failure::Overloaded,
+            NotSent::NoActor(_) => Failure::Unavailable,
+        })
+    }
+
+    async fn wait_for<R>(&self, answer: oneshot::Receiver<Result<R, Failure>>) -> Result<R, Failure> {
         match tokio::time::timeout(self.parts.options.answer_timeout, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Failure::Unavailable),

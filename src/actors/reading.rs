@@ -1,5 +1,6 @@
 //! Reads: from the last durable view where there is an actor, from the store where there is none.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::environments::Environments;
@@ -105,58 +106,74 @@ impl Environments {
         offset: u64,
         limit: u64,
     ) -> Result<EnvironmentPage, StoreError> {
-        let mut page = EnvironmentPage {
-            environments: Vec::new(),
-            total: 0,
-        };
-        self.each_environment(pipeline, |name, environment| {
+        let mut page = EnvironmentPage { environments: Vec::new(), total: 0 };
+        self.each_environment(pipeline, None, |name, environment| {
             if filter.matches(&environment) {
                 if page.total >= offset && (page.environments.len() as u64) < limit {
                     page.environments.push((name, environment));
                 }
                 page.total += 1;
             }
+            ControlFlow::Continue(())
         })?;
         Ok(page)
     }
 
+    /// The next `limit` that match after the name `after`, for those who read a long list piece by piece.
+    pub fn list_after(
+        &self,
+        pipeline: &PipelineKey,
+        filter: &ListFilter,
+        after: Option<&Identifier>,
+        limit: usize,
+    ) -> Result<Vec<(Identifier, Arc<Environment>)>, StoreError> {
+        let mut found = Vec::new();
+        self.each_environment(pipeline, after, |name, environment| {
+            if filter.matches(&environment) {
+                found.push((name, environment));
+            }
+            if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(found)
+    }
+
     pub fn count(&self, pipeline: &PipelineKey) -> Result<u64, StoreError> {
         let mut count = 0;
-        self.each_environment(pipeline, |_, _| count += 1)?;
+        self.each_environment(pipeline, None, |_, _| {
+            count += 1;
+            ControlFlow::Continue(())
+        })?;
         Ok(count)
     }
 
     fn each_environment(
         &self,
         pipeline: &PipelineKey,
-        mut visit: impl FnMut(Identifier, Arc<Environment>),
+        after: Option<&Identifier>,
+        mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
         let prefix = keys::environments_of(pipeline);
         let end = end_of_prefix(&prefix);
-        let mut from = prefix.clone();
+        let behind = |key: &[u8]| [key, &[0]].concat();
+        let mut from = after.map_or_else(|| prefix.clone(), |name| behind(&[&prefix, name.as_str().as_bytes()].concat()));
         loop {
             let pairs = self.parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
             for (key, record) in &pairs {
-                let name = std::str::from_utf8(&key[prefix.len()..])
-                    .ok()
-                    .and_then(|name| Identifier::parse(name).ok());
+                let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
                 let Some(name) = name else { continue };
-                let key = EnvironmentKey {
-                    pipeline: pipeline.clone(),
-                    name,
-                };
+                let key = EnvironmentKey { pipeline: pipeline.clone(), name };
                 // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
                 // state in the environment itself.
                 let environment = match self.parts.directory.peek(&key) {
                     Some(view) => view,
                     None => Arc::new(readable(stored::decode_environment(record))?.environment),
                 };
-                if environment.exists() {
-                    visit(key.name, environment);
+                if environment.exists() && visit(key.name, environment).is_break() {
+                    return Ok(());
                 }
             }
-            match pairs.into_iter().last() {
-                Some((last, _)) => from = [&last[..], &[0]].concat(),
+            match pairs.last() {
+                Some((last, _)) => from = behind(last),
                 None => return Ok(()),
             }
         }

@@ -6,11 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{Clock, Environments, Failure, Observer, Options};
-use crate::domain::{
-    Claim, Configuration, Configure, Delete, Deploy, EnvironmentKey, Event, ForceClaim, Identifier, Person,
-    PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, UserId,
-};
+use super::{Clock, Environments, Failure, ListFilter, Observer, Options};
+use crate::domain::{Claim, Command, Configuration, Configure, Delete, Deploy, Environment, EnvironmentKey, Event, ForceClaim, Identifier, Person, PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, Transition, UserId};
 use crate::entropy;
 use crate::store::{MemoryStore, Store, StoreError};
 
@@ -451,4 +448,55 @@ async fn a_full_mailbox_says_so_and_loses_nothing() {
     assert!(refused > 0, "the mailbox has no bound");
     assert_eq!(granted, 1);
     assert_eq!(bench.holder().map(|holder| holder.fencing_token), Some(1));
+}
+
+/// Stands for a fault of ours in deciding.
+struct Blunder;
+
+impl Command for Blunder {
+    type Reply = ();
+
+    fn decide(self, _: &Environment, _: Timestamp) -> Result<Transition<()>, Rejection> {
+        panic!("a blunder, made on purpose by a test")
+    }
+}
+
+#[actix::test]
+async fn an_actor_that_dies_is_replaced_by_one_that_knows_all_it_handed_in() {
+    let bench = Bench::with_environment().await;
+    bench.store.hold();
+    let environments = bench.environments.clone();
+    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    bench.let_others_run().await;
+    assert!(matches!(bench.environments.ask(&key(), Blunder).await, Err(Failure::Unavailable)));
+
+    let environments = bench.environments.clone();
+    let rival = actix::spawn(async move { environments.claim(&key(), claim(2)).await });
+    bench.let_others_run().await;
+    assert!(!rival.is_finished(), "the successor decided before it knew what was under way");
+    bench.store.release();
+    let session = claiming.await.unwrap().unwrap();
+    let refused = rival.await.unwrap();
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id));
+}
+
+#[actix::test]
+async fn a_long_list_read_piece_by_piece_is_the_whole_list() {
+    let bench = Bench::new();
+    for number in 0..25 {
+        let name = Identifier::parse(&format!("env-{number:02}")).unwrap();
+        let configure = Configure { configuration: Configuration::default(), expected: None };
+        bench.environments.configure(&EnvironmentKey { name, ..key() }, configure).await.unwrap();
+    }
+    let mut names = Vec::new();
+    loop {
+        let after = names.last();
+        let piece = bench.environments.list_after(&key().pipeline, &ListFilter::default(), after, 10).unwrap();
+        if piece.is_empty() {
+            break;
+        }
+        names.extend(piece.into_iter().map(|(name, _)| name));
+    }
+    let expected: Vec<_> = (0..25).map(|number| format!("env-{number:02}")).collect();
+    assert_eq!(names.iter().map(Identifier::as_str).collect::<Vec<_>>(), expected);
 }

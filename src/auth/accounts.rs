@@ -340,3 +340,40 @@ async fn commit(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    #[tokio::test]
+    async fn an_organization_has_ten_thousand_tokens_and_no_more() {
+        let organization = Identifier::parse("acme").unwrap();
+        let member = Member {
+            organization: organization.clone(),
+            name: Identifier::parse("admin").unwrap(),
+            role: Role::Admin,
+        };
+        let accounts = Accounts::open(Arc::new(MemoryStore::new()), vec![member])
+            .await
+            .unwrap();
+        let user = accounts.first_admin(&organization).unwrap();
+        let new = || NewToken {
+            organization: organization.clone(),
+            user,
+            name: "ci".to_owned(),
+            expires_at: None,
+        };
+        let now = Timestamp::from_millis(0);
+        for _ in 0..TOKENS_MAX {
+            accounts.keep(&TokenText::generate(), new(), now, false).await.unwrap();
+        }
+        let refused = accounts.create_token(new(), now).await;
+        assert!(matches!(refused, Err(AccountsError::TooManyTokens)));
+        let oldest = accounts.tokens(&organization)[0].id;
+        assert!(accounts.revoke(&organization, oldest).await.unwrap());
+        assert!(accounts.create_token(new(), now).await.is_ok());
+    }
+}

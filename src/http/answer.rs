@@ -5,7 +5,6 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use serde::Serialize;
 
-use super::codes::Code;
 use super::problem::Problem;
 use crate::domain::Expected;
 
@@ -40,7 +39,7 @@ pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
             .body(bytes),
         Err(error) => {
             tracing::error!(%error, "an answer could not be written as JSON");
-            HttpResponse::from_error(Problem::new(Code::InternalError, Code::InternalError.meaning()))
+            HttpResponse::from_error(Problem::internal())
         }
     }
 }

@@ -1,49 +1,21 @@
-//! Environments: list, view, history, make or change, delete.
+//! Environments: view, history, make or change, delete.
 
 use actix_web::http::StatusCode;
 use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse, web};
+use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, segment};
 use super::body::{Fields, Json, read_fields};
-use super::dto::{
-    EnvironmentListItem, EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView, lock_status_name,
-};
-use super::paging::{Page, Query, Slice};
+use super::dto::{EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView};
+use super::paging::{Page, Query};
 use super::problem::Problem;
-use super::{App, answer, paging, refusals};
-use crate::actors::ListFilter;
+use super::scans::scan;
+use super::{answer, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{
     Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX, LabelValue,
-    LockStatus, Malformed, Role, VARIABLES_MAX, VariableName, VariableValue,
+    Malformed, Role, VARIABLES_MAX, VariableName, VariableValue,
 };
-use crate::store::StoreError;
-
-pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    let mut query = Query::of(&request);
-    let filter = list_filter(&mut query);
-    let wanted = Slice::take_if_given(&mut query);
-    query.finish()?;
-
-    let Slice { limit, offset } = wanted.unwrap_or(Slice {
-        limit: u64::MAX,
-        offset: 0,
-    });
-    let environments = access.app.environments.clone();
-    let key = pipeline.clone();
-    let page = scan(&access.app, move || environments.list(&key, &filter, offset, limit)).await?;
-    let items = page.environments.iter();
-    let items = items
-        .map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e))
-        .collect();
-    Ok(match wanted {
-        Some(slice) => paging::slice(&request, slice, page.total, items),
-        None => paging::whole(items),
-    })
-}
 
 pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::Read)?;
@@ -150,19 +122,6 @@ pub fn url(key: &EnvironmentKey) -> String {
     )
 }
 
-/// Reads much from the store, away from the threads that answer; a few at a time.
-pub async fn scan<T: Send + 'static>(
-    app: &App,
-    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Problem> {
-    let Some(_place) = app.scans.place().await else {
-        return Err(refusals::overloaded("too many lists are being read at once"));
-    };
-    let read = web::block(read).await;
-    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?
-        .map_err(Problem::from)
-}
-
 fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> HttpResponse {
     match &environment.configuration {
         Some(configuration) => answer::one(status, EnvironmentView::new(key, environment, configuration)),
@@ -172,27 +131,6 @@ fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -
 
 fn etag(environment: &Environment) -> String {
     format!("\"{}.{}\"", environment.configuration_revision, environment.revision)
-}
-
-fn list_filter(query: &mut Query) -> ListFilter {
-    let mut filter = ListFilter::default();
-    if let Some(wanted) = query.one("lockStatus") {
-        filter.lock_status = LockStatus::ALL
-            .into_iter()
-            .find(|status| lock_status_name(*status) == wanted);
-        if filter.lock_status.is_none() {
-            query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
-        }
-    }
-    for label in query.all("label") {
-        let pair = label.split_once(':');
-        let pair = pair.and_then(|(key, value)| Some((Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
-        match pair {
-            Some(pair) => filter.labels.push(pair),
-            None => query.wrong("label", "has the form key:value"),
-        }
-    }
-    filter
 }
 
 /// The whole configuration: what is left out has its default.

@@ -5,6 +5,7 @@ mod answer;
 mod body;
 mod codes;
 mod dto;
+mod environment_list;
 mod environments;
 mod observe;
 pub mod openapi;

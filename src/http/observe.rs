@@ -51,7 +51,7 @@ pub async fn observe(
             tracing::error!("a handler panicked");
             count_problem(Code::InternalError);
             return Err(Fault {
-                problem: Problem::new(Code::InternalError, Code::InternalError.meaning()),
+                problem: Problem::internal(),
                 id,
             }
             .into());

@@ -174,6 +174,13 @@ pub struct SlicePagination {
     total: u64,
 }
 
+impl SlicePagination {
+    /// Of a list that was asked for whole.
+    pub fn whole(total: u64) -> Self {
+        Self { limit: total, offset: 0, total }
+    }
+}
+
 #[derive(Serialize, ToSchema)]
 pub struct Pages<T> {
     pub data: Vec<T>,
@@ -207,17 +214,6 @@ pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data
         links,
         answer::json(StatusCode::OK, &Many { data, pagination }),
     )
-}
-
-/// A whole list: one page that has everything.
-pub fn whole<T: Serialize>(data: Vec<T>) -> HttpResponse {
-    let total = data.len() as u64;
-    let pagination = SlicePagination {
-        limit: total,
-        offset: 0,
-        total,
-    };
-    answer::json(StatusCode::OK, &Many { data, pagination })
 }
 
 pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: Vec<T>) -> HttpResponse {

@@ -5,7 +5,7 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::Access;
 use super::dto::PipelineView;
-use super::environments::scan;
+use super::scans::scan;
 use super::paging::{Query, Slice};
 use super::problem::Problem;
 use super::{answer, paging};

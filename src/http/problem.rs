@@ -103,6 +103,11 @@ impl Problem {
         .with_header(ALLOW, allowed)
     }
 
+    /// A fault of ours, which whoever found it has logged.
+    pub fn internal() -> Self {
+        Self::new(Code::InternalError, Code::InternalError.meaning())
+    }
+
     /// For answers that something else than our handlers made: what can be said from the status alone.
     pub fn of_status(status: StatusCode) -> Self {
         let code = Code::ALL
@@ -160,6 +165,8 @@ impl fmt::Display for Problem {
         write!(f, "{}: {}", self.0.code.as_str(), self.0.detail)
     }
 }
+
+impl std::error::Error for Problem {}
 
 impl ResponseError for Problem {
     fn status_code(&self) -> StatusCode {

@@ -42,7 +42,7 @@ impl From<StoreError> for Problem {
             StoreError::Closed => Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1),
             StoreError::BatchTooLarge { .. } | StoreError::Read(_) => {
                 tracing::error!(%error, "the store failed");
-                Problem::new(Code::InternalError, Code::InternalError.meaning())
+                Problem::internal()
             }
         }
     }

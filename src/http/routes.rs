@@ -7,7 +7,7 @@ use super::codes::Code;
 use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
-use super::{environments, operations, pipelines, sessions, tokens};
+use super::{environment_list, environments, operations, pipelines, sessions, tokens};
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
 pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments";
@@ -57,7 +57,7 @@ pub fn environment_routes() -> Vec<Routes> {
             "/{envName}/history",
             [get(environments::history, openapi::get_history())],
         ),
-        at("", [get(environments::list, openapi::list_environments())]),
+        at("", [get(environment_list::list, openapi::list_environments())]),
     ]
 }
 

@@ -1,7 +1,12 @@
 //! Reads of whole lists cost the most of all reads: a few go on at once, a crowd waits its turn, and beyond that they are
 //! refused.
 
+use actix_web::web;
 use tokio::sync::{Semaphore, SemaphorePermit};
+
+use super::problem::Problem;
+use super::{App, refusals};
+use crate::store::StoreError;
 
 pub struct Scans {
     going_on: Semaphore,
@@ -31,6 +36,19 @@ impl Scans {
             _admitted: admitted,
         })
     }
+}
+
+/// Reads much from the store, away from the threads that answer; a few at a time.
+pub async fn scan<T: Send + 'static>(
+    app: &App,
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, Problem> {
+    let Some(_place) = app.scans.place().await else {
+        return Err(refusals::overloaded("too many lists are being read at once"));
+    };
+    let read = web::block(read).await;
+    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?
+        .map_err(Problem::from)
 }
 
 #[cfg(test)]

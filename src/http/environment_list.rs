@@ -1,0 +1,111 @@
+//! The list of a pipeline's environments: a part of it, or all of it, however long, in bounded memory.
+
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::web::Bytes;
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::stream;
+
+use super::access::Access;
+use super::dto::{EnvironmentListItem, lock_status_name};
+use super::paging::{Query, Slice, SlicePagination};
+use super::problem::Problem;
+use super::scans::scan;
+use super::{App, paging};
+use crate::actors::ListFilter;
+use crate::auth::Permission;
+use crate::domain::{Identifier, LabelValue, LockStatus, PipelineKey};
+
+/// How many environments are held in memory at once for one who reads them all.
+const PIECE: usize = 1_000;
+
+pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    let mut query = Query::of(&request);
+    let filter = list_filter(&mut query);
+    let slice = Slice::take_if_given(&mut query);
+    query.finish()?;
+
+    let Some(slice) = slice else { return all(access.app, pipeline, filter).await };
+    let (environments, key) = (access.app.environments.clone(), pipeline.clone());
+    let page = scan(&access.app, move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
+    let views = page.environments.iter();
+    let views = views.map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e)).collect();
+    Ok(paging::slice(&request, slice, page.total, views))
+}
+
+/// All of them: written piece by piece, each read when the client has taken the one before.
+async fn all(app: App, pipeline: PipelineKey, filter: ListFilter) -> Result<HttpResponse, Problem> {
+    let mut reader = Reader { app, pipeline, filter, after: None, written: 0, done: false };
+    // The first piece before anything is answered, so that what can fail mostly fails with a problem.
+    let first = reader.next_piece().await?;
+    let pieces = stream::unfold((Some(first), reader), |(ready, mut reader)| async move {
+        match ready {
+            Some(piece) => Some((Ok(piece), (None, reader))),
+            None if reader.done => None,
+            None => Some((reader.next_piece().await, (None, reader))),
+        }
+    });
+    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).streaming(pieces))
+}
+
+struct Reader {
+    app: App,
+    pipeline: PipelineKey,
+    filter: ListFilter,
+    after: Option<Identifier>,
+    written: u64,
+    done: bool,
+}
+
+impl Reader {
+    async fn next_piece(&mut self) -> Result<Bytes, Problem> {
+        let environments = self.app.environments.clone();
+        let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
+        let found = scan(&self.app, move || environments.list_after(&pipeline, &filter, after.as_ref(), PIECE)).await?;
+
+        let mut text = Vec::new();
+        if self.after.is_none() {
+            text.extend_from_slice(br#"{"data":["#);
+        }
+        for (name, environment) in &found {
+            if self.written > 0 {
+                text.push(b',');
+            }
+            let view = EnvironmentListItem::new(self.pipeline.pipeline.as_str(), name.as_str(), environment);
+            serde_json::to_writer(&mut text, &view).map_err(|_| Problem::internal())?;
+            self.written += 1;
+        }
+        self.done = found.len() < PIECE;
+        self.after = found.into_iter().last().map(|(name, _)| name);
+        if self.done {
+            let pagination = SlicePagination::whole(self.written);
+            text.extend_from_slice(br#"],"pagination":"#);
+            serde_json::to_writer(&mut text, &pagination).map_err(|_| Problem::internal())?;
+            text.push(b'}');
+        }
+        Ok(text.into())
+    }
+}
+
+fn list_filter(query: &mut Query) -> ListFilter {
+    let mut filter = ListFilter::default();
+    if let Some(wanted) = query.one("lockStatus") {
+        filter.lock_status = LockStatus::ALL
+            .into_iter()
+            .find(|status| lock_status_name(*status) == wanted);
+        if filter.lock_status.is_none() {
+            query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
+        }
+    }
+    for label in query.all("label") {
+        let pair = label.split_once(':');
+        let pair = pair.and_then(|(key, value)| Some((Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
+        match pair {
+            Some(pair) => filter.labels.push(pair),
+            None => query.wrong("label", "has the form key:value"),
+        }
+    }
+    filter
+}
+
