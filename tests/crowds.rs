@@ -7,9 +7,11 @@ mod crowd;
 mod support;
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crowd::{Sightings, actors_in_memory, at_once, until_actors};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 use support::{Client, Server, Setup, at};
 
@@ -65,17 +67,27 @@ async fn force_claims_at_once_form_one_chain_without_a_gap() {
             (&before["sessionId"], &before["fencingToken"], &before["user"])
         );
         let ended = clients[0].session("review-1", id(before)).await.ok().data();
-        assert_eq!((ended["lockStatus"].as_str(), &ended["overridden"]), (Some("overridden"), &json!(true)));
+        assert_eq!(
+            (ended["lockStatus"].as_str(), &ended["overridden"]),
+            (Some("overridden"), &json!(true))
+        );
         assert_eq!(
             (&ended["endedBy"]["sessionId"], &ended["endedBy"]["userId"]),
             (&after["sessionId"], &after["user"]["userId"])
         );
     }
     let last = chain.last().unwrap();
-    let history = clients[0].get(&format!("{}/history?limit=100", at("review-1"))).await.ok();
+    let history = clients[0]
+        .get(&format!("{}/history?limit=100", at("review-1")))
+        .await
+        .ok();
     let sessions = history.data().as_array().unwrap().clone();
     assert_eq!(sessions.len() as u64, CROWD);
-    let active: Vec<_> = sessions.iter().filter(|s| s["lockStatus"] == "active").map(id).collect();
+    let active: Vec<_> = sessions
+        .iter()
+        .filter(|s| s["lockStatus"] == "active")
+        .map(id)
+        .collect();
     assert_eq!(active, [id(last)]);
     let environment = clients[0].environment("review-1").await.ok().data();
     assert_eq!(environment["lock"]["sessionId"], last["sessionId"]);
@@ -152,7 +164,10 @@ async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn
     match turn % 4 {
         0 => {
             let found = client.environment(&name).await.ok().data();
-            sightings.lock().unwrap().saw(environment, &found["lock"], &before, "get");
+            sightings
+                .lock()
+                .unwrap()
+                .saw(environment, &found["lock"], &before, "get");
         }
         1 => {
             let path = at("");
@@ -170,7 +185,10 @@ async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn
             if newest["lockStatus"] == "active" {
                 sightings.lock().unwrap().saw(environment, newest, &before, "history");
             } else if !newest.is_null() {
-                sightings.lock().unwrap().saw_ended(environment, newest, &before, "history");
+                sightings
+                    .lock()
+                    .unwrap()
+                    .saw_ended(environment, newest, &before, "history");
             }
         }
         _ => {
@@ -198,7 +216,10 @@ async fn an_idle_environment_leaves_memory_and_comes_back_with_everything() {
         client.put(&at(&name(number)), json!({})).await.created();
         let first = client.claim(&name(number), json!({})).await.created().session();
         client.release(&name(number), &first).await.ok();
-        let claimed = client.claim(&name(number), json!({ "commitId": "c0ffee1" })).await.created();
+        let claimed = client
+            .claim(&name(number), json!({ "commitId": "c0ffee1" }))
+            .await
+            .created();
         held.push((name(number), first, claimed.data()));
     }
     until_actors(&client, |count| count > 0).await;
@@ -207,60 +228,65 @@ async fn an_idle_environment_leaves_memory_and_comes_back_with_everything() {
         let lock = client.environment(&name).await.ok().data()["lock"].clone();
         assert_eq!(lock["sessionId"], session["sessionId"]);
         assert_eq!(client.session(&name, id(&session)).await.ok().data(), session);
-        assert_eq!(client.session(&name, &first).await.ok().data()["lockStatus"], "released");
+        assert_eq!(
+            client.session(&name, &first).await.ok().data()["lockStatus"],
+            "released"
+        );
         // Reading brought no actor back; these do.
         let refused = client.claim(&name, json!({})).await;
         assert_eq!(refused.problem(), (409, "environment_locked".to_owned()));
         assert_eq!(refused.json()["holder"]["sessionId"], session["sessionId"]);
         let next = client.force_claim(&name, json!({})).await.created().data();
-        assert_eq!((token(&next), &next["overrode"]["sessionId"]), (3, &session["sessionId"]));
+        assert_eq!(
+            (token(&next), &next["overrode"]["sessionId"]),
+            (3, &session["sessionId"])
+        );
     }
 }
 
 #[tokio::test]
 async fn a_claim_that_meets_an_environment_on_its_way_out_of_memory_is_not_lost() {
-    const ENVIRONMENTS: usize = 800;
     const WORKERS: usize = 8;
-    const LASTS: Duration = Duration::from_secs(6);
+    const ENVIRONMENTS_EACH: usize = 200;
+    const CLAIMS_EACH: usize = 600;
+    // Each environment is left alone for about two seconds, and what is unused for one leaves: many are just going.
+    const PACE: Duration = Duration::from_millis(10);
     let server = Setup::default().settings(LEAVES_SOON).start();
     let client = server.admin();
     at_once((0..WORKERS).map(|worker| {
         let client = client.clone();
         async move {
-            for number in (worker..ENVIRONMENTS).step_by(WORKERS) {
-                client.put(&at(&name(number)), json!({})).await.created();
+            let own: Vec<_> = (0..ENVIRONMENTS_EACH)
+                .map(|number| name(worker * ENVIRONMENTS_EACH + number))
+                .collect();
+            for name in &own {
+                client.put(&at(name), json!({})).await.created();
+            }
+            let mut grants = [0; ENVIRONMENTS_EACH];
+            let mut random = SmallRng::seed_from_u64(worker as u64);
+            let mut pace = tokio::time::interval(PACE);
+            for _ in 0..CLAIMS_EACH {
+                pace.tick().await;
+                let number = random.random_range(0..ENVIRONMENTS_EACH);
+                let name = &own[number];
+                let claimed = client.claim(name, json!({})).await.created();
+                grants[number] += 1;
+                assert_eq!(token(&claimed.data()), grants[number], "{name}");
+                let lock = client.environment(name).await.ok().data()["lock"].clone();
+                assert_eq!(lock["sessionId"], claimed.data()["sessionId"]);
+                let ended = client.release(name, &claimed.session()).await.ok().data();
+                assert_eq!(ended["lockStatus"], "released");
             }
         }
     }))
     .await;
-    let until = Instant::now() + LASTS;
-    let claims = at_once((0..WORKERS).map(|worker| {
-        let client = client.clone();
-        async move {
-            let mut claims = 0_u64;
-            for grant in 1.. {
-                for number in (worker..ENVIRONMENTS).step_by(WORKERS) {
-                    let claimed = client.claim(&name(number), json!({})).await.created();
-                    assert_eq!(token(&claimed.data()), grant);
-                    let lock = client.environment(&name(number)).await.ok().data()["lock"].clone();
-                    assert_eq!(lock["sessionId"], claimed.data()["sessionId"]);
-                    let ended = client.release(&name(number), &claimed.session()).await.ok().data();
-                    assert_eq!(ended["lockStatus"], "released");
-                    claims += 1;
-                    if Instant::now() > until {
-                        return claims;
-                    }
-                }
-            }
-            claims
-        }
-    }))
-    .await;
+    let left = actors_in_memory(&client).await;
     println!(
-        "{} claims of {ENVIRONMENTS} environments; {} still in memory",
-        claims.iter().sum::<u64>(),
-        actors_in_memory(&client).await
+        "{} claims of {} environments, of which {left} are in memory",
+        WORKERS * CLAIMS_EACH,
+        WORKERS * ENVIRONMENTS_EACH
     );
+    assert!((left as usize) < WORKERS * ENVIRONMENTS_EACH, "none left");
 }
 
 fn name(number: usize) -> String {

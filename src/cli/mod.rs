@@ -1,5 +1,6 @@
 //! The command line: what the program can be asked to do, its help and its exit codes.
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -105,6 +106,7 @@ fn say(text: &str) -> ExitCode {
 }
 
 fn complain(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
-    eprintln!("lockkeeper: {error}");
+    // Not `eprintln`, which panics where stderr is a full disk.
+    writeln!(std::io::stderr(), "lockkeeper: {error}").ok();
     ExitCode::from(code)
 }

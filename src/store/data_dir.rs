@@ -50,7 +50,7 @@ pub enum OpenError {
         what: String,
         dir: PathBuf,
     },
-    #[error("the database in {path} does not open: {reason}; restore the data directory from a backup")]
+    #[error("the database in {path} cannot be used: {reason}; restore the data directory from a backup")]
     Database { path: PathBuf, reason: String },
 }
 

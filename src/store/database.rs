@@ -118,14 +118,14 @@ impl Database {
         let found = self
             .data
             .get(key)
-            .map_err(|error| StoreError::Read(error.to_string()))?;
+            .map_err(|error| StoreError::Read(plainly(&error)))?;
         Ok(found.map(|value| value.to_vec()))
     }
 
     pub fn range(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = Result<Pair, StoreError>> + use<> {
         self.data.range(from..to).map(|found| match found {
             Ok((key, value)) => Ok((key.to_vec(), value.to_vec())),
-            Err(error) => Err(StoreError::Read(error.to_string())),
+            Err(error) => Err(StoreError::Read(plainly(&error))),
         })
     }
 
@@ -233,8 +233,19 @@ fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
     let opening = thread.spawn(move || catch_unwind(AssertUnwindSafe(|| open_unlocked(&dir, cache_bytes))));
     let opened = opening.map_err(|error| error.to_string())?.join();
     match opened {
-        Ok(Ok(result)) => result.map_err(|error| error.to_string()),
+        Ok(Ok(result)) => result.map_err(|error| plainly(&error)),
         Ok(Err(panic)) | Err(panic) => Err(panic_text(&*panic)),
+    }
+}
+
+/// What sled says, without its innards.
+fn plainly(error: &sled::Error) -> String {
+    match error {
+        sled::Error::Corruption { .. } => "its file is damaged".to_owned(),
+        sled::Error::Io(error) => error.to_string(),
+        sled::Error::CollectionNotFound(_) | sled::Error::Unsupported(_) | sled::Error::ReportableBug(_) => {
+            error.to_string()
+        }
     }
 }
 

@@ -84,7 +84,7 @@ impl LoggedStore {
             sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
         }
         let overlay = Arc::new(Overlay::starting_after(applied));
-        let recovered = recover(&log, applied, &options, &overlay)?;
+        let recovered = recover(&dir, applied, &options, &overlay)?;
         let last = recovered.last;
 
         let segments = Segments::new(
@@ -227,7 +227,8 @@ impl Store for LoggedStore {
 }
 
 /// Folds what the log has beyond the database into the overlay.
-fn recover(log: &Path, applied: u64, options: &Options, overlay: &Overlay) -> Result<Recovered, OpenError> {
+fn recover(dir: &DataDir, applied: u64, options: &Options, overlay: &Overlay) -> Result<Recovered, OpenError> {
+    let (log, database) = (&*dir.log(), &*dir.database());
     let on_damage = if options.discard_damaged_log {
         OnDamage::Discard
     } else {
@@ -239,6 +240,10 @@ fn recover(log: &Path, applied: u64, options: &Options, overlay: &Overlay) -> Re
             let path = segment.map_or(log.to_owned(), |segment| log.join(segment_name(segment)));
             OpenError::io("read the log", &path)(source)
         }
+        Fault::Gap { applied, first } => OpenError::Database {
+            path: database.to_owned(),
+            reason: format!("it ends at batch {applied}, and the log begins at batch {first}"),
+        },
         Fault::Damage(damage) => OpenError::DamagedLog {
             file: log.join(segment_name(damage.segment)),
             offset: damage.offset as u64,

@@ -174,6 +174,16 @@ fn a_missing_log_refuses_the_start() {
 }
 
 #[test]
+fn a_database_that_lacks_what_the_log_builds_on_is_not_taken_for_a_damaged_log() {
+    let (dir, file) = unapplied_log(3);
+    std::fs::rename(&file, file.with_file_name("00000000000000000005.log")).unwrap();
+    for discard_damaged_log in [false, true] {
+        let refused = LoggedStore::open(dir.path(), Options { discard_damaged_log, ..options() });
+        assert!(matches!(refused, Err(OpenError::Database { .. })), "setting the log aside would lose more");
+    }
+}
+
+#[test]
 fn a_segment_that_lost_its_end_refuses_the_start() {
     let (dir, file) = unapplied_log(3);
     std::fs::File::options()

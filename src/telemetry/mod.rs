@@ -24,6 +24,8 @@ pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr);
+    // What cannot be logged is not worth a panic, which is what reporting it on a full stderr would be.
+    let subscriber = subscriber.log_internal_errors(false);
     match log.format {
         LogFormat::Text => subscriber
             .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))

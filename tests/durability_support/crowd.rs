@@ -1,10 +1,6 @@
 //! What a crowd was told, and what must therefore not be contradicted.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on stops"
-)]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on stops")]
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -120,7 +116,10 @@ impl Sightings {
     fn note(&mut self, environment: usize, session: &Value) -> u64 {
         let token = session["fencingToken"].as_u64().unwrap();
         let id = session["sessionId"].as_str().unwrap();
-        let known = self.sessions.entry((environment, token)).or_insert_with(|| id.to_owned());
+        let known = self
+            .sessions
+            .entry((environment, token))
+            .or_insert_with(|| id.to_owned());
         assert_eq!(*known, id, "token {token} of environment {environment} has two holders");
         token
     }

@@ -1,5 +1,5 @@
 //! What the durability tests need besides a server: a ledger of what was acknowledged, a disk that fills, syscalls
-//! under observation, and the log's files.
+//! under observation, and the log's files; and the tests of full disks and damaged files.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,14 +9,20 @@
     reason = "a test that cannot go on stops, and says why it was skipped"
 )]
 
+mod damage;
+mod full_disk;
 pub mod held;
 pub mod ledger;
 pub mod log_file;
-pub mod small_disk;
+mod small_disk;
 pub mod strace;
 pub mod workers;
 
 use std::time::Duration;
+
+/// The server could not start.
+pub const EXIT_FAILED: i32 = 1;
+pub const EXIT_DISK_FAILED: i32 = 74;
 
 /// Asks again and again until `found` likes the answer. Bounded, since what never comes is a failure.
 pub async fn until<T, F: Future<Output = T>>(what: &str, mut ask: impl FnMut() -> F, found: impl Fn(&T) -> bool) -> T {

@@ -77,12 +77,10 @@ pub enum Moment {
 impl Trace {
     /// Waits until strace has written everything down.
     pub async fn of(pid: u32, output: PathBuf) -> Self {
-        let end = format!("{pid} +++ ");
+        let pid = pid.to_string();
+        let is_end = |line: &str| line.split_whitespace().take(2).eq([pid.as_str(), "+++"]);
         let read = || std::future::ready(std::fs::read_to_string(&output).unwrap_or_default());
-        let text = until("the end of the trace", read, |text| {
-            text.lines().any(|line| line.starts_with(&end))
-        })
-        .await;
+        let text = until("the end of the trace", read, |text| text.lines().any(is_end)).await;
         Self::parse(&text)
     }
 

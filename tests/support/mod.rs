@@ -460,6 +460,12 @@ impl Client {
         self
     }
 
+    /// The same client after the server has started again, which changes its port.
+    pub fn at(mut self, server: &Server) -> Self {
+        server.address.clone_into(&mut self.base);
+        self
+    }
+
     /// Any request, by its path from the root.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         let request = self.http.request(method, format!("{}{path}", self.base));

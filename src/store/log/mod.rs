@@ -12,6 +12,7 @@ pub mod segments;
 #[cfg(test)]
 mod power_loss;
 
+use std::io::Write;
 use std::sync::Arc;
 
 /// What ends the process when the disk fails under it: after a failed `fdatasync` the kernel has dropped the page, so
@@ -25,7 +26,8 @@ const EXIT_IO_ERROR: i32 = 74;
 pub fn exit_on_fatal() -> Fatal {
     Arc::new(|sentence| {
         tracing::error!("{sentence}");
-        eprintln!("lockkeeper: {sentence}");
+        // Not `eprintln`, which panics where stderr is a full disk too.
+        writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
         std::process::exit(EXIT_IO_ERROR)
     })
 }

@@ -130,6 +130,9 @@ impl SimLog {
         match recover(&self.disk, applied, on_damage, replay) {
             Ok(recovered) => Ok((recovered, found)),
             Err(Fault::Damage(damage)) => Err(damage),
+            Err(Fault::Gap { first, .. }) => {
+                Err(Damage { segment: first, offset: 0, what: "the beginning is missing".to_owned() })
+            }
             Err(Fault::Io { source, .. }) => panic!("the simulated disk failed: {source}"),
         }
     }

@@ -42,6 +42,8 @@ pub struct Damage {
 pub enum Fault {
     Io { segment: Option<u64>, source: io::Error },
     Damage(Damage),
+    /// The log is sound, but the database lacks what came before it: going on without the log would only lose more.
+    Gap { applied: u64, first: u64 },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,11 +122,7 @@ impl<D: Disk> Walk<'_, D> {
             };
         };
         if first > self.applied + 1 {
-            let what = format!(
-                "the log begins at batch {first} and the database ends at batch {}",
-                self.applied
-            );
-            return Err(damage(first, 0, what));
+            return Err(Fault::Gap { applied: self.applied, first });
         }
         self.next = first;
         for (index, segment) in segments.iter().copied().enumerate() {
