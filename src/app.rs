@@ -12,7 +12,7 @@ use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Timestamp};
-use crate::http::{self, Front, RateLimits, Running, Scans, State};
+use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State};
 use crate::organizations::{Organizations, Pipeline};
 use crate::store::{self, LoggedStore, Store};
 use crate::{auth, telemetry};
@@ -23,7 +23,8 @@ const SCANS_MAX: usize = 8;
 const SCANS_WAITING_MAX: usize = 4_096;
 /// Declarations applied at once at the start: enough to share their disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
-/// How often what is not urgent is done: actors let go, tokens' last use written down, metrics tidied.
+/// How often what is not urgent is done: actors let go, stalled connections shut, tokens' last use written down, metrics
+/// tidied.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
 /// How many of those pass between two times that tokens' last use is written down.
 const CHORES_PER_USAGE: u32 = 12;
@@ -34,10 +35,7 @@ pub enum ServeError {
     #[error(transparent)]
     Open(#[from] store::OpenError),
     #[error("cannot listen on {address}: {reason}")]
-    Listen {
-        address: std::net::SocketAddr,
-        reason: String,
-    },
+    Listen { address: std::net::SocketAddr, reason: String },
     #[error("LOCKKEEPER_BOOTSTRAP_TOKEN {0}; make one with `lockkeeper token`")]
     BootstrapToken(crate::domain::Malformed),
     #[error("the data directory cannot be prepared: {0}")]
@@ -58,11 +56,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
 
-    let bootstrap = settings
-        .bootstrap_token
-        .as_ref()
-        .map(|text| TokenText::parse(text.expose()))
-        .transpose();
+    let bootstrap = settings.bootstrap_token.as_ref().map(|text| TokenText::parse(text.expose())).transpose();
     let bootstrap = bootstrap.map_err(ServeError::BootstrapToken)?;
     let metrics = telemetry::metrics();
     let store = Arc::new(LoggedStore::open(
@@ -98,12 +92,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         organizations: organizations(&settings.organizations),
         store: store.clone(),
         clock,
-        rate_limits: settings
-            .rate_limit
-            .map(|limit| RateLimits::new(limit.per_second, limit.burst)),
+        rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         body_timeout: settings.http.body_timeout,
         metrics: Box::new(move || handle.render()),
         scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
+        connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     };
@@ -120,10 +113,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     chores.abort();
     let left = running.drain(settings.http.drain).await;
     if left > 0 {
-        tracing::warn!(
-            left,
-            "stopped before all requests were answered; raise http.drain_seconds to wait longer"
-        );
+        tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
     }
     if let Err(error) = state.accounts.write_usage().await {
         tracing::warn!(%error, "when tokens were last used is not up to date");
@@ -137,13 +127,7 @@ fn members(declared: &[Organization]) -> Vec<Member> {
     let of = |organization: &Organization| {
         let id = organization.id.clone();
         let members = organization.members.iter().cloned();
-        members
-            .map(move |m| Member {
-                organization: id.clone(),
-                name: m.name,
-                role: m.role,
-            })
-            .collect::<Vec<_>>()
+        members.map(move |m| Member { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
 }
@@ -152,10 +136,7 @@ fn organizations(declared: &[Organization]) -> Organizations {
     let mut organizations = Organizations::default();
     for organization in declared {
         let pipelines = organization.pipelines.iter().map(|pipeline| Pipeline {
-            key: PipelineKey {
-                organization: organization.id.clone(),
-                pipeline: pipeline.id.clone(),
-            },
+            key: PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() },
             name: pipeline.name.clone(),
             slug: pipeline.slug.clone(),
         });
@@ -181,12 +162,7 @@ async fn admin_token(
     let Some(user) = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens()) else {
         return Ok(None);
     };
-    let new = NewToken {
-        organization: first.id.clone(),
-        user,
-        name: "first start".to_owned(),
-        expires_at: None,
-    };
+    let new = NewToken { organization: first.id.clone(), user, name: "first start".to_owned(), expires_at: None };
     match accounts.create_token(new, now).await {
         Ok(open) => Ok(Some(open.text)),
         Err(auth::AccountsError::Store(error)) => Err(error),
@@ -208,17 +184,8 @@ async fn open_environments(
     let declared = settings.organizations.iter().flat_map(|organization| {
         organization.pipelines.iter().flat_map(move |pipeline| {
             pipeline.environments.iter().map(move |environment| {
-                let pipeline = PipelineKey {
-                    organization: organization.id.clone(),
-                    pipeline: pipeline.id.clone(),
-                };
-                (
-                    EnvironmentKey {
-                        pipeline,
-                        name: environment.name.clone(),
-                    },
-                    environment.configuration.clone(),
-                )
+                let pipeline = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
+                (EnvironmentKey { pipeline, name: environment.name.clone() }, environment.configuration.clone())
             })
         })
     });
@@ -226,10 +193,7 @@ async fn open_environments(
         let environments = environments.clone();
         async move { environments.declare(&key, configuration).await }
     });
-    let applied: Vec<bool> = stream::iter(declare)
-        .buffer_unordered(DECLARED_AT_ONCE)
-        .try_collect()
-        .await?;
+    let applied: Vec<bool> = stream::iter(declare).buffer_unordered(DECLARED_AT_ONCE).try_collect().await?;
     let changed = applied.iter().filter(|applied| **applied).count();
     if changed > 0 {
         tracing::info!(changed, declared = applied.len(), "applied declared environments");
@@ -250,6 +214,10 @@ async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_p
         actors.set(state.environments.resident() as f64);
         if round % rounds_per_idle == 0 {
             state.environments.dismiss_unused();
+        }
+        let stalled = state.connections.shut_stalled();
+        if stalled > 0 {
+            tracing::info!(stalled, "shut down connections that had stalled within a request's head");
         }
         if let Some(limits) = &state.rate_limits {
             limits.forget_idle();

@@ -18,10 +18,7 @@ pub struct Pipeline {
 
 impl Organizations {
     pub fn add(&mut self, organization: Identifier, pipelines: impl IntoIterator<Item = Pipeline>) {
-        let by_id = pipelines
-            .into_iter()
-            .map(|pipeline| (pipeline.key.pipeline.clone(), pipeline))
-            .collect();
+        let by_id = pipelines.into_iter().map(|pipeline| (pipeline.key.pipeline.clone(), pipeline)).collect();
         self.by_id.insert(organization, by_id);
     }
 

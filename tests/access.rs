@@ -18,20 +18,12 @@ members = [{ name = "bea", role = "admin" }]
 id = "web"
 environments = [{ name = "review-1" }]
 "#;
-const ROLES: [(&str, &str); 4] = [
-    ("vic", "viewer"),
-    ("ana", "developer"),
-    ("mia", "maintainer"),
-    ("admin", "admin"),
-];
+const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia", "maintainer"), ("admin", "admin")];
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
 fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
-    let (list, session) = (
-        "/pipelines/web/ephemeral-environments",
-        format!("{}/sessions/{SESSION}", at("review-1")),
-    );
+    let (list, session) = ("/pipelines/web/ephemeral-environments", format!("{}/sessions/{SESSION}", at("review-1")));
     vec![
         ("GET", "/pipelines".to_owned(), Value::Null, "viewer"),
         ("GET", "/pipelines/web".to_owned(), Value::Null, "viewer"),
@@ -40,29 +32,14 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", format!("{}/history", at("review-1")), Value::Null, "viewer"),
         ("GET", session.clone(), Value::Null, "viewer"),
         ("POST", format!("{}/sessions", at("review-1")), json!({}), "developer"),
-        (
-            "POST",
-            format!("{}/force-claim", at("review-1")),
-            json!({}),
-            "developer",
-        ),
-        (
-            "POST",
-            format!("{session}/deploy"),
-            json!({ "commitId": "c0ffee1" }),
-            "developer",
-        ),
+        ("POST", format!("{}/force-claim", at("review-1")), json!({}), "developer"),
+        ("POST", format!("{session}/deploy"), json!({ "commitId": "c0ffee1" }), "developer"),
         ("DELETE", session, Value::Null, "developer"),
         ("PUT", at("review-1"), json!({}), "maintainer"),
         ("DELETE", at("none"), Value::Null, "maintainer"),
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
-        (
-            "DELETE",
-            "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(),
-            Value::Null,
-            "admin",
-        ),
+        ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),
     ]
 }
 
@@ -79,10 +56,7 @@ async fn a_role_may_do_what_the_contract_says_and_nothing_more() {
                 assert!(told["detail"].as_str().unwrap().contains(least), "{told}");
             } else {
                 let status = answer.status.as_u16();
-                assert!(
-                    status != 401 && status != 403 && status < 500,
-                    "{role}: {method} {path}: {answer:?}"
-                );
+                assert!(status != 401 && status != 403 && status < 500, "{role}: {method} {path}: {answer:?}");
             }
         }
     }
@@ -90,36 +64,24 @@ async fn a_role_may_do_what_the_contract_says_and_nothing_more() {
     let configuration = json!({ "forceClaimRole": "viewer" });
     server.admin().put(&at("open"), configuration).await.created();
     // A viewer only looks on, whatever an environment allows.
-    vic.force_claim("open", json!({}))
-        .await
-        .refused(403, "permission_denied");
+    vic.force_claim("open", json!({})).await.refused(403, "permission_denied");
 }
 
 #[tokio::test]
 async fn every_documented_operation_takes_a_token_and_is_in_the_table_of_roles() {
     let server = Server::start();
     let anonymous = server.anonymous();
-    let document = anonymous
-        .send(anonymous.request(Method::GET, "/api/v1/openapi.json"))
-        .await
-        .ok()
-        .json();
+    let document = anonymous.send(anonymous.request(Method::GET, "/api/v1/openapi.json")).await.ok().json();
     let mut documented = 0;
     for item in document["paths"].as_object().unwrap().values() {
         let operations = item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters");
-        documented += operations
-            .filter(|(_, operation)| operation["security"] != json!([]))
-            .count();
+        documented += operations.filter(|(_, operation)| operation["security"] != json!([])).count();
     }
     assert_eq!(documented, operations().len(), "an operation is missing in the table");
     for (method, path, body, _) in operations() {
         let full = anonymous.path(&path);
         let mut readings = vec![full.clone()];
-        readings.extend(
-            full.strip_prefix("/api/v1")
-                .filter(|_| path.contains("ephemeral"))
-                .map(str::to_owned),
-        );
+        readings.extend(full.strip_prefix("/api/v1").filter(|_| path.contains("ephemeral")).map(str::to_owned));
         for path in readings {
             let refused = send(&anonymous, method, &path, &body).await;
             assert_eq!(refused.problem(), (401, "missing_token".to_owned()), "{method} {path}");
@@ -175,20 +137,13 @@ async fn a_token_has_the_role_its_user_has_now() {
     let mia_is = "name = \"mia\"\nrole = \"maintainer\"";
     restart(&mut server, mia_is, "name = \"mia\"\nrole = \"viewer\"");
     let demoted = mia.clone().at(&server);
-    demoted
-        .put(&at("new"), json!({}))
-        .await
-        .refused(403, "permission_denied");
+    demoted.put(&at("new"), json!({})).await.refused(403, "permission_denied");
     demoted.environment("new").await.ok();
     restart(&mut server, mia_is, "name = \"max\"\nrole = \"maintainer\"");
     let gone = mia.clone().at(&server);
     gone.environment("new").await.refused(401, "invalid_token");
     let list = server.admin().get("/tokens").await.ok().data();
-    assert_eq!(
-        list[1]["createdBy"]["name"],
-        Value::Null,
-        "the user is no longer a member"
-    );
+    assert_eq!(list[1]["createdBy"]["name"], Value::Null, "the user is no longer a member");
     restart(&mut server, mia_is, mia_is);
     mia.clone().at(&server).put(&at("new"), json!({})).await.ok();
 }
@@ -196,24 +151,14 @@ async fn a_token_has_the_role_its_user_has_now() {
 #[tokio::test]
 async fn another_organization_looks_like_one_that_does_not_exist() {
     let mut server = Setup::default().organization(BETA).organization(ACME).start();
-    let made = server
-        .admin()
-        .in_organization("beta")
-        .post("/tokens", json!({ "name": "x" }))
-        .await
-        .created();
+    let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "x" })).await.created();
     let text = made.data()["token"].as_str().unwrap().to_owned();
     // The operator's token is that of the first organization's admin, whichever that is.
     assert!(server.terminate().success());
     server.change_setup(|_| Setup::default().organization(ACME).organization(BETA));
     server.start_again();
     let session = server.admin().claim("review-1", json!({})).await.created().session();
-    server
-        .admin()
-        .in_organization("beta")
-        .get("/pipelines")
-        .await
-        .refused(404, "organization_not_found");
+    server.admin().in_organization("beta").get("/pipelines").await.refused(404, "organization_not_found");
 
     let bea = server.with_token(&text).in_organization("beta");
     bea.environment("review-1").await.ok();
@@ -233,14 +178,9 @@ async fn another_organization_looks_like_one_that_does_not_exist() {
             assert_eq!(seen.len(), 1, "{method} {path}: {seen:#?}");
         }
     }
-    assert_eq!(
-        server.admin().environment("review-1").await.data()["lock"]["sessionId"],
-        session
-    );
+    assert_eq!(server.admin().environment("review-1").await.data()["lock"]["sessionId"], session);
     // Nor is a session of theirs one of ours.
-    bea.session("review-1", &session)
-        .await
-        .refused(404, "session_not_found");
+    bea.session("review-1", &session).await.refused(404, "session_not_found");
     assert_eq!(bea.get("/tokens").await.ok().json()["pagination"]["total"], 1);
     let body = json!({ "name": "x", "user": "ana" });
     assert_eq!(bea.post("/tokens", body).await.faulty_fields(), ["user"]);
@@ -267,10 +207,7 @@ async fn a_token_that_asks_too_often_is_slowed_down_and_no_other_is() {
         asked += 1;
         assert!(asked < 1_000, "nothing slows it down");
     };
-    assert_eq!(
-        (refused.header("retry-after"), &refused.json()["retryAfterSeconds"]),
-        ("1", &json!(1))
-    );
+    assert_eq!((refused.header("retry-after"), &refused.json()["retryAfterSeconds"]), ("1", &json!(1)));
     assert_eq!(refused.header("ratelimit"), "\"token\";r=0;t=1");
     assert_eq!(refused.header("ratelimit-policy"), "\"token\";q=1;w=1");
     ana.get("/pipelines").await.ok();
@@ -288,20 +225,15 @@ fn rank(role: &str) -> usize {
 
 async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Answer {
     let request = client.request(method.parse().unwrap(), path);
-    client
-        .send(if body.is_null() { request } else { request.json(body) })
-        .await
+    client.send(if body.is_null() { request } else { request.json(body) }).await
 }
 
 /// All of an answer that could tell one case from another.
 fn without_ids(answer: Answer) -> String {
     let mut body = answer.json();
     body["requestId"] = Value::Null;
-    let mut headers: Vec<_> = answer
-        .headers
-        .iter()
-        .filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str()))
-        .collect();
+    let mut headers: Vec<_> =
+        answer.headers.iter().filter(|(name, _)| !["date", "x-request-id"].contains(&name.as_str())).collect();
     headers.sort_by_key(|(name, _)| name.as_str());
     format!("{} {headers:?} {body}", answer.status)
 }

@@ -16,23 +16,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain", "entropy", "store"]),
     ("actors", &["domain", "entropy", "store"]),
     ("telemetry", &["actors", "config", "domain"]),
-    (
-        "http",
-        &["actors", "auth", "domain", "entropy", "organizations", "store"],
-    ),
-    (
-        "app",
-        &[
-            "actors",
-            "auth",
-            "config",
-            "domain",
-            "http",
-            "organizations",
-            "store",
-            "telemetry",
-        ],
-    ),
+    ("http", &["actors", "auth", "domain", "entropy", "organizations", "store"]),
+    ("app", &["actors", "auth", "config", "domain", "http", "organizations", "store", "telemetry"]),
     ("cli", &["app", "auth", "config", "telemetry"]),
 ];
 
@@ -55,10 +40,7 @@ fn imports_point_one_way() {
     let parts: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
     for (part, file, line) in lines_of_code() {
         let Some(allowed) = parts.get(part.as_str()) else {
-            assert!(
-                part == "main" || part == "lib",
-                "src/{part} is not in the table: say what it may use"
-            );
+            assert!(part == "main" || part == "lib", "src/{part} is not in the table: say what it may use");
             continue;
         };
         for used in words_after(&line, "crate::") {
@@ -75,9 +57,7 @@ fn what_touches_the_outside_stays_where_it_belongs() {
     let mut faults = Vec::new();
     for (part, file, line) in lines_of_code() {
         for (name, parts) in KEPT_TO {
-            let used = words_after(&line, "use ")
-                .chain(paths_in(&line))
-                .any(|word| word == *name);
+            let used = words_after(&line, "use ").chain(paths_in(&line)).any(|word| word == *name);
             if used && !parts.contains(&part.as_str()) {
                 faults.push(format!("{}: {part} must not use the crate {name}", file.display()));
             }
@@ -89,9 +69,7 @@ fn what_touches_the_outside_stays_where_it_belongs() {
 #[test]
 fn every_test_that_the_invariants_name_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let text: String = std::fs::read_to_string(root.join("src/lib.rs"))
-        .unwrap()
-        .replace("\n//! ", " ");
+    let text: String = std::fs::read_to_string(root.join("src/lib.rs")).unwrap().replace("\n//! ", " ");
     let everything: String = rust_files(&root.join("src"))
         .into_iter()
         .chain(rust_files(&root.join("tests")))
@@ -100,22 +78,14 @@ fn every_test_that_the_invariants_name_exists() {
     let mut named = 0;
     for quoted in text.split('`').skip(1).step_by(2) {
         if let Some((file, test)) = quoted.split_once("::").filter(|(file, _)| file.starts_with("tests/")) {
-            assert!(
-                std::fs::read_to_string(root.join(file))
-                    .unwrap()
-                    .contains(&format!("fn {test}(")),
-                "{quoted}"
-            );
+            assert!(std::fs::read_to_string(root.join(file)).unwrap().contains(&format!("fn {test}(")), "{quoted}");
             named += 1;
         } else if quoted.starts_with("tests/") {
             assert!(root.join(quoted).exists(), "{quoted}");
             named += 1;
         } else if let Some((path, last)) = quoted.rsplit_once("::") {
             let module = root.join("src").join(format!("{}/{last}.rs", path.replace("::", "/")));
-            assert!(
-                everything.contains(&format!("fn {last}(")) || module.exists(),
-                "{quoted}"
-            );
+            assert!(everything.contains(&format!("fn {last}(")) || module.exists(), "{quoted}");
             named += 1;
         }
     }
@@ -129,15 +99,7 @@ fn lines_of_code() -> Vec<(String, PathBuf, String)> {
     let mut lines = Vec::new();
     for file in rust_files(&source) {
         let below = file.strip_prefix(&source).unwrap();
-        let part = below
-            .components()
-            .next()
-            .unwrap()
-            .as_os_str()
-            .to_str()
-            .unwrap()
-            .trim_end_matches(".rs")
-            .to_owned();
+        let part = below.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
         if below.to_str().unwrap().contains("tests") {
             continue;
         }
@@ -169,10 +131,7 @@ fn words_after<'a>(line: &'a str, marker: &'a str) -> impl Iterator<Item = &'a s
     line.match_indices(marker).flat_map(move |(at, _)| {
         let rest = &line[at + marker.len()..];
         let list = rest.strip_prefix('{').and_then(|list| list.split('}').next());
-        list.map_or_else(
-            || vec![word(rest)],
-            |list| list.split(',').map(|item| word(item.trim_start())).collect(),
-        )
+        list.map_or_else(|| vec![word(rest)], |list| list.split(',').map(|item| word(item.trim_start())).collect())
     })
 }
 
@@ -180,15 +139,11 @@ fn words_after<'a>(line: &'a str, marker: &'a str) -> impl Iterator<Item = &'a s
 fn paths_in(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("::").filter_map(|(at, _)| {
         let before = &line[..at];
-        let start = before
-            .rfind(|c: char| !c.is_alphanumeric() && c != '_')
-            .map_or(0, |place| place + 1);
+        let start = before.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |place| place + 1);
         (!before[..start].ends_with("::") && start < at).then(|| &before[start..])
     })
 }
 
 fn word(text: &str) -> &str {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_')
-        .next()
-        .unwrap_or_default()
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }

@@ -40,11 +40,7 @@ async fn a_body_that_is_no_json_is_told_where_it_breaks() {
         for body in bodies {
             let shown = String::from_utf8_lossy(&body[..body.len().min(40)]);
             let refused = send(&admin, method.clone(), &path, body).await;
-            assert_eq!(
-                refused.problem(),
-                (400, "malformed_json".to_owned()),
-                "{shown} to {path}"
-            );
+            assert_eq!(refused.problem(), (400, "malformed_json".to_owned()), "{shown} to {path}");
         }
     }
     assert_untouched(&admin).await;
@@ -67,19 +63,14 @@ async fn a_body_with_wrong_fields_is_told_all_of_them_at_once() {
         (json!({ "commitId": long }), &["commitId"]),
         (json!({ "context": "\u{0}" }), &["context"]),
         (json!({ "context": "bell\u{7}" }), &["context"]),
-        (
-            json!({ "context": "\u{85}", "CommitId": "x" }),
-            &["context", "CommitId"],
-        ),
+        (json!({ "context": "\u{85}", "CommitId": "x" }), &["context", "CommitId"]),
         (json!([]), &["body"]),
         (Value::Null, &["body"]),
         (json!("x"), &["body"]),
     ];
     for (body, expected) in cases {
-        for refused in [
-            admin.claim("review-1", body.clone()).await,
-            admin.force_claim("review-1", body.clone()).await,
-        ] {
+        for refused in [admin.claim("review-1", body.clone()).await, admin.force_claim("review-1", body.clone()).await]
+        {
             let fields = refused.refused(422, "invalid_request").faulty_fields();
             assert_eq!(fields, expected, "{body}");
         }
@@ -91,9 +82,7 @@ async fn a_body_with_wrong_fields_is_told_all_of_them_at_once() {
         let refused = send(&admin, Method::POST, &path, body.as_bytes()).await;
         assert_eq!(refused.refused(422, "invalid_request").faulty_fields(), ["priority"]);
     }
-    let refused = admin
-        .post("/tokens", json!({ "name": "", "expiresAt": 1, "x": 1 }))
-        .await;
+    let refused = admin.post("/tokens", json!({ "name": "", "expiresAt": 1, "x": 1 })).await;
     assert_eq!(refused.faulty_fields(), ["name", "expiresAt", "x"]);
     assert_untouched(&admin).await;
 }
@@ -110,10 +99,7 @@ async fn a_body_over_64_kib_is_refused_with_and_without_its_length() {
         announced.refused(413, "body_too_large");
         let mut wire = Wire::open(&server).await;
         let head = head(method.as_str(), &path);
-        wire.send(format!(
-            "{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
-        ))
-        .await;
+        wire.send(format!("{head}Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n")).await;
         for chunk in too_large.chunks(0x8000) {
             wire.send(format!("{:x}\r\n", chunk.len())).await;
             wire.send(chunk).await;
@@ -141,22 +127,14 @@ async fn a_body_of_another_media_type_is_refused() {
     for (method, path) in bodied(&admin) {
         for headers in unfit {
             let request = admin.request(method.clone(), &path).body("{}");
-            let request = headers
-                .iter()
-                .fold(request, |request, (name, value)| request.header(*name, *value));
+            let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
             admin.send(request).await.refused(415, "unsupported_media_type");
         }
     }
     assert_untouched(&admin).await;
-    for (environment, fit) in [
-        ("review-1", "application/json; charset=\"UTF-8\""),
-        ("review-2", "APPLICATION/JSON"),
-    ] {
+    for (environment, fit) in [("review-1", "application/json; charset=\"UTF-8\""), ("review-2", "APPLICATION/JSON")] {
         let path = admin.path(&format!("{}/sessions", at(environment)));
-        let request = admin
-            .request(Method::POST, &path)
-            .header("content-type", fit)
-            .body("{}");
+        let request = admin.request(Method::POST, &path).header("content-type", fit).body("{}");
         admin.send(request).await.created();
     }
 }
@@ -165,11 +143,7 @@ async fn a_body_of_another_media_type_is_refused() {
 async fn a_method_that_a_path_does_not_have_is_told_which_it_has() {
     let server = Server::start();
     let admin = server.admin();
-    let document = admin
-        .send(admin.request(Method::GET, "/api/v1/openapi.json"))
-        .await
-        .ok()
-        .json();
+    let document = admin.send(admin.request(Method::GET, "/api/v1/openapi.json")).await.ok().json();
     let mut paths: Vec<(String, Vec<String>)> = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         let methods = item.as_object().unwrap().keys().filter(|key| *key != "parameters");
@@ -195,11 +169,7 @@ async fn a_method_that_a_path_does_not_have_is_told_which_it_has() {
             }
             let request = admin.request(method.parse().unwrap(), &path);
             let refused = admin.send(request).await;
-            assert_eq!(
-                refused.problem(),
-                (405, "method_not_allowed".to_owned()),
-                "{method} {path}"
-            );
+            assert_eq!(refused.problem(), (405, "method_not_allowed".to_owned()), "{method} {path}");
             let mut told: Vec<_> = refused.header("allow").split(", ").collect();
             told.sort_unstable();
             assert_eq!(told, allowed, "{method} {path}");
@@ -228,29 +198,13 @@ async fn every_answer_carries_a_request_id_and_a_sane_one_of_the_clients_is_kept
     ];
     let longest = "i".repeat(128);
     for (method, path, body, status) in cases {
-        let request = || {
-            admin
-                .request(method.clone(), path)
-                .header("content-type", "application/json")
-        };
-        let kept: &[&str] = if status == 201 {
-            &[]
-        } else {
-            &["CI-run/42:7#retry", &longest]
-        };
+        let request = || admin.request(method.clone(), path).header("content-type", "application/json");
+        let kept: &[&str] = if status == 201 { &[] } else { &["CI-run/42:7#retry", &longest] };
         for id in kept {
             let answer = admin.send(request().header("X-Request-Id", *id).body(body)).await;
-            assert_eq!(
-                (answer.status.as_u16(), answer.header("x-request-id")),
-                (status, *id),
-                "{path}"
-            );
+            assert_eq!((answer.status.as_u16(), answer.header("x-request-id")), (status, *id), "{path}");
         }
-        let unfit: &[&str] = if status == 201 {
-            &[""]
-        } else {
-            &["", "two words", "tab\there", &"i".repeat(129)]
-        };
+        let unfit: &[&str] = if status == 201 { &[""] } else { &["", "two words", "tab\there", &"i".repeat(129)] };
         let mut seen = Vec::new();
         for id in unfit {
             let answer = admin.send(request().header("X-Request-Id", *id).body(body)).await;
@@ -278,10 +232,7 @@ async fn thousands_of_random_bodies_never_make_a_fault_of_the_servers_own() {
         let answer = send(&admin, method, &path, &body).await;
         let status = answer.status.as_u16();
         let shown = String::from_utf8_lossy(&body);
-        assert!(
-            (200..500).contains(&status),
-            "seed {SEED:#x}, round {round}: {status} for {shown}"
-        );
+        assert!((200..500).contains(&status), "seed {SEED:#x}, round {round}: {status} for {shown}");
         if status >= 400 {
             answer.problem();
         }
@@ -338,10 +289,7 @@ fn bodied(client: &Client) -> Vec<(Method, String)> {
     vec![
         (Method::POST, format!("{environment}/sessions")),
         (Method::POST, format!("{environment}/force-claim")),
-        (
-            Method::POST,
-            format!("{environment}/sessions/ses_0199f3c2a4b07f3e9d2c5a1b2a/deploy"),
-        ),
+        (Method::POST, format!("{environment}/sessions/ses_0199f3c2a4b07f3e9d2c5a1b2a/deploy")),
         (Method::PUT, environment),
         (Method::POST, client.path("/tokens")),
     ]

@@ -67,27 +67,17 @@ async fn force_claims_at_once_form_one_chain_without_a_gap() {
             (&before["sessionId"], &before["fencingToken"], &before["user"])
         );
         let ended = clients[0].session("review-1", id(before)).await.ok().data();
-        assert_eq!(
-            (ended["lockStatus"].as_str(), &ended["overridden"]),
-            (Some("overridden"), &json!(true))
-        );
+        assert_eq!((ended["lockStatus"].as_str(), &ended["overridden"]), (Some("overridden"), &json!(true)));
         assert_eq!(
             (&ended["endedBy"]["sessionId"], &ended["endedBy"]["userId"]),
             (&after["sessionId"], &after["user"]["userId"])
         );
     }
     let last = chain.last().unwrap();
-    let history = clients[0]
-        .get(&format!("{}/history?limit=100", at("review-1")))
-        .await
-        .ok();
+    let history = clients[0].get(&format!("{}/history?limit=100", at("review-1"))).await.ok();
     let sessions = history.data().as_array().unwrap().clone();
     assert_eq!(sessions.len() as u64, CROWD);
-    let active: Vec<_> = sessions
-        .iter()
-        .filter(|s| s["lockStatus"] == "active")
-        .map(id)
-        .collect();
+    let active: Vec<_> = sessions.iter().filter(|s| s["lockStatus"] == "active").map(id).collect();
     assert_eq!(active, [id(last)]);
     let environment = clients[0].environment("review-1").await.ok().data();
     assert_eq!(environment["lock"]["sessionId"], last["sessionId"]);
@@ -140,11 +130,8 @@ async fn readers_are_never_shown_an_older_state_than_somebody_was_told_before() 
 /// A writer's turn: claim and release, or take it by force.
 async fn take_turn(client: &Client, sightings: &Mutex<Sightings>, environment: usize, turn: usize) {
     let name = name(environment);
-    let claimed = if turn % 4 == 3 {
-        client.force_claim(&name, json!({})).await
-    } else {
-        client.claim(&name, json!({})).await
-    };
+    let claimed =
+        if turn % 4 == 3 { client.force_claim(&name, json!({})).await } else { client.claim(&name, json!({})).await };
     let answer = claimed.json();
     if claimed.status != 201 {
         assert_eq!(claimed.problem().1, "environment_locked");
@@ -164,10 +151,7 @@ async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn
     match turn % 4 {
         0 => {
             let found = client.environment(&name).await.ok().data();
-            sightings
-                .lock()
-                .unwrap()
-                .saw(environment, &found["lock"], &before, "get");
+            sightings.lock().unwrap().saw(environment, &found["lock"], &before, "get");
         }
         1 => {
             let path = at("");
@@ -185,10 +169,7 @@ async fn look(client: &Client, sightings: &Mutex<Sightings>, reader: usize, turn
             if newest["lockStatus"] == "active" {
                 sightings.lock().unwrap().saw(environment, newest, &before, "history");
             } else if !newest.is_null() {
-                sightings
-                    .lock()
-                    .unwrap()
-                    .saw_ended(environment, newest, &before, "history");
+                sightings.lock().unwrap().saw_ended(environment, newest, &before, "history");
             }
         }
         _ => {
@@ -216,10 +197,7 @@ async fn an_idle_environment_leaves_memory_and_comes_back_with_everything() {
         client.put(&at(&name(number)), json!({})).await.created();
         let first = client.claim(&name(number), json!({})).await.created().session();
         client.release(&name(number), &first).await.ok();
-        let claimed = client
-            .claim(&name(number), json!({ "commitId": "c0ffee1" }))
-            .await
-            .created();
+        let claimed = client.claim(&name(number), json!({ "commitId": "c0ffee1" })).await.created();
         held.push((name(number), first, claimed.data()));
     }
     until_actors(&client, |count| count > 0).await;
@@ -228,19 +206,13 @@ async fn an_idle_environment_leaves_memory_and_comes_back_with_everything() {
         let lock = client.environment(&name).await.ok().data()["lock"].clone();
         assert_eq!(lock["sessionId"], session["sessionId"]);
         assert_eq!(client.session(&name, id(&session)).await.ok().data(), session);
-        assert_eq!(
-            client.session(&name, &first).await.ok().data()["lockStatus"],
-            "released"
-        );
+        assert_eq!(client.session(&name, &first).await.ok().data()["lockStatus"], "released");
         // Reading brought no actor back; these do.
         let refused = client.claim(&name, json!({})).await;
         assert_eq!(refused.problem(), (409, "environment_locked".to_owned()));
         assert_eq!(refused.json()["holder"]["sessionId"], session["sessionId"]);
         let next = client.force_claim(&name, json!({})).await.created().data();
-        assert_eq!(
-            (token(&next), &next["overrode"]["sessionId"]),
-            (3, &session["sessionId"])
-        );
+        assert_eq!((token(&next), &next["overrode"]["sessionId"]), (3, &session["sessionId"]));
     }
 }
 
@@ -256,9 +228,7 @@ async fn a_claim_that_meets_an_environment_on_its_way_out_of_memory_is_not_lost(
     at_once((0..WORKERS).map(|worker| {
         let client = client.clone();
         async move {
-            let own: Vec<_> = (0..ENVIRONMENTS_EACH)
-                .map(|number| name(worker * ENVIRONMENTS_EACH + number))
-                .collect();
+            let own: Vec<_> = (0..ENVIRONMENTS_EACH).map(|number| name(worker * ENVIRONMENTS_EACH + number)).collect();
             for name in &own {
                 client.put(&at(name), json!({})).await.created();
             }

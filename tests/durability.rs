@@ -80,15 +80,7 @@ async fn a_start_cut_short_anywhere_is_taken_up_by_the_next() {
     for number in 0..20 {
         held.claim_new(&server.admin(), &format!("held-{number}")).await;
     }
-    for call in [
-        "mkdir",
-        "rename",
-        "unlink",
-        "fsync",
-        "fdatasync",
-        "pwrite64",
-        "ftruncate",
-    ] {
+    for call in ["mkdir", "rename", "unlink", "fsync", "fdatasync", "pwrite64", "ftruncate"] {
         // The first start of a directory, each time a new one.
         for place in PLACES {
             let fresh = tempfile::tempdir().unwrap();
@@ -179,14 +171,8 @@ async fn sixty_four_concurrent_claims_share_few_syncs() {
         }))
         .await;
     }
-    println!(
-        "{claims} claims in {groups} syncs: {:.1} claims a sync",
-        claims as f64 / groups as f64
-    );
-    assert!(
-        batches as usize + ROUNDS >= claims,
-        "{batches} commits for {claims} claims"
-    );
+    println!("{claims} claims in {groups} syncs: {:.1} claims a sync", claims as f64 / groups as f64);
+    assert!(batches as usize + ROUNDS >= claims, "{batches} commits for {claims} claims");
     assert!(groups < batches, "every commit had a sync of its own");
 }
 
@@ -196,10 +182,7 @@ async fn log_counts(client: &Client) -> (u64, u64) {
     client.force_claim("review-1", json!({})).await.created();
     let metrics = client.send(client.request(Method::GET, "/metrics")).await.ok().text;
     let count = |name| metric(&metrics, name);
-    (
-        count("lockkeeper_log_groups_total"),
-        count("lockkeeper_log_batches_total"),
-    )
+    (count("lockkeeper_log_groups_total"), count("lockkeeper_log_batches_total"))
 }
 
 #[tokio::test]
@@ -255,10 +238,7 @@ async fn disk_fails(part: &str, fault: &str, sentence: &str) {
         assert!(answers < CLAIMS_MAX, "nothing has failed");
     };
     // Seven commits reached the log: three environments and their claims, and a fourth environment.
-    assert!(
-        part != "log" || answers == 3,
-        "{answers} claims were answered with success"
-    );
+    assert!(part != "log" || answers == 3, "{answers} claims were answered with success");
     // Not a success: the connection broke, or it was told that nothing is known.
     if let Ok(answer) = failed {
         assert_eq!(answer.status, 503, "{answer:?}");
@@ -267,10 +247,7 @@ async fn disk_fails(part: &str, fault: &str, sentence: &str) {
     let said = server.log()[logged_before..].to_owned();
     let plain: Vec<_> = said.lines().filter(|line| line.starts_with("lockkeeper: ")).collect();
     assert_eq!(plain.len(), 1, "{said}");
-    assert!(
-        plain[0].contains(sentence) && plain[0].contains("start the server again"),
-        "{said}"
-    );
+    assert!(plain[0].contains(sentence) && plain[0].contains("start the server again"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
 
     server.change_setup(|setup| setup.under(&[]));

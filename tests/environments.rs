@@ -51,10 +51,7 @@ async fn an_environment_is_made_by_put_and_changed_by_the_next() {
     });
     let made = mia.put(&at("demo"), configuration.clone()).await.created();
     assert_eq!(made.header("location"), mia.path(&at("demo")));
-    assert_has(
-        &made.data(),
-        json!({ "envName": "demo", "lockStatus": "unlocked", "lock": null }),
-    );
+    assert_has(&made.data(), json!({ "envName": "demo", "lockStatus": "unlocked", "lock": null }));
     assert_has(&made.data()["configuration"], configuration.clone());
     let found = mia.environment("demo").await.ok();
     assert_eq!((found.data(), found.header("etag")), (made.data(), made.header("etag")));
@@ -72,11 +69,7 @@ async fn an_environment_is_made_by_put_and_changed_by_the_next() {
     assert_eq!(mia.environment("demo").await.ok().data(), changed.data());
     let request = mia.request(Method::PUT, &mia.path(&at("plain")));
     let plain = mia.send(request).await.created();
-    assert_eq!(
-        plain.data()["configuration"]["deployOnClaim"],
-        true,
-        "no body: all defaults"
-    );
+    assert_eq!(plain.data()["configuration"]["deployOnClaim"], true, "no body: all defaults");
 }
 
 #[tokio::test]
@@ -99,27 +92,17 @@ async fn an_update_that_rests_on_an_older_configuration_is_refused() {
             refused.refused(412, "precondition_failed");
         }
     }
-    assert_eq!(
-        admin.environment("review-1").await.data()["configuration"]["description"],
-        "first"
-    );
+    assert_eq!(admin.environment("review-1").await.data()["configuration"]["description"], "first");
     update(Method::PUT, "*", json!({ "description": "third" })).await.ok();
     let stale = first.header("etag");
-    update(Method::DELETE, stale, json!({}))
-        .await
-        .refused(412, "precondition_failed");
+    update(Method::DELETE, stale, json!({})).await.refused(412, "precondition_failed");
     let latest = admin.environment("review-1").await.ok().header("etag").to_owned();
     update(Method::DELETE, &latest, json!({})).await.has_status(204);
     // Nothing matches what is not there.
     for etag in [latest.as_str(), "*"] {
-        update(Method::PUT, etag, json!({}))
-            .await
-            .refused(412, "precondition_failed");
+        update(Method::PUT, etag, json!({})).await.refused(412, "precondition_failed");
     }
-    admin
-        .environment("review-1")
-        .await
-        .refused(404, "environment_not_found");
+    admin.environment("review-1").await.refused(404, "environment_not_found");
 }
 
 #[tokio::test]
@@ -157,10 +140,7 @@ async fn every_fault_of_a_configuration_is_named_at_once_and_nothing_is_made() {
     }
     let many = |count: usize| -> Value { (0..count).map(|n| (format!("L{n}"), json!("x"))).collect() };
     let body = json!({ "labels": many(33), "variables": many(65) });
-    assert_eq!(
-        admin.put(&at("new"), body).await.faulty_fields(),
-        ["labels", "variables"]
-    );
+    assert_eq!(admin.put(&at("new"), body).await.faulty_fields(), ["labels", "variables"]);
     admin.environment("new").await.refused(404, "environment_not_found");
     let body = json!({ "labels": many(32), "variables": many(64) });
     admin.put(&at("new"), body).await.created();
@@ -175,18 +155,7 @@ async fn a_name_out_of_its_bounds_cannot_be_made_and_is_not_found() {
         admin.put(&at(good), json!({})).await.created();
         admin.environment(good).await.ok();
     }
-    for bad in [
-        &*(longest + "x"),
-        "-a",
-        ".a",
-        "_a",
-        "a b",
-        "a%2Fb",
-        "ä",
-        "%00",
-        "%FF",
-        "%252e",
-    ] {
+    for bad in [&*(longest + "x"), "-a", ".a", "_a", "a b", "a%2Fb", "ä", "%00", "%FF", "%252e"] {
         let refused = admin.put(&at(bad), json!({})).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), ["envName"], "{bad}");
         for answer in [admin.environment(bad).await, admin.delete(&at(bad)).await] {
@@ -231,10 +200,7 @@ async fn an_environment_that_has_not_changed_is_not_sent_again() {
         assert_eq!((unchanged.status, &*unchanged.text), (StatusCode::NOT_MODIFIED, ""));
         match change {
             0 => admin.claim("review-1", json!({})).await.created(),
-            1 => admin
-                .force_claim("review-1", json!({ "commitId": "c0ffee1" }))
-                .await
-                .created(),
+            1 => admin.force_claim("review-1", json!({ "commitId": "c0ffee1" })).await.created(),
             _ => admin.put(&at("review-1"), json!({ "description": "new" })).await.ok(),
         };
         let changed = unless(&etag).await.ok();

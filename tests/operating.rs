@@ -19,10 +19,7 @@ async fn health_readiness_and_metrics_need_no_token() {
     let server = Server::start();
     let admin = server.admin();
     admin.claim("review-1", json!({})).await.created();
-    admin
-        .claim("review-1", json!({}))
-        .await
-        .refused(409, "environment_locked");
+    admin.claim("review-1", json!({})).await.refused(409, "environment_locked");
     assert_eq!(get(&server, "/healthz").await.ok().json(), json!({ "status": "alive" }));
     assert_eq!(get(&server, "/readyz").await.ok().json(), json!({ "status": "ready" }));
     let metrics = get(&server, "/metrics").await.ok();
@@ -38,11 +35,7 @@ async fn health_readiness_and_metrics_need_no_token() {
         format!("lockkeeper_build_info{{version=\"{}\"}} 1", env!("CARGO_PKG_VERSION")),
         "# TYPE lockkeeper_log_sync_seconds histogram".to_owned(),
     ] {
-        assert!(
-            metrics.text.lines().any(|found| found == line),
-            "{line} is not in\n{}",
-            metrics.text
-        );
+        assert!(metrics.text.lines().any(|found| found == line), "{line} is not in\n{}", metrics.text);
     }
 }
 
@@ -61,29 +54,18 @@ async fn every_documented_operation_is_served() {
             filled = filled.replace(&place, parameter["example"].as_str().unwrap());
         }
         for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
-            let request = admin
-                .request(method.to_uppercase().parse().unwrap(), &filled)
-                .json(&json!({}));
+            let request = admin.request(method.to_uppercase().parse().unwrap(), &filled).json(&json!({}));
             let answer = admin.send(request).await;
             let status = answer.status.as_u16();
             let described = &operation["responses"][status.to_string()];
-            assert!(
-                described.is_object(),
-                "{method} {path} answers {status}, which is not described"
-            );
+            assert!(described.is_object(), "{method} {path} answers {status}, which is not described");
             if status >= 400 {
                 let code = answer.problem().1;
                 assert!(
-                    described["description"]
-                        .as_str()
-                        .unwrap()
-                        .contains(&format!("`{code}`")),
+                    described["description"].as_str().unwrap().contains(&format!("`{code}`")),
                     "{method} {path}: {code}"
                 );
-                assert!(
-                    !["route_not_found", "method_not_allowed"].contains(&&*code),
-                    "{method} {path}"
-                );
+                assert!(!["route_not_found", "method_not_allowed"].contains(&&*code), "{method} {path}");
             }
             operations += 1;
         }
@@ -99,15 +81,9 @@ async fn every_code_has_a_page_that_its_problems_point_to() {
     for code in codes.as_array().unwrap() {
         let code = code.as_str().unwrap();
         let page = get(&server, &format!("/problems/{code}")).await.ok();
-        assert!(
-            page.text.contains(code) && page.header("content-type").starts_with("text/plain"),
-            "{page:?}"
-        );
+        assert!(page.text.contains(code) && page.header("content-type").starts_with("text/plain"), "{page:?}");
     }
-    let problem = get(&server, "/problems/nonsense")
-        .await
-        .refused(404, "problem_not_found")
-        .json();
+    let problem = get(&server, "/problems/nonsense").await.refused(404, "problem_not_found").json();
     get(&server, problem["type"].as_str().unwrap()).await.ok();
 }
 
@@ -116,19 +92,13 @@ async fn the_explorer_takes_nothing_from_elsewhere() {
     let server = Server::start();
     for path in ["/", "/docs", "/docs/"] {
         let page = get(&server, path).await.ok();
-        assert!(
-            page.header("content-type").starts_with("text/html"),
-            "{path} leads to the explorer"
-        );
+        assert!(page.header("content-type").starts_with("text/html"), "{path} leads to the explorer");
     }
     let index = get(&server, "/docs/").await.ok().text;
     let initializer = get(&server, "/docs/swagger-initializer.js").await.ok().text;
     assert!(initializer.contains("/api/v1/openapi.json"));
     for text in [&index, &initializer] {
-        assert!(
-            !text.contains("http://") && !text.contains("https://") && !text.contains("\"//"),
-            "{text}"
-        );
+        assert!(!text.contains("http://") && !text.contains("https://") && !text.contains("\"//"), "{text}");
     }
     let mut assets = 0;
     for attribute in ["src=\"", "href=\""] {
@@ -167,49 +137,27 @@ async fn head_answers_as_get_does_without_the_body() {
 
 #[tokio::test]
 async fn no_token_reaches_the_log() {
-    let mut server = Setup::default()
-        .settings(&format!("{SMALL}[log]\nfilter = \"trace\"\n"))
-        .start();
+    let mut server = Setup::default().settings(&format!("{SMALL}[log]\nfilter = \"trace\"\n")).start();
     let admin = server.admin();
-    let made = admin
-        .post("/tokens", json!({ "name": "hush-name", "user": "ana" }))
-        .await
-        .created()
-        .data();
+    let made = admin.post("/tokens", json!({ "name": "hush-name", "user": "ana" })).await.created().data();
     let ana_token = made["token"].as_str().unwrap().to_owned();
     let ana = server.with_token(&ana_token);
     let body = json!({ "commitId": "hush-commit", "context": "hush-context" });
     let session = ana.claim("review-1", body.clone()).await.created().session();
-    ana.claim("review-1", body.clone())
-        .await
-        .refused(409, "environment_locked");
-    ana.deploy("review-1", &session, json!({ "commitId": "hush-deployed" }))
-        .await
-        .has_status(202);
-    admin
-        .put(&at("new"), json!({ "variables": { "PASSWORD": "hush-variable" } }))
-        .await
-        .created();
+    ana.claim("review-1", body.clone()).await.refused(409, "environment_locked");
+    ana.deploy("review-1", &session, json!({ "commitId": "hush-deployed" })).await.has_status(202);
+    admin.put(&at("new"), json!({ "variables": { "PASSWORD": "hush-variable" } })).await.created();
     // In bad ways too: mistyped, of no use, in the wrong place, in a body that is no good.
     let typo = ana_token.replacen(&ana_token[3..5], "??", 1);
-    server
-        .with_token(&typo)
-        .get("/pipelines")
-        .await
-        .refused(401, "invalid_token");
-    ana.get(&format!("/pipelines?token={ana_token}"))
-        .await
-        .refused(400, "invalid_parameter");
+    server.with_token(&typo).get("/pipelines").await.refused(401, "invalid_token");
+    ana.get(&format!("/pipelines?token={ana_token}")).await.refused(400, "invalid_parameter");
     let path = ana.path(&format!("{}/sessions", at("review-1")));
     for bad in ["{\"context\": \"hush-context", "{\"hush-field\": 1}", "hush-text"] {
-        let request = ana
-            .request(Method::POST, &path)
-            .header("content-type", "application/json");
+        let request = ana.request(Method::POST, &path).header("content-type", "application/json");
         assert!(ana.send(request.body(bad)).await.status.is_client_error());
     }
     let mut wire = Wire::open(&server).await;
-    wire.send(format!("{}bad header\r\n\r\n", head("GET", "/healthz")))
-        .await;
+    wire.send(format!("{}bad header\r\n\r\n", head("GET", "/healthz"))).await;
     wire.answer().await.unwrap().has_status(400);
     let id = made["tokenId"].as_str().unwrap();
     admin.delete(&format!("/tokens/{id}")).await.has_status(204);
@@ -232,8 +180,7 @@ async fn a_request_under_way_is_answered_before_the_server_ends() {
     let body = r#"{"context": "slow"}"#;
     let mut slow = Wire::open(&server).await;
     let head_of_slow = head_of_json("POST", &path, body.len());
-    slow.send(head_of_slow.replacen("Content-Type", "Expect: 100-continue\r\nContent-Type", 1))
-        .await;
+    slow.send(head_of_slow.replacen("Content-Type", "Expect: 100-continue\r\nContent-Type", 1)).await;
     slow.answer().await.unwrap().has_status(100);
     slow.send(&body[..5]).await;
     let mut probe = Wire::open(&server).await;
@@ -270,17 +217,13 @@ async fn a_request_that_never_ends_does_not_hold_up_the_end() {
     let path = server.admin().path(&format!("{}/sessions", at("review-1")));
     let mut slow = Wire::open(&server).await;
     let head_of_slow = head_of_json("POST", &path, 10);
-    slow.send(head_of_slow.replacen("Content-Type", "Expect: 100-continue\r\nContent-Type", 1))
-        .await;
+    slow.send(head_of_slow.replacen("Content-Type", "Expect: 100-continue\r\nContent-Type", 1)).await;
     slow.answer().await.unwrap().has_status(100);
     server.signal("-INT");
     assert_eq!(server.wait().code(), Some(0));
     assert!(server.log().contains("raise http.drain_seconds"), "{}", server.log());
     server.start_again();
-    assert_eq!(
-        server.admin().environment("review-1").await.ok().data()["lock"],
-        Value::Null
-    );
+    assert_eq!(server.admin().environment("review-1").await.ok().data()["lock"], Value::Null);
 }
 
 async fn get(server: &Server, path: &str) -> Answer {

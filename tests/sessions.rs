@@ -48,15 +48,10 @@ async fn a_session_shows_every_field_of_the_contract() {
     assert_is_time(&session["createdAt"]);
     assert_is_time(&session["claimedAt"]);
     let deployment = &session["deployments"][0];
-    assert_fields(
-        deployment,
-        "deploymentId commitId status createdAt startedAt finishedAt error",
-    );
-    for (id, prefix) in [
-        (&session["sessionId"], "ses_"),
-        (&session["user"]["userId"], "usr_"),
-        (&deployment["deploymentId"], "dep_"),
-    ] {
+    assert_fields(deployment, "deploymentId commitId status createdAt startedAt finishedAt error");
+    for (id, prefix) in
+        [(&session["sessionId"], "ses_"), (&session["user"]["userId"], "usr_"), (&deployment["deploymentId"], "dep_")]
+    {
         assert!(id.as_str().unwrap().starts_with(prefix), "{id}");
     }
 }
@@ -67,19 +62,13 @@ async fn a_claim_of_a_taken_environment_says_who_holds_it_and_when_to_come_back(
     let (ana, ben) = (server.as_user("ana").await, server.as_user("ben").await);
     let body = json!({ "commitId": "c0ffee1", "context": "PR 412" });
     let held = ana.claim("review-1", body).await.created().data();
-    let refused = ben
-        .claim("review-1", json!({}))
-        .await
-        .refused(409, "environment_locked");
+    let refused = ben.claim("review-1", json!({})).await.refused(409, "environment_locked");
     let seconds: u64 = refused.header("retry-after").parse().unwrap();
     let holder = json!({
         "sessionId": held["sessionId"], "user": held["user"], "commitId": "c0ffee1", "context": "PR 412",
         "claimedAt": held["claimedAt"], "expiresAt": null, "fencingToken": 1,
     });
-    assert_has(
-        &refused.json(),
-        json!({ "holder": holder, "queueLength": 0, "retryAfterSeconds": seconds }),
-    );
+    assert_has(&refused.json(), json!({ "holder": holder, "queueLength": 0, "retryAfterSeconds": seconds }));
     // The holder has no second session either.
     let again = ana.claim("review-1", json!({})).await;
     again.refused(409, "environment_locked");
@@ -91,10 +80,7 @@ async fn a_claim_needs_neither_a_body_nor_a_content_type() {
     let ana = server.as_user("ana").await;
     let request = ana.request(Method::POST, &ana.path(&format!("{}/sessions", at("review-1"))));
     let session = ana.send(request).await.created().data();
-    assert_has(
-        &session,
-        json!({ "commitId": null, "context": null, "deployments": [] }),
-    );
+    assert_has(&session, json!({ "commitId": null, "context": null, "deployments": [] }));
 }
 
 #[tokio::test]
@@ -109,10 +95,7 @@ async fn a_claim_deploys_its_commit_unless_the_environment_says_otherwise() {
     assert_eq!(last["deploymentId"], deployment["deploymentId"]);
 
     mia.put(&at("quiet"), json!({ "deployOnClaim": false })).await.created();
-    for claimed in [
-        mia.claim("quiet", claim.clone()).await,
-        mia.force_claim("quiet", claim).await,
-    ] {
+    for claimed in [mia.claim("quiet", claim.clone()).await, mia.force_claim("quiet", claim).await] {
         let session = claimed.created().data();
         assert_has(&session, json!({ "commitId": "c0ffee1", "deployments": [] }));
     }
@@ -156,10 +139,7 @@ async fn a_deployment_is_answered_in_full_and_stands_in_its_session() {
     );
     let place = ana.request(Method::GET, accepted.header("location"));
     let found = ana.send(place).await.ok().data();
-    assert_eq!(
-        found["deployments"][0]["deploymentId"], deployment["deploymentId"],
-        "{found}"
-    );
+    assert_eq!(found["deployments"][0]["deploymentId"], deployment["deploymentId"], "{found}");
     assert_eq!(found["deploymentCount"], 1);
     let missing = ana.deploy("review-1", &session, json!({})).await;
     assert_eq!(missing.refused(422, "invalid_request").faulty_fields(), ["commitId"]);
@@ -190,10 +170,7 @@ async fn a_release_frees_the_lock_and_repeating_it_changes_nothing() {
     let session = ana.claim("review-1", json!({})).await.created().session();
     let released = ana.release("review-1", &session).await.ok().data();
     let by = json!({ "userId": released["user"]["userId"], "name": "ana", "sessionId": null });
-    assert_has(
-        &released,
-        json!({ "lockStatus": "released", "overridden": false, "endedBy": by }),
-    );
+    assert_has(&released, json!({ "lockStatus": "released", "overridden": false, "endedBy": by }));
     assert_is_time(&released["endedAt"]);
     assert_eq!(ana.environment("review-1").await.data()["lock"], Value::Null);
     let next = ben.claim("review-1", json!({})).await.created().session();
@@ -258,10 +235,7 @@ async fn a_disabled_environment_is_not_handed_out_but_its_holder_may_finish() {
     assert_eq!(ana.environment("review-1").await.data()["lockStatus"], "locked");
     let body = json!({ "commitId": "c0ffee1" });
     ana.deploy("review-1", &session, body).await.has_status(202);
-    for refused in [
-        mia.claim("review-1", json!({})).await,
-        mia.force_claim("review-1", json!({})).await,
-    ] {
+    for refused in [mia.claim("review-1", json!({})).await, mia.force_claim("review-1", json!({})).await] {
         refused.refused(409, "environment_disabled");
     }
     ana.release("review-1", &session).await.ok();
@@ -302,10 +276,7 @@ async fn what_this_version_lacks_is_refused_by_name() {
     let server = Server::start();
     let admin = server.admin();
     let wanting = json!({ "ttlSeconds": 60, "waitSeconds": 5, "queue": true, "priority": 1 });
-    for refused in [
-        admin.claim("review-1", wanting.clone()).await,
-        admin.force_claim("review-1", wanting).await,
-    ] {
+    for refused in [admin.claim("review-1", wanting.clone()).await, admin.force_claim("review-1", wanting).await] {
         let fields = refused.refused(422, "invalid_request").faulty_fields();
         assert_eq!(fields, ["ttlSeconds", "waitSeconds", "queue", "priority"]);
     }
@@ -333,10 +304,7 @@ async fn a_session_that_has_not_changed_is_not_sent_again() {
     let ana = server.as_user("ana").await;
     let session = ana.claim("review-1", json!({})).await.created().session();
     let path = ana.path(&format!("{}/sessions/{session}", at("review-1")));
-    let unless = async |etag: &str| {
-        ana.send(ana.request(Method::GET, &path).header("If-None-Match", etag))
-            .await
-    };
+    let unless = async |etag: &str| ana.send(ana.request(Method::GET, &path).header("If-None-Match", etag)).await;
     let first = ana.session("review-1", &session).await.ok().header("etag").to_owned();
     for known in [&first, &format!("\"other\", W/{first}"), "*"] {
         let unchanged = unless(known).await;
@@ -369,14 +337,7 @@ async fn both_readings_of_the_path_lead_to_the_same_session() {
     deployed.has_status(202);
     let released = ana.send(ana.request(Method::DELETE, &short)).await.ok();
     assert_eq!(released.data()["lockStatus"], "released");
-    for rest in [
-        "",
-        "/",
-        "/review-1",
-        "/review-1/",
-        "/review-1/history",
-        "/review-1/history/",
-    ] {
+    for rest in ["", "/", "/review-1", "/review-1/", "/review-1/history", "/review-1/history/"] {
         ana.send(ana.request(Method::GET, &format!("{list}{rest}"))).await.ok();
     }
     let force = ana.request(Method::POST, &format!("{list}/review-1/force-claim"));
@@ -394,16 +355,8 @@ async fn what_does_not_exist_is_told_apart() {
         (at("review-1"), "ses_", "session_not_found"),
         (at("review-1"), "%00", "session_not_found"),
         (at("nowhere"), &elsewhere, "environment_not_found"),
-        (
-            at("review-2").replace("web", "shop"),
-            &elsewhere,
-            "environment_not_found",
-        ),
-        (
-            at("review-2").replace("web", "nowhere"),
-            &elsewhere,
-            "pipeline_not_found",
-        ),
+        (at("review-2").replace("web", "shop"), &elsewhere, "environment_not_found"),
+        (at("review-2").replace("web", "nowhere"), &elsewhere, "pipeline_not_found"),
     ] {
         let place = format!("{base}/sessions/{session}");
         admin.get(&place).await.refused(404, code);

@@ -67,10 +67,7 @@ mod tests {
 
     #[test]
     fn only_a_short_plain_problem_code_is_repeated() {
-        assert_eq!(
-            problem_code(br#"{"status": 409, "code": "environment_locked"}"#),
-            Some("environment_locked")
-        );
+        assert_eq!(problem_code(br#"{"status": 409, "code": "environment_locked"}"#), Some("environment_locked"));
         for body in [&b"<html>"[..], br#"{"code": "A\u0007"}"#, br#"{"code": "lk_SECRET1"}"#] {
             assert_eq!(problem_code(body), None);
         }

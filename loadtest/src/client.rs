@@ -59,14 +59,7 @@ enum Failure {
 impl Shared {
     pub fn new(address: SocketAddr, requests: Requests, prefix: String, other_clients: bool) -> Self {
         let closing = AtomicBool::new(false);
-        Self {
-            address,
-            requests,
-            prefix,
-            other_clients,
-            closing,
-            tally: Mutex::default(),
-        }
+        Self { address, requests, prefix, other_clients, closing, tally: Mutex::default() }
     }
 
     pub fn tally(&self) -> MutexGuard<'_, Tally> {
@@ -98,9 +91,7 @@ impl Client {
             Workload::Read => self.read().await,
         }
         if self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW {
-            self.error(format!(
-                "a connection gave up after {MAX_FAILURES_IN_A_ROW} failures in a row"
-            ));
+            self.error(format!("a connection gave up after {MAX_FAILURES_IN_A_ROW} failures in a row"));
         }
     }
 
@@ -154,9 +145,7 @@ impl Client {
         self.shared.requests.claim(number, &mut self.request);
         self.ask(Operation::Claim).await?;
         self.note_grant(number)?;
-        self.shared
-            .requests
-            .release(number, &self.session_id, &mut self.request);
+        self.shared.requests.release(number, &self.session_id, &mut self.request);
         // A release that was not sent leaves the lock held.
         self.ask(Operation::Release).await.map_err(|_| Failure::Failed)
     }
@@ -173,10 +162,7 @@ impl Client {
         let fencing_token = grant.fencing_token;
         if let Err(violation) = self.share.granted(number, fencing_token, self.shared.other_clients) {
             let prefix = &self.shared.prefix;
-            self.shared
-                .tally()
-                .findings
-                .violation(format!("{prefix}{number:06}: {violation}"));
+            self.shared.tally().findings.violation(format!("{prefix}{number:06}: {violation}"));
         }
         Ok(())
     }
@@ -214,10 +200,7 @@ impl Client {
         };
         let answered_at = Instant::now();
         self.failures_in_a_row = 0;
-        let expected = self
-            .shared
-            .tally()
-            .answered(operation, status, answered_at, answered_at - sent_at);
+        let expected = self.shared.tally().answered(operation, status, answered_at, answered_at - sent_at);
         if !expected {
             let code = problem_code(connection.body()).unwrap_or("without a problem code");
             self.error(format!("{}: answered {status} {code}", operation.name()));
@@ -270,26 +253,15 @@ mod tests {
     }
 
     fn granted(fencing_token: u64) -> String {
-        answer(
-            201,
-            &format!(r#"{{"data": {{"sessionId": "ses_1", "fencingToken": {fencing_token}}}}}"#),
-        )
+        answer(201, &format!(r#"{{"data": {{"sessionId": "ses_1", "fencingToken": {fencing_token}}}}}"#))
     }
 
     /// Runs a client with environments 1 and 2 against a server that gives these answers in turn, closes the workload
     /// with the last of them and then falls silent. Returns the client and the first lines of its requests.
     async fn cycle_against(answers: Vec<String>) -> (Client, Vec<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
-        let plan = Plan {
-            address: listener.local_addr().expect("bound"),
-            ..Plan::sample()
-        };
-        let shared = Arc::new(Shared::new(
-            plan.address,
-            Requests::new(&plan),
-            plan.prefix.clone(),
-            false,
-        ));
+        let plan = Plan { address: listener.local_addr().expect("bound"), ..Plan::sample() };
+        let shared = Arc::new(Shared::new(plan.address, Requests::new(&plan), plan.prefix.clone(), false));
         let mut client = Client::new(shared.clone(), Share::new(1..3));
         let server = tokio::spawn(async move {
             let (mut stream, _) = listener.accept().await.expect("a client");
@@ -297,13 +269,7 @@ mod tests {
             for (index, answer) in answers.iter().enumerate() {
                 let mut request = vec![0; 4096];
                 let length = stream.read(&mut request).await.expect("a request");
-                lines.push(
-                    String::from_utf8_lossy(&request[..length])
-                        .lines()
-                        .next()
-                        .unwrap_or_default()
-                        .to_owned(),
-                );
+                lines.push(String::from_utf8_lossy(&request[..length]).lines().next().unwrap_or_default().to_owned());
                 shared.closing.store(index + 1 == answers.len(), Ordering::Relaxed);
                 stream.write_all(answer.as_bytes()).await.expect("the client listens");
             }
@@ -335,10 +301,7 @@ mod tests {
     async fn a_refused_claim_is_an_error_and_its_environment_is_left_out() {
         let locked = answer(409, r#"{"code": "environment_locked"}"#);
         let (client, lines) = cycle_against(vec![locked, granted(1), answer(200, "{}"), granted(2)]).await;
-        assert!(
-            lines[1].contains("load-000002/sessions ") && lines[3].contains("load-000002/sessions "),
-            "{lines:?}"
-        );
+        assert!(lines[1].contains("load-000002/sessions ") && lines[3].contains("load-000002/sessions "), "{lines:?}");
         let tally = client.shared.tally();
         assert_eq!(tally.findings.errors["claim: answered 409 environment_locked"], 1);
         assert_eq!(tally.findings.statuses[&(Operation::Claim, 409)], 1);
@@ -349,10 +312,7 @@ mod tests {
         let ok = || answer(200, "{}");
         let (client, _) = cycle_against(vec![granted(5), ok(), granted(1), ok(), granted(5), ok()]).await;
         let tally = client.shared.tally();
-        assert_eq!(
-            tally.findings.violations,
-            ["load-000001: fencing token 5 came after 5: it must rise"]
-        );
+        assert_eq!(tally.findings.violations, ["load-000001: fencing token 5 came after 5: it must rise"]);
     }
 
     #[tokio::test]

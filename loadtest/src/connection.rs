@@ -51,12 +51,7 @@ impl Connection {
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     fn over(stream: S) -> Self {
-        Self {
-            stream,
-            received: Vec::with_capacity(BUFFER_BYTES),
-            body: 0..0,
-            closes: false,
-        }
+        Self { stream, received: Vec::with_capacity(BUFFER_BYTES), body: 0..0, closes: false }
     }
 
     /// Returns the status; the body is kept until the next exchange. After an error the connection is of no use.
@@ -95,12 +90,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
         if self.received.len() == self.received.capacity() {
             self.received.reserve(BUFFER_BYTES);
         }
-        match self
-            .stream
-            .read_buf(&mut self.received)
-            .await
-            .map_err(ExchangeError::Receive)?
-        {
+        match self.stream.read_buf(&mut self.received).await.map_err(ExchangeError::Receive)? {
             0 => Err(ExchangeError::Closed),
             _ => Ok(()),
         }

@@ -40,9 +40,7 @@ pub async fn run(plan: Arc<Plan>, stopped: watch::Receiver<bool>) -> Outcome {
             }
             generator.finish();
         }
-        Err(error) => outcome
-            .findings
-            .error(format!("cannot start the load generator: {error}")),
+        Err(error) => outcome.findings.error(format!("cannot start the load generator: {error}")),
     }
     outcome.interrupted = *stopped.borrow();
     outcome
@@ -56,16 +54,10 @@ async fn prepare(plan: &Plan, generator: &Generator, stopped: &watch::Receiver<b
     };
     let made = tally.count(Operation::Put);
     outcome.findings.merge(tally.findings);
-    eprintln!(
-        "{made} of {} environments ready after {:.1} s",
-        plan.environments,
-        start.elapsed().as_secs_f64()
-    );
+    eprintln!("{made} of {} environments ready after {:.1} s", plan.environments, start.elapsed().as_secs_f64());
     let complete = made == u64::from(plan.environments);
     if !complete && !*stopped.borrow() {
-        outcome
-            .findings
-            .error("not every environment could be made, so nothing was measured".to_owned());
+        outcome.findings.error("not every environment could be made, so nothing was measured".to_owned());
     }
     complete
 }
@@ -82,9 +74,7 @@ async fn take_turns(plan: &Plan, generator: &Generator, stopped: &watch::Receive
             let Some(tally) = perform(generator, workload, start + plan.round_length, outcome).await else {
                 return;
             };
-            let cpu = cpu_before
-                .zip(server_cpu_time(plan))
-                .map(|(before, after)| after.saturating_sub(before));
+            let cpu = cpu_before.zip(server_cpu_time(plan)).map(|(before, after)| after.saturating_sub(before));
             let measurement = Measurement::new(&tally, tally.elapsed_since(start.into_std()), cpu);
             eprintln!("round {number}/{}: {}", plan.rounds, measurement.describe(workload));
             outcome.findings.merge(tally.findings);

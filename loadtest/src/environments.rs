@@ -37,12 +37,7 @@ pub fn share_of(connection: u32, connections: u32, environments: u32) -> Range<u
 impl Share {
     pub fn new(numbers: Range<u32>) -> Self {
         let environments = vec![Environment::default(); numbers.len()];
-        Self {
-            first: numbers.start,
-            left: environments.len(),
-            environments,
-            next: 0,
-        }
+        Self { first: numbers.start, left: environments.len(), environments, next: 0 }
     }
 
     pub fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
@@ -128,14 +123,8 @@ mod tests {
         for other_clients in [false, true] {
             let mut share = Share::new(1..2);
             assert_eq!(share.granted(1, 7, other_clients), Ok(()));
-            assert_eq!(
-                share.granted(1, 7, other_clients),
-                Err(Violation::NotRisen { before: 7, now: 7 })
-            );
-            assert_eq!(
-                share.granted(1, 3, other_clients),
-                Err(Violation::NotRisen { before: 7, now: 3 })
-            );
+            assert_eq!(share.granted(1, 7, other_clients), Err(Violation::NotRisen { before: 7, now: 7 }));
+            assert_eq!(share.granted(1, 3, other_clients), Err(Violation::NotRisen { before: 7, now: 3 }));
         }
     }
 
@@ -143,10 +132,7 @@ mod tests {
     fn a_skipped_token_is_a_violation_only_without_other_clients() {
         let mut share = Share::new(1..2);
         assert_eq!(share.granted(1, 7, false), Ok(()));
-        assert_eq!(
-            share.granted(1, 9, false),
-            Err(Violation::Skipped { before: 7, now: 9 })
-        );
+        assert_eq!(share.granted(1, 9, false), Err(Violation::Skipped { before: 7, now: 9 }));
         assert_eq!(share.granted(1, 12, true), Ok(()));
     }
 }

@@ -60,11 +60,7 @@ impl Generator {
         let mut answers = Vec::with_capacity(self.threads.len());
         for thread in &self.threads {
             let (done, answer) = oneshot::channel();
-            thread
-                .orders
-                .send(Order { workload, until, done })
-                .await
-                .map_err(|_| ThreadLost)?;
+            thread.orders.send(Order { workload, until, done }).await.map_err(|_| ThreadLost)?;
             answers.push(answer);
         }
         let mut merged = Tally::default();
@@ -90,12 +86,7 @@ fn run_thread(
     mut orders: mpsc::Receiver<Order>,
     mut stop: watch::Receiver<bool>,
 ) {
-    let shared = Arc::new(Shared::new(
-        plan.address,
-        Requests::new(plan),
-        plan.prefix.clone(),
-        plan.other_clients,
-    ));
+    let shared = Arc::new(Shared::new(plan.address, Requests::new(plan), plan.prefix.clone(), plan.other_clients));
     let mut clients: Vec<Client> = (index..plan.connections)
         .step_by(plan.threads as usize)
         .map(|connection| share_of(connection, plan.connections, plan.environments))
@@ -133,10 +124,7 @@ async fn perform(
         _ = stop.wait_for(|stopped| *stopped) => {}
     }
     shared.closing.store(true, Ordering::Relaxed);
-    if tokio::time::timeout(GRACE, collect(&mut running, &mut returned))
-        .await
-        .is_err()
-    {
+    if tokio::time::timeout(GRACE, collect(&mut running, &mut returned)).await.is_err() {
         drop(abandon);
         collect(&mut running, &mut returned).await;
     }

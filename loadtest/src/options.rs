@@ -20,11 +20,7 @@ const MAX_PREFIX: usize = MAX_IDENTIFIER - 7;
 const SPARE_FILES: u64 = 300;
 
 #[derive(Parser)]
-#[command(
-    name = "loadtest",
-    about = "Drives a Lockkeeper over HTTP as a black box and reports what it saw",
-    version
-)]
+#[command(name = "loadtest", about = "Drives a Lockkeeper over HTTP as a black box and reports what it saw", version)]
 pub struct CommandLine {
     #[command(subcommand)]
     pub command: Command,
@@ -37,11 +33,9 @@ pub enum Command {
 }
 
 #[derive(Args)]
-#[command(
-    after_help = "The token is read from LOCKKEEPER_TOKEN or --token-file; its user must be a maintainer.\n\
+#[command(after_help = "The token is read from LOCKKEEPER_TOKEN or --token-file; its user must be a maintainer.\n\
     Exit codes: 0 clean, 1 errors or fencing violations, 2 refused, 130 interrupted but clean.\n\n\
-    Example:\n  loadtest cycle --connections 64 --environments 1000 --seconds 10 --rounds 3 --server-pid $(pidof lockkeeper)"
-)]
+    Example:\n  loadtest cycle --connections 64 --environments 1000 --seconds 10 --rounds 3 --server-pid $(pidof lockkeeper)")]
 pub struct Options {
     /// Server to load, http://HOST[:PORT]; loopback only, unless --allow-remote
     #[arg(long, default_value = "http://127.0.0.1:8080")]
@@ -129,10 +123,7 @@ impl Options {
         identifier("prefix", &self.prefix, MAX_PREFIX)?;
         let (connections, environments) = (self.connections, self.environments);
         if environments < connections {
-            return Err(Refusal::TooFewEnvironments {
-                connections,
-                environments,
-            });
+            return Err(Refusal::TooFewEnvironments { connections, environments });
         }
         if let Some(limit) = open_file_limit().filter(|limit| *limit < u64::from(connections) + SPARE_FILES) {
             return Err(Refusal::TooFewFiles { connections, limit });
@@ -170,26 +161,14 @@ impl Options {
 fn identifier(option: &'static str, text: &str, longest: usize) -> Result<(), Refusal> {
     let fits = text.len() <= longest
         && text.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    if fits {
-        Ok(())
-    } else {
-        Err(Refusal::Identifier(option, text.to_owned(), longest))
-    }
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
+    if fits { Ok(()) } else { Err(Refusal::Identifier(option, text.to_owned(), longest)) }
 }
 
 /// The soft limit; none if it is unlimited or this is not Linux.
 fn open_file_limit() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
-    limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?
-        .split_whitespace()
-        .next()?
-        .parse()
-        .ok()
+    limits.lines().find_map(|line| line.strip_prefix("Max open files"))?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]

@@ -35,13 +35,7 @@ fn write_table(out: &mut impl Write, plan: &Plan, outcome: &Outcome, figures: &[
         plan.rounds
     )?;
     writeln!(out, "{:<26}{:>12}   min – max", "", "median")?;
-    for Figure {
-        label,
-        decimals,
-        spread,
-        ..
-    } in figures
-    {
+    for Figure { label, decimals, spread, .. } in figures {
         if let Some(spread) = spread {
             let [median, min, max] = [spread.median, spread.min, spread.max].map(|value| grouped(value, *decimals));
             writeln!(out, "{label:<26}{median:>12}   {min} – {max}")?;
@@ -53,19 +47,11 @@ fn write_table(out: &mut impl Write, plan: &Plan, outcome: &Outcome, figures: &[
         writeln!(out, "{:<26}{:>12}", "reconnects", findings.reconnects)?;
     }
     if findings.left_out > 0 {
-        writeln!(
-            out,
-            "{:<26}{:>12}   their cycle failed",
-            "environments left out", findings.left_out
-        )?;
+        writeln!(out, "{:<26}{:>12}   their cycle failed", "environments left out", findings.left_out)?;
     }
     writeln!(out, "\nstatuses")?;
     for ((operation, status), count) in &findings.statuses {
-        let mark = if operation.expects(*status) {
-            ""
-        } else {
-            "   unexpected"
-        };
+        let mark = if operation.expects(*status) { "" } else { "   unexpected" };
         writeln!(out, "  {:<8} {status} {count:>12}{mark}", operation.name())?;
     }
     if !findings.errors.is_empty() {
@@ -88,9 +74,8 @@ fn as_json(plan: &Plan, outcome: &Outcome, figures: &[Figure]) -> Value {
     let summary: Map<String, Value> = figures
         .iter()
         .map(|figure| {
-            let spread = figure
-                .spread
-                .map(|spread| json!({"median": spread.median, "min": spread.min, "max": spread.max}));
+            let spread =
+                figure.spread.map(|spread| json!({"median": spread.median, "min": spread.min, "max": spread.max}));
             (figure.key.to_owned(), json!(spread))
         })
         .collect();
@@ -139,10 +124,7 @@ fn measurement_as_json(measurement: &Measurement) -> Value {
         .latencies
         .iter()
         .map(|(operation, at)| {
-            (
-                operation.name().to_owned(),
-                json!({"p50": at.p50, "p90": at.p90, "p99": at.p99, "max": at.max}),
-            )
+            (operation.name().to_owned(), json!({"p50": at.p50, "p90": at.p90, "p99": at.p99, "max": at.max}))
         })
         .collect();
     json!({

@@ -73,12 +73,7 @@ pub fn parse_head(received: &[u8]) -> Result<Option<Head>, ResponseError> {
         (_, Some(length)) => length,
         (_, None) => return Err(ResponseError::MissingLength),
     };
-    Ok(Some(Head {
-        status,
-        body_start: position,
-        body_length,
-        closes,
-    }))
+    Ok(Some(Head { status, body_start: position, body_length, closes }))
 }
 
 fn next_line(received: &[u8], from: usize) -> Option<(&[u8], usize)> {
@@ -106,9 +101,7 @@ fn parse_status(line: &[u8]) -> Result<u16, ResponseError> {
         Some([a @ b'1'..=b'9', b @ b'0'..=b'9', c @ b'0'..=b'9', rest @ ..])
             if rest.is_empty() || rest.starts_with(b" ") =>
         {
-            Ok([a, b, c]
-                .into_iter()
-                .fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
+            Ok([a, b, c].into_iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0')))
         }
         _ => Err(ResponseError::StatusLine),
     }
@@ -120,9 +113,7 @@ fn parse_length(value: &[u8]) -> Result<usize, ResponseError> {
         return Err(ResponseError::BadLength);
     }
     let length = std::str::from_utf8(value).ok().and_then(|digits| digits.parse().ok());
-    length
-        .filter(|length| *length <= MAX_BODY_BYTES)
-        .ok_or(ResponseError::BodyTooLong)
+    length.filter(|length| *length <= MAX_BODY_BYTES).ok_or(ResponseError::BodyTooLong)
 }
 
 #[cfg(test)]
@@ -132,12 +123,7 @@ mod tests {
     #[test]
     fn a_head_gives_status_and_place_of_the_body() {
         let answer = b"HTTP/1.1 201 Created\r\nX-A: b:c\r\ncontent-LENGTH:  5 \r\n\r\nhello";
-        let head = Head {
-            status: 201,
-            body_start: answer.len() - 5,
-            body_length: 5,
-            closes: false,
-        };
+        let head = Head { status: 201, body_start: answer.len() - 5, body_length: 5, closes: false };
         assert_eq!(parse_head(answer), Ok(Some(head)));
     }
 
@@ -153,22 +139,12 @@ mod tests {
     #[test]
     fn a_closing_connection_is_noticed() {
         let answer = b"HTTP/1.1 503 Service Unavailable\r\nConnection: Close\r\nContent-Length: 0\r\n\r\n";
-        assert!(matches!(
-            parse_head(answer),
-            Ok(Some(Head {
-                status: 503,
-                closes: true,
-                ..
-            }))
-        ));
+        assert!(matches!(parse_head(answer), Ok(Some(Head { status: 503, closes: true, .. }))));
     }
 
     #[test]
     fn an_answer_without_content_needs_no_length() {
-        assert!(matches!(
-            parse_head(b"HTTP/1.1 204 \r\n\r\n"),
-            Ok(Some(Head { body_length: 0, .. }))
-        ));
+        assert!(matches!(parse_head(b"HTTP/1.1 204 \r\n\r\n"), Ok(Some(Head { body_length: 0, .. }))));
         assert!(matches!(
             parse_head(b"HTTP/1.1 304\r\nContent-Length: 9\r\n\r\n"),
             Ok(Some(Head { body_length: 0, .. }))
@@ -180,26 +156,11 @@ mod tests {
         for (answer, error) in [
             ("HTTP/1.1 200 OK\r\n\r\n", ResponseError::MissingLength),
             ("HTTP/1.1 200 OK\r\nContent-Length: \r\n\r\n", ResponseError::BadLength),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n",
-                ResponseError::BadLength,
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-                ResponseError::BadLength,
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n",
-                ResponseError::BodyTooLong,
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n",
-                ResponseError::BodyTooLong,
-            ),
-            (
-                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
-                ResponseError::TransferEncoding,
-            ),
+            ("HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\n", ResponseError::BadLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", ResponseError::BadLength),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", ResponseError::BodyTooLong),
+            ("HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999999\r\n\r\n", ResponseError::BodyTooLong),
+            ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", ResponseError::TransferEncoding),
             ("HTTP/1.1 100 Continue\r\n\r\n", ResponseError::Interim(100)),
             ("HTTP/1.1 200 OK\r\nno colon\r\n\r\n", ResponseError::HeaderLine),
             ("HTTP/1.0 200 OK\r\n", ResponseError::StatusLine),

@@ -87,10 +87,7 @@ impl Measurement {
     }
 
     fn quantiles(&self, operation: Operation) -> Option<Quantiles> {
-        self.latencies
-            .iter()
-            .find(|(of, _)| *of == operation)
-            .map(|(_, quantiles)| *quantiles)
+        self.latencies.iter().find(|(of, _)| *of == operation).map(|(_, quantiles)| *quantiles)
     }
 
     /// One line for who watches the run.
@@ -153,11 +150,7 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let upper = sorted[sorted.len() / 2];
-        let median = if sorted.len() % 2 == 1 {
-            upper
-        } else {
-            f64::midpoint(sorted[sorted.len() / 2 - 1], upper)
-        };
+        let median = if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[sorted.len() / 2 - 1], upper) };
         Some(Self { median, min, max })
     }
 }
@@ -166,51 +159,26 @@ impl Spread {
 pub fn figures(rounds: &[Round]) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut figure = |key, label, decimals, of: &dyn Fn(&Round) -> Option<f64>| {
-        figures.push(Figure {
-            key,
-            label,
-            decimals,
-            spread: Spread::of(rounds.iter().filter_map(of)),
-        });
+        figures.push(Figure { key, label, decimals, spread: Spread::of(rounds.iter().filter_map(of)) });
     };
     figure("healthzRequestsPerSecond", "healthz requests/s", 0, &Round::health_rate);
     figure("cycleRequestsPerSecond", "cycle requests/s", 0, &Round::cycle_rate);
-    figure("cyclesPerSecond", "cycles/s", 0, &|round| {
-        round.cycle.as_ref()?.cycles_per_second()
-    });
+    figure("cyclesPerSecond", "cycles/s", 0, &|round| round.cycle.as_ref()?.cycles_per_second());
     figure("readsPerSecond", "reads/s", 0, &Round::read_rate);
     figure("cycleToHealthz", "cycle requests / healthz", 3, &|round| {
         quotient(round.cycle_rate()?, round.health_rate()?)
     });
-    figure("readToHealthz", "reads / healthz", 3, &|round| {
-        quotient(round.read_rate()?, round.health_rate()?)
-    });
+    figure("readToHealthz", "reads / healthz", 3, &|round| quotient(round.read_rate()?, round.health_rate()?));
     let claim = |round: &Round| round.latency(Operation::Claim);
-    figure("claimP50Microseconds", "claim p50 µs", 0, &|round| {
-        Some(claim(round)?.p50 as f64)
-    });
-    figure("claimP90Microseconds", "claim p90 µs", 0, &|round| {
-        Some(claim(round)?.p90 as f64)
-    });
-    figure("claimP99Microseconds", "claim p99 µs", 0, &|round| {
-        Some(claim(round)?.p99 as f64)
-    });
-    figure("claimMaxMicroseconds", "claim max µs", 0, &|round| {
-        Some(claim(round)?.max as f64)
-    });
+    figure("claimP50Microseconds", "claim p50 µs", 0, &|round| Some(claim(round)?.p50 as f64));
+    figure("claimP90Microseconds", "claim p90 µs", 0, &|round| Some(claim(round)?.p90 as f64));
+    figure("claimP99Microseconds", "claim p99 µs", 0, &|round| Some(claim(round)?.p99 as f64));
+    figure("claimMaxMicroseconds", "claim max µs", 0, &|round| Some(claim(round)?.max as f64));
     let release = |round: &Round| round.latency(Operation::Release);
-    figure("releaseP50Microseconds", "release p50 µs", 0, &|round| {
-        Some(release(round)?.p50 as f64)
-    });
-    figure("releaseP90Microseconds", "release p90 µs", 0, &|round| {
-        Some(release(round)?.p90 as f64)
-    });
-    figure("releaseP99Microseconds", "release p99 µs", 0, &|round| {
-        Some(release(round)?.p99 as f64)
-    });
-    figure("releaseMaxMicroseconds", "release max µs", 0, &|round| {
-        Some(release(round)?.max as f64)
-    });
+    figure("releaseP50Microseconds", "release p50 µs", 0, &|round| Some(release(round)?.p50 as f64));
+    figure("releaseP90Microseconds", "release p90 µs", 0, &|round| Some(release(round)?.p90 as f64));
+    figure("releaseP99Microseconds", "release p99 µs", 0, &|round| Some(release(round)?.p99 as f64));
+    figure("releaseMaxMicroseconds", "release max µs", 0, &|round| Some(release(round)?.max as f64));
     figure("cpuMicrosecondsPerCycle", "server CPU µs/cycle", 1, &|round| {
         let cycle = round.cycle.as_ref()?;
         cycle.cpu_per(cycle.releases)
@@ -236,12 +204,7 @@ mod tests {
     use super::*;
 
     fn measurement(seconds: f64, [health_checks, claims, releases, reads]: [u64; 4], cpu: Option<u64>) -> Measurement {
-        let claim = Quantiles {
-            p50: 100,
-            p90: 200,
-            p99: 300,
-            max: 400,
-        };
+        let claim = Quantiles { p50: 100, p90: 200, p99: 300, max: 400 };
         Measurement {
             seconds,
             health_checks,
@@ -262,11 +225,7 @@ mod tests {
     }
 
     fn spread(rounds: &[Round], key: &str) -> Option<Spread> {
-        figures(rounds)
-            .into_iter()
-            .find(|figure| figure.key == key)
-            .expect(key)
-            .spread
+        figures(rounds).into_iter().find(|figure| figure.key == key).expect(key).spread
     }
 
     fn exactly(median: f64, min: f64, max: f64) -> Option<Spread> {
@@ -295,38 +254,21 @@ mod tests {
         let rounds = [round(400, 100, 200), round(1_600, 400, 800), round(800, 200, 400)];
         assert_eq!(spread(&rounds, "cycleToHealthz"), exactly(0.5, 0.5, 0.5));
         assert_eq!(spread(&rounds, "readToHealthz"), exactly(0.5, 0.5, 0.5));
-        assert_eq!(
-            spread(&rounds, "healthzRequestsPerSecond"),
-            exactly(400.0, 200.0, 800.0)
-        );
+        assert_eq!(spread(&rounds, "healthzRequestsPerSecond"), exactly(400.0, 200.0, 800.0));
     }
 
     #[test]
     fn an_interrupted_round_counts_for_what_it_has() {
-        let cut_off = Round {
-            health: Some(measurement(1.0, [500, 0, 0, 0], None)),
-            ..Round::default()
-        };
+        let cut_off = Round { health: Some(measurement(1.0, [500, 0, 0, 0], None)), ..Round::default() };
         let rounds = [round(400, 100, 200), cut_off];
-        assert_eq!(
-            spread(&rounds, "healthzRequestsPerSecond"),
-            exactly(350.0, 200.0, 500.0)
-        );
+        assert_eq!(spread(&rounds, "healthzRequestsPerSecond"), exactly(350.0, 200.0, 500.0));
         assert_eq!(spread(&rounds, "cycleToHealthz"), exactly(0.5, 0.5, 0.5));
     }
 
     #[test]
     fn a_round_without_a_single_answer_has_no_rate() {
-        let rounds = [Round {
-            health: Some(measurement(0.0, [0; 4], Some(5))),
-            ..Round::default()
-        }];
-        for key in [
-            "healthzRequestsPerSecond",
-            "cycleToHealthz",
-            "cpuMicrosecondsPerHealthz",
-            "cyclesPerSecond",
-        ] {
+        let rounds = [Round { health: Some(measurement(0.0, [0; 4], Some(5))), ..Round::default() }];
+        for key in ["healthzRequestsPerSecond", "cycleToHealthz", "cpuMicrosecondsPerHealthz", "cyclesPerSecond"] {
             assert_eq!(spread(&rounds, key), None, "{key}");
         }
     }
@@ -336,14 +278,6 @@ mod tests {
         let mut histogram = Histogram::new_with_bounds(1, 60_000_000, 3).expect("valid bounds");
         assert_eq!(Quantiles::of(&histogram), None);
         (1..=100).for_each(|microseconds| histogram.saturating_record(microseconds));
-        assert_eq!(
-            Quantiles::of(&histogram),
-            Some(Quantiles {
-                p50: 50,
-                p90: 90,
-                p99: 99,
-                max: 100
-            })
-        );
+        assert_eq!(Quantiles::of(&histogram), Some(Quantiles { p50: 50, p90: 90, p99: 99, max: 100 }));
     }
 }

@@ -66,11 +66,7 @@ impl Default for Tally {
         let histogram = || {
             Histogram::new_with_bounds(1, MAX_LATENCY_MICROSECONDS, LATENCY_DIGITS).expect("the bounds are constants")
         };
-        Self {
-            findings: Findings::default(),
-            latencies: std::array::from_fn(|_| histogram()),
-            last_answer: None,
-        }
+        Self { findings: Findings::default(), latencies: std::array::from_fn(|_| histogram()), last_answer: None }
     }
 }
 
@@ -98,8 +94,7 @@ impl Tally {
 
     /// Up to the last expected answer, so that one hanging request does not stretch a round.
     pub fn elapsed_since(&self, start: Instant) -> Duration {
-        self.last_answer
-            .map_or(Duration::ZERO, |last| last.saturating_duration_since(start))
+        self.last_answer.map_or(Duration::ZERO, |last| last.saturating_duration_since(start))
     }
 
     pub fn merge(&mut self, other: Self) {
@@ -143,10 +138,7 @@ impl Findings {
 
     fn add_errors(&mut self, what: String, count: u64) {
         let listed = self.errors.len() < MAX_LISTED || self.errors.contains_key(&what);
-        *self
-            .errors
-            .entry(if listed { what } else { UNLISTED.to_owned() })
-            .or_default() += count;
+        *self.errors.entry(if listed { what } else { UNLISTED.to_owned() }).or_default() += count;
     }
 }
 
@@ -158,18 +150,8 @@ mod tests {
     fn an_unexpected_status_is_counted_but_is_no_throughput() {
         let mut tally = Tally::default();
         let start = Instant::now();
-        assert!(tally.answered(
-            Operation::Claim,
-            201,
-            start + Duration::from_secs(2),
-            Duration::from_micros(90)
-        ));
-        assert!(!tally.answered(
-            Operation::Claim,
-            409,
-            start + Duration::from_secs(3),
-            Duration::from_micros(9)
-        ));
+        assert!(tally.answered(Operation::Claim, 201, start + Duration::from_secs(2), Duration::from_micros(90)));
+        assert!(!tally.answered(Operation::Claim, 409, start + Duration::from_secs(3), Duration::from_micros(9)));
         assert_eq!(tally.count(Operation::Claim), 1);
         assert_eq!(tally.latencies(Operation::Claim).min(), 90);
         assert_eq!(tally.findings.statuses[&(Operation::Claim, 409)], 1);
@@ -182,12 +164,7 @@ mod tests {
         let mut merged = Tally::default();
         for seconds in [5, 3] {
             let mut tally = Tally::default();
-            tally.answered(
-                Operation::Read,
-                200,
-                start + Duration::from_secs(seconds),
-                Duration::from_secs(100),
-            );
+            tally.answered(Operation::Read, 200, start + Duration::from_secs(seconds), Duration::from_secs(100));
             tally.findings.error("read: broken".to_owned());
             tally.findings.violation("load-000001: broken".to_owned());
             merged.merge(tally);
@@ -206,9 +183,6 @@ mod tests {
             findings.violation(format!("violation {number}"));
         }
         assert_eq!((findings.errors.len(), findings.error_count()), (MAX_LISTED + 1, 1_000));
-        assert_eq!(
-            (findings.violations.len(), findings.violation_count),
-            (MAX_LISTED, 1_000)
-        );
+        assert_eq!((findings.violations.len(), findings.violation_count), (MAX_LISTED, 1_000));
     }
 }

@@ -40,14 +40,7 @@ impl Target {
             Some(bracketed) => {
                 let (host, rest) = bracketed.split_once(']')?;
                 host.parse::<std::net::Ipv6Addr>().ok()?;
-                (
-                    host,
-                    if rest.is_empty() {
-                        None
-                    } else {
-                        Some(rest.strip_prefix(':')?)
-                    },
-                )
+                (host, if rest.is_empty() { None } else { Some(rest.strip_prefix(':')?) })
             }
             None => match authority.split_once(':') {
                 Some((host, port)) => (host, Some(port)),
@@ -62,10 +55,7 @@ impl Target {
             Some(port) => port.parse().ok().filter(|port| *port != 0)?,
             None => DEFAULT_PORT,
         };
-        Some(Self {
-            host: host.to_owned(),
-            port,
-        })
+        Some(Self { host: host.to_owned(), port })
     }
 
     /// For the `Host` header and for messages.
@@ -114,10 +104,7 @@ mod tests {
     use super::*;
 
     fn refused_as_remote(target: &str) -> bool {
-        matches!(
-            Target::parse(target).expect("well-formed").reach(false),
-            Err(TargetError::Remote(_))
-        )
+        matches!(Target::parse(target).expect("well-formed").reach(false), Err(TargetError::Remote(_)))
     }
 
     #[test]
@@ -146,10 +133,7 @@ mod tests {
 
     #[test]
     fn the_refusal_says_what_to_do() {
-        let error = Target::parse("http://10.0.0.1:8080")
-            .expect("well-formed")
-            .reach(false)
-            .expect_err("remote");
+        let error = Target::parse("http://10.0.0.1:8080").expect("well-formed").reach(false).expect_err("remote");
         assert!(error.to_string().contains("--allow-remote"), "{error}");
     }
 

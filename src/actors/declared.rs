@@ -16,14 +16,7 @@ impl Environments {
         if store.get(&declared)?.as_ref() == Some(&declaration) {
             return Ok(false);
         }
-        self.configure(
-            key,
-            Configure {
-                configuration,
-                expected: None,
-            },
-        )
-        .await?;
+        self.configure(key, Configure { configuration, expected: None }).await?;
         let mut batch = Batch::default();
         batch.put(declared, declaration);
         durable_up_to(&**store, store.commit(batch)?).await;

@@ -140,10 +140,7 @@ impl Directory {
 impl Resident {
     fn start(start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>) -> Self {
         let desk = Arc::new(Desk::default());
-        Self {
-            address: start(desk.clone()),
-            desk,
-        }
+        Self { address: start(desk.clone()), desk }
     }
 
     fn send<M>(&self, message: M) -> Result<(), NotSent<M>>

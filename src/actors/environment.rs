@@ -58,12 +58,7 @@ impl EnvironmentActor {
     pub fn start(key: EnvironmentKey, parts: Arc<Parts>, desk: Arc<Desk>) -> Addr<Self> {
         Self::create(|context| {
             context.set_mailbox_capacity(parts.options.mailbox);
-            Self {
-                key,
-                parts,
-                desk,
-                loaded: None,
-            }
+            Self { key, parts, desk, loaded: None }
         })
     }
 }
@@ -99,10 +94,7 @@ async fn load(parts: Arc<Parts>, key: EnvironmentKey) -> Result<(StoredEnvironme
     durable_up_to(&*parts.store, settled).await;
     let read = tokio::task::spawn_blocking(move || reading::stored_environment(&*parts.store, &key));
     let stored = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
-    let absent = StoredEnvironment {
-        environment: Environment::absent(),
-        kept_from: 1,
-    };
+    let absent = StoredEnvironment { environment: Environment::absent(), kept_from: 1 };
     Ok((stored.unwrap_or(absent), settled))
 }
 
@@ -141,10 +133,7 @@ impl Handler<Leave> for EnvironmentActor {
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
         self.desk.handled();
-        let settled = self
-            .loaded
-            .as_ref()
-            .is_none_or(|loaded| self.desk.has_settled(loaded.handed_in));
+        let settled = self.loaded.as_ref().is_none_or(|loaded| self.desk.has_settled(loaded.handed_in));
         if settled && self.parts.directory.remove_unneeded(&self.key, &self.desk) {
             context.stop();
         }
@@ -157,25 +146,15 @@ impl Handler<Trim> for EnvironmentActor {
     fn handle(&mut self, _: Trim, context: &mut Self::Context) {
         let Some(loaded) = &mut self.loaded else { return };
         let mut batch = Batch::default();
-        let (kept_from, more) = trim(
-            &self.key,
-            &loaded.environment,
-            loaded.kept_from,
-            self.parts.retention(),
-            &mut batch,
-        );
-        batch.put(
-            keys::environment(&self.key),
-            stored::encode_environment(&loaded.environment, kept_from),
-        );
+        let (kept_from, more) =
+            trim(&self.key, &loaded.environment, loaded.kept_from, self.parts.retention(), &mut batch);
+        batch.put(keys::environment(&self.key), stored::encode_environment(&loaded.environment, kept_from));
         // If the store refuses, the next commit of this environment trims on.
         if let Ok(sequence) = self.parts.store.commit(batch) {
             loaded.kept_from = kept_from;
             loaded.handed_in = sequence;
             let (desk, view) = (self.desk.clone(), Arc::new(loaded.environment.clone()));
-            self.parts
-                .settlements
-                .when_durable(sequence, Box::new(move || desk.publish(view, sequence)));
+            self.parts.settlements.when_durable(sequence, Box::new(move || desk.publish(view, sequence)));
             if more {
                 context.notify(Trim);
             }
@@ -186,11 +165,7 @@ impl Handler<Trim> for EnvironmentActor {
 impl EnvironmentActor {
     /// What the history says of a session that the environment no longer has.
     fn recall(&self, loaded: &Loaded, id: SessionId) -> Result<Option<Session>, StoreError> {
-        if !loaded
-            .environment
-            .remembered_sessions(self.parts.retention())
-            .contains(&id.number)
-        {
+        if !loaded.environment.remembered_sessions(self.parts.retention()).contains(&id.number) {
             return Ok(None);
         }
         if let Some((_, session)) = loaded.just_ended.iter().rev().find(|(_, session)| session.id == id) {
@@ -206,24 +181,13 @@ impl EnvironmentActor {
         context: &mut Context<Self>,
     ) {
         let Some(loaded) = &mut self.loaded else { return };
-        let Transition {
-            next,
-            ended,
-            events,
-            reply: outcome,
-        } = transition;
+        let Transition { next, ended, events, reply: outcome } = transition;
         let mut batch = Batch::default();
         for session in &ended {
-            batch.put(
-                keys::session(&self.key, session.id.number),
-                stored::encode_session(session),
-            );
+            batch.put(keys::session(&self.key, session.id.number), stored::encode_session(session));
         }
         let (kept_from, more) = trim(&self.key, &next, loaded.kept_from, self.parts.retention(), &mut batch);
-        batch.put(
-            keys::environment(&self.key),
-            stored::encode_environment(&next, kept_from),
-        );
+        batch.put(keys::environment(&self.key), stored::encode_environment(&next, kept_from));
         let sequence = match self.parts.store.commit(batch) {
             Ok(sequence) => sequence,
             // Nothing was handed in, so nothing has changed.
@@ -235,14 +199,8 @@ impl EnvironmentActor {
         loaded.kept_from = kept_from;
         loaded.handed_in = sequence;
         let desk = &self.desk;
-        while loaded
-            .just_ended
-            .pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at))
-            .is_some()
-        {}
-        loaded
-            .just_ended
-            .extend(ended.into_iter().map(|session| (sequence, session)));
+        while loaded.just_ended.pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at)).is_some() {}
+        loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
 
         let (desk, parts, key) = (self.desk.clone(), self.parts.clone(), self.key.clone());
         let settle = move || {

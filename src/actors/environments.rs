@@ -66,16 +66,7 @@ impl Environments {
     pub fn new(store: Arc<dyn Store>, clock: Clock, observer: Box<dyn Observer>, options: Options) -> Self {
         let settlements = Settlements::new(store.clone());
         let directory = Directory::default();
-        Self {
-            parts: Arc::new(Parts {
-                store,
-                directory,
-                settlements,
-                clock,
-                observer,
-                options,
-            }),
-        }
+        Self { parts: Arc::new(Parts { store, directory, settlements, clock, observer, options }) }
     }
 
     pub async fn claim(&self, key: &EnvironmentKey, claim: Claim) -> Result<Session, Failure> {

@@ -19,11 +19,7 @@ pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
 
 /// `h/{organization}/{pipeline}/{environment}/{number, big-endian}`: numbers sort as they count.
 pub fn session(key: &EnvironmentKey, number: u64) -> Vec<u8> {
-    path(
-        b"h/",
-        &key.pipeline,
-        &[key.name.as_str().as_bytes(), &number.to_be_bytes()],
-    )
+    path(b"h/", &key.pipeline, &[key.name.as_str().as_bytes(), &number.to_be_bytes()])
 }
 
 fn path(kind: &[u8], pipeline: &PipelineKey, rest: &[&[u8]]) -> Vec<u8> {

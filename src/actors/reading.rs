@@ -50,10 +50,7 @@ impl Environments {
         if let Some(session) = environment.session(id) {
             return Ok(Some(session.clone()));
         }
-        if !environment
-            .remembered_sessions(self.parts.retention())
-            .contains(&id.number)
-        {
+        if !environment.remembered_sessions(self.parts.retention()).contains(&id.number) {
             return Ok(None);
         }
         stored_session(&*self.parts.store, key, id)
@@ -71,29 +68,18 @@ impl Environments {
         let (oldest, newest) = (*remembered.start(), *remembered.end());
         let total = (newest + 1).saturating_sub(oldest);
         if offset >= total {
-            return Ok(History {
-                sessions: Vec::new(),
-                total,
-            });
+            return Ok(History { sessions: Vec::new(), total });
         }
         let last = newest - offset;
         let first = last.saturating_sub(limit - 1).max(oldest);
-        let pairs = self.parts.store.scan(
-            &keys::session(key, first),
-            &keys::session(key, last + 1),
-            limit as usize,
-        )?;
+        let pairs = self.parts.store.scan(&keys::session(key, first), &keys::session(key, last + 1), limit as usize)?;
         let mut sessions = pairs
             .iter()
             .map(|(_, record)| readable(stored::decode_session(record)))
             .filter(|session| session.as_ref().map_or(true, |s| environment.session(s.id).is_none()))
             .collect::<Result<Vec<_>, _>>()?;
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
-        sessions.extend(
-            present
-                .filter(|session| (first..=last).contains(&session.id.number))
-                .cloned(),
-        );
+        sessions.extend(present.filter(|session| (first..=last).contains(&session.id.number)).cloned());
         sessions.sort_unstable_by_key(|session| std::cmp::Reverse(session.id.number));
         Ok(History { sessions, total })
     }
@@ -155,7 +141,8 @@ impl Environments {
         let prefix = keys::environments_of(pipeline);
         let end = end_of_prefix(&prefix);
         let behind = |key: &[u8]| [key, &[0]].concat();
-        let mut from = after.map_or_else(|| prefix.clone(), |name| behind(&[&prefix, name.as_str().as_bytes()].concat()));
+        let mut from =
+            after.map_or_else(|| prefix.clone(), |name| behind(&[&prefix, name.as_str().as_bytes()].concat()));
         loop {
             let pairs = self.parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
             for (key, record) in &pairs {
@@ -182,16 +169,9 @@ impl Environments {
 
 impl ListFilter {
     fn matches(&self, environment: &Environment) -> bool {
-        let labels = environment
-            .configuration
-            .as_ref()
-            .map(|configuration| &configuration.labels);
-        self.lock_status
-            .is_none_or(|wanted| environment.lock_status() == wanted)
-            && self
-                .labels
-                .iter()
-                .all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
+        let labels = environment.configuration.as_ref().map(|configuration| &configuration.labels);
+        self.lock_status.is_none_or(|wanted| environment.lock_status() == wanted)
+            && self.labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
     }
 }
 
@@ -200,9 +180,7 @@ pub(super) fn stored_environment(
     key: &EnvironmentKey,
 ) -> Result<Option<StoredEnvironment>, StoreError> {
     let record = store.get(&keys::environment(key))?;
-    record
-        .map(|record| readable(stored::decode_environment(&record)))
-        .transpose()
+    record.map(|record| readable(stored::decode_environment(&record))).transpose()
 }
 
 /// The record under the session's number, if it is that session's.
@@ -212,9 +190,7 @@ pub(super) fn stored_session(
     id: SessionId,
 ) -> Result<Option<Session>, StoreError> {
     let record = store.get(&keys::session(key, id.number))?;
-    let session = record
-        .map(|record| readable(stored::decode_session(&record)))
-        .transpose()?;
+    let session = record.map(|record| readable(stored::decode_session(&record))).transpose()?;
     Ok(session.filter(|session| session.id == id))
 }
 

@@ -17,8 +17,10 @@ pub struct Settlements {
     store: Arc<dyn Store>,
 }
 
+type Settle = Box<dyn FnOnce()>;
+
 struct Queue {
-    waiting: RefCell<VecDeque<(Sequence, Box<dyn FnOnce()>)>>,
+    waiting: RefCell<VecDeque<(Sequence, Settle)>>,
     arrived: Notify,
 }
 
@@ -31,15 +33,12 @@ thread_local! {
 impl Settlements {
     pub fn new(store: Arc<dyn Store>) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(0);
-        Self {
-            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            store,
-        }
+        Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), store }
     }
 
     /// Runs `settle` on this thread when the log is durable up to `sequence`, after all that this thread left before it:
     /// a thread hands its batches in with rising sequences, so waiting in line costs nothing.
-    pub fn when_durable(&self, sequence: Sequence, settle: Box<dyn FnOnce()>) {
+    pub fn when_durable(&self, sequence: Sequence, settle: Settle) {
         let queue = self.queue_of_this_thread();
         queue.waiting.borrow_mut().push_back((sequence, settle));
         queue.arrived.notify_one();
@@ -47,16 +46,10 @@ impl Settlements {
 
     fn queue_of_this_thread(&self) -> Rc<Queue> {
         QUEUES.with_borrow_mut(|queues| {
-            let known = queues
-                .iter()
-                .find(|(id, _)| *id == self.id)
-                .and_then(|(_, queue)| queue.upgrade());
+            let known = queues.iter().find(|(id, _)| *id == self.id).and_then(|(_, queue)| queue.upgrade());
             known.unwrap_or_else(|| {
                 queues.retain(|(_, queue)| queue.strong_count() > 0);
-                let queue = Rc::new(Queue {
-                    waiting: RefCell::default(),
-                    arrived: Notify::new(),
-                });
+                let queue = Rc::new(Queue { waiting: RefCell::default(), arrived: Notify::new() });
                 queues.push((self.id, Rc::downgrade(&queue)));
                 actix::spawn(settle_in_order(queue.clone(), self.store.durable()));
                 queue
@@ -80,10 +73,7 @@ async fn settle_in_order(queue: Rc<Queue>, mut durable: watch::Receiver<Sequence
 }
 
 impl Queue {
-    fn next_within(&self, reached: Sequence) -> Option<Box<dyn FnOnce()>> {
-        self.waiting
-            .borrow_mut()
-            .pop_front_if(|(sequence, _)| *sequence <= reached)
-            .map(|(_, settle)| settle)
+    fn next_within(&self, reached: Sequence) -> Option<Settle> {
+        self.waiting.borrow_mut().pop_front_if(|(sequence, _)| *sequence <= reached).map(|(_, settle)| settle)
     }
 }

@@ -57,11 +57,7 @@ pub fn encode_environment(environment: &Environment, kept_from: u64) -> Vec<u8> 
 pub fn decode_environment(bytes: &[u8]) -> Result<StoredEnvironment, Unreadable> {
     let form: EnvironmentV1<'_> = decode(bytes)?;
     let environment = Environment {
-        configuration: form
-            .configuration
-            .map(Configuration::try_from)
-            .transpose()?
-            .map(Arc::new),
+        configuration: form.configuration.map(Configuration::try_from).transpose()?.map(Arc::new),
         configuration_revision: form.configuration_revision,
         revision: form.revision,
         fencing_token: form.fencing_token,
@@ -71,10 +67,7 @@ pub fn decode_environment(bytes: &[u8]) -> Result<StoredEnvironment, Unreadable>
         leaving: form.leaving.map(Session::try_from).transpose()?,
         last_deployment: form.last_deployment.map(LastDeployment::try_from).transpose()?,
     };
-    Ok(StoredEnvironment {
-        environment,
-        kept_from: form.kept_from,
-    })
+    Ok(StoredEnvironment { environment, kept_from: form.kept_from })
 }
 
 pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
@@ -214,45 +207,19 @@ macro_rules! stored_enum {
     };
 }
 
-stored_enum!(
-    RoleV1,
-    Role {
-        Viewer,
-        Developer,
-        Maintainer,
-        Admin
-    }
-);
+stored_enum!(RoleV1, Role { Viewer, Developer, Maintainer, Admin });
 stored_enum!(PlanV1, Plan { Nothing, Stages });
-stored_enum!(
-    DeploymentStatusV1,
-    DeploymentStatus {
-        Queued,
-        Running,
-        Cancelling,
-        Succeeded,
-        Failed,
-        Cancelled
-    }
-);
+stored_enum!(DeploymentStatusV1, DeploymentStatus { Queued, Running, Cancelling, Succeeded, Failed, Cancelled });
 
 impl<'a> From<&'a Configuration> for ConfigurationV1<'a> {
     fn from(configuration: &'a Configuration) -> Self {
         Self {
             description: configuration.description.as_str(),
-            labels: configuration
-                .labels
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect(),
+            labels: configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
             deploy_on_claim: configuration.deploy_on_claim,
             force_claim_role: configuration.force_claim_role.into(),
             disabled: configuration.disabled,
-            variables: configuration
-                .variables
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str()))
-                .collect(),
+            variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
     }
 }
@@ -269,11 +236,7 @@ impl TryFrom<ConfigurationV1<'_>> for Configuration {
             deploy_on_claim: form.deploy_on_claim,
             force_claim_role: form.force_claim_role.into(),
             disabled: form.disabled,
-            variables: form
-                .variables
-                .into_iter()
-                .map(variable)
-                .collect::<Result<_, Malformed>>()?,
+            variables: form.variables.into_iter().map(variable).collect::<Result<_, Malformed>>()?,
         })
     }
 }
@@ -302,10 +265,7 @@ impl TryFrom<SessionV1<'_>> for Session {
 
     fn try_from(form: SessionV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
-            id: SessionId {
-                seed: IdSeed(form.seed),
-                number: form.number,
-            },
+            id: SessionId { seed: IdSeed(form.seed), number: form.number },
             user: form.user.into(),
             commit: form.commit.map(CommitId::parse).transpose()?,
             context: form.context.map(Context::parse).transpose()?,
@@ -313,11 +273,7 @@ impl TryFrom<SessionV1<'_>> for Session {
             created_at: Timestamp::from_millis(form.created_at),
             claimed_at: Timestamp::from_millis(form.claimed_at),
             ended: form.ended.map(Ended::from),
-            deployments: form
-                .deployments
-                .into_iter()
-                .map(Deployment::try_from)
-                .collect::<Result<_, _>>()?,
+            deployments: form.deployments.into_iter().map(Deployment::try_from).collect::<Result<_, _>>()?,
             deployment_count: form.deployment_count,
             revision: form.revision,
         })
@@ -326,19 +282,13 @@ impl TryFrom<SessionV1<'_>> for Session {
 
 impl<'a> From<&'a Person> for PersonV1<'a> {
     fn from(person: &'a Person) -> Self {
-        Self {
-            id: person.id.0.0,
-            name: &person.name,
-        }
+        Self { id: person.id.0.0, name: &person.name }
     }
 }
 
 impl From<PersonV1<'_>> for Person {
     fn from(form: PersonV1<'_>) -> Self {
-        Self {
-            id: UserId(IdSeed(form.id)),
-            name: Arc::from(form.name),
-        }
+        Self { id: UserId(IdSeed(form.id)), name: Arc::from(form.name) }
     }
 }
 
@@ -346,16 +296,9 @@ impl<'a> From<&'a Ended> for EndedV1<'a> {
     fn from(ended: &'a Ended) -> Self {
         let how = match ended.how {
             EndedHow::Released => EndedHowV1::Released,
-            EndedHow::Overridden(by) => EndedHowV1::Overridden {
-                seed: by.seed.0,
-                number: by.number,
-            },
+            EndedHow::Overridden(by) => EndedHowV1::Overridden { seed: by.seed.0, number: by.number },
         };
-        Self {
-            at: ended.at.as_millis(),
-            by: PersonV1::from(&ended.by),
-            how,
-        }
+        Self { at: ended.at.as_millis(), by: PersonV1::from(&ended.by), how }
     }
 }
 
@@ -363,16 +306,9 @@ impl From<EndedV1<'_>> for Ended {
     fn from(form: EndedV1<'_>) -> Self {
         let how = match form.how {
             EndedHowV1::Released => EndedHow::Released,
-            EndedHowV1::Overridden { seed, number } => EndedHow::Overridden(SessionId {
-                seed: IdSeed(seed),
-                number,
-            }),
+            EndedHowV1::Overridden { seed, number } => EndedHow::Overridden(SessionId { seed: IdSeed(seed), number }),
         };
-        Self {
-            at: Timestamp::from_millis(form.at),
-            by: form.by.into(),
-            how,
-        }
+        Self { at: Timestamp::from_millis(form.at), by: form.by.into(), how }
     }
 }
 

@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{Clock, Environments, Failure, ListFilter, Observer, Options};
-use crate::domain::{Claim, Command, Configuration, Configure, Delete, Deploy, Environment, EnvironmentKey, Event, ForceClaim, Identifier, Person, PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, Transition, UserId};
+use crate::domain::{
+    Claim, Command, Configuration, Configure, Delete, Deploy, Environment, EnvironmentKey, Event, ForceClaim,
+    Identifier, Person, PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, Transition, UserId,
+};
 use crate::entropy;
 use crate::store::{MemoryStore, Store, StoreError};
 
@@ -35,17 +38,9 @@ impl Bench {
         let heard = Arc::new(AtomicUsize::new(0));
         let time = AtomicI64::new(0);
         let clock: Clock = Arc::new(move || Timestamp::from_millis(time.fetch_add(1, Ordering::Relaxed)));
-        let options = Options {
-            history_retention,
-            mailbox: 16,
-            answer_timeout: Duration::from_secs(30),
-        };
+        let options = Options { history_retention, mailbox: 16, answer_timeout: Duration::from_secs(30) };
         let environments = Environments::new(store.clone(), clock, Box::new(Listener(heard.clone())), options);
-        Self {
-            environments,
-            store,
-            heard,
-        }
+        Self { environments, store, heard }
     }
 
     async fn with_environment() -> Self {
@@ -55,10 +50,7 @@ impl Bench {
     }
 
     async fn make(&self) {
-        let configure = Configure {
-            configuration: Configuration::default(),
-            expected: None,
-        };
+        let configure = Configure { configuration: Configuration::default(), expected: None };
         self.environments.configure(&key(), configure).await.unwrap();
     }
 
@@ -67,19 +59,12 @@ impl Bench {
     }
 
     async fn release(&self, session: &Session) -> Result<Session, Failure> {
-        let release = Release {
-            session: session.id.into(),
-            by: session.user.clone(),
-            any: false,
-        };
+        let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
         self.environments.release(&key(), release).await
     }
 
     fn holder(&self) -> Option<Session> {
-        self.environments
-            .environment(&key())
-            .unwrap()
-            .and_then(|environment| environment.lock.clone())
+        self.environments.environment(&key()).unwrap().and_then(|environment| environment.lock.clone())
     }
 
     /// Lets what is ready run, without letting time pass.
@@ -92,31 +77,16 @@ impl Bench {
 
 fn key() -> EnvironmentKey {
     let identifier = |text| Identifier::parse(text).unwrap();
-    let pipeline = PipelineKey {
-        organization: identifier("acme"),
-        pipeline: identifier("web"),
-    };
-    EnvironmentKey {
-        pipeline,
-        name: identifier("review-1"),
-    }
+    let pipeline = PipelineKey { organization: identifier("acme"), pipeline: identifier("web") };
+    EnvironmentKey { pipeline, name: identifier("review-1") }
 }
 
 fn person(who: u8) -> Person {
-    Person {
-        id: UserId(crate::domain::IdSeed([who; 12])),
-        name: Arc::from(format!("person-{who}")),
-    }
+    Person { id: UserId(crate::domain::IdSeed([who; 12])), name: Arc::from(format!("person-{who}")) }
 }
 
 fn claim(who: u8) -> Claim {
-    Claim {
-        seed: entropy::id_seed(),
-        user: person(who),
-        commit: None,
-        context: None,
-        plan: Plan::Nothing,
-    }
+    Claim { seed: entropy::id_seed(), user: person(who), commit: None, context: None, plan: Plan::Nothing }
 }
 
 #[actix::test]
@@ -142,11 +112,7 @@ async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
         matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id)
     );
     assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
-    assert_eq!(
-        bench.heard.load(Ordering::Relaxed),
-        heard + 1,
-        "the claim was announced once, when it was durable"
-    );
+    assert_eq!(bench.heard.load(Ordering::Relaxed), heard + 1, "the claim was announced once, when it was durable");
 }
 
 #[actix::test]
@@ -164,18 +130,11 @@ async fn whoever_has_an_answer_finds_it_when_reading() {
 async fn a_refusing_store_leaves_everything_as_it_was() {
     let bench = Bench::with_environment().await;
     bench.store.refuse_with(Some(StoreError::Overloaded));
-    assert!(matches!(
-        bench.claim(1).await,
-        Err(Failure::Store(StoreError::Overloaded))
-    ));
+    assert!(matches!(bench.claim(1).await, Err(Failure::Store(StoreError::Overloaded))));
     assert_eq!(bench.holder(), None);
     bench.store.refuse_with(None);
     let session = bench.claim(2).await.unwrap();
-    assert_eq!(
-        (session.fencing_token, session.id.number),
-        (1, 1),
-        "the refused claim left no trace"
-    );
+    assert_eq!((session.fencing_token, session.id.number), (1, 1), "the refused claim left no trace");
 }
 
 #[actix::test]
@@ -185,11 +144,7 @@ async fn a_crash_loses_only_what_nobody_was_told() {
     bench.store.hold();
     let (environments, session) = (bench.environments.clone(), first.clone());
     let unanswered = actix::spawn(async move {
-        let release = Release {
-            session: session.id.into(),
-            by: session.user.clone(),
-            any: false,
-        };
+        let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
         environments.release(&key(), release).await
     });
     bench.let_others_run().await;
@@ -208,41 +163,21 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     bench.store.hold();
     let environments = bench.environments.clone();
     let taking = actix::spawn(async move {
-        environments
-            .force_claim(
-                &key(),
-                ForceClaim {
-                    claim: claim(2),
-                    role: Role::Admin,
-                },
-            )
-            .await
+        environments.force_claim(&key(), ForceClaim { claim: claim(2), role: Role::Admin }).await
     });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());
     let deploying = actix::spawn(async move {
         let commit = crate::domain::CommitId::parse("c0ffee1").unwrap();
         let by = session.user.clone();
-        let deploy = Deploy {
-            session: session.id.into(),
-            by,
-            seed: entropy::id_seed(),
-            commit,
-            plan: Plan::Nothing,
-        };
+        let deploy = Deploy { session: session.id.into(), by, seed: entropy::id_seed(), commit, plan: Plan::Nothing };
         environments.deploy(&key(), deploy).await
     });
     bench.let_others_run().await;
     bench.store.release();
-    assert_eq!(
-        taking.await.unwrap().unwrap().overrode.map(|session| session.id),
-        Some(old.id)
-    );
+    assert_eq!(taking.await.unwrap().unwrap().overrode.map(|session| session.id), Some(old.id));
     let refused = deploying.await.unwrap();
-    assert!(
-        matches!(refused, Err(Failure::Rejected(Rejection::SessionEnded { .. }))),
-        "{refused:?}"
-    );
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::SessionEnded { .. }))), "{refused:?}");
 }
 
 #[actix::test]
@@ -257,15 +192,8 @@ async fn an_actor_leaves_when_unused_and_its_successor_knows_everything() {
     bench.let_others_run().await;
     assert_eq!(bench.environments.resident(), 0);
 
-    assert_eq!(
-        bench.holder().map(|holder| holder.id),
-        Some(session.id),
-        "readers ask the store now"
-    );
-    assert!(matches!(
-        bench.claim(2).await,
-        Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))
-    ));
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id), "readers ask the store now");
+    assert!(matches!(bench.claim(2).await, Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))));
     bench.release(&session).await.unwrap();
 }
 
@@ -289,10 +217,7 @@ async fn an_actor_with_commits_under_way_does_not_leave() {
 async fn names_out_of_thin_air_get_no_actor() {
     let bench = Bench::new();
     let refused = bench.claim(1).await;
-    assert!(matches!(
-        refused,
-        Err(Failure::Rejected(Rejection::EnvironmentNotFound))
-    ));
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentNotFound))));
     assert_eq!(bench.environments.resident(), 0);
 }
 
@@ -313,25 +238,9 @@ async fn the_history_keeps_as_many_ended_sessions_as_it_should_and_no_record_mor
     let listed: Vec<_> = history.sessions.iter().map(|session| session.id).collect();
     assert_eq!(listed, [present.id, sessions[7], sessions[6], sessions[5]]);
     assert_eq!(history.total, 4);
-    assert!(
-        bench
-            .environments
-            .session(&key(), &environment, sessions[5])
-            .unwrap()
-            .is_some()
-    );
-    assert!(
-        bench
-            .environments
-            .session(&key(), &environment, sessions[4])
-            .unwrap()
-            .is_none()
-    );
-    assert_eq!(
-        bench.store.scan(b"h/", b"h0", 100).unwrap().len(),
-        3,
-        "records that nobody can see are gone"
-    );
+    assert!(bench.environments.session(&key(), &environment, sessions[5]).unwrap().is_some());
+    assert!(bench.environments.session(&key(), &environment, sessions[4]).unwrap().is_none());
+    assert_eq!(bench.store.scan(b"h/", b"h0", 100).unwrap().len(), 3, "records that nobody can see are gone");
 }
 
 #[actix::test]
@@ -344,11 +253,7 @@ async fn pages_of_the_history_are_cut_where_they_should_be() {
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
     let page = |offset, limit| {
         let history = bench.environments.history(&key(), &environment, offset, limit).unwrap();
-        history
-            .sessions
-            .iter()
-            .map(|session| session.id.number)
-            .collect::<Vec<_>>()
+        history.sessions.iter().map(|session| session.id.number).collect::<Vec<_>>()
     };
     assert_eq!(page(0, 3), [7, 6, 5]);
     assert_eq!(page(3, 3), [4, 3, 2]);
@@ -368,38 +273,16 @@ async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token()
         bench.release(&session).await.unwrap();
         last = Some(session);
     }
-    bench
-        .environments
-        .delete(
-            &key(),
-            Delete {
-                expected: None,
-            },
-        )
-        .await
-        .unwrap();
+    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
     assert!(bench.environments.environment(&key()).unwrap().is_none());
     bench.let_others_run().await;
-    assert_eq!(
-        bench.store.scan(b"h/", b"h0", 10_000).unwrap().len(),
-        0,
-        "every record of it is gone"
-    );
+    assert_eq!(bench.store.scan(b"h/", b"h0", 10_000).unwrap().len(), 0, "every record of it is gone");
 
     bench.make().await;
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
-    assert_eq!(
-        bench.environments.history(&key(), &environment, 0, 50).unwrap().total,
-        0
-    );
+    assert_eq!(bench.environments.history(&key(), &environment, 0, 50).unwrap().total, 0);
     let old = last.unwrap();
-    assert!(
-        bench
-            .environments
-            .session(&key(), &environment, old.id)
-            .unwrap()
-            .is_none()
-    );
+    assert!(bench.environments.session(&key(), &environment, old.id).unwrap().is_none());
     assert_eq!(bench.claim(2).await.unwrap().fencing_token, old.fencing_token + 1);
 }
 
@@ -407,27 +290,15 @@ async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token()
 async fn a_declaration_is_applied_when_it_changes_and_only_then() {
     let bench = Bench::new();
     let declared = Configuration::default();
-    let changed = Configuration {
-        disabled: true,
-        ..Configuration::default()
-    };
+    let changed = Configuration { disabled: true, ..Configuration::default() };
     assert!(bench.environments.declare(&key(), declared.clone()).await.unwrap());
-    let by_api = Configure {
-        configuration: changed.clone(),
-        expected: None,
-    };
+    let by_api = Configure { configuration: changed.clone(), expected: None };
     bench.environments.configure(&key(), by_api).await.unwrap();
-    assert!(
-        !bench.environments.declare(&key(), declared.clone()).await.unwrap(),
-        "what the API said holds"
-    );
+    assert!(!bench.environments.declare(&key(), declared.clone()).await.unwrap(), "what the API said holds");
     let now = bench.environments.environment(&key()).unwrap().unwrap();
     assert_eq!(now.configuration.as_deref(), Some(&changed));
 
-    let renewed = Configuration {
-        deploy_on_claim: false,
-        ..declared
-    };
+    let renewed = Configuration { deploy_on_claim: false, ..declared };
     assert!(bench.environments.declare(&key(), renewed.clone()).await.unwrap());
     let now = bench.environments.environment(&key()).unwrap().unwrap();
     assert_eq!(now.configuration.as_deref(), Some(&renewed));
@@ -440,10 +311,7 @@ async fn a_full_mailbox_says_so_and_loses_nothing() {
     let (environments, key) = (&bench.environments, key());
     let many = (0..200).map(|_| environments.claim(&key, claim(1)));
     let outcomes = futures_util::future::join_all(many).await;
-    let refused = outcomes
-        .iter()
-        .filter(|outcome| matches!(outcome, Err(Failure::Overloaded)))
-        .count();
+    let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(Failure::Overloaded))).count();
     let granted = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert!(refused > 0, "the mailbox has no bound");
     assert_eq!(granted, 1);
@@ -477,7 +345,9 @@ async fn an_actor_that_dies_is_replaced_by_one_that_knows_all_it_handed_in() {
     bench.store.release();
     let session = claiming.await.unwrap().unwrap();
     let refused = rival.await.unwrap();
-    assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id));
+    assert!(
+        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id)
+    );
 }
 
 #[actix::test]

@@ -110,11 +110,7 @@ impl Accounts {
                 .ok_or_else(|| StoreError::Read("a token's record does not have the form of its version".to_owned()))?;
             tokens.insert(token.hash, Arc::new(token));
         }
-        Ok(Self {
-            store,
-            members: RwLock::new(members),
-            tokens,
-        })
+        Ok(Self { store, members: RwLock::new(members), tokens })
     }
 
     /// The caller behind a token, with the role the user has *now*.
@@ -129,10 +125,7 @@ impl Accounts {
         token.usage.last_used_millis.store(now.as_millis(), Ordering::Relaxed);
         Ok(Caller {
             organization: token.organization.clone(),
-            person: Person {
-                id: token.user,
-                name: member.name.shared(),
-            },
+            person: Person { id: token.user, name: member.name.shared() },
             role: member.role,
             token: token.id,
         })
@@ -145,49 +138,31 @@ impl Accounts {
     /// The organization's first admin by the order of ids, which is the order in which they were declared.
     pub fn first_admin(&self, organization: &Identifier) -> Option<UserId> {
         let members = self.members.read();
-        let admins = members
-            .iter()
-            .filter(|(_, m)| m.organization == *organization && m.role == Role::Admin);
+        let admins = members.iter().filter(|(_, m)| m.organization == *organization && m.role == Role::Admin);
         admins.map(|(id, _)| *id).min()
     }
 
     pub fn member(&self, organization: &Identifier, user: UserId) -> Option<Member> {
-        self.members
-            .read()
-            .get(&user)
-            .filter(|member| member.organization == *organization)
-            .cloned()
+        self.members.read().get(&user).filter(|member| member.organization == *organization).cloned()
     }
 
     /// A member by name, as configuration files and people know them.
     pub fn member_named(&self, organization: &Identifier, name: &str) -> Option<UserId> {
         let members = self.members.read();
-        let found = members
-            .iter()
-            .find(|(_, m)| m.organization == *organization && m.name.as_str() == name);
+        let found = members.iter().find(|(_, m)| m.organization == *organization && m.name.as_str() == name);
         found.map(|(id, _)| *id)
     }
 
     /// The organization's tokens, oldest first.
     pub fn tokens(&self, organization: &Identifier) -> Vec<Arc<Token>> {
-        let mut tokens: Vec<_> = self
-            .tokens
-            .iter()
-            .filter(|t| t.organization == *organization)
-            .map(|t| t.clone())
-            .collect();
+        let mut tokens: Vec<_> =
+            self.tokens.iter().filter(|t| t.organization == *organization).map(|t| t.clone()).collect();
         tokens.sort_unstable_by_key(|token| token.id);
         tokens
     }
 
     pub async fn create_token(&self, new: NewToken, now: Timestamp) -> Result<OpenToken, AccountsError> {
-        if self
-            .tokens
-            .iter()
-            .filter(|token| token.organization == new.organization)
-            .count()
-            >= TOKENS_MAX
-        {
+        if self.tokens.iter().filter(|token| token.organization == new.organization).count() >= TOKENS_MAX {
             return Err(AccountsError::TooManyTokens);
         }
         let text = TokenText::generate();
@@ -218,12 +193,8 @@ impl Accounts {
             self.remove(&token).await?;
         }
         if !self.tokens.contains_key(&text.hash()) {
-            let new = NewToken {
-                organization: organization.clone(),
-                user,
-                name: "bootstrap".to_owned(),
-                expires_at: None,
-            };
+            let new =
+                NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
             self.keep(text, new, now, true).await?;
         }
         Ok(())
@@ -231,11 +202,7 @@ impl Accounts {
 
     /// Whether there was such a token. It stops working before this answers.
     pub async fn revoke(&self, organization: &Identifier, id: TokenId) -> Result<bool, StoreError> {
-        let found = self
-            .tokens
-            .iter()
-            .find(|t| t.id == id && t.organization == *organization)
-            .map(|t| t.clone());
+        let found = self.tokens.iter().find(|t| t.id == id && t.organization == *organization).map(|t| t.clone());
         match found {
             Some(token) => self.remove(&token).await.map(|()| true),
             None => Ok(false),
@@ -246,20 +213,12 @@ impl Accounts {
     pub async fn write_usage(&self) -> Result<(), StoreError> {
         /// Keeps one batch far below the store's limit.
         const TOKENS_AT_ONCE: usize = 1_000;
-        let used: Vec<_> = self
-            .tokens
-            .iter()
-            .filter(|token| token.usage.is_unwritten())
-            .map(|t| t.clone())
-            .collect();
+        let used: Vec<_> = self.tokens.iter().filter(|token| token.usage.is_unwritten()).map(|t| t.clone()).collect();
         for tokens in used.chunks(TOKENS_AT_ONCE) {
             let mut batch = Batch::default();
             for token in tokens {
                 token.usage.mark_written();
-                batch.put(
-                    stored::token_key(&token.organization, token.id),
-                    stored::encode_token(token),
-                );
+                batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
             }
             commit(&*self.store, batch).await?;
         }
@@ -286,10 +245,7 @@ impl Accounts {
             usage: Usage::since(None),
         });
         let mut batch = Batch::default();
-        batch.put(
-            stored::token_key(&token.organization, token.id),
-            stored::encode_token(&token),
-        );
+        batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(&token));
         commit(&*self.store, batch).await?;
         self.tokens.insert(token.hash, token.clone());
         Ok(token)
@@ -317,10 +273,7 @@ impl Usage {
 
     pub(super) fn since(last_used_at: Option<Timestamp>) -> Self {
         let millis = last_used_at.map_or(Self::NEVER, Timestamp::as_millis);
-        Self {
-            last_used_millis: AtomicI64::new(millis),
-            written_millis: AtomicI64::new(millis),
-        }
+        Self { last_used_millis: AtomicI64::new(millis), written_millis: AtomicI64::new(millis) }
     }
 
     fn is_unwritten(&self) -> bool {
@@ -328,8 +281,7 @@ impl Usage {
     }
 
     fn mark_written(&self) {
-        self.written_millis
-            .store(self.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.written_millis.store(self.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
@@ -351,21 +303,11 @@ mod tests {
     #[tokio::test]
     async fn an_organization_has_ten_thousand_tokens_and_no_more() {
         let organization = Identifier::parse("acme").unwrap();
-        let member = Member {
-            organization: organization.clone(),
-            name: Identifier::parse("admin").unwrap(),
-            role: Role::Admin,
-        };
-        let accounts = Accounts::open(Arc::new(MemoryStore::new()), vec![member])
-            .await
-            .unwrap();
+        let member =
+            Member { organization: organization.clone(), name: Identifier::parse("admin").unwrap(), role: Role::Admin };
+        let accounts = Accounts::open(Arc::new(MemoryStore::new()), vec![member]).await.unwrap();
         let user = accounts.first_admin(&organization).unwrap();
-        let new = || NewToken {
-            organization: organization.clone(),
-            user,
-            name: "ci".to_owned(),
-            expires_at: None,
-        };
+        let new = || NewToken { organization: organization.clone(), user, name: "ci".to_owned(), expires_at: None };
         let now = Timestamp::from_millis(0);
         for _ in 0..TOKENS_MAX {
             accounts.keep(&TokenText::generate(), new(), now, false).await.unwrap();

@@ -28,9 +28,8 @@ pub struct TokenId(pub IdSeed);
 impl TokenText {
     pub fn generate() -> Self {
         let mut rng = rand::rng();
-        let random: String = (0..RANDOM_CHARACTERS)
-            .map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())]))
-            .collect();
+        let random: String =
+            (0..RANDOM_CHARACTERS).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect();
         let check = checksum(&random);
         Self(format!("{PREFIX}{random}{check}"))
     }
@@ -40,9 +39,7 @@ impl TokenText {
             return Err(Malformed("does not begin with lk_"));
         };
         if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
-            return Err(Malformed(
-                "is not lk_ and 36 letters or digits: it has been cut or mistyped",
-            ));
+            return Err(Malformed("is not lk_ and 36 letters or digits: it has been cut or mistyped"));
         }
         let (random, check) = body.split_at(RANDOM_CHARACTERS);
         if checksum(random) != check {
@@ -80,10 +77,7 @@ impl FromStr for TokenId {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.strip_prefix("tok_")
-            .and_then(IdSeed::parse_hex)
-            .map(Self)
-            .ok_or(Malformed("is no token id"))
+        text.strip_prefix("tok_").and_then(IdSeed::parse_hex).map(Self).ok_or(Malformed("is no token id"))
     }
 }
 
@@ -118,10 +112,7 @@ mod tests {
         for place in 0..token.reveal().len() {
             let mut typo = token.reveal().as_bytes().to_vec();
             typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
-            assert!(
-                TokenText::parse(std::str::from_utf8(&typo).unwrap()).is_err(),
-                "at {place}"
-            );
+            assert!(TokenText::parse(std::str::from_utf8(&typo).unwrap()).is_err(), "at {place}");
         }
         assert!(TokenText::parse(&token.reveal()[..38]).is_err());
         assert!(TokenText::parse("").is_err());

@@ -62,10 +62,7 @@ struct Serve {
 }
 
 pub fn run() -> ExitCode {
-    match Arguments::parse()
-        .command
-        .unwrap_or_else(|| Command::Serve(Serve::default()))
-    {
+    match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
         Command::Serve(arguments) => serve(arguments),
         Command::Check { file } => check(&file),
         Command::Config => say(config::DEFAULT_TOML.trim_end()),
@@ -74,11 +71,7 @@ pub fn run() -> ExitCode {
 }
 
 fn serve(arguments: Serve) -> ExitCode {
-    let flags = Flags {
-        config: arguments.config,
-        data_dir: arguments.data_dir,
-        listen: arguments.listen,
-    };
+    let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
     let settings = match config::load(&flags, std::env::vars_os()) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),

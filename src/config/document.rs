@@ -26,14 +26,14 @@ impl Document {
     /// `Err` is the end of a sentence that names the file.
     pub(super) fn read(path: &Path) -> Result<Self, String> {
         let mut bytes = Vec::new();
-        File::open(path)
-            .and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes))
-            .map_err(|error| match error.kind() {
+        File::open(path).and_then(|file| file.take(FILE_MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(|error| {
+            match error.kind() {
                 io::ErrorKind::NotFound => "there is no such file".to_owned(),
                 io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
                 io::ErrorKind::IsADirectory => "it is a directory".to_owned(),
                 _ => error.to_string(),
-            })?;
+            }
+        })?;
         if bytes.len() as u64 > FILE_MAX_BYTES {
             return Err(format!("it is larger than {} MiB", FILE_MAX_BYTES >> 20));
         }
@@ -46,14 +46,8 @@ impl Document {
     }
 
     pub(super) fn new(path: &Path, text: String) -> Self {
-        let line_starts = std::iter::once(0)
-            .chain(text.match_indices('\n').map(|(newline, _)| newline + 1))
-            .collect();
-        Self {
-            path: Arc::from(path),
-            text,
-            line_starts,
-        }
+        let line_starts = std::iter::once(0).chain(text.match_indices('\n').map(|(newline, _)| newline + 1)).collect();
+        Self { path: Arc::from(path), text, line_starts }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -112,10 +106,8 @@ impl Document {
             message => message,
         };
         let line = self.line_number(span.start);
-        let column = self
-            .text
-            .get(self.line_starts[line - 1]..span.start)
-            .map_or(1, |before| before.chars().count() + 1);
+        let column =
+            self.text.get(self.line_starts[line - 1]..span.start).map_or(1, |before| before.chars().count() + 1);
         Fault::new(
             Place::Column(Arc::clone(&self.path), line, column),
             format!("not TOML: {message}{}", key.unwrap_or_default()),
@@ -148,12 +140,7 @@ pub(super) struct Section<'a> {
 impl<'a> Section<'a> {
     /// The whole document; its keys are called by their own name.
     pub(super) fn root(document: &'a Document, table: &'a Spanned<DeTable<'a>>) -> Self {
-        Self {
-            document,
-            name: "",
-            table: table.get_ref(),
-            offset: 0,
-        }
+        Self { document, name: "", table: table.get_ref(), offset: 0 }
     }
 
     pub(super) fn place(&self) -> Place {
@@ -162,9 +149,7 @@ impl<'a> Section<'a> {
 
     /// Where `key` stands, if it does.
     pub(super) fn place_of(&self, key: &str) -> Place {
-        self.table
-            .get(key)
-            .map_or_else(|| self.place(), |value| self.document.place(value))
+        self.table.get(key).map_or_else(|| self.place(), |value| self.document.place(value))
     }
 
     pub(super) fn refuse_keys_other_than(&self, known: &[&str], faults: &mut Vec<Fault>) {
@@ -186,9 +171,7 @@ impl<'a> Section<'a> {
     ) -> Option<T> {
         let value = self.table.get(key)?;
         let text = self.text(key, value, faults)?;
-        parse(text)
-            .map_err(|error| faults.push(self.malformed(key, value, &error)))
-            .ok()
+        parse(text).map_err(|error| faults.push(self.malformed(key, value, &error))).ok()
     }
 
     pub(super) fn required<T, E: Display>(
@@ -239,9 +222,7 @@ impl<'a> Section<'a> {
             let parsed_name = parse_key(name.get_ref())
                 .map_err(|error| faults.push(self.malformed(&format!("{full}: the name"), name, &error)));
             let parsed_value = self.text(&full, value, faults).and_then(|text| {
-                parse_value(text)
-                    .map_err(|error| faults.push(self.malformed(&full, value, &error)))
-                    .ok()
+                parse_value(text).map_err(|error| faults.push(self.malformed(&full, value, &error))).ok()
             });
             entries.extend(parsed_name.ok().zip(parsed_value));
         }
@@ -282,12 +263,7 @@ impl<'a> Section<'a> {
     }
 
     fn inner<T>(&self, name: &'static str, table: &'a DeTable<'a>, at: &Spanned<T>) -> Section<'a> {
-        Section {
-            document: self.document,
-            name,
-            table,
-            offset: at.span().start,
-        }
+        Section { document: self.document, name, table, offset: at.span().start }
     }
 
     fn full_name(&self, key: &str) -> String {
@@ -313,9 +289,7 @@ impl<'a> Section<'a> {
     /// `error` is a sentence without its subject, as the domain's `Malformed` is.
     fn malformed<T>(&self, key: &str, at: &Spanned<T>, error: &impl Display) -> Fault {
         let error = error.to_string();
-        let rule = error
-            .strip_prefix("is ")
-            .map_or_else(|| error.clone(), |allowed| format!("must be {allowed}"));
+        let rule = error.strip_prefix("is ").map_or_else(|| error.clone(), |allowed| format!("must be {allowed}"));
         Fault::new(self.document.place(at), format!("{} {rule}", self.full_name(key)))
     }
 }

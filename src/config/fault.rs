@@ -146,11 +146,7 @@ mod tests {
             Faults(vec![fault.clone()]).to_string(),
             "the configuration has 1 fault\n  --listen: listen must be better"
         );
-        assert!(
-            Faults(vec![fault.clone(), fault])
-                .to_string()
-                .starts_with("the configuration has 2 faults\n")
-        );
+        assert!(Faults(vec![fault.clone(), fault]).to_string().starts_with("the configuration has 2 faults\n"));
         assert_eq!(Faults::none_of(Vec::new()), Ok(()));
     }
 }

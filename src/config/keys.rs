@@ -35,10 +35,7 @@ impl Draft {
             workers: 0,
             bootstrap_token: None,
             rate_limit: None,
-            log: Log {
-                filter: String::new(),
-                format: LogFormat::Text,
-            },
+            log: Log { filter: String::new(), format: LogFormat::Text },
             http: Http {
                 head_timeout: Duration::ZERO,
                 body_timeout: Duration::ZERO,
@@ -47,25 +44,12 @@ impl Draft {
                 drain: Duration::ZERO,
                 max_connections: 0,
             },
-            storage: Storage {
-                history_retention: 0,
-                log_segment_bytes: 0,
-                cache_bytes: 0,
-                min_free_bytes: 0,
-            },
-            environments: Environments {
-                idle: Duration::ZERO,
-                mailbox: 0,
-            },
+            storage: Storage { history_retention: 0, log_segment_bytes: 0, cache_bytes: 0, min_free_bytes: 0 },
+            environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             organizations: Vec::new(),
             sample: false,
         };
-        Self {
-            settings,
-            per_second: None,
-            burst: NonZeroU32::MIN,
-            organizations: Vec::new(),
-        }
+        Self { settings, per_second: None, burst: NonZeroU32::MIN, organizations: Vec::new() }
     }
 }
 
@@ -146,9 +130,7 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::Secret(put) => given.secret().map(|secret| put(draft, secret)),
-            Kind::OrganizationFiles => given
-                .organization_files(faults)
-                .map(|files| draft.organizations = files),
+            Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
         };
         if let Err(unfit) = fits {
             faults.push(self.fault(given, &unfit));
@@ -165,10 +147,7 @@ impl Key {
     fn secret_in_a_file(&self, place: Place) -> Fault {
         let (name, variable) = (self.name, self.variable());
         let why = "files are copied, committed and backed up";
-        Fault::new(
-            place,
-            format!("{name} is not taken from a file, since {why}; set {variable} instead"),
-        )
+        Fault::new(place, format!("{name} is not taken from a file, since {why}; set {variable} instead"))
     }
 
     /// Completes "must be".
@@ -198,7 +177,10 @@ pub(super) enum Given<'a> {
         value: &'a Spanned<DeValue<'a>>,
     },
     /// Of an environment variable or a flag.
-    Text { place: Place, text: &'a OsStr },
+    Text {
+        place: Place,
+        text: &'a OsStr,
+    },
 }
 
 /// That a value does not fit. The text of one is never repeated: it may be a token in the wrong place.

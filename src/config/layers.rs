@@ -121,8 +121,7 @@ fn siblings(name: &str) -> Vec<String> {
 }
 
 fn is_section(name: &str) -> bool {
-    KEYS.iter()
-        .any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
+    KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
 /// `environment` holds what begins with our prefix.
@@ -163,11 +162,7 @@ fn unknown_variable(name: &str) -> Fault {
 
 pub(super) fn lay_flags(flags: &Flags, draft: &mut Draft, faults: &mut Vec<Fault>) {
     let given = [
-        (
-            "data_dir",
-            "--data-dir",
-            flags.data_dir.as_ref().map(|path| path.as_os_str()),
-        ),
+        ("data_dir", "--data-dir", flags.data_dir.as_ref().map(|path| path.as_os_str())),
         ("listen", "--listen", flags.listen.as_ref().map(OsStr::new)),
     ];
     for (name, flag, text) in given {

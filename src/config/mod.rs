@@ -81,10 +81,7 @@ fn unreadable_settings(path: &Path, place: Place, reason: &str) -> Fault {
 /// Adds what takes more than one key, or a look at other files.
 fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     let mut settings = draft.settings;
-    settings.rate_limit = draft.per_second.map(|per_second| RateLimit {
-        per_second,
-        burst: draft.burst,
-    });
+    settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
     settings.sample = draft.organizations.is_empty();
     settings.organizations = if settings.sample {
         let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());
@@ -137,10 +134,7 @@ pub fn check_file(path: &Path) -> Result<Summary, Faults> {
     let summary = match Document::read(path) {
         Ok(document) => check_document(&document, &mut faults),
         Err(reason) => {
-            faults.push(Fault::new(
-                Place::File(path.into()),
-                format!("cannot read it: {reason}"),
-            ));
+            faults.push(Fault::new(Place::File(path.into()), format!("cannot read it: {reason}")));
             Summary::default()
         }
     };
@@ -149,26 +143,18 @@ pub fn check_file(path: &Path) -> Result<Summary, Faults> {
 }
 
 fn check_document(document: &Document, faults: &mut Vec<Fault>) -> Summary {
-    let declares_organization = document
-        .parse()
-        .is_ok_and(|table| layers::declares_organization(table.get_ref()));
+    let declares_organization = document.parse().is_ok_and(|table| layers::declares_organization(table.get_ref()));
     let path = document.path().to_owned();
     if declares_organization {
         let organization = organization::read(document, faults);
         return Summary {
             settings: None,
-            organizations: organization
-                .into_iter()
-                .map(|(found, _)| (path.clone(), found))
-                .collect(),
+            organizations: organization.into_iter().map(|(found, _)| (path.clone(), found)).collect(),
         };
     }
     let mut draft = defaults(faults);
     layers::lay_file(document, &mut draft, faults);
-    Summary {
-        settings: Some(path),
-        organizations: read_organizations(draft.organizations, faults),
-    }
+    Summary { settings: Some(path), organizations: read_organizations(draft.organizations, faults) }
 }
 
 /// What a checked file holds, a line a file.
@@ -191,11 +177,7 @@ impl fmt::Display for Summary {
             if index > 0 || self.settings.is_some() {
                 writeln!(f)?;
             }
-            let environments = organization
-                .pipelines
-                .iter()
-                .map(|pipeline| pipeline.environments.len())
-                .sum();
+            let environments = organization.pipelines.iter().map(|pipeline| pipeline.environments.len()).sum();
             write!(
                 f,
                 "{}: organization {}, {}, {}, {}",

@@ -72,12 +72,7 @@ fn read_organization(root: Section<'_>, faults: &mut Vec<Fault>) -> Option<(Orga
     let members = read_members(root, head, faults);
     let pipelines = read_pipelines(root, faults);
     let id = id?;
-    let organization = Organization {
-        name: name.unwrap_or_else(|| id.to_string()),
-        id,
-        members,
-        pipelines,
-    };
+    let organization = Organization { name: name.unwrap_or_else(|| id.to_string()), id, members, pipelines };
     Some((organization, head?.place_of("id")))
 }
 
@@ -141,15 +136,8 @@ fn read_environments(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Envi
 
 /// What the file leaves out is as the domain has it by default.
 fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configuration {
-    const KEYS: [&str; 7] = [
-        "name",
-        "description",
-        "labels",
-        "deploy_on_claim",
-        "force_claim_role",
-        "disabled",
-        "variables",
-    ];
+    const KEYS: [&str; 7] =
+        ["name", "description", "labels", "deploy_on_claim", "force_claim_role", "disabled", "variables"];
     section.refuse_keys_other_than(&KEYS, faults);
     let mut configuration = Configuration::default();
     if let Some(description) = section.optional("description", Description::parse, faults) {
@@ -166,13 +154,7 @@ fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configur
     }
     let labels = section.entries("labels", Identifier::parse, LabelValue::parse, LABELS_MAX, faults);
     configuration.labels = labels.into_iter().collect();
-    let variables = section.entries(
-        "variables",
-        VariableName::parse,
-        VariableValue::parse,
-        VARIABLES_MAX,
-        faults,
-    );
+    let variables = section.entries("variables", VariableName::parse, VariableValue::parse, VARIABLES_MAX, faults);
     configuration.variables = variables.into_iter().collect();
     configuration
 }
@@ -180,8 +162,7 @@ fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configur
 /// The name of an organization or a pipeline, for people.
 fn display_name(text: &str) -> Result<String, Malformed> {
     let sane = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    sane.then(|| text.to_owned())
-        .ok_or(Malformed("is 1 to 100 characters, without control characters"))
+    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters, without control characters"))
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
@@ -201,9 +182,7 @@ impl Seen {
         let Some(name) = name else { return };
         match self.0.get(name).map(Place::line) {
             Some(line) => {
-                let first = line
-                    .map(|line| format!("; the first is on line {line}"))
-                    .unwrap_or_default();
+                let first = line.map(|line| format!("; the first is on line {line}")).unwrap_or_default();
                 faults.push(Fault::new(place, format!("{key} `{name}` is there twice{first}")));
             }
             None => _ = self.0.insert(name.clone(), place),

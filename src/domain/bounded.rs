@@ -77,38 +77,29 @@ fn check_identifier(text: &str) -> Result<(), Malformed> {
     let sane = text.len() <= 63
         && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    sane.then_some(()).ok_or(Malformed(
-        "is 1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit",
-    ))
+    sane.then_some(()).ok_or(Malformed("is 1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit"))
 }
 
 fn check_commit_id(text: &str) -> Result<(), Malformed> {
     let sane =
         (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.starts_with('-');
-    sane.then_some(()).ok_or(Malformed(
-        "is 1 to 128 visible ASCII characters without spaces, not beginning with '-'",
-    ))
+    sane.then_some(()).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces, not beginning with '-'"))
 }
 
 fn check_context(text: &str) -> Result<(), Malformed> {
     let sane = text.chars().count() <= 1024 && !text.chars().any(|c| c.is_control() && c != '\t' && c != '\n');
-    sane.then_some(()).ok_or(Malformed(
-        "is at most 1024 characters, with no control characters but tab and newline",
-    ))
+    sane.then_some(()).ok_or(Malformed("is at most 1024 characters, with no control characters but tab and newline"))
 }
 
 fn check_label_value(text: &str) -> Result<(), Malformed> {
     let sane = (1..=63).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-    sane.then_some(())
-        .ok_or(Malformed("is 1 to 63 visible ASCII characters without spaces"))
+    sane.then_some(()).ok_or(Malformed("is 1 to 63 visible ASCII characters without spaces"))
 }
 
 fn check_variable_name(text: &str) -> Result<(), Malformed> {
     let mut bytes = text.bytes();
     let sane = text.len() <= 63
-        && bytes
-            .next()
-            .is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
+        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         && !text.starts_with("LOCKKEEPER_");
     sane.then_some(()).ok_or(Malformed(
@@ -118,8 +109,7 @@ fn check_variable_name(text: &str) -> Result<(), Malformed> {
 
 fn check_variable_value(text: &str) -> Result<(), Malformed> {
     let sane = text.chars().count() <= 4096 && !text.contains('\0');
-    sane.then_some(())
-        .ok_or(Malformed("is at most 4096 characters, without NUL"))
+    sane.then_some(()).ok_or(Malformed("is at most 4096 characters, without NUL"))
 }
 
 #[cfg(test)]

@@ -19,28 +19,18 @@ impl Command for Claim {
     type Reply = Session;
 
     fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Session>, Rejection> {
-        let configuration = environment
-            .configuration
-            .as_ref()
-            .ok_or(Rejection::EnvironmentNotFound)?;
+        let configuration = environment.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
         if configuration.disabled {
             return Err(Rejection::EnvironmentDisabled);
         }
         if let Some(holder) = &environment.lock {
-            return Err(Rejection::EnvironmentLocked {
-                holder: Box::new(holder.clone()),
-            });
+            return Err(Rejection::EnvironmentLocked { holder: Box::new(holder.clone()) });
         }
         let mut next = environment.clone();
         next.revision += 1;
         let mut events = Vec::with_capacity(1);
         let reply = grant(&mut next, self, now, &mut events);
-        Ok(Transition {
-            next,
-            ended: Vec::new(),
-            events,
-            reply,
-        })
+        Ok(Transition { next, ended: Vec::new(), events, reply })
     }
 }
 
@@ -50,10 +40,7 @@ pub(super) fn grant(next: &mut Environment, claim: Claim, now: Timestamp, events
     next.sessions += 1;
     next.fencing_token += 1;
     let session = Session {
-        id: SessionId {
-            seed: claim.seed,
-            number: next.sessions,
-        },
+        id: SessionId { seed: claim.seed, number: next.sessions },
         user: claim.user,
         commit: claim.commit.clone(),
         context: claim.context,
@@ -68,21 +55,9 @@ pub(super) fn grant(next: &mut Environment, claim: Claim, now: Timestamp, events
     events.push(Event::session(Notice::SessionClaimed, session.id));
     let session = next.lock.insert(session);
 
-    let deploys = next
-        .configuration
-        .as_ref()
-        .is_some_and(|configuration| configuration.deploy_on_claim);
+    let deploys = next.configuration.as_ref().is_some_and(|configuration| configuration.deploy_on_claim);
     if let (true, Some(commit)) = (deploys, claim.commit) {
-        deploy::enqueue(
-            session,
-            NewDeployment {
-                seed: claim.seed,
-                commit,
-                plan: claim.plan,
-            },
-            now,
-            events,
-        );
+        deploy::enqueue(session, NewDeployment { seed: claim.seed, commit, plan: claim.plan }, now, events);
         deploy::advance(next, now, events);
     }
     next.lock.clone().expect("the lock was given a few lines above")

@@ -38,23 +38,11 @@ impl Command for Configure {
             next.revision += 1;
             next.configuration_revision += 1;
             next.configuration = Some(Arc::new(self.configuration));
-            let notice = if created {
-                Notice::EnvironmentCreated
-            } else {
-                Notice::EnvironmentUpdated
-            };
+            let notice = if created { Notice::EnvironmentCreated } else { Notice::EnvironmentUpdated };
             events.push(Event::environment(notice));
         }
-        let reply = Configured {
-            environment: next.clone(),
-            created,
-        };
-        Ok(Transition {
-            next,
-            ended: Vec::new(),
-            events,
-            reply,
-        })
+        let reply = Configured { environment: next.clone(), created };
+        Ok(Transition { next, ended: Vec::new(), events, reply })
     }
 }
 
@@ -73,14 +61,10 @@ impl Command for Delete {
         }
         check(environment, self.expected)?;
         if let Some(holder) = &environment.lock {
-            return Err(Rejection::EnvironmentLocked {
-                holder: Box::new(holder.clone()),
-            });
+            return Err(Rejection::EnvironmentLocked { holder: Box::new(holder.clone()) });
         }
         if let Some(deployment) = environment.current_deployment() {
-            return Err(Rejection::DeploymentRunning {
-                deployment: deployment.id,
-            });
+            return Err(Rejection::DeploymentRunning { deployment: deployment.id });
         }
         let next = Environment {
             configuration: None,
@@ -92,12 +76,7 @@ impl Command for Delete {
             ..Environment::absent()
         };
         let events = vec![Event::environment(Notice::EnvironmentDeleted)];
-        Ok(Transition {
-            next,
-            ended: Vec::new(),
-            events,
-            reply: (),
-        })
+        Ok(Transition { next, ended: Vec::new(), events, reply: () })
     }
 }
 

@@ -35,22 +35,12 @@ impl Command for Deploy {
     fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Deployed>, Rejection> {
         let session = release::find(environment, &self.session)?;
         if session.user.id != self.by.id {
-            return Err(Rejection::NotSessionHolder {
-                holder: session.user.clone(),
-            });
+            return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
         }
         if session.ended.is_some() {
-            return Err(Rejection::SessionEnded {
-                session: Box::new(session.clone()),
-            });
+            return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
         }
-        if session
-            .deployments
-            .iter()
-            .filter(|d| d.status == DeploymentStatus::Queued)
-            .count()
-            >= QUEUED_MAX
-        {
+        if session.deployments.iter().filter(|d| d.status == DeploymentStatus::Queued).count() >= QUEUED_MAX {
             return Err(Rejection::DeploymentQueueFull { limit: QUEUED_MAX });
         }
 
@@ -58,35 +48,13 @@ impl Command for Deploy {
         next.revision += 1;
         let mut events = Vec::with_capacity(3);
         let holder = next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
-        let id = enqueue(
-            holder,
-            NewDeployment {
-                seed: self.seed,
-                commit: self.commit,
-                plan: self.plan,
-            },
-            now,
-            &mut events,
-        );
+        let id =
+            enqueue(holder, NewDeployment { seed: self.seed, commit: self.commit, plan: self.plan }, now, &mut events);
         advance(&mut next, now, &mut events);
         let holder = next.lock.as_ref().ok_or(Rejection::SessionNotFound)?;
-        let deployment = holder
-            .deployments
-            .iter()
-            .find(|d| d.id == id)
-            .cloned()
-            .ok_or(Rejection::SessionNotFound)?;
-        let reply = Deployed {
-            session: holder.id,
-            fencing_token: holder.fencing_token,
-            deployment,
-        };
-        Ok(Transition {
-            next,
-            ended: Vec::new(),
-            events,
-            reply,
-        })
+        let deployment = holder.deployments.iter().find(|d| d.id == id).cloned().ok_or(Rejection::SessionNotFound)?;
+        let reply = Deployed { session: holder.id, fencing_token: holder.fencing_token, deployment };
+        Ok(Transition { next, ended: Vec::new(), events, reply })
     }
 }
 
@@ -111,27 +79,12 @@ impl Command for FinishDeployment {
             .flatten()
             .find(|session| session.unfinished_deployment().is_some_and(|d| d.id == self.deployment))
             .ok_or(Rejection::DeploymentNotRunning)?;
-        finish(
-            session,
-            self.deployment,
-            self.outcome,
-            now,
-            &mut next.last_deployment,
-            &mut events,
-        );
-        if let Some(left) = next
-            .leaving
-            .take_if(|session| session.unfinished_deployment().is_none())
-        {
+        finish(session, self.deployment, self.outcome, now, &mut next.last_deployment, &mut events);
+        if let Some(left) = next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {
             ended.push(left);
         }
         advance(&mut next, now, &mut events);
-        Ok(Transition {
-            next,
-            ended,
-            events,
-            reply: (),
-        })
+        Ok(Transition { next, ended, events, reply: () })
     }
 }
 
@@ -174,11 +127,7 @@ pub(super) fn enqueue(
 pub(super) fn advance(next: &mut Environment, now: Timestamp, events: &mut Vec<Event>) {
     while next.current_deployment().is_none() {
         let Some(session) = next.lock.as_mut() else { return };
-        let Some(deployment) = session
-            .deployments
-            .iter_mut()
-            .find(|d| d.status == DeploymentStatus::Queued)
-        else {
+        let Some(deployment) = session.deployments.iter_mut().find(|d| d.status == DeploymentStatus::Queued) else {
             return;
         };
         let (id, plan) = (deployment.id, deployment.plan);
@@ -189,14 +138,7 @@ pub(super) fn advance(next: &mut Environment, now: Timestamp, events: &mut Vec<E
         match plan {
             Plan::Stages => return,
             Plan::Nothing => {
-                finish(
-                    session,
-                    id,
-                    DeploymentOutcome::Succeeded,
-                    now,
-                    &mut next.last_deployment,
-                    events,
-                );
+                finish(session, id, DeploymentOutcome::Succeeded, now, &mut next.last_deployment, events);
             }
         }
     }

@@ -43,12 +43,8 @@ pub enum LockStatus {
 }
 
 impl LockStatus {
-    pub const ALL: [LockStatus; 4] = [
-        LockStatus::Unlocked,
-        LockStatus::Locked,
-        LockStatus::Resetting,
-        LockStatus::Disabled,
-    ];
+    pub const ALL: [LockStatus; 4] =
+        [LockStatus::Unlocked, LockStatus::Locked, LockStatus::Resetting, LockStatus::Disabled];
 }
 
 impl Environment {
@@ -82,10 +78,7 @@ impl Environment {
 
     /// The session with this id, if the environment still has to do with it.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        [&self.lock, &self.leaving]
-            .into_iter()
-            .flatten()
-            .find(|session| session.id == id)
+        [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
     }
 
     /// The numbers of its sessions, as far as a history that keeps `retention` ended ones still has them.
@@ -97,9 +90,6 @@ impl Environment {
 
     /// The one deployment that runs here, or may still run.
     pub fn current_deployment(&self) -> Option<&Deployment> {
-        [&self.leaving, &self.lock]
-            .into_iter()
-            .flatten()
-            .find_map(Session::unfinished_deployment)
+        [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment)
     }
 }

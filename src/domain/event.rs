@@ -61,26 +61,14 @@ impl Notice {
 
 impl Event {
     pub(super) fn environment(notice: Notice) -> Self {
-        Self {
-            notice,
-            session: None,
-            deployment: None,
-        }
+        Self { notice, session: None, deployment: None }
     }
 
     pub(super) fn session(notice: Notice, session: SessionId) -> Self {
-        Self {
-            notice,
-            session: Some(session),
-            deployment: None,
-        }
+        Self { notice, session: Some(session), deployment: None }
     }
 
     pub(super) fn deployment(notice: Notice, session: SessionId, deployment: DeploymentId) -> Self {
-        Self {
-            notice,
-            session: Some(session),
-            deployment: Some(deployment),
-        }
+        Self { notice, session: Some(session), deployment: Some(deployment) }
     }
 }

@@ -68,10 +68,7 @@ fn parse_session_id(text: &str) -> Option<SessionId> {
     let (seed, number) = digits.split_at_checked(SEED_DIGITS)?;
     let canonical = is_lower_hex(number) && !number.starts_with('0');
     let number = canonical.then(|| u64::from_str_radix(number, 16).ok())??;
-    Some(SessionId {
-        seed: IdSeed::parse_hex(seed)?,
-        number,
-    })
+    Some(SessionId { seed: IdSeed::parse_hex(seed)?, number })
 }
 
 macro_rules! seeded_id {
@@ -117,11 +114,7 @@ pub struct EnvironmentKey {
 
 impl fmt::Display for EnvironmentKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}/{}/{}",
-            self.pipeline.organization, self.pipeline.pipeline, self.name
-        )
+        write!(f, "{}/{}/{}", self.pipeline.organization, self.pipeline.pipeline, self.name)
     }
 }
 
@@ -131,14 +124,8 @@ mod tests {
 
     #[test]
     fn a_session_id_reads_back_and_sorts_by_time() {
-        let early = SessionId {
-            seed: IdSeed([1; 12]),
-            number: 0x2a,
-        };
-        let late = SessionId {
-            seed: IdSeed([2; 12]),
-            number: 1,
-        };
+        let early = SessionId { seed: IdSeed([1; 12]), number: 0x2a };
+        let late = SessionId { seed: IdSeed([2; 12]), number: 1 };
         assert_eq!(early.to_string(), "ses_0101010101010101010101012a");
         assert_eq!(early.to_string().parse(), Ok(early));
         assert!(early.to_string() < late.to_string());

@@ -7,10 +7,7 @@ pub fn check(environment: &Environment) -> Result<(), String> {
     if let Some(holder) = &environment.lock {
         require(environment.exists(), "a deleted environment is locked")?;
         require(holder.ended.is_none(), "a session that has ended holds the lock")?;
-        require(
-            holder.id.number == environment.sessions,
-            "the holder is not the newest session",
-        )?;
+        require(holder.id.number == environment.sessions, "the holder is not the newest session")?;
         require(
             holder.fencing_token == environment.fencing_token,
             "the holder's fencing token is not the one given last",
@@ -20,28 +17,17 @@ pub fn check(environment: &Environment) -> Result<(), String> {
     if let Some(leaving) = &environment.leaving {
         require(leaving.ended.is_some(), "a session is leaving and has not ended")?;
         require(
-            leaving
-                .unfinished_deployment()
-                .is_some_and(|d| d.status == DeploymentStatus::Cancelling),
+            leaving.unfinished_deployment().is_some_and(|d| d.status == DeploymentStatus::Cancelling),
             "a session is leaving whose deployment is not being cancelled",
         )?;
-        require(
-            leaving.fencing_token <= environment.fencing_token,
-            "a session is leaving with a token of the future",
-        )?;
+        require(leaving.fencing_token <= environment.fencing_token, "a session is leaving with a token of the future")?;
         check_session(leaving)?;
     }
-    let running = [&environment.lock, &environment.leaving]
-        .into_iter()
-        .flatten()
-        .map(running_deployments)
-        .sum::<usize>();
+    let running =
+        [&environment.lock, &environment.leaving].into_iter().flatten().map(running_deployments).sum::<usize>();
     require(running <= 1, "two deployments run in one environment")?;
     let idle_with_work = running == 0
-        && environment
-            .lock
-            .iter()
-            .any(|s| s.deployments.iter().any(|d| d.status == DeploymentStatus::Queued));
+        && environment.lock.iter().any(|s| s.deployments.iter().any(|d| d.status == DeploymentStatus::Queued));
     require(!idle_with_work, "a deployment waits although none runs")
 }
 
@@ -53,10 +39,7 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
         "the fencing token does not rise by one with each grant",
     )?;
     require(after.sessions >= before.sessions, "the count of sessions falls")?;
-    require(
-        after.revision > before.revision || after == before,
-        "a change does not raise the revision",
-    )
+    require(after.revision > before.revision || after == before, "a change does not raise the revision")
 }
 
 fn check_session(session: &Session) -> Result<(), String> {
@@ -80,11 +63,7 @@ fn check_session(session: &Session) -> Result<(), String> {
 }
 
 fn running_deployments(session: &Session) -> usize {
-    session
-        .deployments
-        .iter()
-        .filter(|d| d.status.occupies_environment())
-        .count()
+    session.deployments.iter().filter(|d| d.status.occupies_environment()).count()
 }
 
 fn require(holds: bool, otherwise: &str) -> Result<(), String> {

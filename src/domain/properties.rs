@@ -12,36 +12,13 @@ const PEOPLE: u8 = 3;
 
 #[derive(Debug, Clone)]
 enum Step {
-    Claim {
-        person: u8,
-        deploys: bool,
-        plan: Plan,
-    },
-    ForceClaim {
-        person: u8,
-        role: Role,
-        deploys: bool,
-        plan: Plan,
-    },
-    Release {
-        person: u8,
-        nth: usize,
-        any: bool,
-    },
-    Deploy {
-        person: u8,
-        nth: usize,
-        plan: Plan,
-    },
-    FinishRunning {
-        outcome: u8,
-    },
+    Claim { person: u8, deploys: bool, plan: Plan },
+    ForceClaim { person: u8, role: Role, deploys: bool, plan: Plan },
+    Release { person: u8, nth: usize, any: bool },
+    Deploy { person: u8, nth: usize, plan: Plan },
+    FinishRunning { outcome: u8 },
     FinishUnknown,
-    Configure {
-        disabled: bool,
-        deploy_on_claim: bool,
-        force_claim_role: Role,
-    },
+    Configure { disabled: bool, deploy_on_claim: bool, force_claim_role: Role },
     Delete,
 }
 
@@ -78,19 +55,9 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let mut world = Self {
-            environment: Environment::absent(),
-            clock: 0,
-            seed: 0,
-            sessions: Vec::new(),
-            tokens: Vec::new(),
-        };
-        world
-            .run(Configure {
-                configuration: Configuration::default(),
-                expected: None,
-            })
-            .unwrap();
+        let mut world =
+            Self { environment: Environment::absent(), clock: 0, seed: 0, sessions: Vec::new(), tokens: Vec::new() };
+        world.run(Configure { configuration: Configuration::default(), expected: None }).unwrap();
         world
     }
 
@@ -123,27 +90,13 @@ impl World {
 
     fn claim(&mut self, who: u8, deploys: bool, plan: Plan) -> Claim {
         let commit = deploys.then(|| CommitId::parse("c0ffee1").unwrap());
-        Claim {
-            seed: self.seed(),
-            user: person(who),
-            commit,
-            context: None,
-            plan,
-        }
+        Claim { seed: self.seed(), user: person(who), commit, context: None, plan }
     }
 
     /// The nth newest session, or one that never was.
     fn session(&self, nth: usize) -> SessionRef {
-        let never = SessionId {
-            seed: IdSeed([9; 12]),
-            number: 1,
-        };
-        self.sessions
-            .iter()
-            .rev()
-            .nth(nth)
-            .map_or(never, |session| session.id)
-            .into()
+        let never = SessionId { seed: IdSeed([9; 12]), number: 1 };
+        self.sessions.iter().rev().nth(nth).map_or(never, |session| session.id).into()
     }
 
     fn holder(&self) -> Option<&Session> {
@@ -159,11 +112,7 @@ impl World {
         let held_by = self.holder().map(|s| (s.id, s.user.id));
         let configuration = self.environment.configuration.clone();
         match step {
-            Step::Claim {
-                person: who,
-                deploys,
-                plan,
-            } => {
+            Step::Claim { person: who, deploys, plan } => {
                 let claim = self.claim(who, deploys, plan);
                 let free = held_by.is_none() && configuration.as_ref().is_some_and(|c| !c.disabled);
                 let reply = self.run(claim);
@@ -173,16 +122,9 @@ impl World {
                     self.granted(session);
                 }
             }
-            Step::ForceClaim {
-                person: who,
-                role,
-                deploys,
-                plan,
-            } => {
+            Step::ForceClaim { person: who, role, deploys, plan } => {
                 let claim = self.claim(who, deploys, plan);
-                let allowed = configuration
-                    .as_ref()
-                    .is_some_and(|c| !c.disabled && role >= c.force_claim_role);
+                let allowed = configuration.as_ref().is_some_and(|c| !c.disabled && role >= c.force_claim_role);
                 let reply = self.run(ForceClaim { claim, role });
                 assert_eq!(reply.is_ok(), allowed, "{reply:?}");
                 if let Ok(claimed) = reply {
@@ -192,20 +134,12 @@ impl World {
             }
             Step::Release { person: who, nth, any } => {
                 let session = self.session(nth);
-                let reply = self.run(Release {
-                    session: session.clone(),
-                    by: person(who),
-                    any,
-                });
+                let reply = self.run(Release { session: session.clone(), by: person(who), any });
                 if let Ok(released) = &reply {
                     assert!(released.ended.is_some() && (any || released.user.id == person(who).id));
                     assert_ne!(self.holder().map(|s| s.id), Some(session.id));
                 } else {
-                    assert_eq!(
-                        self.holder().map(|s| s.id),
-                        held_by.map(|(id, _)| id),
-                        "a refusal changed the lock"
-                    );
+                    assert_eq!(self.holder().map(|s| s.id), held_by.map(|(id, _)| id), "a refusal changed the lock");
                 }
             }
             Step::Deploy { person: who, nth, plan } => {
@@ -213,13 +147,7 @@ impl World {
                 let may = held_by == Some((session.id, person(who).id));
                 let commit = CommitId::parse("decade2").unwrap();
                 let seed = self.seed();
-                let reply = self.run(Deploy {
-                    session,
-                    by: person(who),
-                    seed,
-                    commit,
-                    plan,
-                });
+                let reply = self.run(Deploy { session, by: person(who), seed, commit, plan });
                 assert!(reply.is_err() || may, "somebody deployed without holding the lock");
                 assert!(reply.is_ok() || !may || matches!(reply, Err(Rejection::DeploymentQueueFull { .. })));
             }
@@ -237,34 +165,17 @@ impl World {
             }
             Step::FinishUnknown => {
                 let deployment = DeploymentId(IdSeed([7; 12]));
-                let reply = self.run(FinishDeployment {
-                    deployment,
-                    outcome: DeploymentOutcome::Succeeded,
-                });
+                let reply = self.run(FinishDeployment { deployment, outcome: DeploymentOutcome::Succeeded });
                 assert_eq!(reply, Err(Rejection::DeploymentNotRunning));
             }
-            Step::Configure {
-                disabled,
-                deploy_on_claim,
-                force_claim_role,
-            } => {
-                let configuration = Configuration {
-                    disabled,
-                    deploy_on_claim,
-                    force_claim_role,
-                    ..Configuration::default()
-                };
-                self.run(Configure {
-                    configuration,
-                    expected: None,
-                })
-                .unwrap();
+            Step::Configure { disabled, deploy_on_claim, force_claim_role } => {
+                let configuration =
+                    Configuration { disabled, deploy_on_claim, force_claim_role, ..Configuration::default() };
+                self.run(Configure { configuration, expected: None }).unwrap();
             }
             Step::Delete => {
                 let idle = held_by.is_none() && self.environment.current_deployment().is_none();
-                let reply = self.run(Delete {
-                    expected: None,
-                });
+                let reply = self.run(Delete { expected: None });
                 assert_eq!(reply.is_ok(), idle && configuration.is_some(), "{reply:?}");
             }
         }
@@ -281,18 +192,12 @@ impl World {
             }
         }
         let expected: Vec<u64> = (1..=self.tokens.len() as u64).collect();
-        assert_eq!(
-            self.tokens, expected,
-            "the fencing token does not rise by one with each grant"
-        );
+        assert_eq!(self.tokens, expected, "the fencing token does not rise by one with each grant");
     }
 }
 
 fn person(who: u8) -> Person {
-    Person {
-        id: UserId(IdSeed([who; 12])),
-        name: Arc::from(format!("person-{who}")),
-    }
+    Person { id: UserId(IdSeed([who; 12])), name: Arc::from(format!("person-{who}")) }
 }
 
 proptest! {

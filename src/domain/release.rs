@@ -23,37 +23,21 @@ impl Command for Release {
     fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Session>, Rejection> {
         let session = find(environment, &self.session)?;
         if session.user.id != self.by.id && !self.any {
-            return Err(Rejection::NotSessionHolder {
-                holder: session.user.clone(),
-            });
+            return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
         }
         if session.ended.is_some() {
             // Releasing twice, or after somebody took the lock, is no fault: the answer says how it ended.
             let reply = session.clone();
-            return Ok(Transition {
-                next: environment.clone(),
-                ended: Vec::new(),
-                events: Vec::new(),
-                reply,
-            });
+            return Ok(Transition { next: environment.clone(), ended: Vec::new(), events: Vec::new(), reply });
         }
 
         let mut next = environment.clone();
         next.revision += 1;
         let mut events = Vec::with_capacity(1);
-        let ended = Ended {
-            at: now,
-            by: self.by,
-            how: EndedHow::Released,
-        };
+        let ended = Ended { at: now, by: self.by, how: EndedHow::Released };
         let session = end_session(&mut next, ended, now, &mut events).ok_or(Rejection::SessionNotFound)?;
         events.push(Event::session(Notice::SessionReleased, session.id));
-        Ok(Transition {
-            next,
-            ended: vec![session.clone()],
-            events,
-            reply: session,
-        })
+        Ok(Transition { next, ended: vec![session.clone()], events, reply: session })
     }
 }
 
@@ -62,10 +46,7 @@ pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) ->
     if !environment.exists() {
         return Err(Rejection::EnvironmentNotFound);
     }
-    environment
-        .session(session.id)
-        .or(session.ended.as_deref())
-        .ok_or(Rejection::SessionNotFound)
+    environment.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
 }
 
 /// Takes the lock from its holder, if there is one, and answers with the session as it ended. What it still had to

@@ -34,9 +34,6 @@ impl FromStr for Role {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Role::ALL
-            .into_iter()
-            .find(|role| role.as_str() == text)
-            .ok_or("is one of viewer, developer, maintainer, admin")
+        Role::ALL.into_iter().find(|role| role.as_str() == text).ok_or("is one of viewer, developer, maintainer, admin")
     }
 }

@@ -118,9 +118,7 @@ impl Session {
 
     /// The deployment that runs, or has been told to stop and still may.
     pub fn unfinished_deployment(&self) -> Option<&Deployment> {
-        self.deployments
-            .iter()
-            .find(|deployment| deployment.status.occupies_environment())
+        self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }
 
     pub(super) fn end(&mut self, ended: Ended) {

@@ -47,15 +47,9 @@ impl Access {
 
     pub fn pipeline(&self, request: &HttpRequest) -> Result<&Pipeline, Problem> {
         let id = segment(request, "pipelineId");
-        self.app
-            .organizations
-            .pipeline(&self.caller.organization, id)
-            .ok_or_else(|| {
-                Problem::new(
-                    Code::PipelineNotFound,
-                    "the organization has no such pipeline; list them to see their ids",
-                )
-            })
+        self.app.organizations.pipeline(&self.caller.organization, id).ok_or_else(|| {
+            Problem::new(Code::PipelineNotFound, "the organization has no such pipeline; list them to see their ids")
+        })
     }
 
     /// The environment of the path; whether it exists is for the actor or the reader to say.
@@ -68,10 +62,7 @@ impl Access {
 }
 
 pub fn app(request: &HttpRequest) -> App {
-    request
-        .app_data::<web::Data<State>>()
-        .expect("the server gives every worker its state")
-        .clone()
+    request.app_data::<web::Data<State>>().expect("the server gives every worker its state").clone()
 }
 
 pub fn segment<'a>(request: &'a HttpRequest, name: &str) -> &'a str {
@@ -80,9 +71,7 @@ pub fn segment<'a>(request: &'a HttpRequest, name: &str) -> &'a str {
 
 /// The session of the path. One that cannot be read as an id never was.
 pub fn session_id(request: &HttpRequest) -> Result<SessionId, Problem> {
-    segment(request, "sessionId")
-        .parse()
-        .map_err(|_| super::refusals::session_not_found())
+    segment(request, "sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
 fn authenticate(request: &HttpRequest, app: &State) -> Result<Caller, Problem> {
@@ -95,26 +84,19 @@ fn authenticate(request: &HttpRequest, app: &State) -> Result<Caller, Problem> {
         Problem::unauthenticated(Code::InvalidToken, detail)
     };
     let text = header.to_str().unwrap_or_default();
-    let token = text
-        .split_once(' ')
-        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+    let token = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else {
         return Err(invalid("is not sent as `Authorization: Bearer <API_TOKEN>`"));
     };
-    app.accounts
-        .authenticate(token.trim(), (app.clock)())
-        .map_err(|why| match why {
-            Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
-            Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
-            Unauthenticated::Expired => invalid("has expired"),
-        })
+    app.accounts.authenticate(token.trim(), (app.clock)()).map_err(|why| match why {
+        Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
+        Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
+        Unauthenticated::Expired => invalid("has expired"),
+    })
 }
 
 fn denied(caller: &Caller, permission: Permission) -> Problem {
     let required = permission.required_role();
-    let detail = format!(
-        "this takes the role {required}, and {} is {}",
-        caller.person.name, caller.role
-    );
+    let detail = format!("this takes the role {required}, and {} is {}", caller.person.name, caller.role);
     Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
 }

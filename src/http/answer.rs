@@ -34,9 +34,7 @@ pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
     const USUAL_BYTES: usize = 768;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     match serde_json::to_writer(&mut bytes, body) {
-        Ok(()) => HttpResponse::build(status)
-            .insert_header((CONTENT_TYPE, "application/json"))
-            .body(bytes),
+        Ok(()) => HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(bytes),
         Err(error) => {
             tracing::error!(%error, "an answer could not be written as JSON");
             HttpResponse::from_error(Problem::internal())
@@ -51,11 +49,7 @@ pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResp
         .flat_map(|list| list.split(','))
         .map(str::trim)
         .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
-    let mut response = if unchanged {
-        HttpResponse::NotModified().finish()
-    } else {
-        render()
-    };
+    let mut response = if unchanged { HttpResponse::NotModified().finish() } else { render() };
     if let Ok(etag) = etag.parse() {
         response.headers_mut().insert(ETAG, etag);
     }

@@ -29,25 +29,15 @@ pub async fn read_fields(request: &HttpRequest, payload: &mut Payload, app: &App
         Json::Object(fields) => Ok(Fields::new(fields)),
         other => {
             let message = format!("is an object, not {}", other.kind());
-            Err(Problem::invalid_request(vec![FieldError {
-                field: "body".to_owned(),
-                message,
-            }]))
+            Err(Problem::invalid_request(vec![FieldError { field: "body".to_owned(), message }]))
         }
     }
 }
 
 async fn read(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result<BytesMut, Problem> {
-    let too_large = || {
-        Problem::new(
-            Code::BodyTooLarge,
-            format!("a body has at most {BODY_MAX} bytes; send a smaller one"),
-        )
-    };
-    let announced = request
-        .headers()
-        .get("content-length")
-        .and_then(|length| length.to_str().ok()?.parse().ok());
+    let too_large =
+        || Problem::new(Code::BodyTooLarge, format!("a body has at most {BODY_MAX} bytes; send a smaller one"));
+    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: u64| length > BODY_MAX as u64) {
         return Err(too_large());
     }
@@ -55,10 +45,7 @@ async fn read(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result
         let mut bytes = BytesMut::new();
         while let Some(chunk) = payload.next().await {
             let chunk = chunk.map_err(|_| {
-                Problem::new(
-                    Code::BadRequest,
-                    "the body ended before it was whole; send the request again",
-                )
+                Problem::new(Code::BadRequest, "the body ended before it was whole; send the request again")
             })?;
             if bytes.len() + chunk.len() > BODY_MAX {
                 return Err(too_large());
@@ -69,20 +56,12 @@ async fn read(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result
     };
     tokio::time::timeout(app.body_timeout, whole).await.unwrap_or_else(|_| {
         let seconds = app.body_timeout.as_secs();
-        Err(Problem::new(
-            Code::RequestTimeout,
-            format!("the body did not arrive within {seconds} s; send it again"),
-        ))
+        Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; send it again")))
     })
 }
 
 fn check_media_type(request: &HttpRequest) -> Result<(), Problem> {
-    let header = |name| {
-        request
-            .headers()
-            .get(name)
-            .map(|value| value.to_str().unwrap_or("something else"))
-    };
+    let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("something else"));
     let unsupported = |got: &str| {
         let detail = format!("the body is {got}; send JSON in UTF-8 with `Content-Type: application/json`");
         Err(Problem::new(Code::UnsupportedMediaType, detail))
@@ -96,20 +75,14 @@ fn check_media_type(request: &HttpRequest) -> Result<(), Problem> {
         return unsupported("of no stated type");
     };
     let mut parts = content_type.split(';').map(str::trim);
-    let json = parts
-        .next()
-        .is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    let json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
     let utf8 = parts.all(|parameter| match parameter.split_once('=') {
         Some((name, charset)) if name.eq_ignore_ascii_case("charset") => {
             charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
         }
         Some(_) | None => true,
     });
-    if json && utf8 {
-        Ok(())
-    } else {
-        unsupported(content_type)
-    }
+    if json && utf8 { Ok(()) } else { unsupported(content_type) }
 }
 
 fn malformed(error: serde_json::Error) -> Problem {
@@ -193,9 +166,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
         let mut fields = Vec::new();
         while let Some((key, value)) = map.next_entry::<String, Json>()? {
             if !seen.insert(key.clone()) {
-                return Err(de::Error::custom(format_args!(
-                    "the key `{key}` stands twice in one object"
-                )));
+                return Err(de::Error::custom(format_args!("the key `{key}` stands twice in one object")));
             }
             fields.push((key, value));
         }
@@ -211,10 +182,7 @@ pub struct Fields {
 
 impl Fields {
     fn new(fields: Vec<(String, Json)>) -> Self {
-        Self {
-            fields,
-            errors: Vec::new(),
-        }
+        Self { fields, errors: Vec::new() }
     }
 
     fn take(&mut self, name: &str) -> Option<Json> {
@@ -223,10 +191,7 @@ impl Fields {
     }
 
     pub fn wrong(&mut self, field: &str, message: impl Into<String>) {
-        self.errors.push(FieldError {
-            field: field.to_owned(),
-            message: message.into(),
-        });
+        self.errors.push(FieldError { field: field.to_owned(), message: message.into() });
     }
 
     /// A text that may be left out or null.
@@ -257,10 +222,7 @@ impl Fields {
 
     /// A text that must be there.
     pub fn required_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
-        if matches!(
-            self.fields.iter().find(|(field, _)| field == name),
-            None | Some((_, Json::Null))
-        ) {
+        if matches!(self.fields.iter().find(|(field, _)| field == name), None | Some((_, Json::Null))) {
             self.take(name);
             self.wrong(name, "is required");
             return None;
@@ -329,14 +291,8 @@ impl Fields {
     pub fn unwrap_only(self, name: &str) -> Self {
         match <[_; 1]>::try_from(self.fields) {
             Ok([(field, Json::Object(inner))]) if field == name => Self::new(inner),
-            Ok(other) => Self {
-                fields: other.into(),
-                errors: self.errors,
-            },
-            Err(fields) => Self {
-                fields,
-                errors: self.errors,
-            },
+            Ok(other) => Self { fields: other.into(), errors: self.errors },
+            Err(fields) => Self { fields, errors: self.errors },
         }
     }
 
@@ -345,11 +301,7 @@ impl Fields {
         for (field, _) in std::mem::take(&mut self.fields) {
             self.wrong(&field, "is unknown here");
         }
-        if self.errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Problem::invalid_request(self.errors))
-        }
+        if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid_request(self.errors)) }
     }
 }
 
@@ -367,15 +319,8 @@ mod tests {
     #[test]
     fn a_key_that_stands_twice_is_refused_at_any_depth() {
         assert!(parse(r#"{"a": 1, "b": {"a": 2}}"#).is_ok());
-        for twice in [
-            r#"{"a": 1, "a": 1}"#,
-            r#"{"x": [{"a": 1, "a": 2}]}"#,
-            r#"{"a": 1, "\u0061": 1}"#,
-        ] {
-            assert!(
-                parse(twice).unwrap_err().to_string().contains("stands twice"),
-                "{twice}"
-            );
+        for twice in [r#"{"a": 1, "a": 1}"#, r#"{"x": [{"a": 1, "a": 2}]}"#, r#"{"a": 1, "\u0061": 1}"#] {
+            assert!(parse(twice).unwrap_err().to_string().contains("stands twice"), "{twice}");
         }
     }
 

@@ -110,11 +110,7 @@ mod tests {
     #[test]
     fn every_code_is_snake_case_and_stands_once() {
         let mut names: Vec<_> = Code::ALL.iter().map(|code| code.as_str()).collect();
-        assert!(
-            names
-                .iter()
-                .all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'))
-        );
+        assert!(names.iter().all(|name| name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_')));
         names.sort_unstable();
         let count = names.len();
         names.dedup();

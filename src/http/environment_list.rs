@@ -91,9 +91,7 @@ impl Reader {
 fn list_filter(query: &mut Query) -> ListFilter {
     let mut filter = ListFilter::default();
     if let Some(wanted) = query.one("lockStatus") {
-        filter.lock_status = LockStatus::ALL
-            .into_iter()
-            .find(|status| lock_status_name(*status) == wanted);
+        filter.lock_status = LockStatus::ALL.into_iter().find(|status| lock_status_name(*status) == wanted);
         if filter.lock_status.is_none() {
             query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
         }
@@ -108,4 +106,3 @@ fn list_filter(query: &mut Query) -> ListFilter {
     }
     filter
 }
-

@@ -4,6 +4,7 @@ mod access;
 mod answer;
 mod body;
 mod codes;
+mod connections;
 mod dto;
 mod environment_list;
 mod environments;
@@ -21,6 +22,7 @@ mod server;
 mod sessions;
 mod tokens;
 
+pub use connections::Connections;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
 pub use server::{Front, Running, start};
@@ -46,6 +48,7 @@ pub struct State {
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     pub scans: Scans,
+    pub connections: Arc<Connections>,
     pub draining: AtomicBool,
     /// Requests that have been read and not yet answered.
     pub underway: AtomicUsize,

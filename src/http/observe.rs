@@ -2,21 +2,25 @@
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
-use std::sync::OnceLock;
+use std::pin::Pin;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_web::body::{BoxBody, MessageBody};
+use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::middleware::Next;
+use actix_web::web::Bytes;
 use actix_web::{Error, HttpResponse, ResponseError};
 use futures_util::FutureExt;
 use metrics::{Counter, Histogram};
 use tracing::Instrument;
 
 use super::codes::Code;
+use super::connections::{Busy, Connection};
 use super::problem::{self, Problem};
 use super::{App, access};
 
@@ -27,55 +31,37 @@ pub async fn observe(
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let app = access::app(request.request());
-    let _underway = Underway::begin(app.clone());
+    let underway = Underway::begin(&app, request.conn_data());
     let id = request_id(&request);
     let method = request.method().clone();
     let started = Instant::now();
     let span = tracing::info_span!("request", id = %id, %method, path = request.path());
 
-    let outcome = AssertUnwindSafe(next.call(request))
-        .catch_unwind()
-        .instrument(span.clone())
-        .await;
+    let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().instrument(span.clone()).await;
     let _entered = span.enter();
     let mut response = match outcome {
         Ok(Ok(response)) => with_problem_rendered(response.map_into_boxed_body(), &id),
         Ok(Err(error)) => {
-            return Err(Fault {
-                problem: Problem::of_status(error.as_response_error().status_code()),
-                id,
-            }
-            .into());
+            return Err(Fault { problem: Problem::of_status(error.as_response_error().status_code()), id }.into());
         }
         Err(_) => {
             tracing::error!("a handler panicked");
             count_problem(Code::InternalError);
-            return Err(Fault {
-                problem: Problem::internal(),
-                id,
-            }
-            .into());
+            return Err(Fault { problem: Problem::internal(), id }.into());
         }
     };
     if let Ok(id) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(REQUEST_ID, id);
     }
     if app.draining.load(Ordering::Relaxed) {
-        response
-            .response_mut()
-            .head_mut()
-            .set_connection_type(ConnectionType::Close);
+        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
     }
     let elapsed = started.elapsed();
     if let Some(meter) = response.request().app_data::<Meter>() {
         meter.record(&method, response.status(), elapsed.as_secs_f64());
     }
-    tracing::debug!(
-        status = response.status().as_u16(),
-        micros = elapsed.as_micros() as u64,
-        "answered"
-    );
-    Ok(response)
+    tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
+    Ok(response.map_body(|_, body| underway.with(body)))
 }
 
 /// A problem leaves its handler without a body; anything else that went wrong was not made by us. Both become one.
@@ -84,10 +70,7 @@ fn with_problem_rendered(response: ServiceResponse<BoxBody>, id: &str) -> Servic
     if !status.is_client_error() && !status.is_server_error() {
         return response;
     }
-    let known = response
-        .response()
-        .error()
-        .and_then(|error| error.as_error::<Problem>());
+    let known = response.response().error().and_then(|error| error.as_error::<Problem>());
     let (rendered, code) = match known {
         Some(problem) => (problem.render(id), problem.code()),
         None if is_problem(&response) => return response,
@@ -105,21 +88,14 @@ fn with_problem_rendered(response: ServiceResponse<BoxBody>, id: &str) -> Servic
 }
 
 fn is_problem(response: &ServiceResponse<BoxBody>) -> bool {
-    response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.as_bytes() == problem::CONTENT.as_bytes())
+    response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == problem::CONTENT.as_bytes())
 }
 
 /// The client's own id if it can stand in a log line and a header, else a new one.
 fn request_id(request: &ServiceRequest) -> String {
     const LENGTH_MAX: usize = 128;
     let sane = |id: &&str| (1..=LENGTH_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-    let own = request
-        .headers()
-        .get(REQUEST_ID)
-        .and_then(|id| id.to_str().ok())
-        .filter(sane);
+    let own = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
     own.map_or_else(|| format!("req_{}", crate::entropy::id_seed()), str::to_owned)
 }
 
@@ -150,19 +126,46 @@ impl ResponseError for Fault {
     }
 }
 
-/// Counts a request as under way as long as it lives.
-struct Underway(App);
+/// Counts a request as under way as long as it, or an answer that is written piece by piece, lives.
+struct Underway {
+    app: App,
+    _busy: Option<Busy>,
+}
 
 impl Underway {
-    fn begin(app: App) -> Self {
+    fn begin(app: &App, connection: Option<&Arc<Connection>>) -> Self {
         app.underway.fetch_add(1, Ordering::Relaxed);
-        Self(app)
+        Self { app: app.clone(), _busy: connection.map(|connection| app.connections.busy(connection)) }
+    }
+
+    fn with(self, body: BoxBody) -> BoxBody {
+        match body.size() {
+            BodySize::Stream => BoxBody::new(Pieces { body, _underway: self }),
+            BodySize::None | BodySize::Sized(_) => body,
+        }
     }
 }
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.0.underway.fetch_sub(1, Ordering::Release);
+        self.app.underway.fetch_sub(1, Ordering::Release);
+    }
+}
+
+struct Pieces {
+    body: BoxBody,
+    _underway: Underway,
+}
+
+impl MessageBody for Pieces {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.body).poll_next(context)
     }
 }
 
@@ -184,9 +187,7 @@ impl Meter {
             });
             (method, seconds, counters)
         });
-        Self {
-            methods: methods.collect(),
-        }
+        Self { methods: methods.collect() }
     }
 
     fn record(&self, method: &Method, status: StatusCode, seconds: f64) {
@@ -205,10 +206,7 @@ impl Meter {
 fn count_problem(code: Code) {
     static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
     let counters = COUNTERS.get_or_init(|| {
-        Code::ALL
-            .iter()
-            .map(|code| metrics::counter!("lockkeeper_problems_total", "code" => code.as_str()))
-            .collect()
+        Code::ALL.iter().map(|code| metrics::counter!("lockkeeper_problems_total", "code" => code.as_str())).collect()
     });
     if let Some(counter) = counters.get(code as usize) {
         counter.increment(1);

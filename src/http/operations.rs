@@ -13,9 +13,7 @@ use super::problem::Problem;
 
 /// Alive: the process answers.
 pub async fn healthz() -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, "application/json"))
-        .body(r#"{"status":"alive"}"#)
+    HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(r#"{"status":"alive"}"#)
 }
 
 /// Serving: writes are accepted, and the server is not on its way out.
@@ -27,22 +25,16 @@ pub async fn readyz(request: HttpRequest) -> Result<HttpResponse, Problem> {
     if let Some(why) = app.store.refusing_writes() {
         return Err(why.into());
     }
-    Ok(HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, "application/json"))
-        .body(r#"{"status":"ready"}"#))
+    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(r#"{"status":"ready"}"#))
 }
 
 pub async fn metrics(request: HttpRequest) -> HttpResponse {
     let text = (app(&request).metrics)();
-    HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8"))
-        .body(text)
+    HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")).body(text)
 }
 
 pub async fn description() -> HttpResponse {
-    HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, "application/json"))
-        .body(openapi::document_text())
+    HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(openapi::document_text())
 }
 
 /// What `type` of a problem points to.
@@ -50,20 +42,10 @@ pub async fn problem(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let name = segment(&request, "code");
     let code = Code::ALL.iter().find(|code| code.as_str() == name);
     let code = code.ok_or_else(|| Problem::new(Code::ProblemNotFound, Code::ProblemNotFound.meaning()))?;
-    let text = format!(
-        "{} ({}, {})\n\n{}\n",
-        code.title(),
-        code.as_str(),
-        code.status(),
-        code.meaning()
-    );
-    Ok(HttpResponse::Ok()
-        .insert_header((CONTENT_TYPE, "text/plain; charset=utf-8"))
-        .body(text))
+    let text = format!("{} ({}, {})\n\n{}\n", code.title(), code.as_str(), code.status(), code.meaning());
+    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/plain; charset=utf-8")).body(text))
 }
 
 pub async fn root() -> HttpResponse {
-    HttpResponse::build(StatusCode::TEMPORARY_REDIRECT)
-        .insert_header(("location", "/docs/"))
-        .finish()
+    HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header(("location", "/docs/")).finish()
 }

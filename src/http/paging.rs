@@ -24,21 +24,13 @@ pub struct Query {
 
 impl Query {
     pub fn of(request: &HttpRequest) -> Self {
-        let parameters = form_urlencoded::parse(request.query_string().as_bytes())
-            .into_owned()
-            .collect();
-        Self {
-            parameters,
-            errors: Vec::new(),
-        }
+        let parameters = form_urlencoded::parse(request.query_string().as_bytes()).into_owned().collect();
+        Self { parameters, errors: Vec::new() }
     }
 
     /// Every value of a parameter that may be repeated.
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        self.parameters
-            .extract_if(.., |(parameter, _)| parameter == name)
-            .map(|(_, value)| value)
-            .collect()
+        self.parameters.extract_if(.., |(parameter, _)| parameter == name).map(|(_, value)| value).collect()
     }
 
     pub fn one(&mut self, name: &str) -> Option<String> {
@@ -52,11 +44,7 @@ impl Query {
     pub fn number(&mut self, name: &str, least: u64, most: u64) -> Option<u64> {
         let value = self.one(name)?;
         // No sign, no spaces: what `parse` would let through beyond digits is not in the contract.
-        let number = value
-            .bytes()
-            .all(|b| b.is_ascii_digit())
-            .then(|| value.parse().ok())
-            .flatten();
+        let number = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten();
         match number {
             Some(number) if (least..=most).contains(&number) => Some(number),
             Some(_) | None => {
@@ -67,10 +55,7 @@ impl Query {
     }
 
     pub fn wrong(&mut self, field: &str, message: impl Into<String>) {
-        self.errors.push(FieldError {
-            field: field.to_owned(),
-            message: message.into(),
-        });
+        self.errors.push(FieldError { field: field.to_owned(), message: message.into() });
     }
 
     pub fn finish(mut self) -> Result<(), Problem> {
@@ -78,11 +63,7 @@ impl Query {
         for parameter in unknown {
             self.wrong(&parameter, "is unknown here");
         }
-        if self.errors.is_empty() {
-            Ok(())
-        } else {
-            Err(Problem::invalid_parameters(self.errors))
-        }
+        if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.errors)) }
     }
 }
 
@@ -95,18 +76,12 @@ pub struct Slice {
 
 impl Slice {
     pub fn take(query: &mut Query) -> Self {
-        Self::take_if_given(query).unwrap_or(Self {
-            limit: LIMIT_DEFAULT,
-            offset: 0,
-        })
+        Self::take_if_given(query).unwrap_or(Self { limit: LIMIT_DEFAULT, offset: 0 })
     }
 
     /// None if the query has neither.
     pub fn take_if_given(query: &mut Query) -> Option<Self> {
-        let given = query
-            .parameters
-            .iter()
-            .any(|(name, _)| name == "limit" || name == "offset");
+        let given = query.parameters.iter().any(|(name, _)| name == "limit" || name == "offset");
         let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT);
         let offset = query.number("offset", 0, PLACE_MAX).unwrap_or(0);
         given.then_some(Self { limit, offset })
@@ -199,41 +174,16 @@ pub struct PagePagination {
 
 /// A part of a list, with links to the others.
 pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
-    let pagination = SlicePagination {
-        limit: slice.limit,
-        offset: slice.offset,
-        total,
-    };
-    let links = slice
-        .links(total)
-        .into_iter()
-        .map(|(relation, offset)| (relation, "offset", offset));
-    linked(
-        request,
-        slice.limit,
-        links,
-        answer::json(StatusCode::OK, &Many { data, pagination }),
-    )
+    let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
+    let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
+    linked(request, slice.limit, links, answer::json(StatusCode::OK, &Many { data, pagination }))
 }
 
 pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
     let total_pages = total.div_ceil(page.limit);
-    let pagination = PagePagination {
-        page: page.page,
-        limit: page.limit,
-        total,
-        total_pages,
-    };
-    let links = page
-        .links(total_pages)
-        .into_iter()
-        .map(|(relation, number)| (relation, "page", number));
-    linked(
-        request,
-        page.limit,
-        links,
-        answer::json(StatusCode::OK, &Pages { data, pagination }),
-    )
+    let pagination = PagePagination { page: page.page, limit: page.limit, total, total_pages };
+    let links = page.links(total_pages).into_iter().map(|(relation, number)| (relation, "page", number));
+    linked(request, page.limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
 }
 
 /// Adds `Link`: the same request, other filters kept, at another place.
@@ -244,12 +194,7 @@ fn linked(
     mut response: HttpResponse,
 ) -> HttpResponse {
     let own = |pair: &&str| !["limit", "offset", "page", ""].contains(&pair.split('=').next().unwrap_or_default());
-    let filters: String = request
-        .query_string()
-        .split('&')
-        .filter(own)
-        .map(|pair| format!("{pair}&"))
-        .collect();
+    let filters: String = request.query_string().split('&').filter(own).map(|pair| format!("{pair}&")).collect();
     let path = request.path();
     let links: Vec<_> = links
         .map(|(relation, place, number)| {
@@ -270,10 +215,7 @@ mod tests {
     fn links_name_only_pages_that_exist() {
         let slice = |offset| Slice { limit: 10, offset };
         assert_eq!(slice(0).links(25), [("first", 0), ("next", 10), ("last", 20)]);
-        assert_eq!(
-            slice(10).links(25),
-            [("first", 0), ("prev", 0), ("next", 20), ("last", 20)]
-        );
+        assert_eq!(slice(10).links(25), [("first", 0), ("prev", 0), ("next", 20), ("last", 20)]);
         assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
         assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
         assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);

@@ -5,9 +5,9 @@ use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::Access;
 use super::dto::PipelineView;
-use super::scans::scan;
 use super::paging::{Query, Slice};
 use super::problem::Problem;
+use super::scans::scan;
 use super::{answer, paging};
 use crate::auth::Permission;
 use crate::organizations::Pipeline;
@@ -17,20 +17,13 @@ pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let mut query = Query::of(&request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let pipelines: Vec<_> = access
-        .app
-        .organizations
-        .pipelines(&access.caller.organization)
-        .collect();
+    let pipelines: Vec<_> = access.app.organizations.pipelines(&access.caller.organization).collect();
     let total = pipelines.len() as u64;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown: Vec<_> = pipelines.into_iter().skip(offset).take(slice.limit as usize).collect();
     let mut views = Vec::with_capacity(shown.len());
     for pipeline in shown {
-        views.push(PipelineView::new(
-            pipeline,
-            count_environments(&access, pipeline).await?,
-        ));
+        views.push(PipelineView::new(pipeline, count_environments(&access, pipeline).await?));
     }
     Ok(paging::slice(&request, slice, total, views))
 }

@@ -34,12 +34,7 @@ pub struct FieldError {
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(Parts {
-            code,
-            detail: detail.into(),
-            extra: Map::new(),
-            headers: Vec::new(),
-        }))
+        Self(Box::new(Parts { code, detail: detail.into(), extra: Map::new(), headers: Vec::new() }))
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
@@ -58,8 +53,7 @@ impl Problem {
     }
 
     pub fn retry_after(self, seconds: u64) -> Self {
-        self.with("retryAfterSeconds", seconds)
-            .with_header(RETRY_AFTER, &seconds.to_string())
+        self.with("retryAfterSeconds", seconds).with_header(RETRY_AFTER, &seconds.to_string())
     }
 
     /// Every fault of a body at once.
@@ -73,17 +67,9 @@ impl Problem {
     }
 
     fn summary(errors: &[FieldError]) -> String {
-        let listed: Vec<_> = errors
-            .iter()
-            .take(5)
-            .map(|e| format!("`{}` {}", e.field, e.message))
-            .collect();
+        let listed: Vec<_> = errors.iter().take(5).map(|e| format!("`{}` {}", e.field, e.message)).collect();
         let more = errors.len().saturating_sub(listed.len());
-        let more = if more > 0 {
-            format!("; and {more} more")
-        } else {
-            String::new()
-        };
+        let more = if more > 0 { format!("; and {more} more") } else { String::new() };
         format!("{}{more}", listed.join("; "))
     }
 
@@ -96,11 +82,8 @@ impl Problem {
     }
 
     pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
-        Self::new(
-            Code::MethodNotAllowed,
-            format!("{method} is not answered here; use one of {allowed}"),
-        )
-        .with_header(ALLOW, allowed)
+        Self::new(Code::MethodNotAllowed, format!("{method} is not answered here; use one of {allowed}"))
+            .with_header(ALLOW, allowed)
     }
 
     /// A fault of ours, which whoever found it has logged.
@@ -114,13 +97,7 @@ impl Problem {
             .iter()
             .copied()
             .find(|code| code.status() == status)
-            .unwrap_or({
-                if status.is_server_error() {
-                    Code::InternalError
-                } else {
-                    Code::BadRequest
-                }
-            });
+            .unwrap_or(if status.is_server_error() { Code::InternalError } else { Code::BadRequest });
         Self::new(code, code.meaning())
     }
 

@@ -22,12 +22,7 @@ pub struct RateLimits {
 impl RateLimits {
     pub fn new(per_second: NonZeroU32, burst: NonZeroU32) -> Self {
         let quota = Quota::per_second(per_second).allow_burst(burst);
-        Self {
-            limiter: RateLimiter::dashmap(quota),
-            clock: DefaultClock::default(),
-            per_second,
-            burst,
-        }
+        Self { limiter: RateLimiter::dashmap(quota), clock: DefaultClock::default(), per_second, burst }
     }
 
     pub fn check(&self, token: TokenId) -> Result<(), Problem> {
@@ -37,19 +32,11 @@ impl RateLimits {
         let wait = not_until.wait_time_from(self.clock.now());
         // Whole seconds, rounded up: coming back too early would be refused again.
         let seconds = wait.as_secs() + u64::from(wait > Duration::from_secs(wait.as_secs()));
-        let window = u64::from(self.burst.get())
-            .div_ceil(u64::from(self.per_second.get()))
-            .max(1);
-        let detail = format!(
-            "the token may make {} requests a second; try again in {seconds} s",
-            self.per_second
-        );
+        let window = u64::from(self.burst.get()).div_ceil(u64::from(self.per_second.get())).max(1);
+        let detail = format!("the token may make {} requests a second; try again in {seconds} s", self.per_second);
         Err(Problem::new(Code::RateLimited, detail)
             .retry_after(seconds.max(1))
-            .with_header(
-                HeaderName::from_static("ratelimit"),
-                &format!("\"token\";r=0;t={}", seconds.max(1)),
-            )
+            .with_header(HeaderName::from_static("ratelimit"), &format!("\"token\";r=0;t={}", seconds.max(1)))
             .with_header(
                 HeaderName::from_static("ratelimit-policy"),
                 &format!("\"token\";q={};w={window}", self.burst),

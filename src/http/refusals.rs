@@ -52,10 +52,9 @@ impl From<AccountsError> for Problem {
     fn from(error: AccountsError) -> Self {
         match error {
             AccountsError::Store(error) => error.into(),
-            AccountsError::TooManyTokens => Problem::new(
-                Code::TokenLimitReached,
-                format!("{error}; revoke some that are no longer used"),
-            ),
+            AccountsError::TooManyTokens => {
+                Problem::new(Code::TokenLimitReached, format!("{error}; revoke some that are no longer used"))
+            }
         }
     }
 }
@@ -121,11 +120,8 @@ pub fn session_not_found() -> Problem {
 }
 
 pub fn overloaded(why: &str) -> Problem {
-    Problem::new(
-        Code::Overloaded,
-        format!("{why}; nothing was done, try again in a moment"),
-    )
-    .retry_after(OVERLOADED_RETRY_SECONDS)
+    Problem::new(Code::Overloaded, format!("{why}; nothing was done, try again in a moment"))
+        .retry_after(OVERLOADED_RETRY_SECONDS)
 }
 
 fn locked(holder: &Session) -> Problem {
@@ -143,14 +139,12 @@ fn locked(holder: &Session) -> Problem {
 fn session_ended(session: &Session) -> Problem {
     let by = session.ended.as_ref().map_or("somebody", |ended| &*ended.by.name);
     let (code, detail) = match session.status() {
-        SessionStatus::Overridden => (
-            Code::SessionOverridden,
-            format!("{by} took the lock by force; claim again to deploy"),
-        ),
-        SessionStatus::Released | SessionStatus::Active => (
-            Code::SessionReleased,
-            format!("{by} released the session; claim again to deploy"),
-        ),
+        SessionStatus::Overridden => {
+            (Code::SessionOverridden, format!("{by} took the lock by force; claim again to deploy"))
+        }
+        SessionStatus::Released | SessionStatus::Active => {
+            (Code::SessionReleased, format!("{by} released the session; claim again to deploy"))
+        }
     };
     Problem::new(code, detail)
         .with("sessionId", Text(session.id))

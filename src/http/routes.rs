@@ -32,10 +32,7 @@ pub fn environment_routes() -> Vec<Routes> {
         at("/{envName}/sessions", [post(sessions::claim, openapi::claim_session())]),
         at(
             "/{envName}/sessions/{sessionId}",
-            [
-                get(sessions::view, openapi::get_session()),
-                delete(sessions::release, openapi::release_session()),
-            ],
+            [get(sessions::view, openapi::get_session()), delete(sessions::release, openapi::release_session())],
         ),
         at(
             "/{envName}",
@@ -45,18 +42,9 @@ pub fn environment_routes() -> Vec<Routes> {
                 delete(environments::delete, openapi::delete_environment()),
             ],
         ),
-        at(
-            "/{envName}/sessions/{sessionId}/deploy",
-            [post(sessions::deploy, openapi::deploy_commit())],
-        ),
-        at(
-            "/{envName}/force-claim",
-            [post(sessions::force_claim, openapi::force_claim())],
-        ),
-        at(
-            "/{envName}/history",
-            [get(environments::history, openapi::get_history())],
-        ),
+        at("/{envName}/sessions/{sessionId}/deploy", [post(sessions::deploy, openapi::deploy_commit())]),
+        at("/{envName}/force-claim", [post(sessions::force_claim, openapi::force_claim())]),
+        at("/{envName}/history", [get(environments::history, openapi::get_history())]),
         at("", [get(environment_list::list, openapi::list_environments())]),
     ]
 }
@@ -64,17 +52,8 @@ pub fn environment_routes() -> Vec<Routes> {
 pub fn organization_routes() -> Vec<Routes> {
     vec![
         at("/pipelines", [get(pipelines::list, openapi::list_pipelines())]),
-        at(
-            "/pipelines/{pipelineId}",
-            [get(pipelines::view, openapi::get_pipeline())],
-        ),
-        at(
-            "/tokens",
-            [
-                get(tokens::list, openapi::list_tokens()),
-                post(tokens::create, openapi::create_token()),
-            ],
-        ),
+        at("/pipelines/{pipelineId}", [get(pipelines::view, openapi::get_pipeline())]),
+        at("/tokens", [get(tokens::list, openapi::list_tokens()), post(tokens::create, openapi::create_token())]),
         at("/tokens/{tokenId}", [delete(tokens::revoke, openapi::revoke_token())]),
     ]
 }
@@ -84,10 +63,7 @@ pub fn operator_routes() -> Vec<Routes> {
         at("/healthz", [get(operations::healthz, openapi::healthz())]),
         at("/readyz", [get(operations::readyz, openapi::readyz())]),
         at("/metrics", [get(operations::metrics, openapi::metrics())]),
-        at(
-            "/api/v1/openapi.json",
-            [get(operations::description, openapi::description())],
-        ),
+        at("/api/v1/openapi.json", [get(operations::description, openapi::description())]),
         at("/problems/{code}", [get(operations::problem, openapi::problem())]),
     ]
 }
@@ -109,26 +85,17 @@ pub fn configure(config: &mut web::ServiceConfig) {
 }
 
 pub async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let detail = format!(
-        "nothing is served under {}; {API}/openapi.json lists what is",
-        request.path()
-    );
+    let detail = format!("nothing is served under {}; {API}/openapi.json lists what is", request.path());
     Err(Problem::new(Code::RouteNotFound, detail))
 }
 
 fn scope(path: &str, table: Vec<Routes>) -> actix_web::Scope {
-    table
-        .into_iter()
-        .fold(web::scope(path), |scope, routes| scope.service(resource(routes)))
+    table.into_iter().fold(web::scope(path), |scope, routes| scope.service(resource(routes)))
 }
 
 /// One path with its methods, `HEAD` with every `GET`, and 405 for the others. A trailing slash is accepted.
 fn resource(routes: Routes) -> Resource {
-    let methods: Vec<_> = routes
-        .endpoints
-        .iter()
-        .map(|endpoint| endpoint.method.clone())
-        .collect();
+    let methods: Vec<_> = routes.endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
     let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
     if methods.contains(&Method::GET) {
         allowed.push("HEAD");
@@ -138,10 +105,7 @@ fn resource(routes: Routes) -> Resource {
     let resource = web::resource([routes.path, slashed.as_str()])
         .app_data(Meter::new(routes.path, methods))
         .default_service(refuse);
-    routes
-        .endpoints
-        .into_iter()
-        .fold(resource, |resource, endpoint| resource.route(endpoint.route))
+    routes.endpoints.into_iter().fold(resource, |resource, endpoint| resource.route(endpoint.route))
 }
 
 /// What every method gets that a path does not have.
@@ -157,10 +121,7 @@ fn get_or_head() -> actix_web::Route {
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
-    Routes {
-        path,
-        endpoints: endpoints.into(),
-    }
+    Routes { path, endpoints: endpoints.into() }
 }
 
 fn endpoint<F, Args>(method: Method, route: actix_web::Route, handler: F, operation: Operation) -> Endpoint
@@ -169,11 +130,7 @@ where
     Args: actix_web::FromRequest + 'static,
     F::Output: Responder + 'static,
 {
-    Endpoint {
-        method,
-        operation,
-        route: route.to(handler),
-    }
+    Endpoint { method, operation, route: route.to(handler) }
 }
 
 fn get<F, Args>(handler: F, operation: Operation) -> Endpoint

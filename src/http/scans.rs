@@ -21,20 +21,14 @@ pub struct Place<'a> {
 
 impl Scans {
     pub fn new(at_once: usize, waiting_max: usize) -> Self {
-        Self {
-            going_on: Semaphore::new(at_once),
-            admitted: Semaphore::new(at_once + waiting_max),
-        }
+        Self { going_on: Semaphore::new(at_once), admitted: Semaphore::new(at_once + waiting_max) }
     }
 
     /// Waits for a turn; none if too many wait already.
     pub async fn place(&self) -> Option<Place<'_>> {
         let admitted = self.admitted.try_acquire().ok()?;
         let going_on = self.going_on.acquire().await.ok()?;
-        Some(Place {
-            _going_on: going_on,
-            _admitted: admitted,
-        })
+        Some(Place { _going_on: going_on, _admitted: admitted })
     }
 }
 
@@ -47,8 +41,7 @@ pub async fn scan<T: Send + 'static>(
         return Err(refusals::overloaded("too many lists are being read at once"));
     };
     let read = web::block(read).await;
-    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?
-        .map_err(Problem::from)
+    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?.map_err(Problem::from)
 }
 
 #[cfg(test)]

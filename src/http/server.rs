@@ -36,6 +36,7 @@ const LINGER_SECONDS: u64 = 1;
 pub fn start(front: &Front, state: State) -> io::Result<Running> {
     let state = web::Data::new(state);
     let shared = state.clone();
+    let connections = state.connections.clone();
     let listener = listen(front.listen)?;
     let address = listener.local_addr()?;
     let server = HttpServer::new(move || {
@@ -45,6 +46,7 @@ pub fn start(front: &Front, state: State) -> io::Result<Running> {
             .configure(routes::configure)
             .default_service(web::to(routes::not_found))
     })
+    .on_connect(move |stream, data| connections.opened(stream, data))
     .workers(front.workers)
     .client_request_timeout(front.head_timeout)
     .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
@@ -55,12 +57,7 @@ pub fn start(front: &Front, state: State) -> io::Result<Running> {
     .listen(listener)?
     .run();
     let handle = server.handle();
-    Ok(Running {
-        address,
-        state,
-        handle,
-        ended: actix_web::rt::spawn(server),
-    })
+    Ok(Running { address, state, handle, ended: actix_web::rt::spawn(server) })
 }
 
 /// Reuses an address whose last connections are still fading, so that a restart does not have to wait for them, and
@@ -84,11 +81,7 @@ impl Running {
             }
         };
         let drained = tokio::time::timeout(patience, answered).await;
-        let left = if drained.is_err() {
-            self.state.underway.load(Ordering::Acquire)
-        } else {
-            0
-        };
+        let left = if drained.is_err() { self.state.underway.load(Ordering::Acquire) } else { 0 };
         self.handle.stop(true).await;
         if let Err(error) = self.ended.await {
             tracing::warn!(%error, "the server did not end cleanly");

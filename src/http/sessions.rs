@@ -19,10 +19,7 @@ pub async fn claim(request: HttpRequest, payload: Payload) -> Result<HttpRespons
     let key = access.environment(&request)?;
     let claim = read_claim(&request, payload, &access).await?;
     let session = access.app.environments.claim(&key, claim).await?;
-    Ok(answer::created(
-        &url(&key, session.id),
-        SessionView::new(key.name.as_str(), &session),
-    ))
+    Ok(answer::created(&url(&key, session.id), SessionView::new(key.name.as_str(), &session)))
 }
 
 pub async fn force_claim(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
@@ -30,15 +27,8 @@ pub async fn force_claim(request: HttpRequest, payload: Payload) -> Result<HttpR
     let key = access.environment(&request)?;
     let claim = read_claim(&request, payload, &access).await?;
     let role = access.caller.role;
-    let claimed = access
-        .app
-        .environments
-        .force_claim(&key, ForceClaim { claim, role })
-        .await?;
-    Ok(answer::created(
-        &url(&key, claimed.session.id),
-        ForceClaimView::new(key.name.as_str(), &claimed),
-    ))
+    let claimed = access.app.environments.force_claim(&key, ForceClaim { claim, role }).await?;
+    Ok(answer::created(&url(&key, claimed.session.id), ForceClaimView::new(key.name.as_str(), &claimed)))
 }
 
 pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -46,9 +36,7 @@ pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let key = access.environment(&request)?;
     Query::of(&request).finish()?;
     let environments = &access.app.environments;
-    let environment = environments
-        .environment(&key)?
-        .ok_or_else(refusals::environment_not_found)?;
+    let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
     let session = environments.session(&key, &environment, session_id(&request)?)?;
     let session = session.ok_or_else(refusals::session_not_found)?;
     let etag = format!("\"{}\"", session.revision);
@@ -71,20 +59,10 @@ pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpRespon
 
     let session = session_id(&request)?;
     let by = access.caller.person.clone();
-    let deploy = Deploy {
-        session: session.into(),
-        by,
-        seed: entropy::id_seed(),
-        commit,
-        plan,
-    };
+    let deploy = Deploy { session: session.into(), by, seed: entropy::id_seed(), commit, plan };
     let deployed = access.app.environments.deploy(&key, deploy).await?;
     // The session shows how its deployments go.
-    Ok(answer::at(
-        StatusCode::ACCEPTED,
-        &url(&key, session),
-        DeploymentView::new(&key, &deployed),
-    ))
+    Ok(answer::at(StatusCode::ACCEPTED, &url(&key, session), DeploymentView::new(&key, &deployed)))
 }
 
 pub async fn release(request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -93,16 +71,9 @@ pub async fn release(request: HttpRequest) -> Result<HttpResponse, Problem> {
     Query::of(&request).finish()?;
     let session = session_id(&request)?.into();
     let any = access.may(Permission::ReleaseAnySession);
-    let release = Release {
-        session,
-        by: access.caller.person.clone(),
-        any,
-    };
+    let release = Release { session, by: access.caller.person.clone(), any };
     let session = access.app.environments.release(&key, release).await?;
-    Ok(answer::one(
-        StatusCode::OK,
-        SessionView::new(key.name.as_str(), &session),
-    ))
+    Ok(answer::one(StatusCode::OK, SessionView::new(key.name.as_str(), &session)))
 }
 
 fn url(key: &EnvironmentKey, session: SessionId) -> String {
@@ -117,13 +88,7 @@ async fn read_claim(request: &HttpRequest, payload: Payload, access: &Access) ->
     let context = fields.nullable_text("context", Context::parse);
     refuse_what_crowds_need(&mut fields);
     fields.finish()?;
-    Ok(Claim {
-        seed: entropy::id_seed(),
-        user: access.caller.person.clone(),
-        commit,
-        context,
-        plan,
-    })
+    Ok(Claim { seed: entropy::id_seed(), user: access.caller.person.clone(), commit, context, plan })
 }
 
 /// Leases and the queue are not there yet. Ignoring what asks for them would leave a client waiting for what never comes.

@@ -25,11 +25,7 @@ pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown: Vec<_> = tokens.iter().skip(offset).take(slice.limit as usize).collect();
     let names: Vec<_> = shown.iter().map(|token| access.user_name(token.user)).collect();
-    let views = shown
-        .iter()
-        .zip(&names)
-        .map(|(token, name)| TokenView::new(token, name.as_deref()))
-        .collect();
+    let views = shown.iter().zip(&names).map(|(token, name)| TokenView::new(token, name.as_deref())).collect();
     Ok(paging::slice(&request, slice, tokens.len() as u64, views))
 }
 
@@ -44,15 +40,10 @@ pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));
     let by_id = fields.text("userId", |text| {
         let id = text.parse::<UserId>()?;
-        accounts
-            .member(organization, id)
-            .map(|_| id)
-            .ok_or(Malformed("is no member of this organization"))
+        accounts.member(organization, id).map(|_| id).ok_or(Malformed("is no member of this organization"))
     });
     let by_name = fields.text("user", |name| {
-        accounts
-            .member_named(organization, name)
-            .ok_or(Malformed("is no member of this organization"))
+        accounts.member_named(organization, name).ok_or(Malformed("is no member of this organization"))
     });
     if by_id.is_some() && by_name.is_some() {
         fields.wrong("user", "is left out where userId is given");
@@ -61,19 +52,11 @@ pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     let name = name.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 
     let user = by_id.or(by_name).unwrap_or(access.caller.person.id);
-    let new = NewToken {
-        organization: organization.clone(),
-        user,
-        name,
-        expires_at,
-    };
+    let new = NewToken { organization: organization.clone(), user, name, expires_at };
     let open = accounts.create_token(new, now).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "a token was made");
     let location = format!("/api/v1/organizations/{organization}/tokens/{}", open.token.id);
-    Ok(answer::created(
-        &location,
-        OpenTokenView::new(&open, access.user_name(user).as_deref()),
-    ))
+    Ok(answer::created(&location, OpenTokenView::new(&open, access.user_name(user).as_deref())))
 }
 
 pub async fn revoke(request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -97,18 +80,11 @@ impl Access {
 
 fn parse_name(text: &str) -> Result<String, Malformed> {
     let sane = (1..=NAME_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    sane.then(|| text.to_owned())
-        .ok_or(Malformed("is 1 to 100 characters without control characters"))
+    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters without control characters"))
 }
 
 fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, Malformed> {
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z"))?;
+    let time: jiff::Timestamp = text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z"))?;
     let time = Timestamp::from_millis(time.as_millisecond());
-    if time > now {
-        Ok(time)
-    } else {
-        Err(Malformed("is in the future"))
-    }
+    if time > now { Ok(time) } else { Err(Malformed("is in the future")) }
 }

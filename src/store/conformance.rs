@@ -48,15 +48,7 @@ pub(crate) use conformance_tests;
 
 pub fn wait_for(store: &impl Store, sequence: Sequence) {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime
-        .block_on(async {
-            store
-                .durable()
-                .wait_for(|durable| *durable >= sequence)
-                .await
-                .map(|_| ())
-        })
-        .unwrap();
+    runtime.block_on(async { store.durable().wait_for(|durable| *durable >= sequence).await.map(|_| ()) }).unwrap();
 }
 
 pub fn put(key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Batch {
@@ -79,18 +71,12 @@ pub fn commit_durably(store: &impl Store, batch: Batch) -> Sequence {
 
 fn keys(store: &impl Store, from: &str, to: &str, limit: usize) -> Vec<String> {
     let pairs = store.scan(from.as_bytes(), to.as_bytes(), limit).unwrap();
-    pairs
-        .into_iter()
-        .map(|(key, _)| String::from_utf8(key).unwrap())
-        .collect()
+    pairs.into_iter().map(|(key, _)| String::from_utf8(key).unwrap()).collect()
 }
 
 pub fn the_first_batch_has_sequence_one(harness: &mut impl Harness) {
     let store = harness.open();
-    assert_eq!(
-        (*store.durable().borrow(), store.handed_in()),
-        (Sequence(0), Sequence(0))
-    );
+    assert_eq!((*store.durable().borrow(), store.handed_in()), (Sequence(0), Sequence(0)));
     assert_eq!(store.commit(put("a", "1")).unwrap(), Sequence(1));
     assert_eq!(store.handed_in(), Sequence(1));
 }
@@ -108,10 +94,7 @@ pub fn what_is_durable_is_read(harness: &mut impl Harness) {
     let store = harness.open();
     for n in 0..50u32 {
         commit_durably(&store, put(n.to_be_bytes(), format!("value {n}")));
-        assert_eq!(
-            store.get(&n.to_be_bytes()).unwrap().unwrap(),
-            format!("value {n}").into_bytes()
-        );
+        assert_eq!(store.get(&n.to_be_bytes()).unwrap().unwrap(), format!("value {n}").into_bytes());
     }
     assert_eq!(store.get(b"unknown").unwrap(), None);
 }
@@ -194,31 +177,17 @@ pub fn a_scan_is_ordered_bounded_and_half_open(harness: &mut impl Harness) {
 
 pub fn a_scan_by_prefix_finds_just_the_prefix(harness: &mut impl Harness) {
     let store = harness.open();
-    for key in [
-        &b"e/1"[..],
-        b"e/2",
-        b"e0",
-        b"e",
-        b"\xff\xff",
-        b"\xff\xff\x01",
-        b"\xfe\xff",
-    ] {
+    for key in [&b"e/1"[..], b"e/2", b"e0", b"e", b"\xff\xff", b"\xff\xff\x01", b"\xfe\xff"] {
         commit_durably(&store, put(key, "1"));
     }
     let found = |prefix: &[u8]| store.scan(prefix, &end_of_prefix(prefix), 99).unwrap().len();
-    assert_eq!(
-        (found(b"e/"), found(b"e"), found(b"\xff\xff"), found(b"\xfe\xff")),
-        (2, 4, 2, 1)
-    );
+    assert_eq!((found(b"e/"), found(b"e"), found(b"\xff\xff"), found(b"\xfe\xff")), (2, 4, 2, 1));
 }
 
 pub fn a_batch_over_the_limit_is_refused_and_nothing_is_handed_in(harness: &mut impl Harness) {
     let store = harness.open();
     let refused = store.commit(put("a", vec![1; 600 * 1024])).unwrap_err();
-    assert!(
-        matches!(refused, StoreError::BatchTooLarge { bytes, limit } if bytes > limit),
-        "{refused}"
-    );
+    assert!(matches!(refused, StoreError::BatchTooLarge { bytes, limit } if bytes > limit), "{refused}");
     assert_eq!(store.handed_in(), Sequence(0));
     let large = vec![7; 500 * 1024];
     assert_eq!(commit_durably(&store, put("a", &large)), Sequence(1));
@@ -230,10 +199,7 @@ pub fn reopening_keeps_everything_and_the_order(harness: &mut impl Harness) {
     let mut store = harness.open();
     for round in 0..4u64 {
         for n in 0..50u64 {
-            assert_eq!(
-                store.commit(put(n.to_be_bytes(), round.to_be_bytes())).unwrap(),
-                Sequence(round * 50 + n + 1)
-            );
+            assert_eq!(store.commit(put(n.to_be_bytes(), round.to_be_bytes())).unwrap(), Sequence(round * 50 + n + 1));
         }
         wait_for(&store, store.handed_in());
         store = harness.reopen(store);
@@ -249,18 +215,13 @@ pub fn a_crash_keeps_what_was_durable(harness: &mut impl Harness) {
     let mut store = harness.open();
     for round in 0..4u64 {
         for n in 0..50u64 {
-            store
-                .commit(put((round * 50 + n).to_be_bytes(), n.to_be_bytes()))
-                .unwrap();
+            store.commit(put((round * 50 + n).to_be_bytes(), n.to_be_bytes())).unwrap();
         }
         let durable = store.handed_in();
         wait_for(&store, durable);
         store = harness.crash(store);
         assert_eq!(*store.durable().borrow(), durable);
-        assert_eq!(
-            store.scan(b"", &end_of_prefix(b""), 999).unwrap().len() as u64,
-            (round + 1) * 50
-        );
+        assert_eq!(store.scan(b"", &end_of_prefix(b""), 999).unwrap().len() as u64, (round + 1) * 50);
     }
 }
 
@@ -280,10 +241,7 @@ pub fn a_scan_never_shows_half_a_batch(harness: &mut impl Harness) {
             let Some((_, at_a)) = pairs.first() else { continue };
             assert_eq!(*at_a, pairs[1].1);
             assert_eq!(*at_a, pairs.last().unwrap().1);
-            assert_eq!(
-                pairs.len() as u32,
-                u32::from_be_bytes(at_a.as_slice().try_into().unwrap()) + 3
-            );
+            assert_eq!(pairs.len() as u32, u32::from_be_bytes(at_a.as_slice().try_into().unwrap()) + 3);
         }
     });
 }
@@ -307,19 +265,11 @@ pub fn a_long_history_reads_as_its_last_state(harness: &mut impl Harness) {
             store.commit(batch).unwrap();
         }
         wait_for(&store, store.handed_in());
-        store = if round % 2 == 0 {
-            harness.crash(store)
-        } else {
-            harness.reopen(store)
-        };
+        store = if round % 2 == 0 { harness.crash(store) } else { harness.reopen(store) };
         let expected: Vec<_> = model.clone().into_iter().collect();
         assert_eq!(store.scan(b"", &end_of_prefix(b""), usize::MAX).unwrap(), expected);
         let middle = 60u64.to_be_bytes();
-        let after: Vec<_> = model
-            .range(middle.to_vec()..)
-            .take(7)
-            .map(|(k, v)| (k.clone(), v.clone()))
-            .collect();
+        let after: Vec<_> = model.range(middle.to_vec()..).take(7).map(|(k, v)| (k.clone(), v.clone())).collect();
         assert_eq!(store.scan(&middle, &end_of_prefix(b""), 7).unwrap(), after);
     }
 }

@@ -35,32 +35,19 @@ pub enum OpenError {
     )]
     Format { path: PathBuf, found: String },
     #[error("cannot {doing} {path}: {source}; check that this user may write there and that the disk is in order")]
-    Io {
-        doing: &'static str,
-        path: PathBuf,
-        source: io::Error,
-    },
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "the log is damaged in {file} at byte {offset}: {what}; restore the data directory from a backup, or start once \
          with --discard-damaged-log to set this and all later records aside in {dir}/damaged-* and go on without them"
     )]
-    DamagedLog {
-        file: PathBuf,
-        offset: u64,
-        what: String,
-        dir: PathBuf,
-    },
+    DamagedLog { file: PathBuf, offset: u64, what: String, dir: PathBuf },
     #[error("the database in {path} cannot be used: {reason}; restore the data directory from a backup")]
     Database { path: PathBuf, reason: String },
 }
 
 impl OpenError {
     pub(super) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
-        move |source| OpenError::Io {
-            doing,
-            path: path.to_owned(),
-            source,
-        }
+        move |source| OpenError::Io { doing, path: path.to_owned(), source }
     }
 }
 
@@ -96,10 +83,7 @@ impl DataDir {
         if check_format(path)? == Found::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
         }
-        Ok(DataDir {
-            path: path.to_owned(),
-            _lock: lock,
-        })
+        Ok(DataDir { path: path.to_owned(), _lock: lock })
     }
 
     pub fn path(&self) -> &Path {
@@ -122,9 +106,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
         // The user may be allowed to write in the parent and not to read it; then the name is the system's to sync.
         let _ = path.parent().map(sync_dir);
     }
-    let metadata = path
-        .metadata()
-        .map_err(OpenError::io("read the data directory", path))?;
+    let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     if metadata.permissions().mode() & GROUP_AND_OTHERS != 0 {
         tracing::warn!(path = %path.display(), "the data directory is open to other users; chmod 700 closes it");
     }
@@ -144,19 +126,14 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
             let content = String::from_utf8_lossy(&content).trim_end().to_owned();
             match content.strip_prefix(FORMAT_PREFIX) {
                 Some(FORMAT_NUMBER) => Ok(Found::Ours),
-                Some(other) => Err(OpenError::Format {
-                    path: path.to_owned(),
-                    found: other.to_owned(),
-                }),
+                Some(other) => Err(OpenError::Format { path: path.to_owned(), found: other.to_owned() }),
                 None => Err(OpenError::NotOurs { path: path.to_owned() }),
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let entries = std::fs::read_dir(path).map_err(OpenError::io("read the data directory", path))?;
             for entry in entries {
-                let name = entry
-                    .map_err(OpenError::io("read the data directory", path))?
-                    .file_name();
+                let name = entry.map_err(OpenError::io("read the data directory", path))?.file_name();
                 if !NOT_CONTENT.iter().any(|known| name == *known) {
                     return Err(OpenError::NotOurs { path: path.to_owned() });
                 }
@@ -184,16 +161,11 @@ fn lock(path: &Path) -> Result<File, OpenError> {
                 Ok(Ok(pid)) => Holder::Process(pid),
                 _ => Holder::Unknown,
             };
-            return Err(OpenError::InUse {
-                path: path.to_owned(),
-                holder,
-            });
+            return Err(OpenError::InUse { path: path.to_owned(), holder });
         }
         Err(TryLockError::Error(error)) => return Err(OpenError::io("lock", &file)(error)),
     }
-    lock.set_len(0)
-        .and_then(|()| writeln!(lock, "{}", std::process::id()))
-        .map_err(OpenError::io("write", &file))?;
+    lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(OpenError::io("write", &file))?;
     Ok(lock)
 }
 
@@ -228,10 +200,7 @@ mod tests {
         let refused = DataDir::open(dir.path()).unwrap_err();
         let pid = std::process::id();
         assert!(matches!(refused, OpenError::InUse { holder: Holder::Process(holder), .. } if holder == pid));
-        assert!(
-            refused.to_string().contains(&format!("in use by process {pid}")),
-            "{refused}"
-        );
+        assert!(refused.to_string().contains(&format!("in use by process {pid}")), "{refused}");
     }
 
     #[test]
@@ -247,10 +216,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}2\n")).unwrap();
         let refused = DataDir::open(dir.path()).unwrap_err();
-        assert!(
-            matches!(&refused, OpenError::Format { found, .. } if found == "2"),
-            "{refused}"
-        );
+        assert!(matches!(&refused, OpenError::Format { found, .. } if found == "2"), "{refused}");
     }
 
     #[test]

@@ -46,10 +46,7 @@ pub struct Database {
 
 impl Database {
     pub fn open(dir: &Path, cache_bytes: u64) -> Result<Database, OpenError> {
-        let failed = |reason: String| OpenError::Database {
-            path: dir.to_owned(),
-            reason,
-        };
+        let failed = |reason: String| OpenError::Database { path: dir.to_owned(), reason };
         if !dir.exists() {
             create(dir, cache_bytes).map_err(failed)?;
         }
@@ -59,28 +56,16 @@ impl Database {
         let file = file.map_err(OpenError::io("open the database file in", dir))?;
         // Opening may have written a snapshot and removed the old one.
         sync_dir(dir).map_err(OpenError::io("sync", dir))?;
-        Ok(Database {
-            data,
-            meta,
-            db,
-            file,
-            dir: dir.to_owned(),
-        })
+        Ok(Database { data, meta, db, file, dir: dir.to_owned() })
     }
 
     /// The sequence up to which the database has every batch.
     pub fn applied(&self) -> Result<u64, OpenError> {
-        let failed = |reason: String| OpenError::Database {
-            path: self.dir.clone(),
-            reason,
-        };
+        let failed = |reason: String| OpenError::Database { path: self.dir.clone(), reason };
         let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(error.to_string()))? else {
             return Ok(0);
         };
-        let bytes = found
-            .as_ref()
-            .try_into()
-            .map_err(|_| failed("its applied sequence is not a number".to_owned()))?;
+        let bytes = found.as_ref().try_into().map_err(|_| failed("its applied sequence is not a number".to_owned()))?;
         Ok(u64::from_be_bytes(bytes))
     }
 
@@ -89,11 +74,7 @@ impl Database {
     /// One by one and not as a sled batch, which would shut readers out while it runs; replaying makes up for a crash
     /// in between.
     pub fn apply(&self, changes: &Changes, last: u64) -> Result<(), String> {
-        let mut pace = Pace {
-            step: MAX_STEP_CHANGES,
-            in_step: 0,
-            unsynced: 0,
-        };
+        let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
         for (key, value) in changes {
             match value {
                 Some(value) => self.data.insert(key, value.as_slice()),
@@ -108,17 +89,12 @@ impl Database {
             }
         }
         self.sync()?;
-        self.meta
-            .insert(APPLIED, &last.to_be_bytes())
-            .map_err(|error| error.to_string())?;
+        self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| error.to_string())?;
         self.sync()
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self
-            .data
-            .get(key)
-            .map_err(|error| StoreError::Read(plainly(&error)))?;
+        let found = self.data.get(key).map_err(|error| StoreError::Read(plainly(&error)))?;
         Ok(found.map(|value| value.to_vec()))
     }
 
@@ -131,10 +107,7 @@ impl Database {
 
     fn sync(&self) -> Result<(), String> {
         self.db.flush().map_err(|error| error.to_string())?;
-        self.file
-            .sync_data()
-            .and_then(|()| sync_blobs(&self.dir))
-            .map_err(|error| error.to_string())
+        self.file.sync_data().and_then(|()| sync_blobs(&self.dir)).map_err(|error| error.to_string())
     }
 }
 
@@ -153,11 +126,7 @@ impl Pace {
 
     fn wants_sync(&mut self, flushed: usize) -> bool {
         self.in_step = 0;
-        self.step = if flushed > STEP_BYTES {
-            (self.step / 4).max(1)
-        } else {
-            (self.step * 2).min(MAX_STEP_CHANGES)
-        };
+        self.step = if flushed > STEP_BYTES { (self.step / 4).max(1) } else { (self.step * 2).min(MAX_STEP_CHANGES) };
         self.unsynced += flushed;
         let wants = self.unsynced >= SYNC_EVERY_BYTES;
         if wants {
@@ -193,13 +162,9 @@ fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
     }
     drop(open_contained(&new, cache_bytes)?);
     for name in ["db", "conf"] {
-        File::open(new.join(name))
-            .and_then(|file| file.sync_all())
-            .map_err(text)?;
+        File::open(new.join(name)).and_then(|file| file.sync_all()).map_err(text)?;
     }
-    sync_dir(&new.join("blobs"))
-        .and_then(|()| sync_dir(&new))
-        .map_err(text)?;
+    sync_dir(&new.join("blobs")).and_then(|()| sync_dir(&new)).map_err(text)?;
     std::fs::rename(&new, dir).map_err(text)?;
     dir.parent().map_or(Ok(()), sync_dir).map_err(text)
 }
@@ -210,10 +175,7 @@ fn settle(dir: &Path) -> io::Result<()> {
         let entry = entry?;
         let name = entry.file_name();
         // Left by a crash while sled was opening; sled would take it for the newest snapshot and fail for ever.
-        if name
-            .to_str()
-            .is_some_and(|name| name.starts_with("snap.") && name.ends_with(".generating"))
-        {
+        if name.to_str().is_some_and(|name| name.starts_with("snap.") && name.ends_with(".generating")) {
             tracing::warn!(file = %entry.path().display(), "removing a snapshot that was never finished");
             std::fs::remove_file(entry.path())?;
         }
@@ -290,8 +252,5 @@ fn silence_opener_panics() {
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "it failed without a reason".to_owned())
-        .lines()
-        .collect::<Vec<_>>()
-        .join(" ")
+    text.unwrap_or_else(|| "it failed without a reason".to_owned()).lines().collect::<Vec<_>>().join(" ")
 }

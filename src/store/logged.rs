@@ -72,11 +72,7 @@ impl LoggedStore {
     pub fn open(data_dir: &Path, options: Options) -> Result<LoggedStore, OpenError> {
         let dir = DataDir::open(data_dir)?;
         let log = dir.log();
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&log)
-            .map_err(OpenError::io("create", &log))?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&log).map_err(OpenError::io("create", &log))?;
         let database = Arc::new(Database::open(&dir.database(), options.cache_bytes)?);
         let applied = database.applied()?;
         // A server killed between a rename and its sync leaves names that only the page cache knows.
@@ -87,12 +83,7 @@ impl LoggedStore {
         let recovered = recover(&dir, applied, &options, &overlay)?;
         let last = recovered.last;
 
-        let segments = Segments::new(
-            &log,
-            options.segment_bytes,
-            options.min_free_bytes,
-            recovered.segments.clone(),
-        );
+        let segments = Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone());
         let segments = Arc::new(segments.map_err(OpenError::io("clean up", &log))?);
         let current = current_segment(&segments, &recovered)?;
         let queue = Arc::new(Queue::starting_after(last));
@@ -120,15 +111,7 @@ impl LoggedStore {
             preparer: spawn("log-preparer", &log, &options.fatal, move || preparing.prepare())?,
             applier: spawn("log-applier", &log, &options.fatal, move || applier.run())?,
         };
-        Ok(LoggedStore {
-            queue,
-            segments,
-            overlay,
-            durable,
-            threads: Mutex::new(Some(threads)),
-            database,
-            _dir: dir,
-        })
+        Ok(LoggedStore { queue, segments, overlay, durable, threads: Mutex::new(Some(threads)), database, _dir: dir })
     }
 
     /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads go on.
@@ -152,12 +135,7 @@ impl LoggedStore {
     fn join(&self) {
         // Held all the while, so that a second caller also returns only when everything is done.
         let mut threads = self.threads.lock();
-        let Some(Threads {
-            committer,
-            preparer,
-            applier,
-        }) = threads.take()
-        else {
+        let Some(Threads { committer, preparer, applier }) = threads.take() else {
             return;
         };
         wait_for(committer);
@@ -215,9 +193,7 @@ impl Store for LoggedStore {
                 return Ok(pairs);
             }
         }
-        self.overlay.slice_held(from, to, limit, |slice| {
-            slice.over(self.database.range(from, to), limit)
-        })
+        self.overlay.slice_held(from, to, limit, |slice| slice.over(self.database.range(from, to), limit))
     }
 
     fn refusing_writes(&self) -> Option<StoreError> {
@@ -229,11 +205,7 @@ impl Store for LoggedStore {
 /// Folds what the log has beyond the database into the overlay.
 fn recover(dir: &DataDir, applied: u64, options: &Options, overlay: &Overlay) -> Result<Recovered, OpenError> {
     let (log, database) = (&*dir.log(), &*dir.database());
-    let on_damage = if options.discard_damaged_log {
-        OnDamage::Discard
-    } else {
-        OnDamage::Refuse
-    };
+    let on_damage = if options.discard_damaged_log { OnDamage::Discard } else { OnDamage::Refuse };
     let replay = |sequence, batch| overlay.fold(sequence, std::iter::once(batch));
     let recovered = recovery::recover(&LogDir::new(log), applied, on_damage, replay).map_err(|fault| match fault {
         Fault::Io { segment, source } => {
@@ -253,18 +225,10 @@ fn recover(dir: &DataDir, applied: u64, options: &Options, overlay: &Overlay) ->
     })?;
     if let Some(damage) = &recovered.discarded {
         let file = segment_name(damage.segment);
-        tracing::error!(
-            file,
-            offset = damage.offset,
-            what = damage.what,
-            "damaged log records were set aside"
-        );
+        tracing::error!(file, offset = damage.offset, what = damage.what, "damaged log records were set aside");
     }
     if recovered.cut > 0 {
-        tracing::info!(
-            bytes = recovered.cut,
-            "cut an unfinished record off the log; it was never acknowledged"
-        );
+        tracing::info!(bytes = recovered.cut, "cut an unfinished record off the log; it was never acknowledged");
     }
     Ok(recovered)
 }
@@ -273,27 +237,12 @@ fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current
     let Some(tail) = recovered.tail else {
         let first = recovered.last + 1;
         let path = segments.path(first);
-        let file = segments
-            .create(first)
-            .map_err(OpenError::io("create the log segment", &path))?;
-        return Ok(Current {
-            file,
-            path,
-            offset: 0,
-            room: segments.room(),
-        });
+        let file = segments.create(first).map_err(OpenError::io("create the log segment", &path))?;
+        return Ok(Current { file, path, offset: 0, room: segments.room() });
     };
     let path = segments.path(tail.segment);
-    let file = File::options()
-        .write(true)
-        .open(&path)
-        .map_err(OpenError::io("open", &path))?;
-    Ok(Current {
-        file,
-        path,
-        offset: tail.offset,
-        room: tail.room,
-    })
+    let file = File::options().write(true).open(&path).map_err(OpenError::io("open", &path))?;
+    Ok(Current { file, path, offset: tail.offset, room: tail.room })
 }
 
 /// Starts a thread whose panic ends the process: without it the store would wait for ever.
@@ -313,10 +262,7 @@ fn spawn(
             ));
         }
     };
-    Builder::new()
-        .name(name.to_owned())
-        .spawn(contained)
-        .map_err(OpenError::io("start a thread for", log))
+    Builder::new().name(name.to_owned()).spawn(contained).map_err(OpenError::io("start a thread for", log))
 }
 
 /// Moves what is durable from the overlay to the database, then lets go of the log that held it.

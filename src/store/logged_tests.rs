@@ -16,12 +16,7 @@ use super::{LoggedStore, OpenError, Options, Sequence, Store, StoreError, end_of
 
 fn options() -> Options {
     let fatal = Arc::new(|sentence: &str| panic!("{sentence}"));
-    Options {
-        segment_bytes: MIN_SEGMENT_BYTES,
-        min_free_bytes: 0,
-        fatal,
-        ..Options::default()
-    }
+    Options { segment_bytes: MIN_SEGMENT_BYTES, min_free_bytes: 0, fatal, ..Options::default() }
 }
 
 fn open(dir: &Path) -> LoggedStore {
@@ -72,12 +67,7 @@ fn count(store: &LoggedStore) -> usize {
 }
 
 fn write_at(file: &Path, offset: usize, bytes: &[u8]) {
-    std::fs::File::options()
-        .write(true)
-        .open(file)
-        .unwrap()
-        .write_all_at(bytes, offset as u64)
-        .unwrap();
+    std::fs::File::options().write(true).open(file).unwrap().write_all_at(bytes, offset as u64).unwrap();
 }
 
 /// The start of the page in which the last group of a log lies that was never cleaned up.
@@ -120,10 +110,7 @@ fn a_bad_record_in_the_middle_refuses_the_start() {
     let (dir, file) = unapplied_log(5);
     write_at(&file, 2 * PAGE + 40, b"?");
     let refused = LoggedStore::open(dir.path(), options()).err().unwrap();
-    assert!(
-        matches!(&refused, OpenError::DamagedLog { offset, .. } if *offset == 2 * PAGE as u64),
-        "{refused}"
-    );
+    assert!(matches!(&refused, OpenError::DamagedLog { offset, .. } if *offset == 2 * PAGE as u64), "{refused}");
     assert!(refused.to_string().contains("--discard-damaged-log"), "{refused}");
     // And again: a refusal changes nothing.
     assert!(LoggedStore::open(dir.path(), options()).is_err());
@@ -133,14 +120,7 @@ fn a_bad_record_in_the_middle_refuses_the_start() {
 fn a_damaged_log_can_be_set_aside() {
     let (dir, file) = unapplied_log(5);
     write_at(&file, 2 * PAGE + 40, b"?");
-    let store = LoggedStore::open(
-        dir.path(),
-        Options {
-            discard_damaged_log: true,
-            ..options()
-        },
-    )
-    .unwrap();
+    let store = LoggedStore::open(dir.path(), Options { discard_damaged_log: true, ..options() }).unwrap();
     assert_eq!((count(&store), *store.durable().borrow()), (2, Sequence(2)));
     assert_eq!(commit_durably(&store, put("more", "1")), Sequence(3));
     store.abandon();
@@ -156,18 +136,8 @@ fn a_missing_log_refuses_the_start() {
     commit_durably(&store, put("a", "1"));
     drop(store);
     std::fs::remove_file(dir.path().join("log/00000000000000000001.log")).unwrap();
-    assert!(matches!(
-        LoggedStore::open(dir.path(), options()),
-        Err(OpenError::DamagedLog { .. })
-    ));
-    let store = LoggedStore::open(
-        dir.path(),
-        Options {
-            discard_damaged_log: true,
-            ..options()
-        },
-    )
-    .unwrap();
+    assert!(matches!(LoggedStore::open(dir.path(), options()), Err(OpenError::DamagedLog { .. })));
+    let store = LoggedStore::open(dir.path(), Options { discard_damaged_log: true, ..options() }).unwrap();
     assert_eq!((count(&store), commit_durably(&store, put("b", "1"))), (1, Sequence(2)));
     drop(store);
     assert_eq!(count(&open(dir.path())), 2);
@@ -186,16 +156,8 @@ fn a_database_that_lacks_what_the_log_builds_on_is_not_taken_for_a_damaged_log()
 #[test]
 fn a_segment_that_lost_its_end_refuses_the_start() {
     let (dir, file) = unapplied_log(3);
-    std::fs::File::options()
-        .write(true)
-        .open(&file)
-        .unwrap()
-        .set_len(2 * PAGE as u64)
-        .unwrap();
-    assert!(matches!(
-        LoggedStore::open(dir.path(), options()),
-        Err(OpenError::DamagedLog { .. })
-    ));
+    std::fs::File::options().write(true).open(&file).unwrap().set_len(2 * PAGE as u64).unwrap();
+    assert!(matches!(LoggedStore::open(dir.path(), options()), Err(OpenError::DamagedLog { .. })));
 }
 
 #[test]
@@ -241,10 +203,7 @@ fn the_directory_is_held_until_the_store_is_dropped() {
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
     store.close();
-    assert!(matches!(
-        LoggedStore::open(dir.path(), options()),
-        Err(OpenError::InUse { .. })
-    ));
+    assert!(matches!(LoggedStore::open(dir.path(), options()), Err(OpenError::InUse { .. })));
     drop(store);
     open(dir.path());
 }
@@ -264,14 +223,7 @@ fn a_closed_store_refuses_writes_and_still_reads() {
 #[test]
 fn a_disk_below_its_reserve_refuses_writes() {
     let dir = tempfile::tempdir().unwrap();
-    let store = LoggedStore::open(
-        dir.path(),
-        Options {
-            min_free_bytes: u64::MAX,
-            ..options()
-        },
-    )
-    .unwrap();
+    let store = LoggedStore::open(dir.path(), Options { min_free_bytes: u64::MAX, ..options() }).unwrap();
     let refused = store.commit(put("a", "1")).unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     assert!(store.refusing_writes().is_some());
@@ -287,15 +239,8 @@ fn old_segments_go_once_the_database_has_them() {
         last = commit_durably(&store, put((n % 3).to_be_bytes(), vec![n as u8; 400 * 1024]));
     }
     store.close();
-    let names = || {
-        std::fs::read_dir(dir.path().join("log"))
-            .unwrap()
-            .map(|entry| entry.unwrap().file_name())
-    };
-    assert_eq!(
-        names().filter(|name| name.to_str().unwrap().ends_with(".log")).count(),
-        1
-    );
+    let names = || std::fs::read_dir(dir.path().join("log")).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(names().filter(|name| name.to_str().unwrap().ends_with(".log")).count(), 1);
     drop(store);
     let store = open(dir.path());
     assert_eq!((count(&store), *store.durable().borrow()), (3, last));
@@ -327,12 +272,7 @@ fn threads_read_what_they_were_told_is_durable_also_after_a_crash() {
     let store = open(dir.path());
     let mut acknowledged = acknowledged.into_inner();
     acknowledged.sort();
-    assert!(
-        acknowledged
-            .iter()
-            .map(|(sequence, ..)| sequence.0)
-            .eq(1..=THREADS * EACH)
-    );
+    assert!(acknowledged.iter().map(|(sequence, ..)| sequence.0).eq(1..=THREADS * EACH));
     let model: std::collections::BTreeMap<_, _> =
         acknowledged.into_iter().map(|(_, key, value)| (key, value)).collect();
     let found = store.scan(b"", &end_of_prefix(b""), usize::MAX).unwrap();

@@ -31,10 +31,7 @@ impl Default for MemoryStore {
 
 impl MemoryStore {
     pub fn new() -> MemoryStore {
-        MemoryStore {
-            state: Mutex::default(),
-            durable: watch::Sender::new(Sequence(0)),
-        }
+        MemoryStore { state: Mutex::default(), durable: watch::Sender::new(Sequence(0)) }
     }
 
     /// From now on batches are taken and not durable, until released.
@@ -63,15 +60,8 @@ impl MemoryStore {
     pub fn crash(&self) -> MemoryStore {
         let state = self.state.lock();
         let durable = *self.durable.borrow();
-        let after = State {
-            data: state.data.clone(),
-            last: durable.0,
-            ..State::default()
-        };
-        MemoryStore {
-            state: Mutex::new(after),
-            durable: watch::Sender::new(durable),
-        }
+        let after = State { data: state.data.clone(), last: durable.0, ..State::default() };
+        MemoryStore { state: Mutex::new(after), durable: watch::Sender::new(durable) }
     }
 
     fn make_next_durable(&self, state: &mut State) -> bool {
@@ -85,8 +75,7 @@ impl MemoryStore {
             };
         }
         // Under the lock, so that what is said to be durable is what a read finds.
-        self.durable
-            .send_replace(Sequence(state.last - state.waiting.len() as u64));
+        self.durable.send_replace(Sequence(state.last - state.waiting.len() as u64));
         true
     }
 }
@@ -99,10 +88,7 @@ impl Store for MemoryStore {
         }
         let bytes = encoded_len(&batch);
         if bytes > MAX_BATCH_BYTES {
-            return Err(StoreError::BatchTooLarge {
-                bytes,
-                limit: MAX_BATCH_BYTES,
-            });
+            return Err(StoreError::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
         }
         state.last += 1;
         let sequence = Sequence(state.last);
@@ -130,13 +116,8 @@ impl Store for MemoryStore {
             return Ok(Vec::new());
         }
         let state = self.state.lock();
-        let range = state
-            .data
-            .range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-        Ok(range
-            .take(limit)
-            .map(|(key, value)| (key.clone(), value.clone()))
-            .collect())
+        let range = state.data.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+        Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
     }
 
     fn refusing_writes(&self) -> Option<StoreError> {
@@ -177,26 +158,14 @@ mod tests {
         store.hold();
         assert_eq!(store.commit(put("a", "2")).unwrap(), Sequence(2));
         assert_eq!(store.commit(put("a", "3")).unwrap(), Sequence(3));
-        assert_eq!(
-            (*store.durable().borrow(), store.handed_in()),
-            (Sequence(1), Sequence(3))
-        );
+        assert_eq!((*store.durable().borrow(), store.handed_in()), (Sequence(1), Sequence(3)));
         assert_eq!(store.get(b"a").unwrap().unwrap(), b"1");
         assert!(store.release_one());
-        assert_eq!(
-            (*store.durable().borrow(), store.get(b"a").unwrap().unwrap()),
-            (Sequence(2), b"2".to_vec())
-        );
+        assert_eq!((*store.durable().borrow(), store.get(b"a").unwrap().unwrap()), (Sequence(2), b"2".to_vec()));
         let after = store.crash();
-        assert_eq!(
-            (after.handed_in(), after.get(b"a").unwrap().unwrap()),
-            (Sequence(2), b"2".to_vec())
-        );
+        assert_eq!((after.handed_in(), after.get(b"a").unwrap().unwrap()), (Sequence(2), b"2".to_vec()));
         store.release();
-        assert_eq!(
-            (*store.durable().borrow(), store.get(b"a").unwrap().unwrap()),
-            (Sequence(3), b"3".to_vec())
-        );
+        assert_eq!((*store.durable().borrow(), store.get(b"a").unwrap().unwrap()), (Sequence(3), b"3".to_vec()));
     }
 
     #[test]

@@ -43,10 +43,7 @@ pub struct Change {
 
 impl Batch {
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
-        self.changes.push(Change {
-            key,
-            value: Some(value),
-        });
+        self.changes.push(Change { key, value: Some(value) });
     }
 
     pub fn delete(&mut self, key: Vec<u8>) {

@@ -67,10 +67,7 @@ pub struct Slice {
 impl Overlay {
     pub fn starting_after(last: u64) -> Overlay {
         Overlay {
-            layers: RwLock::new(Layers {
-                last,
-                ..Layers::default()
-            }),
+            layers: RwLock::new(Layers { last, ..Layers::default() }),
             bytes: AtomicUsize::new(0),
             bytes_gauge: metrics::gauge!("lockkeeper_overlay_bytes"),
             signal: Mutex::default(),
@@ -145,11 +142,7 @@ impl Overlay {
                 layers.generation += 1;
                 let bytes = std::mem::take(&mut layers.dirty_bytes);
                 self.bytes_gauge.set(self.bytes.load(Ordering::Relaxed) as f64);
-                return Some(Generation {
-                    changes: layers.applying.clone(),
-                    last: layers.last,
-                    bytes,
-                });
+                return Some(Generation { changes: layers.applying.clone(), last: layers.last, bytes });
             }
             if closed {
                 return None;
@@ -279,10 +272,7 @@ mod tests {
     #[test]
     fn newer_layers_hide_older_ones() {
         let overlay = Overlay::starting_after(0);
-        overlay.fold(
-            1,
-            [batch(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))])].into_iter(),
-        );
+        overlay.fold(1, [batch(&[("a", Some("1")), ("b", Some("1")), ("c", Some("1"))])].into_iter());
         overlay.close();
         let generation = overlay.next_generation().unwrap();
         overlay.fold(2, [batch(&[("b", None), ("d", Some("2"))])].into_iter());
@@ -291,10 +281,7 @@ mod tests {
         let database = [pair("0", "0"), pair("b", "0"), pair("c", "0"), pair("e", "0")];
         let merged = overlay.slice(b"", b"z", 10).over(database.into_iter(), 10).unwrap();
         let keys: Vec<_> = merged.iter().map(|(key, value)| (key[0], value[0])).collect();
-        assert_eq!(
-            keys,
-            [(b'0', b'0'), (b'a', b'1'), (b'c', b'1'), (b'd', b'2'), (b'e', b'0')]
-        );
+        assert_eq!(keys, [(b'0', b'0'), (b'a', b'1'), (b'c', b'1'), (b'd', b'2'), (b'e', b'0')]);
         overlay.applied(generation);
         assert_eq!(overlay.get(b"a"), None);
         assert_eq!(overlay.get(b"d"), Some(Some(b"2".to_vec())));
@@ -316,16 +303,7 @@ mod tests {
     #[test]
     fn the_count_of_bytes_returns_to_zero() {
         let overlay = Overlay::starting_after(0);
-        overlay.fold(
-            1,
-            [batch(&[
-                ("a", Some("1")),
-                ("a", Some("333")),
-                ("b", Some("1")),
-                ("b", None),
-            ])]
-            .into_iter(),
-        );
+        overlay.fold(1, [batch(&[("a", Some("1")), ("a", Some("333")), ("b", Some("1")), ("b", None)])].into_iter());
         overlay.fold(2, [batch(&[("a", Some("22"))])].into_iter());
         overlay.close();
         let generation = overlay.next_generation().unwrap();

@@ -21,24 +21,19 @@ const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off";
 /// Logs go to stderr, so that stdout has only what was asked for.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     let filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter)).map_err(|error| BadFilter(error.to_string()))?;
-    let subscriber = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr);
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // What cannot be logged is not worth a panic, which is what reporting it on a full stderr would be.
     let subscriber = subscriber.log_internal_errors(false);
     match log.format {
-        LogFormat::Text => subscriber
-            .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
-            .init(),
+        LogFormat::Text => subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
         LogFormat::Json => subscriber.json().flatten_event(true).init(),
     }
     Ok(())
 }
 
 /// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.
-const SECONDS: [f64; 14] = [
-    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
-];
+const SECONDS: [f64; 14] =
+    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 
 /// The process's metrics, from the first call on.
 pub fn metrics() -> PrometheusHandle {
@@ -61,41 +56,18 @@ pub fn metrics() -> PrometheusHandle {
 
 fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!(
-        "lockkeeper_http_requests_total",
-        "Requests answered, by route, method and class of status"
-    );
-    describe_histogram!(
-        "lockkeeper_http_request_seconds",
-        Unit::Seconds,
-        "From a request's head to its answer"
-    );
+    describe_counter!("lockkeeper_http_requests_total", "Requests answered, by route, method and class of status");
+    describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "What has durably happened, by type");
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
-    describe_counter!(
-        "lockkeeper_log_groups_total",
-        "Groups of commits made durable, one fdatasync each"
-    );
+    describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");
-    describe_histogram!(
-        "lockkeeper_log_sync_seconds",
-        Unit::Seconds,
-        "One write and fdatasync of the redo log"
-    );
-    describe_gauge!(
-        "lockkeeper_storage_refusing_writes",
-        "1 while the disk is too full to accept writes"
-    );
-    describe_gauge!(
-        "lockkeeper_overlay_bytes",
-        "Durable changes that are not in the database yet"
-    );
-    describe_counter!(
-        "lockkeeper_checkpoints_total",
-        "Times the database was brought up to the log and synced"
-    );
+    describe_histogram!("lockkeeper_log_sync_seconds", Unit::Seconds, "One write and fdatasync of the redo log");
+    describe_gauge!("lockkeeper_storage_refusing_writes", "1 while the disk is too full to accept writes");
+    describe_gauge!("lockkeeper_overlay_bytes", "Durable changes that are not in the database yet");
+    describe_counter!("lockkeeper_checkpoints_total", "Times the database was brought up to the log and synced");
     describe_gauge!("lockkeeper_build_info", "1, with the version of this server");
     metrics::gauge!("lockkeeper_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }

@@ -14,47 +14,26 @@ use crate::support::{ADMIN_TOKEN, Server, Setup, assert_fields, assert_has, asse
 async fn a_tokens_text_is_shown_once_and_never_listed() {
     let server = Server::start();
     let admin = server.admin();
-    let made = admin
-        .post("/tokens", json!({ "name": "CI – Ægir", "user": "ana" }))
-        .await
-        .created();
+    let made = admin.post("/tokens", json!({ "name": "CI – Ægir", "user": "ana" })).await.created();
     let token = made.data();
-    assert_fields(
-        &token,
-        "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt token",
-    );
+    assert_fields(&token, "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt token");
     let text = token["token"].as_str().unwrap();
     assert!(text.starts_with("lk_") && text.len() == 39, "{text}");
-    assert_has(
-        &token,
-        json!({ "name": "CI – Ægir", "lastFour": &text[35..], "expiresAt": null, "lastUsedAt": null }),
-    );
+    assert_has(&token, json!({ "name": "CI – Ægir", "lastFour": &text[35..], "expiresAt": null, "lastUsedAt": null }));
     assert_eq!(token["createdBy"]["name"], "ana");
     assert_is_time(&token["createdAt"]);
     let id = token["tokenId"].as_str().unwrap();
     assert_eq!(made.header("location"), admin.path(&format!("/tokens/{id}")));
 
     let list = admin.get("/tokens").await.ok();
-    assert_eq!(
-        list.json()["pagination"],
-        json!({ "limit": 50, "offset": 0, "total": 2 })
-    );
+    assert_eq!(list.json()["pagination"], json!({ "limit": 50, "offset": 0, "total": 2 }));
     assert!(!list.text.contains(&text[3..35]) && !list.text.contains(&ADMIN_TOKEN[3..35]));
     let listed = list.data()[1].clone();
-    assert_fields(
-        &listed,
-        "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt",
-    );
-    assert_has(
-        &listed,
-        json!({ "tokenId": id, "lastFour": &text[35..], "createdBy": token["createdBy"] }),
-    );
+    assert_fields(&listed, "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt");
+    assert_has(&listed, json!({ "tokenId": id, "lastFour": &text[35..], "createdBy": token["createdBy"] }));
     let first = admin.get("/tokens?limit=1").await.ok();
     assert_eq!(first.data()[0]["name"], "bootstrap", "oldest first");
-    let next = admin
-        .send(admin.request(Method::GET, &first.link("next").unwrap()))
-        .await
-        .ok();
+    let next = admin.send(admin.request(Method::GET, &first.link("next").unwrap())).await.ok();
     assert_eq!(next.data()[0]["tokenId"], id);
 
     let claimed = server.with_token(text).claim("review-1", json!({})).await.created();
@@ -67,16 +46,9 @@ async fn a_token_stands_for_a_member_and_for_nobody_else() {
     let admin = server.admin();
     let own = admin.post("/tokens", json!({ "name": "own" })).await.created().data();
     assert_eq!(own["createdBy"]["name"], "admin");
-    let user = admin
-        .post("/tokens", json!({ "name": "x", "user": "ben" }))
-        .await
-        .created()
-        .data();
+    let user = admin.post("/tokens", json!({ "name": "x", "user": "ben" })).await.created().data();
     let by_id = json!({ "name": "x", "userId": user["createdBy"]["userId"] });
-    assert_eq!(
-        admin.post("/tokens", by_id).await.created().data()["createdBy"]["name"],
-        "ben"
-    );
+    assert_eq!(admin.post("/tokens", by_id).await.created().data()["createdBy"]["name"], "ben");
     let nobody = "usr_0199f3c2a4b07f3e9d2c5a1b";
     let cases: [(Value, &[&str]); 7] = [
         (json!({}), &["name"]),
@@ -85,16 +57,10 @@ async fn a_token_stands_for_a_member_and_for_nobody_else() {
         (json!({ "name": "x", "user": "nobody" }), &["user"]),
         (json!({ "name": "x", "userId": nobody }), &["userId"]),
         (json!({ "name": "x", "userId": "ana" }), &["userId"]),
-        (
-            json!({ "name": "x", "userId": user["createdBy"]["userId"], "user": "ben" }),
-            &["user"],
-        ),
+        (json!({ "name": "x", "userId": user["createdBy"]["userId"], "user": "ben" }), &["user"]),
     ];
     for (body, expected) in cases {
-        let refused = admin
-            .post("/tokens", body.clone())
-            .await
-            .refused(422, "invalid_request");
+        let refused = admin.post("/tokens", body.clone()).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), expected, "{body}");
     }
 }
@@ -105,18 +71,10 @@ async fn an_expired_token_lets_nobody_in() {
     let admin = server.admin();
     for bad in ["2020-01-01T00:00:00Z", "tomorrow", "2999-01-01", ""] {
         let refused = admin.post("/tokens", json!({ "name": "x", "expiresAt": bad })).await;
-        assert_eq!(
-            refused.refused(422, "invalid_request").faulty_fields(),
-            ["expiresAt"],
-            "{bad}"
-        );
+        assert_eq!(refused.refused(422, "invalid_request").faulty_fields(), ["expiresAt"], "{bad}");
     }
     let soon = (jiff::Timestamp::now() + Duration::from_secs(3)).to_string();
-    let made = admin
-        .post("/tokens", json!({ "name": "short", "expiresAt": soon }))
-        .await
-        .created()
-        .data();
+    let made = admin.post("/tokens", json!({ "name": "short", "expiresAt": soon })).await.created().data();
     assert_is_time(&made["expiresAt"]);
     let client = server.with_token(made["token"].as_str().unwrap());
     client.get("/pipelines").await.ok();
@@ -129,20 +87,14 @@ async fn an_expired_token_lets_nobody_in() {
         assert!(Instant::now() < deadline, "the token does not expire");
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
-    assert!(
-        refused.json()["detail"].as_str().unwrap().contains("expired"),
-        "{refused:?}"
-    );
+    assert!(refused.json()["detail"].as_str().unwrap().contains("expired"), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_revoked_token_stops_working_at_once_and_for_good() {
     let mut server = Server::start();
     let admin = server.admin();
-    let made = admin
-        .post("/tokens", json!({ "name": "x", "user": "ana" }))
-        .await
-        .created();
+    let made = admin.post("/tokens", json!({ "name": "x", "user": "ana" })).await.created();
     let text = made.data()["token"].as_str().unwrap().to_owned();
     let place = made.header("location").to_owned();
     let ana = server.with_token(&text);
@@ -157,11 +109,7 @@ async fn a_revoked_token_stops_working_at_once_and_for_good() {
     }
     server.kill();
     server.start_again();
-    server
-        .with_token(&text)
-        .get("/pipelines")
-        .await
-        .refused(401, "invalid_token");
+    server.with_token(&text).get("/pipelines").await.refused(401, "invalid_token");
 }
 
 #[tokio::test]
@@ -224,26 +172,17 @@ async fn a_first_start_prints_a_token_once_and_a_command_that_works_as_it_stands
             break;
         }
     }
-    let curl = Command::new("sh")
-        .args(["-c", printed.last().unwrap()])
-        .output()
-        .unwrap();
+    let curl = Command::new("sh").args(["-c", printed.last().unwrap()]).output().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
     let answer: Value = serde_json::from_slice(&curl.stdout).unwrap_or_else(|error| panic!("{error}: {curl:?}"));
-    assert_has(
-        &answer["data"],
-        json!({ "envName": "review-1", "lockStatus": "active", "commitId": "c0ffee1" }),
-    );
+    assert_has(&answer["data"], json!({ "envName": "review-1", "lockStatus": "active", "commitId": "c0ffee1" }));
 
     let line = printed.iter().find(|line| line.contains("Admin token:")).unwrap();
     let token = line.split_whitespace().find(|word| word.starts_with("lk_")).unwrap();
     let mut server = setup().start_at(home.path());
     assert!(!server.greeting.contains("lk_"), "{}", server.greeting);
-    assert_eq!(
-        server.with_token(token).environment("review-1").await.ok().data()["lockStatus"],
-        "locked"
-    );
+    assert_eq!(server.with_token(token).environment("review-1").await.ok().data()["lockStatus"], "locked");
     assert!(!server.log().contains(&token[3..]));
     server.terminate();
 }

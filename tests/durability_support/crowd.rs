@@ -53,10 +53,7 @@ pub struct Sightings {
 
 impl Sightings {
     pub fn new(environments: usize) -> Self {
-        Self {
-            known: vec![0; environments],
-            sessions: HashMap::new(),
-        }
+        Self { known: vec![0; environments], sessions: HashMap::new() }
     }
 
     /// What is known now, and must not be contradicted by what is asked from now on.
@@ -101,10 +98,7 @@ impl Sightings {
 
     fn check(&mut self, environment: usize, seen: Position, before: &[Position], how: &str) {
         let known = before[environment];
-        assert!(
-            seen >= known,
-            "{how} of environment {environment} shows {seen} to a reader who could know of {known}"
-        );
+        assert!(seen >= known, "{how} of environment {environment} shows {seen} to a reader who could know of {known}");
         self.advance(environment, seen);
     }
 
@@ -116,10 +110,7 @@ impl Sightings {
     fn note(&mut self, environment: usize, session: &Value) -> u64 {
         let token = session["fencingToken"].as_u64().unwrap();
         let id = session["sessionId"].as_str().unwrap();
-        let known = self
-            .sessions
-            .entry((environment, token))
-            .or_insert_with(|| id.to_owned());
+        let known = self.sessions.entry((environment, token)).or_insert_with(|| id.to_owned());
         assert_eq!(*known, id, "token {token} of environment {environment} has two holders");
         token
     }

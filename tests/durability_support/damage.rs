@@ -38,9 +38,7 @@ async fn a_torn_end_of_the_log_is_cut_and_nothing_acknowledged_with_it() {
             }
         }
         log.write(offset, &sectors);
-        server
-            .try_start_again()
-            .unwrap_or_else(|stderr| panic!("with {what} of a record: {stderr}"));
+        server.try_start_again().unwrap_or_else(|stderr| panic!("with {what} of a record: {stderr}"));
         held.assert_all_there(&server).await;
     }
     assert_eq!(server.log().matches("cut an unfinished record").count(), tears.len());
@@ -74,12 +72,7 @@ async fn a_flipped_bit_in_the_log_stops_the_start_until_it_is_discarded() {
         log.flip(group.offset + place);
         let said = server.try_start_again().expect_err(what);
         assert_one_sentence(&said, what);
-        for part in [
-            file.as_str(),
-            &format!("byte {}", group.offset),
-            "--discard-damaged-log",
-            "backup",
-        ] {
+        for part in [file.as_str(), &format!("byte {}", group.offset), "--discard-damaged-log", "backup"] {
             assert!(said.contains(part), "{what}: no {part} in {said}");
         }
         log.mend(group.offset + place);
@@ -146,10 +139,7 @@ async fn a_damaged_database_never_passes_for_a_whole_one() {
     let database = std::fs::read(sound.join("sled/db")).unwrap();
     let used = database.iter().rposition(|byte| *byte != 0).unwrap();
 
-    let mut damages = vec![
-        ("garbage".to_owned(), vec![0x5A; 100_000]),
-        ("empty".to_owned(), Vec::new()),
-    ];
+    let mut damages = vec![("garbage".to_owned(), vec![0x5A; 100_000]), ("empty".to_owned(), Vec::new())];
     for place in (0..PLACES).map(|place| used * place / PLACES + 100) {
         damages.push((format!("cut at {place}"), database[..place].to_vec()));
         let mut flipped = database.clone();

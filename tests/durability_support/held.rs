@@ -36,10 +36,7 @@ impl Held {
         for (environment, session) in &self.claims[..count] {
             let id = session["sessionId"].as_str().unwrap();
             let found = client.session(environment, id).await.ok().data();
-            assert_eq!(
-                found, *session,
-                "the session of {environment} is not as it was acknowledged"
-            );
+            assert_eq!(found, *session, "the session of {environment} is not as it was acknowledged");
             let lock = &client.environment(environment).await.ok().data()["lock"];
             assert_eq!(
                 (&lock["sessionId"], &lock["fencingToken"]),
@@ -58,9 +55,7 @@ pub async fn make_and_claim(client: &Client, environment: &str) -> Answer {
 /// The same, for a server that may end under way.
 pub async fn make_and_try_claim(client: &Client, environment: &str) -> Result<Answer, reqwest::Error> {
     let path = client.path(&at(environment));
-    let made = client
-        .try_send(client.request(Method::PUT, &path).json(&json!({})))
-        .await?;
+    let made = client.try_send(client.request(Method::PUT, &path).json(&json!({}))).await?;
     if !made.status.is_success() {
         return Ok(made);
     }

@@ -52,10 +52,7 @@ pub struct Holder {
 
 impl Ledger {
     pub fn new(environments: usize) -> Self {
-        Self {
-            environments: (0..environments).map(|_| Environment::default()).collect(),
-            acknowledged: 0,
-        }
+        Self { environments: (0..environments).map(|_| Environment::default()).collect(), acknowledged: 0 }
     }
 
     pub fn name(environment: usize) -> String {
@@ -71,29 +68,19 @@ impl Ledger {
     /// The newest session, if nobody was told of its end.
     pub fn holder(&self, environment: usize) -> Option<Holder> {
         let (_, session) = self.environments[environment].sessions.last_key_value()?;
-        session.ended.is_none().then(|| Holder {
-            session: session.id.clone(),
-            user: session.user.clone(),
-        })
+        session.ended.is_none().then(|| Holder { session: session.id.clone(), user: session.user.clone() })
     }
 
     /// A new session, which must have a higher token than all that were known when it was asked for.
     pub fn granted(&mut self, environment: usize, session: &Value, newest_before: u64) {
         self.acknowledged += 1;
         let token = session["fencingToken"].as_u64().unwrap();
-        assert!(
-            token > newest_before,
-            "token {token} after {newest_before} in {}",
-            Self::name(environment)
-        );
+        assert!(token > newest_before, "token {token} after {newest_before} in {}", Self::name(environment));
         self.shown(environment, session);
         let overrode = &session["overrode"];
         if !overrode.is_null() {
             assert_eq!(overrode["fencingToken"], token - 1);
-            let ended = Ended {
-                status: "overridden".to_owned(),
-                by_session: Some(text(&session["sessionId"])),
-            };
+            let ended = Ended { status: "overridden".to_owned(), by_session: Some(text(&session["sessionId"])) };
             self.learn(environment, overrode).end(ended);
         }
     }
@@ -147,12 +134,7 @@ impl Ledger {
             ended: None,
             deployments: BTreeSet::new(),
         });
-        assert_eq!(
-            known.id,
-            id,
-            "token {token} of {} belongs to two sessions",
-            Self::name(environment)
-        );
+        assert_eq!(known.id, id, "token {token} of {} belongs to two sessions", Self::name(environment));
         known
     }
 
@@ -186,37 +168,22 @@ impl Ledger {
                 let above = later["fencingToken"].as_u64().unwrap();
                 assert_eq!(token + 1, above, "tokens of {name} are not contiguous");
             }
-            assert_eq!(
-                ids.insert(text(&entry["sessionId"]), token),
-                None,
-                "a session stands twice"
-            );
+            assert_eq!(ids.insert(text(&entry["sessionId"]), token), None, "a session stands twice");
             check_end(entry, later, &name);
             later = Some(entry);
         }
-        let newest = history
-            .first()
-            .map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
+        let newest = history.first().map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
         let newest_known = known.sessions.last_key_value().map_or(0, |(token, _)| *token);
-        assert!(
-            newest >= newest_known,
-            "{name} forgot the session with token {newest_known}"
-        );
+        assert!(newest >= newest_known, "{name} forgot the session with token {newest_known}");
         let surplus = (newest - newest_known) as usize;
-        assert!(
-            surplus <= unanswered.grants,
-            "{name} granted {surplus} sessions that nobody asked for"
-        );
+        assert!(surplus <= unanswered.grants, "{name} granted {surplus} sessions that nobody asked for");
 
         for (token, session) in known.sessions.range(from..) {
             let entry = &history[(newest - token) as usize];
             session.assert_kept(entry, &name, *token);
             let status = entry["lockStatus"].as_str().unwrap();
             let asked_for = session.ended.is_some() || unanswered.releases.contains(&session.id);
-            assert!(
-                status != "released" || asked_for,
-                "nobody released token {token} of {name}"
-            );
+            assert!(status != "released" || asked_for, "nobody released token {token} of {name}");
         }
         check_holder(&client.environment(&name).await.ok().data(), history.first(), &name);
         for entry in history.iter().take(surplus + 1) {
@@ -246,11 +213,7 @@ impl Session {
     }
 
     fn assert_kept(&self, entry: &Value, name: &str, token: u64) {
-        assert_eq!(
-            text(&entry["sessionId"]),
-            self.id,
-            "token {token} of {name} changed hands"
-        );
+        assert_eq!(text(&entry["sessionId"]), self.id, "token {token} of {name} changed hands");
         assert_eq!(text(&entry["user"]["name"]), self.user);
         if let Some(ended) = &self.ended {
             let found = Ended {
@@ -305,9 +268,7 @@ async fn history(client: &Client, name: &str, from: u64) -> Vec<Value> {
         let found = answer.data().as_array().unwrap().clone();
         let is_last = found.len() < PAGE;
         entries.extend(found);
-        let lowest = entries
-            .last()
-            .map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
+        let lowest = entries.last().map_or(0, |entry| entry["fencingToken"].as_u64().unwrap());
         if is_last || lowest <= from {
             break;
         }
@@ -317,8 +278,5 @@ async fn history(client: &Client, name: &str, from: u64) -> Vec<Value> {
 }
 
 fn text(value: &Value) -> String {
-    value
-        .as_str()
-        .unwrap_or_else(|| panic!("{value} is no text"))
-        .to_owned()
+    value.as_str().unwrap_or_else(|| panic!("{value} is no text")).to_owned()
 }

@@ -30,10 +30,7 @@ impl LogFile {
     pub fn last(data_dir: &Path) -> Self {
         let files = std::fs::read_dir(data_dir.join("log")).unwrap();
         let files = files.map(|entry| entry.unwrap().path());
-        let path = files
-            .filter(|path| path.extension().is_some_and(|e| e == "log"))
-            .max()
-            .unwrap();
+        let path = files.filter(|path| path.extension().is_some_and(|e| e == "log")).max().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         Self { path, bytes }
     }

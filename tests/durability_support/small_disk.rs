@@ -18,10 +18,7 @@ impl SmallDisk {
         let data = home.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let options = format!("size={mebibytes}m,mode=700");
-        let mounted = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &options, "tmpfs"])
-            .arg(&data)
-            .output();
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(&data).output();
         match mounted {
             Ok(output) if output.status.success() => Some(Self { home }),
             Ok(_) | Err(_) => {

@@ -34,16 +34,9 @@ pub fn cuts_start_short(home: &Path, call: &str, place: u32) -> bool {
     let kill = format!("inject={call}:signal=SIGKILL:when={place}");
     let trace = format!("trace={call}");
     let setup = under(Setup::default(), &home.join("trace"), &["-e", &trace, "-e", &kill]);
-    let mut child = setup
-        .command(home)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = setup.command(home).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    BufReader::new(child.stdout.take().unwrap())
-        .read_line(&mut line)
-        .unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     if line.contains("serves on") {
         child.kill().unwrap();
         child.wait().unwrap();
@@ -98,11 +91,7 @@ impl Trace {
                 steps.push(Step::returned(call, &(before + rest)));
             } else if let Some((call, rest)) = rest.split_once('(').filter(|(call, _)| is_name(call)) {
                 let arguments = rest.trim_end_matches("<unfinished ...>");
-                steps.push(Step {
-                    call: call.to_owned(),
-                    arguments: arguments.to_owned(),
-                    moment: Moment::Entered,
-                });
+                steps.push(Step { call: call.to_owned(), arguments: arguments.to_owned(), moment: Moment::Entered });
                 if rest.ends_with("<unfinished ...>") {
                     entered.insert(pid, (call.to_owned(), arguments.to_owned()));
                 } else {
@@ -128,15 +117,10 @@ impl Trace {
 impl Step {
     fn returned(call: &str, rest: &str) -> Self {
         let (arguments, result) = rest.rsplit_once(" = ").unwrap_or((rest, "?"));
-        Self {
-            call: call.to_owned(),
-            arguments: arguments.to_owned(),
-            moment: Moment::Returned(result.to_owned()),
-        }
+        Self { call: call.to_owned(), arguments: arguments.to_owned(), moment: Moment::Returned(result.to_owned()) }
     }
 }
 
 fn is_name(text: &str) -> bool {
-    text.bytes()
-        .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
 }

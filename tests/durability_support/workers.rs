@@ -29,9 +29,7 @@ impl Users {
 
     pub fn clients(&self, server: &Server) -> Vec<(String, Client)> {
         let clients = self.tokens.iter();
-        clients
-            .map(|(name, token)| (name.clone(), server.with_token(token)))
-            .collect()
+        clients.map(|(name, token)| (name.clone(), server.with_token(token))).collect()
     }
 }
 
@@ -95,11 +93,7 @@ impl Worker {
 
     async fn release(&mut self, environment: usize, holder: Holder) -> Result<(), Gone> {
         let client = self.client_of(&holder);
-        let path = client.path(&format!(
-            "{}/sessions/{}",
-            at(&Ledger::name(environment)),
-            holder.session
-        ));
+        let path = client.path(&format!("{}/sessions/{}", at(&Ledger::name(environment)), holder.session));
         let answer = ask(client, client.request(Method::DELETE, &path)).await;
         let mut ledger = self.ledger.lock().unwrap();
         let Ok(answer) = answer else {
@@ -139,10 +133,7 @@ impl Worker {
         let lock = &answer["lock"];
         if !lock.is_null() {
             let token = lock["fencingToken"].as_u64().unwrap();
-            assert!(
-                token >= newest_before,
-                "a reader was shown {token} after {newest_before}"
-            );
+            assert!(token >= newest_before, "a reader was shown {token} after {newest_before}");
             self.ledger.lock().unwrap().shown(environment, lock);
         }
         Ok(())

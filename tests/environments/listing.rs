@@ -17,20 +17,11 @@ async fn the_list_has_every_environment_by_name_and_none_of_the_configurations()
     assert_eq!(list.json()["pagination"]["total"], 3);
     let data = list.data();
     for item in data.as_array().unwrap() {
-        assert_fields(
-            item,
-            "envName pipelineId lockStatus lock queueLength currentDeployment lastDeployment",
-        );
+        assert_fields(item, "envName pipelineId lockStatus lock queueLength currentDeployment lastDeployment");
     }
-    assert_has(
-        &data[0],
-        json!({ "lockStatus": "unlocked", "lock": null, "pipelineId": "web" }),
-    );
+    assert_has(&data[0], json!({ "lockStatus": "unlocked", "lock": null, "pipelineId": "web" }));
     assert_eq!(data[1]["lockStatus"], "locked");
-    assert_has(
-        &data[1]["lock"],
-        json!({ "sessionId": held.session(), "context": "PR 412", "fencingToken": 1 }),
-    );
+    assert_has(&data[1]["lock"], json!({ "sessionId": held.session(), "context": "PR 412", "fencingToken": 1 }));
 }
 
 #[tokio::test]
@@ -38,33 +29,21 @@ async fn the_pages_of_the_list_link_to_each_other() {
     let server = Server::start();
     let admin = server.admin();
     for name in ["a", "b", "c", "d"] {
-        admin
-            .put(&at(name), json!({ "labels": { "kind": "letter" } }))
-            .await
-            .created();
+        admin.put(&at(name), json!({ "labels": { "kind": "letter" } })).await.created();
     }
     let query = "?label=kind:letter&limit=2";
     let first = admin.get(&format!("{LIST}{query}")).await.ok();
     assert_eq!(names(&first), ["a", "b"]);
-    assert_eq!(
-        first.json()["pagination"],
-        json!({ "limit": 2, "offset": 0, "total": 4 })
-    );
+    assert_eq!(first.json()["pagination"], json!({ "limit": 2, "offset": 0, "total": 4 }));
     assert_eq!((first.link("prev"), first.link("last")), (None, first.link("next")));
     let next = first.link("next").unwrap();
     let second = admin.send(admin.request(Method::GET, &next)).await.ok();
     assert_eq!(names(&second), ["c", "d"], "{next} keeps the filter");
-    assert_eq!(
-        second.json()["pagination"],
-        json!({ "limit": 2, "offset": 2, "total": 4 })
-    );
+    assert_eq!(second.json()["pagination"], json!({ "limit": 2, "offset": 2, "total": 4 }));
     assert_eq!((second.link("next"), second.link("prev")), (None, second.link("first")));
     let beyond = admin.get(&format!("{LIST}?offset=99")).await.ok();
     assert_eq!(beyond.json()["data"], json!([]));
-    assert_eq!(
-        beyond.json()["pagination"],
-        json!({ "limit": 50, "offset": 99, "total": 7 })
-    );
+    assert_eq!(beyond.json()["pagination"], json!({ "limit": 50, "offset": 99, "total": 7 }));
 }
 
 #[tokio::test]
@@ -88,11 +67,7 @@ async fn the_list_is_filtered_by_status_and_by_every_label_given() {
         ("?label=size%3Asmall&limit=1&offset=1", &["review-2"]),
     ];
     for (query, expected) in cases {
-        assert_eq!(
-            names(&admin.get(&format!("{LIST}{query}")).await.ok()),
-            expected,
-            "{query}"
-        );
+        assert_eq!(names(&admin.get(&format!("{LIST}{query}")).await.ok()), expected, "{query}");
     }
 }
 
@@ -151,11 +126,7 @@ async fn history_reaches_back_as_far_as_it_is_kept_and_no_further() {
         let admin = server.admin();
         for (number, session) in sessions.iter().enumerate() {
             let found = admin.session("review-1", session).await;
-            let again = if number < 8 {
-                admin.release("review-1", session).await
-            } else {
-                found.clone()
-            };
+            let again = if number < 8 { admin.release("review-1", session).await } else { found.clone() };
             // Five that have ended, and the one that has not.
             if number < 3 {
                 found.refused(404, "session_not_found");
@@ -182,10 +153,7 @@ async fn an_environment_made_again_under_an_old_name_has_no_history() {
     let history = admin.get(&format!("{}/history", at("review-1"))).await.ok();
     assert_has(&history.json()["pagination"], json!({ "total": 0, "totalPages": 0 }));
     assert_eq!(history.data(), json!([]));
-    admin
-        .session("review-1", &session)
-        .await
-        .refused(404, "session_not_found");
+    admin.session("review-1", &session).await.refused(404, "session_not_found");
     let anew = used(&admin, "decade2").await;
     let history = admin.get(&format!("{}/history", at("review-1"))).await.ok();
     assert_eq!(ids(&history), [anew]);
@@ -204,11 +172,7 @@ async fn every_wrong_parameter_is_named() {
         (LIST, "limit=%2B1&offset=-1", &["limit", "offset"]),
         (LIST, "offset=99999999999999999999", &["offset"]),
         (LIST, "limit=1&limit=2", &["limit"]),
-        (
-            LIST,
-            "lockStatus=open&label=size&label=:x",
-            &["lockStatus", "label", "label"],
-        ),
+        (LIST, "lockStatus=open&label=size&label=:x", &["lockStatus", "label", "label"]),
         (LIST, "page=1", &["page"]),
         (LIST, "a=1&b=2&a=3", &["a", "b"]),
         (&history, "page=0&limit=x", &["page", "limit"]),
@@ -221,11 +185,7 @@ async fn every_wrong_parameter_is_named() {
     ];
     for (path, query, expected) in cases {
         let refused = admin.get(&format!("{path}?{query}")).await;
-        assert_eq!(
-            refused.refused(400, "invalid_parameter").faulty_fields(),
-            expected,
-            "{query}"
-        );
+        assert_eq!(refused.refused(400, "invalid_parameter").faulty_fields(), expected, "{query}");
     }
     let sessions = format!("{}/sessions?force=true", at("review-1"));
     admin.post(&sessions, json!({})).await.refused(400, "invalid_parameter");
@@ -239,17 +199,8 @@ async fn pipelines_are_listed_and_looked_at_with_what_they_have() {
     let server = Server::start();
     let vic = server.as_user("vic").await;
     let list = vic.get("/pipelines").await.ok();
-    assert_eq!(
-        list.json()["pagination"],
-        json!({ "limit": 50, "offset": 0, "total": 2 })
-    );
-    let ids: Vec<_> = list
-        .data()
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|pipeline| pipeline["id"].clone())
-        .collect();
+    assert_eq!(list.json()["pagination"], json!({ "limit": 50, "offset": 0, "total": 2 }));
+    let ids: Vec<_> = list.data().as_array().unwrap().iter().map(|pipeline| pipeline["id"].clone()).collect();
     assert_eq!(ids, ["shop", "web"]);
     let web = vic.get("/pipelines/web").await.ok().data();
     assert_eq!(
@@ -263,15 +214,8 @@ async fn pipelines_are_listed_and_looked_at_with_what_they_have() {
     server.admin().put(&at("fourth"), json!({})).await.created();
     assert_eq!(vic.get("/pipelines/web/").await.ok().data()["environmentCount"], 4);
     let second = vic.get("/pipelines/?limit=1&offset=1").await.ok();
-    assert_eq!(
-        (second.data()[0]["id"].as_str(), second.link("next")),
-        (Some("web"), None)
-    );
-    for path in [
-        "/pipelines/nowhere",
-        "/pipelines/nowhere/ephemeral-environments",
-        "/pipelines/%00",
-    ] {
+    assert_eq!((second.data()[0]["id"].as_str(), second.link("next")), (Some("web"), None));
+    for path in ["/pipelines/nowhere", "/pipelines/nowhere/ephemeral-environments", "/pipelines/%00"] {
         vic.get(path).await.refused(404, "pipeline_not_found");
     }
 }
@@ -310,14 +254,8 @@ async fn a_list_of_thousands_comes_whole_and_in_order() {
         ("none/ephemeral-environments", numbered(&mut (0..0))),
         ("round/ephemeral-environments", numbered(&mut (0..1_000))),
         ("web/ephemeral-environments", numbered(&mut (0..2_500))),
-        (
-            "web/ephemeral-environments?label=parity:odd",
-            numbered(&mut (0..2_500).skip(1).step_by(2)),
-        ),
-        (
-            "web/ephemeral-environments?limit=100&offset=2450",
-            numbered(&mut (2_450..2_500)),
-        ),
+        ("web/ephemeral-environments?label=parity:odd", numbered(&mut (0..2_500).skip(1).step_by(2))),
+        ("web/ephemeral-environments?limit=100&offset=2450", numbered(&mut (2_450..2_500))),
     ] {
         let list = admin.get(&format!("/pipelines/{query}")).await.ok();
         assert_eq!(names(&list), expected, "{query}");

@@ -44,11 +44,7 @@ fn a_port_that_is_taken_is_told_in_one_sentence() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut command = lockkeeper(&["serve", "--listen", &address, "--data-dir"]);
-    let (code, told) = outcome(
-        command
-            .arg(home.path().join("data"))
-            .env("LOCKKEEPER_LOG_FILTER", "off"),
-    );
+    let (code, told) = outcome(command.arg(home.path().join("data")).env("LOCKKEEPER_LOG_FILTER", "off"));
     assert_eq!(code, 1);
     let expected = format!(
         "lockkeeper: cannot listen on {address}: another program listens there; stop it, or choose another address with --listen\n"
@@ -61,10 +57,7 @@ fn a_second_server_on_the_same_data_is_told_who_has_it() {
     let server = Server::start();
     let (code, told) = refusal(&Setup::default(), server.home());
     assert_eq!(code, 1);
-    assert!(
-        told.contains(&format!("is in use by process {};", server.pid())),
-        "{told}"
-    );
+    assert!(told.contains(&format!("is in use by process {};", server.pid())), "{told}");
     assert_eq!(told.trim_end().lines().count(), 1, "{told}");
 }
 
@@ -88,25 +81,15 @@ fn the_data_directory_is_its_owners_and_a_foreign_one_is_left_alone() {
 async fn what_the_api_changed_outlives_restarts_until_the_declaration_changes() {
     let mut server = Setup::default().organization(ACME).start();
     let admin = server.admin();
-    admin
-        .put(&at("review-1"), json!({ "description": "by the API" }))
-        .await
-        .ok();
+    admin.put(&at("review-1"), json!({ "description": "by the API" })).await.ok();
     admin.delete(&at("review-2")).await.has_status(204);
     admin.put(&at("review-9"), json!({})).await.created();
     assert!(server.terminate().success());
     server.start_again();
     let configuration =
         async |server: &Server, name: &str| server.admin().environment(name).await.data()["configuration"].clone();
-    assert_has(
-        &configuration(&server, "review-1").await,
-        json!({ "description": "by the API", "labels": {} }),
-    );
-    server
-        .admin()
-        .environment("review-2")
-        .await
-        .refused(404, "environment_not_found");
+    assert_has(&configuration(&server, "review-1").await, json!({ "description": "by the API", "labels": {} }));
+    server.admin().environment("review-2").await.refused(404, "environment_not_found");
     server.admin().environment("review-9").await.ok();
     assert!(server.terminate().success());
     let changed = ACME.replace("labels = { size = \"small\" }", "labels = { size = \"tiny\" }");
@@ -131,19 +114,13 @@ fn a_file_is_checked_without_starting_anything() {
     };
     let acme = file("acme.toml", ACME);
     let checked = succeed(&["check", &acme]);
-    assert_eq!(
-        checked,
-        format!("{acme}: organization acme, 5 members, 2 pipelines, 5 environments\n")
-    );
+    assert_eq!(checked, format!("{acme}: organization acme, 5 members, 2 pipelines, 5 environments\n"));
     let settings = file("settings.toml", "organizations = [\"acme.toml\"]\n");
     assert!(succeed(&["check", &settings]).starts_with(&format!("{settings}: settings, 1 organization\n{acme}: ")));
     let defaults = file("defaults.toml", &succeed(&["config"]));
     assert!(succeed(&["check", &defaults]).contains("so the sample organization is served"));
 
-    let broken = file(
-        "broken.toml",
-        "[organization]\nid = \"x\"\ncolour = \"red\"\n[[members]]\nname = \"a b\"\n",
-    );
+    let broken = file("broken.toml", "[organization]\nid = \"x\"\ncolour = \"red\"\n[[members]]\nname = \"a b\"\n");
     let (code, told) = outcome(&mut lockkeeper(&["check", &broken]));
     assert_eq!(code, 78);
     for part in [":3: unknown key", "members.name must be", "members.role is missing"] {
@@ -151,25 +128,13 @@ fn a_file_is_checked_without_starting_anything() {
     }
     let (code, told) = outcome(&mut lockkeeper(&["check", "/nowhere.toml"]));
     assert!(code == 78 && told.contains("there is no such file"), "{told}");
-    assert_eq!(
-        std::fs::read_dir(home.path()).unwrap().count(),
-        4,
-        "nothing else was made"
-    );
+    assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 4, "nothing else was made");
 }
 
 #[test]
 fn the_command_line_explains_itself() {
     let help = succeed(&["--help"]);
-    for part in [
-        "serve",
-        "check",
-        "config",
-        "token",
-        "Exit codes:",
-        "Examples:",
-        "LOCKKEEPER_BOOTSTRAP_TOKEN",
-    ] {
+    for part in ["serve", "check", "config", "token", "Exit codes:", "Examples:", "LOCKKEEPER_BOOTSTRAP_TOKEN"] {
         assert!(help.contains(part), "{part} is not in {help}");
     }
     for flag in ["--config", "--data-dir", "--listen", "LOCKKEEPER_LISTEN"] {
@@ -177,10 +142,7 @@ fn the_command_line_explains_itself() {
     }
     assert!(succeed(&["--version"]).contains(env!("CARGO_PKG_VERSION")));
     let (first, second) = (succeed(&["token"]), succeed(&["token"]));
-    assert!(
-        first.starts_with("lk_") && first.trim().len() == 39 && first != second,
-        "{first}"
-    );
+    assert!(first.starts_with("lk_") && first.trim().len() == 39 && first != second, "{first}");
     for wrong in [&["serv"][..], &["serve", "--port", "80"], &["check"]] {
         let (code, told) = outcome(&mut lockkeeper(wrong));
         assert!(code == 2 && told.contains("Usage:"), "{wrong:?}: {code} {told}");
@@ -189,11 +151,7 @@ fn the_command_line_explains_itself() {
 
 fn succeed(arguments: &[&str]) -> String {
     let Output { status, stdout, stderr } = lockkeeper(arguments).output().unwrap();
-    assert!(
-        status.success() && stderr.is_empty(),
-        "{arguments:?}: {}",
-        String::from_utf8_lossy(&stderr)
-    );
+    assert!(status.success() && stderr.is_empty(), "{arguments:?}: {}", String::from_utf8_lossy(&stderr));
     String::from_utf8(stdout).unwrap()
 }
 

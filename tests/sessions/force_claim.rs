@@ -43,19 +43,13 @@ async fn a_force_claim_names_whom_it_overrode() {
     let body = json!({ "commitId": "c0ffee1", "context": "mine" });
     let first = ana.force_claim("review-1", body).await.created().data();
     assert_eq!(first["overrode"], Value::Null, "it was free");
-    let forced = ben
-        .force_claim("review-1", json!({ "context": "hotfix" }))
-        .await
-        .created();
+    let forced = ben.force_claim("review-1", json!({ "context": "hotfix" })).await.created();
     let second = forced.data();
     let overrode = json!({
         "sessionId": first["sessionId"], "user": first["user"], "commitId": "c0ffee1", "context": "mine",
         "claimedAt": first["claimedAt"], "fencingToken": 1,
     });
-    assert_has(
-        &second,
-        json!({ "lockStatus": "active", "context": "hotfix", "overrode": overrode }),
-    );
+    assert_has(&second, json!({ "lockStatus": "active", "context": "hotfix", "overrode": overrode }));
     let place = ben.path(&format!("{}/sessions/{}", at("review-1"), forced.session()));
     assert_eq!(forced.header("location"), place);
     // One's own session can be overridden too.
@@ -71,10 +65,7 @@ async fn an_environment_for_maintainers_refuses_a_developers_force_claim() {
     mia.put(&at("prod"), configuration).await.created();
     let held = mia.claim("prod", json!({})).await.created().session();
     let refused = ana.force_claim("prod", json!({})).await;
-    assert_eq!(
-        refused.refused(403, "permission_denied").json()["requiredRole"],
-        "maintainer"
-    );
+    assert_eq!(refused.refused(403, "permission_denied").json()["requiredRole"], "maintainer");
     assert_eq!(ana.environment("prod").await.data()["lock"]["sessionId"], held);
     mia.force_claim("prod", json!({})).await.created();
 }

@@ -94,14 +94,8 @@ impl Setup {
         let mut words = self.wrapper.clone();
         words.push(env!("CARGO_BIN_EXE_lockkeeper").to_owned());
         let mut command = Command::new(&words[0]);
-        command
-            .args(&words[1..])
-            .args(["serve", "--listen", "127.0.0.1:0", "--config"]);
-        command
-            .arg(home.join("settings.toml"))
-            .arg("--data-dir")
-            .arg(home.join("data"))
-            .args(&self.arguments);
+        command.args(&words[1..]).args(["serve", "--listen", "127.0.0.1:0", "--config"]);
+        command.arg(home.join("settings.toml")).arg("--data-dir").arg(home.join("data")).args(&self.arguments);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
             command.env_remove(name);
         }
@@ -123,13 +117,7 @@ impl Setup {
         let (child, address, greeting) = spawn(&self, home.path()).unwrap_or_else(|stderr| {
             panic!("the server did not start: {stderr}");
         });
-        Server {
-            setup: self,
-            home,
-            child,
-            address,
-            greeting,
-        }
+        Server { setup: self, home, child, address, greeting }
     }
 }
 
@@ -149,19 +137,9 @@ impl Home {
 
 /// Starts it and waits for the line that says where it serves; if that does not come, what it said on stderr.
 fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> {
-    let log = std::fs::OpenOptions::new()
-        .create(true)
-        .append(true)
-        .open(home.join("stderr"))
-        .unwrap();
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("stderr")).unwrap();
     let before = std::fs::metadata(home.join("stderr")).unwrap().len() as usize;
-    let mut child = setup
-        .command(home)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(log)
-        .spawn()
-        .unwrap();
+    let mut child = setup.command(home).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut greeting = String::new();
     let mut lines = BufReader::new(child.stdout.take().unwrap());
     while lines.read_line(&mut greeting).unwrap() > 0 {
@@ -170,10 +148,7 @@ fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> 
             break;
         }
     }
-    let address = greeting
-        .lines()
-        .find_map(|line| line.split("serves on ").nth(1))
-        .map(str::to_owned);
+    let address = greeting.lines().find_map(|line| line.split("serves on ").nth(1)).map(str::to_owned);
     let Some(address) = address else {
         child.wait().unwrap();
         return Err(std::fs::read_to_string(home.join("stderr")).unwrap()[before..].to_owned());
@@ -223,10 +198,7 @@ impl Server {
     }
 
     pub fn signal(&self, signal: &str) {
-        let status = Command::new("kill")
-            .args([signal, &self.pid().to_string()])
-            .status()
-            .unwrap();
+        let status = Command::new("kill").args([signal, &self.pid().to_string()]).status().unwrap();
         assert!(status.success());
     }
 
@@ -243,19 +215,14 @@ impl Server {
             if let Some(status) = self.child.try_wait().unwrap() {
                 return status;
             }
-            assert!(
-                std::time::Instant::now() < deadline,
-                "the server did not end:\n{}",
-                self.log()
-            );
+            assert!(std::time::Instant::now() < deadline, "the server did not end:\n{}", self.log());
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 
     /// Starts it again on the same data, after a kill or an end. The port changes.
     pub fn start_again(&mut self) {
-        self.try_start_again()
-            .unwrap_or_else(|stderr| panic!("the server did not start again: {stderr}"));
+        self.try_start_again().unwrap_or_else(|stderr| panic!("the server did not start again: {stderr}"));
     }
 
     /// The same, but a refusal to start is what it said on stderr.
@@ -275,27 +242,16 @@ impl Server {
     }
 
     pub fn anonymous(&self) -> Client {
-        Client {
-            base: self.address.clone(),
-            token: None,
-            organization: "acme".to_owned(),
-            http: http(),
-        }
+        Client { base: self.address.clone(), token: None, organization: "acme".to_owned(), http: http() }
     }
 
     pub fn with_token(&self, token: &str) -> Client {
-        Client {
-            token: Some(token.to_owned()),
-            ..self.anonymous()
-        }
+        Client { token: Some(token.to_owned()), ..self.anonymous() }
     }
 
     /// A client of the sample's member of this name: mia maintains, ana and ben develop, vic looks on.
     pub async fn as_user(&self, name: &str) -> Client {
-        let made = self
-            .admin()
-            .post("/tokens", json!({ "name": "test", "user": name }))
-            .await;
+        let made = self.admin().post("/tokens", json!({ "name": "test", "user": name })).await;
         assert_eq!(made.status, StatusCode::CREATED, "{made:?}");
         self.with_token(made.data()["token"].as_str().unwrap())
     }
@@ -311,10 +267,7 @@ impl Drop for Server {
 /// Why a server that should not start did not: its exit code and what it said.
 pub fn refusal(setup: &Setup, home: &Path) -> (i32, String) {
     let output = setup.command(home).stdin(Stdio::null()).output().unwrap();
-    let code = output
-        .status
-        .code()
-        .unwrap_or_else(|| -output.status.signal().unwrap_or_default());
+    let code = output.status.code().unwrap_or_else(|| -output.status.signal().unwrap_or_default());
     (code, String::from_utf8(output.stderr).unwrap())
 }
 
@@ -349,17 +302,11 @@ pub fn assert_fields(object: &Value, names: &str) {
 pub fn assert_is_time(value: &Value) {
     let text = value.as_str().unwrap_or_else(|| panic!("no time: {value}"));
     assert!(text.parse::<jiff::Timestamp>().is_ok(), "{text}");
-    assert!(
-        text.len() == 24 && text.ends_with('Z') && text.as_bytes()[19] == b'.',
-        "{text}"
-    );
+    assert!(text.len() == 24 && text.ends_with('Z') && text.as_bytes()[19] == b'.', "{text}");
 }
 
 fn http() -> reqwest::Client {
-    reqwest::Client::builder()
-        .timeout(Duration::from_secs(60))
-        .build()
-        .unwrap()
+    reqwest::Client::builder().timeout(Duration::from_secs(60)).build().unwrap()
 }
 
 /// Makes requests for one token. Paths are below the organization unless they say otherwise.
@@ -401,13 +348,8 @@ impl Answer {
     /// The fields a problem complains about.
     pub fn faulty_fields(&self) -> Vec<String> {
         let body = self.json();
-        let errors = body["errors"]
-            .as_array()
-            .unwrap_or_else(|| panic!("no errors in {self:?}"));
-        errors
-            .iter()
-            .map(|error| error["field"].as_str().unwrap().to_owned())
-            .collect()
+        let errors = body["errors"].as_array().unwrap_or_else(|| panic!("no errors in {self:?}"));
+        errors.iter().map(|error| error["field"].as_str().unwrap().to_owned()).collect()
     }
 
     pub fn header(&self, name: &str) -> &str {
@@ -416,10 +358,7 @@ impl Answer {
 
     /// The session id of a session's answer.
     pub fn session(&self) -> String {
-        self.data()["sessionId"]
-            .as_str()
-            .unwrap_or_else(|| panic!("no session in {self:?}"))
-            .to_owned()
+        self.data()["sessionId"].as_str().unwrap_or_else(|| panic!("no session in {self:?}")).to_owned()
     }
 
     pub fn created(self) -> Self {
@@ -447,9 +386,7 @@ impl Answer {
     pub fn link(&self, relation: &str) -> Option<String> {
         let wanted = format!("rel=\"{relation}\"");
         let links = self.header("link").split(", ");
-        let found = links
-            .filter_map(|link| link.split_once("; "))
-            .find(|(_, rel)| *rel == wanted);
+        let found = links.filter_map(|link| link.split_once("; ")).find(|(_, rel)| *rel == wanted);
         found.map(|(target, _)| target.trim_matches(['<', '>']).to_owned())
     }
 }
@@ -483,11 +420,7 @@ impl Client {
     pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
         let response = request.send().await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Answer {
-            status,
-            headers,
-            text: response.text().await?,
-        })
+        Ok(Answer { status, headers, text: response.text().await? })
     }
 
     pub fn path(&self, rest: &str) -> String {
@@ -503,8 +436,7 @@ impl Client {
     }
 
     pub async fn post(&self, rest: &str, body: Value) -> Answer {
-        self.send(self.request(Method::POST, &self.path(rest)).json(&body))
-            .await
+        self.send(self.request(Method::POST, &self.path(rest)).json(&body)).await
     }
 
     pub async fn put(&self, rest: &str, body: Value) -> Answer {
@@ -528,8 +460,7 @@ impl Client {
     }
 
     pub async fn deploy(&self, environment: &str, session: &str, body: Value) -> Answer {
-        self.post(&format!("{}/sessions/{session}/deploy", at(environment)), body)
-            .await
+        self.post(&format!("{}/sessions/{session}/deploy", at(environment)), body).await
     }
 
     pub async fn environment(&self, environment: &str) -> Answer {

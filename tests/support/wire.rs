@@ -21,10 +21,7 @@ impl Wire {
         let address = server.address.trim_start_matches("http://");
         let stream = TcpStream::connect(address).await.unwrap();
         stream.set_nodelay(true).unwrap();
-        Self {
-            stream,
-            unread: Vec::new(),
-        }
+        Self { stream, unread: Vec::new() }
     }
 
     /// Bytes as they are. The server may have closed already; then the answer, or its lack, tells.
@@ -52,16 +49,9 @@ impl Wire {
         let status = lines.next().unwrap().split(' ').nth(1).unwrap();
         let headers: HeaderMap = lines
             .map(|line| line.split_once(": ").unwrap_or_else(|| panic!("no header: {line}")))
-            .map(|(name, value)| {
-                (
-                    name.parse::<HeaderName>().unwrap(),
-                    value.parse::<HeaderValue>().unwrap(),
-                )
-            })
+            .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), value.parse::<HeaderValue>().unwrap()))
             .collect();
-        let length = headers
-            .get("content-length")
-            .map_or(0, |length| length.to_str().unwrap().parse().unwrap());
+        let length = headers.get("content-length").map_or(0, |length| length.to_str().unwrap().parse().unwrap());
         while self.unread.len() < length {
             assert!(self.read_more().await, "the connection ended within an answer: {head}");
         }
@@ -79,8 +69,7 @@ impl Wire {
 
     async fn read_more(&mut self) -> bool {
         let read = tokio::time::timeout(PATIENCE, self.stream.read_buf(&mut self.unread)).await;
-        read.expect("the server neither answers nor closes the connection")
-            .is_ok_and(|count| count > 0)
+        read.expect("the server neither answers nor closes the connection").is_ok_and(|count| count > 0)
     }
 }
 

@@ -20,16 +20,8 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
         };
         numbers += 1;
         for fits in [min, max] {
-            assert!(
-                load_text(&file(key.name, &fits.to_string())).is_ok(),
-                "{} = {fits}",
-                key.name
-            );
-            assert!(
-                load_variables(&[(&key.variable(), &fits.to_string())]).is_ok(),
-                "{} = {fits}",
-                key.name
-            );
+            assert!(load_text(&file(key.name, &fits.to_string())).is_ok(), "{} = {fits}", key.name);
+            assert!(load_variables(&[(&key.variable(), &fits.to_string())]).is_ok(), "{} = {fits}", key.name);
         }
         for beyond in [i64::from(min) - 1, i64::from(max) + 1, i64::MAX, i64::MIN] {
             let expected = format!("{} must be a whole number from {min} to {max}", key.name);
@@ -50,21 +42,10 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
 #[test]
 fn a_number_beyond_all_machines_is_refused_like_any_other() {
     let lines = load_text("workers = 99999999999999999999999999999999999999999999999").unwrap_err();
-    assert!(
-        lines[0].contains("workers must be a whole number from 0 to 256, not 9999"),
-        "{lines:?}"
-    );
+    assert!(lines[0].contains("workers must be a whole number from 0 to 256, not 9999"), "{lines:?}");
     assert!(load_variables(&[("LOCKKEEPER_WORKERS", &"9".repeat(60))]).is_err());
     assert_eq!(load_text("workers = 0x10").unwrap().workers, 16);
-    assert_eq!(
-        load_text("rate_limit_burst = 1_000")
-            .unwrap()
-            .rate_limit
-            .unwrap()
-            .burst
-            .get(),
-        1_000
-    );
+    assert_eq!(load_text("rate_limit_burst = 1_000").unwrap().rate_limit.unwrap().burst.get(), 1_000);
 }
 
 #[test]
@@ -81,45 +62,18 @@ fn no_key_takes_a_value_of_another_type() {
 #[test]
 fn each_kind_says_what_it_takes() {
     for (text, expected) in [
-        (
-            "listen = 'localhost:80'",
-            "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
-        ),
-        (
-            "listen = ':80'",
-            "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
-        ),
+        ("listen = 'localhost:80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
+        ("listen = ':80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
         ("data_dir = ''", "data_dir must be the path of a directory, not empty"),
-        (
-            "data_dir = \"a\\u0000\"",
-            "data_dir must be the path of a directory, not text with a NUL",
-        ),
-        (
-            "rate_limit = false",
-            "rate_limit must be a whole number from 1 to 1000000, or \"off\", not a boolean",
-        ),
-        (
-            "rate_limit = 'of'",
-            "rate_limit must be a whole number from 1 to 1000000, or \"off\"; did you mean `off`?",
-        ),
-        (
-            "rate_limit = '5'",
-            "rate_limit must be a whole number from 1 to 1000000, or \"off\", not another string",
-        ),
-        (
-            "log.format = 'jsn'",
-            "log.format must be \"text\" or \"json\"; did you mean `json`?",
-        ),
+        ("data_dir = \"a\\u0000\"", "data_dir must be the path of a directory, not text with a NUL"),
+        ("rate_limit = false", "rate_limit must be a whole number from 1 to 1000000, or \"off\", not a boolean"),
+        ("rate_limit = 'of'", "rate_limit must be a whole number from 1 to 1000000, or \"off\"; did you mean `off`?"),
+        ("rate_limit = '5'", "rate_limit must be a whole number from 1 to 1000000, or \"off\", not another string"),
+        ("log.format = 'jsn'", "log.format must be \"text\" or \"json\"; did you mean `json`?"),
         ("log.format = 'yaml'", "log.format must be \"text\" or \"json\""),
         ("log = 'debug'", "log must be a table: [log], not a string"),
-        (
-            "organizations = 'a'",
-            "organizations must be a list of at most 1000 paths of files, not a string",
-        ),
-        (
-            "organizations = ['']",
-            "organizations must be paths of files, not empty",
-        ),
+        ("organizations = 'a'", "organizations must be a list of at most 1000 paths of files, not a string"),
+        ("organizations = ['']", "organizations must be paths of files, not empty"),
     ] {
         assert_eq!(load_text(text).unwrap_err(), [format!("lk.toml:1: {expected}")]);
     }
@@ -127,23 +81,10 @@ fn each_kind_says_what_it_takes() {
 
 #[test]
 fn a_log_filter_is_taken_if_the_logger_will_take_it() {
-    assert_eq!(
-        load_text("log.filter = 'warn,lockkeeper=debug'").unwrap().log.filter,
-        "warn,lockkeeper=debug"
-    );
-    for bad in [
-        "lockkeeper=loud",
-        "",
-        "a=b=c",
-        "warn, a=debug",
-        " ਪ[",
-        &"a,".repeat(513),
-    ] {
+    assert_eq!(load_text("log.filter = 'warn,lockkeeper=debug'").unwrap().log.filter, "warn,lockkeeper=debug");
+    for bad in ["lockkeeper=loud", "", "a=b=c", "warn, a=debug", " ਪ[", &"a,".repeat(513)] {
         let lines = load_text(&format!("log.filter = '{bad}'")).unwrap_err();
-        assert!(
-            lines[0].starts_with("lk.toml:1: log.filter must be a filter such as \"info\""),
-            "{lines:?}"
-        );
+        assert!(lines[0].starts_with("lk.toml:1: log.filter must be a filter such as \"info\""), "{lines:?}");
     }
 }
 

@@ -20,18 +20,9 @@ fn without_any_configuration_every_setting_is_as_documented() {
     assert_eq!(settings.bootstrap_token, None);
     assert_eq!(
         settings.rate_limit,
-        Some(RateLimit {
-            per_second: NonZeroU32::new(50_000).unwrap(),
-            burst: NonZeroU32::new(100_000).unwrap(),
-        })
+        Some(RateLimit { per_second: NonZeroU32::new(50_000).unwrap(), burst: NonZeroU32::new(100_000).unwrap() })
     );
-    assert_eq!(
-        settings.log,
-        Log {
-            filter: "info".to_owned(),
-            format: LogFormat::Text,
-        }
-    );
+    assert_eq!(settings.log, Log { filter: "info".to_owned(), format: LogFormat::Text });
     assert_eq!(
         settings.http,
         Http {
@@ -52,13 +43,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             min_free_bytes: 128 * 1024 * 1024,
         }
     );
-    assert_eq!(
-        settings.environments,
-        Environments {
-            idle: Duration::from_secs(60),
-            mailbox: 4_096,
-        }
-    );
+    assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 4_096 });
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }
@@ -69,19 +54,13 @@ fn the_default_file_has_every_key_and_no_other() {
     let mut listed = BTreeSet::new();
     for (name, value) in &table {
         match value.get_ref() {
-            DeValue::Table(section) => listed.extend(
-                section
-                    .keys()
-                    .map(|key| format!("{name}.{key}", name = name.get_ref(), key = key.get_ref())),
-            ),
+            DeValue::Table(section) => listed
+                .extend(section.keys().map(|key| format!("{name}.{key}", name = name.get_ref(), key = key.get_ref()))),
             _ => _ = listed.insert(name.get_ref().to_string()),
         }
     }
-    let known: BTreeSet<String> = KEYS
-        .iter()
-        .filter(|key| !matches!(key.kind, Kind::Secret(_)))
-        .map(|key| key.name.to_owned())
-        .collect();
+    let known: BTreeSet<String> =
+        KEYS.iter().filter(|key| !matches!(key.kind, Kind::Secret(_))).map(|key| key.name.to_owned()).collect();
     assert_eq!(listed, known);
 }
 

@@ -14,15 +14,9 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
             "workers = 257\nlissten = '127.0.0.1:1'\norganizations = [\n\
              '../acme.toml',\n'gone.toml',\n]\n\n[http]\ndrain_seconds = '20'\n",
         ),
-        (
-            "acme.toml",
-            "[organization]\nid = 'a b'\n[[members]]\nname = 'root'\nrole = 'admn'\n",
-        ),
+        ("acme.toml", "[organization]\nid = 'a b'\n[[members]]\nname = 'root'\nrole = 'admn'\n"),
     ]);
-    let flags = Flags {
-        listen: Some("here".to_owned()),
-        ..with_config(&files.path("conf/lk.toml"))
-    };
+    let flags = Flags { listen: Some("here".to_owned()), ..with_config(&files.path("conf/lk.toml")) };
     let variables = [("LOCKKEEPER_RATE_LIMIT", "0"), ("LOCKKEEPER_LISEN", "127.0.0.1:2")];
     let faults = load(&flags, variables).unwrap_err();
     assert_eq!(
@@ -49,31 +43,16 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
 fn a_fault_in_a_layer_that_is_overridden_is_a_fault() {
     let files = Files::new(&[("lk.toml", "workers = 1000")]);
     let told = files.load(&[("LOCKKEEPER_WORKERS", "1")]).unwrap_err();
-    assert_eq!(
-        told,
-        ["lk.toml:1: workers must be a whole number from 0 to 256, not 1000"]
-    );
+    assert_eq!(told, ["lk.toml:1: workers must be a whole number from 0 to 256, not 1000"]);
 }
 
 #[test]
 fn an_unknown_key_is_answered_with_the_one_that_was_meant_or_with_those_there_are() {
     for (text, expected) in [
-        (
-            "[htpp]\ndrain_seconds = 1",
-            "lk.toml:1: unknown key `htpp`; did you mean `http`?",
-        ),
-        (
-            "\ndrain_seconds = 1",
-            "lk.toml:2: unknown key `drain_seconds`; did you mean `http.drain_seconds`?",
-        ),
-        (
-            "[log]\nlisten = ''",
-            "lk.toml:2: unknown key `log.listen`; did you mean `listen`?",
-        ),
-        (
-            "[log]\ncolour = true",
-            "lk.toml:2: unknown key `log.colour`; allowed here: log.filter, log.format",
-        ),
+        ("[htpp]\ndrain_seconds = 1", "lk.toml:1: unknown key `htpp`; did you mean `http`?"),
+        ("\ndrain_seconds = 1", "lk.toml:2: unknown key `drain_seconds`; did you mean `http.drain_seconds`?"),
+        ("[log]\nlisten = ''", "lk.toml:2: unknown key `log.listen`; did you mean `listen`?"),
+        ("[log]\ncolour = true", "lk.toml:2: unknown key `log.colour`; allowed here: log.filter, log.format"),
         (
             "'a\\nb' = 1",
             "lk.toml:1: unknown key `a\\\\nb`; allowed here: listen, data_dir, workers, rate_limit, \
@@ -88,15 +67,9 @@ fn an_unknown_key_is_answered_with_the_one_that_was_meant_or_with_those_there_ar
 fn an_unknown_variable_of_ours_is_refused() {
     for (variable, advice) in [
         ("LOCKKEEPER_DATADIR", "did you mean `LOCKKEEPER_DATA_DIR`?"),
-        (
-            "LOCKKEEPER_DRAIN_SECONDS",
-            "did you mean `LOCKKEEPER_HTTP_DRAIN_SECONDS`?",
-        ),
+        ("LOCKKEEPER_DRAIN_SECONDS", "did you mean `LOCKKEEPER_HTTP_DRAIN_SECONDS`?"),
         ("LOCKKEEPER_CONFG", "did you mean `LOCKKEEPER_CONFIG`?"),
-        (
-            "LOCKKEEPER_FROBNICATE",
-            "the key `http.drain_seconds`, for one, is LOCKKEEPER_HTTP_DRAIN_SECONDS",
-        ),
+        ("LOCKKEEPER_FROBNICATE", "the key `http.drain_seconds`, for one, is LOCKKEEPER_HTTP_DRAIN_SECONDS"),
         (
             "LOCKKEEPER_SERVICE_HOST",
             "if Kubernetes made it, for its service `lockkeeper`, set `enableServiceLinks: false` in the pod",
@@ -109,32 +82,22 @@ fn an_unknown_variable_of_ours_is_refused() {
 
 #[test]
 fn the_bootstrap_token_is_refused_in_a_file_with_the_reason_and_without_its_text() {
-    for text in [
-        "bootstrap_token = 'lk_hidden'",
-        "bootstrap_token = ['lk_hidden']",
-        "bootstrap_token = lk_hidden",
-    ] {
+    for text in ["bootstrap_token = 'lk_hidden'", "bootstrap_token = ['lk_hidden']", "bootstrap_token = lk_hidden"] {
         let told = load_text(text).unwrap_err();
         assert_eq!(told.len(), 1);
         assert!(!told[0].contains("hidden"), "{told:?}");
     }
     assert_eq!(
         load_text("bootstrap_token = 'lk_hidden'").unwrap_err(),
-        [
-            "lk.toml:1: bootstrap_token is not taken from a file, since files are copied, committed and backed up; \
-          set LOCKKEEPER_BOOTSTRAP_TOKEN instead"
-        ]
+        ["lk.toml:1: bootstrap_token is not taken from a file, since files are copied, committed and backed up; \
+          set LOCKKEEPER_BOOTSTRAP_TOKEN instead"]
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", "")]).unwrap_err(),
         ["LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, not empty"]
     );
     assert_eq!(
-        load_variables(&[
-            ("LOCKKEEPER_BOOTSTRAP_TOKEN", "lk_hidden"),
-            ("LOCKKEEPER_WORKERS", "many")
-        ])
-        .unwrap_err(),
+        load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", "lk_hidden"), ("LOCKKEEPER_WORKERS", "many")]).unwrap_err(),
         [
             "LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, \
              not a text that is not lk_ and 36 letters or digits: it has been cut or mistyped",
@@ -184,10 +147,8 @@ fn a_file_that_is_not_utf_8_is_told_with_its_line() {
     fs::write(files.path("lk.toml"), b"workers = 1\ndata_dir = '\xff'\n").unwrap();
     assert_eq!(
         files.load(&[]).unwrap_err(),
-        [
-            "--config: cannot read `lk.toml`: it is not UTF-8 (line 2); save it as UTF-8 text; \
-          correct the path, or leave it out to start with the defaults"
-        ]
+        ["--config: cannot read `lk.toml`: it is not UTF-8 (line 2); save it as UTF-8 text; \
+          correct the path, or leave it out to start with the defaults"]
     );
     let told = lines(&check_file(&files.path("lk.toml")).unwrap_err());
     assert!(told[0].ends_with("lk.toml: cannot read it: it is not UTF-8 (line 2); save it as UTF-8 text"));
@@ -205,10 +166,8 @@ fn a_missing_file_is_told_with_what_to_do() {
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_ORGANIZATIONS", "gone.toml")]).unwrap_err(),
-        [
-            "LOCKKEEPER_ORGANIZATIONS: organizations: cannot read `gone.toml`: there is no such file; \
-          a relative path starts from the working directory"
-        ]
+        ["LOCKKEEPER_ORGANIZATIONS: organizations: cannot read `gone.toml`: there is no such file; \
+          a relative path starts from the working directory"]
     );
 }
 
@@ -216,10 +175,7 @@ fn a_missing_file_is_told_with_what_to_do() {
 fn a_directory_or_an_organization_file_is_no_settings_file() {
     let files = Files::new(&[("lk.toml", "[organization]\nid = 'acme'\n")]);
     let told = files.load(&[]).unwrap_err();
-    assert!(
-        told[0].starts_with("lk.toml: this is an organization file; name it in `organizations`"),
-        "{told:?}"
-    );
+    assert!(told[0].starts_with("lk.toml: this is an organization file; name it in `organizations`"), "{told:?}");
     let told = lines(&load(&with_config(&files.path("")), [("HOME", "/")]).unwrap_err());
     assert!(told[0].contains("it is a directory"), "{told:?}");
 }

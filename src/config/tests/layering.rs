@@ -11,14 +11,8 @@ fn a_file_wins_over_the_defaults_a_variable_over_the_file_and_a_flag_over_the_va
         "lk.toml",
         "listen = '127.0.0.1:1'\ndata_dir = 'of-file'\nworkers = 1\n[log]\nformat = 'json'\n",
     )]);
-    let variables = [
-        ("LOCKKEEPER_LISTEN", "127.0.0.1:2"),
-        ("LOCKKEEPER_DATA_DIR", "of-variable"),
-    ];
-    let flags = Flags {
-        listen: Some("127.0.0.1:3".to_owned()),
-        ..with_config(&files.path("lk.toml"))
-    };
+    let variables = [("LOCKKEEPER_LISTEN", "127.0.0.1:2"), ("LOCKKEEPER_DATA_DIR", "of-variable")];
+    let flags = Flags { listen: Some("127.0.0.1:3".to_owned()), ..with_config(&files.path("lk.toml")) };
     let settings = load(&flags, variables).unwrap();
     assert_eq!(settings.listen.port(), 3);
     assert_eq!(settings.data_dir, Path::new("of-variable"));
@@ -29,11 +23,7 @@ fn a_file_wins_over_the_defaults_a_variable_over_the_file_and_a_flag_over_the_va
 
 #[test]
 fn every_flag_reaches_its_setting() {
-    let flags = Flags {
-        data_dir: Some(PathBuf::from("elsewhere")),
-        listen: Some("[::1]:0".to_owned()),
-        config: None,
-    };
+    let flags = Flags { data_dir: Some(PathBuf::from("elsewhere")), listen: Some("[::1]:0".to_owned()), config: None };
     let settings = load(&flags, [("PATH", "/bin")]).unwrap();
     assert_eq!(settings.data_dir, Path::new("elsewhere"));
     assert_eq!(settings.listen.to_string(), "[::1]:0");
@@ -50,16 +40,9 @@ fn the_settings_file_can_be_named_by_a_variable_and_the_flag_wins() {
 #[test]
 fn the_rate_limit_can_be_off_in_a_file_and_in_a_variable() {
     assert_eq!(load_text("rate_limit = 'off'").unwrap().rate_limit, None);
-    assert_eq!(
-        load_variables(&[("LOCKKEEPER_RATE_LIMIT", "off")]).unwrap().rate_limit,
-        None
-    );
+    assert_eq!(load_variables(&[("LOCKKEEPER_RATE_LIMIT", "off")]).unwrap().rate_limit, None);
     let files = Files::new(&[("lk.toml", "rate_limit = 'off'\nrate_limit_burst = 7")]);
-    let limit = files
-        .load(&[("LOCKKEEPER_RATE_LIMIT", "5")])
-        .unwrap()
-        .rate_limit
-        .unwrap();
+    let limit = files.load(&[("LOCKKEEPER_RATE_LIMIT", "5")]).unwrap().rate_limit.unwrap();
     assert_eq!((limit.per_second.get(), limit.burst.get()), (5, 7));
 }
 
@@ -90,24 +73,13 @@ fn foreign_variables_and_paths_need_not_be_utf_8() {
 
     let odd = || OsString::from_vec(vec![b'o', 0xff]);
     let variables = [(odd(), odd()), (OsString::from("LOCKKEEPER_DATA_DIR"), odd())];
-    assert_eq!(
-        load(&Flags::default(), variables).unwrap().data_dir,
-        PathBuf::from(odd())
-    );
+    assert_eq!(load(&Flags::default(), variables).unwrap().data_dir, PathBuf::from(odd()));
 
     let faults = load(&Flags::default(), [("LOCKKEEPER_LISTEN", odd())]).unwrap_err();
-    assert!(
-        faults.to_string().contains("LOCKKEEPER_LISTEN: listen must be"),
-        "{faults}"
-    );
+    assert!(faults.to_string().contains("LOCKKEEPER_LISTEN: listen must be"), "{faults}");
 }
 
 #[test]
 fn windows_line_ends_and_a_byte_order_mark_are_fine() {
-    assert_eq!(
-        load_text("\u{feff}workers = 3\r\n[log]\r\nfilter = 'warn'\r\n")
-            .unwrap()
-            .workers,
-        3
-    );
+    assert_eq!(load_text("\u{feff}workers = 3\r\n[log]\r\nfilter = 'warn'\r\n").unwrap().workers, 3);
 }

@@ -50,10 +50,7 @@ fn lines(faults: &Faults) -> Vec<String> {
 }
 
 fn with_config(path: &Path) -> Flags {
-    Flags {
-        config: Some(path.to_owned()),
-        ..Flags::default()
-    }
+    Flags { config: Some(path.to_owned()), ..Flags::default() }
 }
 
 /// Starts without a file.

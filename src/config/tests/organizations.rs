@@ -16,15 +16,9 @@ fn check(text: &str) -> Result<Organization, Vec<String>> {
 #[test]
 fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
     let settings = load_variables(&[]).unwrap();
-    let [acme] = settings.organizations.as_slice() else {
-        panic!("{settings:?}")
-    };
+    let [acme] = settings.organizations.as_slice() else { panic!("{settings:?}") };
     assert_eq!((acme.id.as_str(), acme.name.as_str()), ("acme", "Acme"));
-    let members: Vec<_> = acme
-        .members
-        .iter()
-        .map(|member| (member.name.as_str(), member.role))
-        .collect();
+    let members: Vec<_> = acme.members.iter().map(|member| (member.name.as_str(), member.role)).collect();
     assert_eq!(
         members,
         [
@@ -38,25 +32,10 @@ fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
     let environments: Vec<Vec<_>> = acme
         .pipelines
         .iter()
-        .map(|pipeline| {
-            pipeline
-                .environments
-                .iter()
-                .map(|environment| environment.name.as_str())
-                .collect()
-        })
+        .map(|pipeline| pipeline.environments.iter().map(|environment| environment.name.as_str()).collect())
         .collect();
-    assert_eq!(
-        acme.pipelines
-            .iter()
-            .map(|pipeline| pipeline.id.as_str())
-            .collect::<Vec<_>>(),
-        ["web", "shop"]
-    );
-    assert_eq!(
-        environments,
-        [vec!["review-1", "review-2", "review-3"], vec!["staging-1", "staging-2"]]
-    );
+    assert_eq!(acme.pipelines.iter().map(|pipeline| pipeline.id.as_str()).collect::<Vec<_>>(), ["web", "shop"]);
+    assert_eq!(environments, [vec!["review-1", "review-2", "review-3"], vec!["staging-1", "staging-2"]]);
 }
 
 #[test]
@@ -80,17 +59,9 @@ fn everything_a_file_says_is_kept() {
     assert_eq!(configuration.description.as_str(), "d");
     assert_eq!(configuration.force_claim_role, Role::Admin);
     assert!(!configuration.deploy_on_claim && configuration.disabled);
-    let labels: Vec<_> = configuration
-        .labels
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let labels: Vec<_> = configuration.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(labels, [("size", "small")]);
-    let variables: Vec<_> = configuration
-        .variables
-        .iter()
-        .map(|(k, v)| (k.as_str(), v.as_str()))
-        .collect();
+    let variables: Vec<_> = configuration.variables.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(variables, [("TIER", "review")]);
 }
 
@@ -140,14 +111,8 @@ fn what_is_there_twice_is_told_with_the_first() {
 fn an_organization_needs_its_head_and_an_admin() {
     let files = Files::new(&[
         ("headless.toml", "[[members]]\nname = 'root'\nrole = 'admin'\n"),
-        (
-            "leaderless.toml",
-            "\n[organization]\nid = 'o'\n[[members]]\nname = 'vic'\nrole = 'viewer'\n",
-        ),
-        (
-            "flat.toml",
-            "organization = 'o'\nmembers = 'all'\npipelines = ['web']\n",
-        ),
+        ("leaderless.toml", "\n[organization]\nid = 'o'\n[[members]]\nname = 'vic'\nrole = 'viewer'\n"),
+        ("flat.toml", "organization = 'o'\nmembers = 'all'\npipelines = ['web']\n"),
     ]);
     let told = |name: &str| files.lines(&check_file(&files.path(name)).unwrap_err());
     assert_eq!(told("headless.toml"), ["headless.toml: [organization] is missing"]);
@@ -168,11 +133,7 @@ fn an_organization_needs_its_head_and_an_admin() {
 #[test]
 fn there_is_a_bound_to_everything_that_is_listed() {
     type Text<'a> = &'a dyn Fn(usize) -> String;
-    let members = |count: usize| {
-        (1..count)
-            .map(|n| format!("[[members]]\nname = 'm{n}'\nrole = 'viewer'\n"))
-            .collect()
-    };
+    let members = |count: usize| (1..count).map(|n| format!("[[members]]\nname = 'm{n}'\nrole = 'viewer'\n")).collect();
     let pipelines = |count: usize| (0..count).map(|n| format!("[[pipelines]]\nid = 'p{n}'\n")).collect();
     let environments = |count: usize| {
         let names: String = (0..count).map(|n| format!("{{name='e{n}'}},")).collect();
@@ -185,19 +146,9 @@ fn there_is_a_bound_to_everything_that_is_listed() {
     let bounds: [(&str, usize, Text); 5] = [
         ("there are 1001 members; at most 1000 are allowed", 1_000, &members),
         ("there are 1001 pipelines; at most 1000 are allowed", 1_000, &pipelines),
-        (
-            "there are 100001 environments in this pipeline; at most 100000 are allowed",
-            100_000,
-            &environments,
-        ),
-        ("labels has 33 entries; at most 32 are allowed", LABELS_MAX, &|count| {
-            entries("labels", count)
-        }),
-        (
-            "variables has 65 entries; at most 64 are allowed",
-            VARIABLES_MAX,
-            &|count| entries("variables", count),
-        ),
+        ("there are 100001 environments in this pipeline; at most 100000 are allowed", 100_000, &environments),
+        ("labels has 33 entries; at most 32 are allowed", LABELS_MAX, &|count| entries("labels", count)),
+        ("variables has 65 entries; at most 64 are allowed", VARIABLES_MAX, &|count| entries("variables", count)),
     ];
     for (expected, max, text) in bounds {
         assert!(check(&text(max)).is_ok(), "{expected}");
@@ -209,37 +160,22 @@ fn there_is_a_bound_to_everything_that_is_listed() {
 #[test]
 fn organizations_are_found_from_the_file_that_names_them_and_from_the_working_directory() {
     let other = HEAD.replace("id = 'o'", "id = 'p'");
-    let files = Files::new(&[
-        ("lk.toml", "organizations = ['orgs/o.toml']"),
-        ("orgs/o.toml", HEAD),
-        ("p.toml", &other),
-    ]);
+    let files =
+        Files::new(&[("lk.toml", "organizations = ['orgs/o.toml']"), ("orgs/o.toml", HEAD), ("p.toml", &other)]);
     let ids = |variables: &[(&str, &str)]| {
         let settings = files.load(variables).unwrap();
         assert!(!settings.sample);
-        settings
-            .organizations
-            .iter()
-            .map(|organization| organization.id.to_string())
-            .collect::<Vec<_>>()
+        settings.organizations.iter().map(|organization| organization.id.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(ids(&[]), ["o"]);
-    let both = format!(
-        "{}:{}:",
-        files.path("p.toml").display(),
-        files.path("orgs/o.toml").display()
-    );
+    let both = format!("{}:{}:", files.path("p.toml").display(), files.path("orgs/o.toml").display());
     assert_eq!(ids(&[("LOCKKEEPER_ORGANIZATIONS", &both)]), ["p", "o"]);
     assert!(files.load(&[("LOCKKEEPER_ORGANIZATIONS", "")]).unwrap().sample);
 }
 
 #[test]
 fn two_files_cannot_declare_the_same_organization() {
-    let files = Files::new(&[
-        ("lk.toml", "organizations = ['a.toml', 'b.toml']"),
-        ("a.toml", HEAD),
-        ("b.toml", HEAD),
-    ]);
+    let files = Files::new(&[("lk.toml", "organizations = ['a.toml', 'b.toml']"), ("a.toml", HEAD), ("b.toml", HEAD)]);
     let expected = ["b.toml:2: organization.id `o` is taken: a.toml:2 has it"];
     assert_eq!(files.load(&[]).unwrap_err(), expected);
     let checked = check_file(&files.path("lk.toml")).unwrap_err();
@@ -265,8 +201,5 @@ fn a_check_sums_up_what_it_found() {
         "plain.toml: settings, no organization files, so the sample organization is served"
     );
     let gone = lines(&check_file(&files.path("gone.toml")).unwrap_err());
-    assert!(
-        gone[0].ends_with("gone.toml: cannot read it: there is no such file"),
-        "{gone:?}"
-    );
+    assert!(gone[0].ends_with("gone.toml: cannot read it: there is no such file"), "{gone:?}");
 }

@@ -139,11 +139,7 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
     fn from(configuration: &'a Configuration) -> Self {
         Self {
             description: configuration.description.as_str(),
-            labels: configuration
-                .labels
-                .iter()
-                .map(|(key, value)| (key.as_str(), value.as_str()))
-                .collect(),
+            labels: configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
             deploy_on_claim: configuration.deploy_on_claim,
             default_ttl_seconds: None,
             max_ttl_seconds: MAX_TTL_SECONDS,
@@ -152,11 +148,7 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
             force_claim_role: configuration.force_claim_role.as_str(),
             on_release: None,
             disabled: configuration.disabled,
-            variables: configuration
-                .variables
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str()))
-                .collect(),
+            variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
     }
 }

@@ -63,10 +63,7 @@ pub struct UserView<'a> {
 
 impl<'a> From<&'a Person> for UserView<'a> {
     fn from(person: &'a Person) -> Self {
-        Self {
-            user_id: Text(person.id),
-            name: &person.name,
-        }
+        Self { user_id: Text(person.id), name: &person.name }
     }
 }
 
@@ -76,10 +73,7 @@ mod tests {
 
     #[test]
     fn a_time_has_exactly_three_decimals_and_a_z() {
-        assert_eq!(
-            Time(Timestamp::from_millis(1_794_735_000_123)).to_string(),
-            "2026-11-15T09:30:00.123Z"
-        );
+        assert_eq!(Time(Timestamp::from_millis(1_794_735_000_123)).to_string(), "2026-11-15T09:30:00.123Z");
         assert_eq!(Time(Timestamp::from_millis(0)).to_string(), "1970-01-01T00:00:00.000Z");
     }
 }

@@ -85,10 +85,7 @@ impl<'a> EndedByView<'a> {
             EndedHow::Released => None,
             EndedHow::Overridden(by) => Some(Text(by)),
         };
-        Some(Self {
-            user: UserView::from(&ended.by),
-            session_id,
-        })
+        Some(Self { user: UserView::from(&ended.by), session_id })
     }
 }
 
@@ -128,10 +125,7 @@ impl<'a> ForceClaimView<'a> {
             claimed_at: Time(session.claimed_at),
             fencing_token: session.fencing_token,
         });
-        Self {
-            session: SessionView::new(env_name, &claimed.session),
-            overrode,
-        }
+        Self { session: SessionView::new(env_name, &claimed.session), overrode }
     }
 }
 

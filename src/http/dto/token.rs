@@ -49,10 +49,7 @@ impl<'a> TokenView<'a> {
         Self {
             token_id: Text(token.id),
             name: &token.name,
-            created_by: TokenUser {
-                user_id: Text(token.user),
-                name: user_name,
-            },
+            created_by: TokenUser { user_id: Text(token.user), name: user_name },
             last_four: &token.last_four,
             created_at: Time(token.created_at),
             expires_at: token.expires_at.map(Time),
@@ -63,9 +60,6 @@ impl<'a> TokenView<'a> {
 
 impl<'a> OpenTokenView<'a> {
     pub fn new(open: &'a OpenToken, user_name: Option<&'a str>) -> Self {
-        Self {
-            view: TokenView::new(&open.token, user_name),
-            token: open.text.reveal(),
-        }
+        Self { view: TokenView::new(&open.token, user_name), token: open.text.reveal() }
     }
 }

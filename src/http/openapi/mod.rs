@@ -31,24 +31,14 @@ pub fn document_text() -> &'static str {
 
 /// The explorer under `/docs`, from files in this program alone.
 pub fn explorer() -> SwaggerUi {
-    let config = Config::from("/api/v1/openapi.json")
-        .persist_authorization(true)
-        .display_request_duration(true);
+    let config = Config::from("/api/v1/openapi.json").persist_authorization(true).display_request_duration(true);
     SwaggerUi::new("/docs/{_:.*}").config(config)
 }
 
 fn document() -> Value {
     let mut paths = Map::new();
-    add(
-        &mut paths,
-        &format!("{}{}", routes::API, routes::ENVIRONMENTS),
-        routes::environment_routes(),
-    );
-    add(
-        &mut paths,
-        &format!("{}{}", routes::API, routes::ORGANIZATION),
-        routes::organization_routes(),
-    );
+    add(&mut paths, &format!("{}{}", routes::API, routes::ENVIRONMENTS), routes::environment_routes());
+    add(&mut paths, &format!("{}{}", routes::API, routes::ORGANIZATION), routes::organization_routes());
     add(&mut paths, "", routes::operator_routes());
     json!({
         "openapi": "3.1.0",
@@ -82,10 +72,7 @@ fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
         let mut item = Map::new();
         item.insert("parameters".to_owned(), path_parameters(&path));
         for endpoint in routes.endpoints {
-            item.insert(
-                endpoint.method.as_str().to_ascii_lowercase(),
-                endpoint.operation.describe(),
-            );
+            item.insert(endpoint.method.as_str().to_ascii_lowercase(), endpoint.operation.describe());
         }
         paths.insert(path, Value::Object(item));
     }
@@ -93,27 +80,15 @@ fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
 
 /// The parameters a path names, with examples that the sample organization really has.
 fn path_parameters(path: &str) -> Value {
-    let names = path
-        .split('/')
-        .filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
+    let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     names
         .map(|name| {
             let (description, schema, example) = match name {
-                "orgId" => (
-                    "The organization",
-                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
-                    "acme",
-                ),
-                "pipelineId" => (
-                    "The pipeline",
-                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
-                    "web",
-                ),
-                "envName" => (
-                    "The environment",
-                    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }),
-                    "review-1",
-                ),
+                "orgId" => ("The organization", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "acme"),
+                "pipelineId" => ("The pipeline", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "web"),
+                "envName" => {
+                    ("The environment", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "review-1")
+                }
                 "sessionId" => (
                     "The session",
                     json!({ "type": "string", "pattern": "^ses_[0-9a-f]{25,40}$" }),
@@ -124,11 +99,7 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => (
-                    "A code",
-                    json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }),
-                    "environment_locked",
-                ),
+                _ => ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked"),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -171,11 +142,7 @@ pub fn documented_operations() -> BTreeSet<(String, String)> {
     let document = document();
     let paths = document["paths"].as_object().into_iter().flatten();
     let methods = paths.flat_map(|(path, item)| {
-        let methods = item
-            .as_object()
-            .into_iter()
-            .flat_map(Map::keys)
-            .filter(|key| *key != "parameters");
+        let methods = item.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "parameters");
         methods.map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
     });
     methods.collect()
@@ -203,10 +170,7 @@ mod tests {
         assert!(found.len() > 20, "only {} references", found.len());
         for reference in found {
             let target = document.pointer(reference.trim_start_matches('#'));
-            assert!(
-                target.is_some_and(|schema| schema.is_object()),
-                "{reference} leads nowhere"
-            );
+            assert!(target.is_some_and(|schema| schema.is_object()), "{reference} leads nowhere");
         }
     }
 

@@ -65,11 +65,7 @@ impl Operation {
 
     /// Something for operators: it takes no token.
     pub fn public(id: &'static str, summary: &'static str, description: &'static str) -> Self {
-        Self {
-            public: true,
-            codes: Vec::new(),
-            ..Self::api("Operating", id, summary, description)
-        }
+        Self { public: true, codes: Vec::new(), ..Self::api("Operating", id, summary, description) }
     }
 
     pub fn writes(self) -> Self {
@@ -82,29 +78,23 @@ impl Operation {
     }
 
     pub fn query(mut self, name: &str, description: &str, schema: Value) -> Self {
-        self.parameters
-            .push(json!({ "name": name, "in": "query", "description": description, "schema": schema }));
+        self.parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": schema }));
         self
     }
 
     pub fn header(mut self, name: &str, description: &str) -> Self {
         let schema = json!({ "type": "string" });
-        self.parameters
-            .push(json!({ "name": name, "in": "header", "description": description, "schema": schema }));
+        self.parameters.push(json!({ "name": name, "in": "header", "description": description, "schema": schema }));
         self
     }
 
     pub fn slice(self) -> Self {
-        self.query(
-            "limit",
-            "How many, 50 if left out",
-            json!({ "type": "integer", "minimum": 1, "maximum": 100 }),
-        )
-        .query(
-            "offset",
-            "After how many, 0 if left out",
-            json!({ "type": "integer", "minimum": 0, "maximum": PLACE_MAX }),
-        )
+        self.query("limit", "How many, 50 if left out", json!({ "type": "integer", "minimum": 1, "maximum": 100 }))
+            .query(
+                "offset",
+                "After how many, 0 if left out",
+                json!({ "type": "integer", "minimum": 0, "maximum": PLACE_MAX }),
+            )
     }
 
     /// One record.
@@ -161,11 +151,7 @@ impl Operation {
         for (status, codes) in by_status(&self.codes) {
             responses.insert(status.to_string(), problem_response(status, &codes));
         }
-        responses.extend(
-            self.answers
-                .into_iter()
-                .map(|(status, response)| (status.to_string(), response)),
-        );
+        responses.extend(self.answers.into_iter().map(|(status, response)| (status.to_string(), response)));
         let mut operation = json!({
             "operationId": self.id,
             "tags": [self.tag],
@@ -199,10 +185,7 @@ fn by_status(codes: &[Code]) -> BTreeMap<u16, Vec<Code>> {
 }
 
 fn problem_response(status: u16, codes: &[Code]) -> Value {
-    let listed: Vec<_> = codes
-        .iter()
-        .map(|code| format!("- `{}`: {}", code.as_str(), code.meaning()))
-        .collect();
+    let listed: Vec<_> = codes.iter().map(|code| format!("- `{}`: {}", code.as_str(), code.meaning())).collect();
     let headers: &[&str] = match status {
         401 => &["WWW-Authenticate"],
         409 | 503 => &["Retry-After"],
@@ -219,8 +202,6 @@ fn problem_response(status: u16, codes: &[Code]) -> Value {
 fn headers_of(names: &[&str]) -> Value {
     let names = names.iter().chain(&["X-Request-Id"]);
     Value::Object(
-        names
-            .map(|name| ((*name).to_owned(), json!({ "schema": { "type": "string" } })))
-            .collect::<Map<_, _>>(),
+        names.map(|name| ((*name).to_owned(), json!({ "schema": { "type": "string" } }))).collect::<Map<_, _>>(),
     )
 }

@@ -31,35 +31,21 @@ pub fn list_environments() -> Operation {
 }
 
 pub fn get_environment() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "getEnvironment",
-        "Get Environment",
-        "With its configuration and its lock.",
-    )
-    .header(
-        "If-None-Match",
-        "An `ETag` of before: 304 if nothing has changed since")
-    .answers(200, "The environment", "Environment", &["ETag"])
-    .answers_nothing(304, "It has not changed", &["ETag"])
-    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
+    Operation::api(ENVIRONMENTS, "getEnvironment", "Get Environment", "With its configuration and its lock.")
+        .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+        .answers(200, "The environment", "Environment", &["ETag"])
+        .answers_nothing(304, "It has not changed", &["ETag"])
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn put_environment() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "putEnvironment",
-        "Put Environment",
-        "Makes it, or replaces its configuration.",
-    )
-    .header(
-        "If-Match",
-        "The `ETag` it was read with: only if the configuration is still that")
-    .body("ConfigurationRequest", false)
-    .writes()
-    .answers(200, "Changed", "Environment", &["ETag"])
-    .answers(201, "Made", "Environment", &["ETag", "Location"])
-    .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
+    Operation::api(ENVIRONMENTS, "putEnvironment", "Put Environment", "Makes it, or replaces its configuration.")
+        .header("If-Match", "The `ETag` it was read with: only if the configuration is still that")
+        .body("ConfigurationRequest", false)
+        .writes()
+        .answers(200, "Changed", "Environment", &["ETag"])
+        .answers(201, "Made", "Environment", &["ETag", "Location"])
+        .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
 }
 
 pub fn delete_environment() -> Operation {
@@ -82,42 +68,19 @@ pub fn delete_environment() -> Operation {
 }
 
 pub fn get_history() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "getHistory",
-        "Get History",
-        "Its sessions, newest first, the present one included.",
-    )
-    .query(
-        "page",
-        "From 1",
-        json!({ "type": "integer", "minimum": 1, "maximum": PLACE_MAX }),
-    )
-    .query(
-        "limit",
-        "How many a page, 50 if left out",
-        json!({ "type": "integer", "minimum": 1, "maximum": 100 }),
-    )
-    .answers_list("One page", "Session", "HistoryPagination")
-    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
+    Operation::api(ENVIRONMENTS, "getHistory", "Get History", "Its sessions, newest first, the present one included.")
+        .query("page", "From 1", json!({ "type": "integer", "minimum": 1, "maximum": PLACE_MAX }))
+        .query("limit", "How many a page, 50 if left out", json!({ "type": "integer", "minimum": 1, "maximum": 100 }))
+        .answers_list("One page", "Session", "HistoryPagination")
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn claim_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "claimSession",
-        "Claim Session",
-        "Takes the lock if it is free.",
-    )
-    .body("ClaimRequest", false)
-    .writes()
-    .answers(201, "The lock is yours", "Session", &["Location"])
-    .fails(&[
-        Code::PipelineNotFound,
-        Code::EnvironmentNotFound,
-        Code::EnvironmentLocked,
-        Code::EnvironmentDisabled,
-    ])
+    Operation::api(ENVIRONMENTS, "claimSession", "Claim Session", "Takes the lock if it is free.")
+        .body("ClaimRequest", false)
+        .writes()
+        .answers(201, "The lock is yours", "Session", &["Location"])
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentLocked, Code::EnvironmentDisabled])
 }
 
 pub fn force_claim() -> Operation {
@@ -130,11 +93,7 @@ pub fn force_claim() -> Operation {
     .body("ClaimRequest", false)
     .writes()
     .answers(201, "The lock is yours", "ForceClaimedSession", &["Location"])
-    .fails(&[
-        Code::PipelineNotFound,
-        Code::EnvironmentNotFound,
-        Code::EnvironmentDisabled,
-    ])
+    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
 }
 
 pub fn get_session() -> Operation {
@@ -144,9 +103,7 @@ pub fn get_session() -> Operation {
         "Get Session Status",
         "Also long after it has ended; says whether it was overridden, by whom and when.",
     )
-    .header(
-        "If-None-Match",
-        "An `ETag` of before: 304 if nothing has changed since")
+    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
     .answers(200, "The session", "Session", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
@@ -183,23 +140,13 @@ pub fn release_session() -> Operation {
     )
     .writes()
     .answers(200, "The session as it ended", "Session", &[])
-    .fails(&[
-        Code::NotSessionHolder,
-        Code::PipelineNotFound,
-        Code::EnvironmentNotFound,
-        Code::SessionNotFound,
-    ])
+    .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
 pub fn list_pipelines() -> Operation {
-    Operation::api(
-        "Pipelines",
-        "listPipelines",
-        "List Pipelines",
-        "The organization's pipelines, by id.",
-    )
-    .slice()
-    .answers_list("The pipelines", "Pipeline", "Pagination")
+    Operation::api("Pipelines", "listPipelines", "List Pipelines", "The organization's pipelines, by id.")
+        .slice()
+        .answers_list("The pipelines", "Pipeline", "Pagination")
 }
 
 pub fn get_pipeline() -> Operation {
@@ -233,15 +180,10 @@ pub fn create_token() -> Operation {
 }
 
 pub fn revoke_token() -> Operation {
-    Operation::api(
-        "Tokens",
-        "revokeToken",
-        "Revoke Token",
-        "It stops working before this answers.",
-    )
-    .writes()
-    .answers_nothing(204, "Revoked", &[])
-    .fails(&[Code::TokenNotFound])
+    Operation::api("Tokens", "revokeToken", "Revoke Token", "It stops working before this answers.")
+        .writes()
+        .answers_nothing(204, "Revoked", &[])
+        .fails(&[Code::TokenNotFound])
 }
 
 pub fn healthz() -> Operation {
@@ -249,13 +191,9 @@ pub fn healthz() -> Operation {
 }
 
 pub fn readyz() -> Operation {
-    Operation::public(
-        "readyz",
-        "Ready",
-        "Writes are accepted, and the server is not on its way out.",
-    )
-    .answers_json(200, "Ready", reference("Status"), &[])
-    .fails(&[Code::ShuttingDown, Code::StorageFull])
+    Operation::public("readyz", "Ready", "Writes are accepted, and the server is not on its way out.")
+        .answers_json(200, "Ready", reference("Status"), &[])
+        .fails(&[Code::ShuttingDown, Code::StorageFull])
 }
 
 pub fn metrics() -> Operation {

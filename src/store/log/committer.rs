@@ -90,12 +90,7 @@ impl Committer {
                 return Ok(Written::NoRoom);
             };
             let path = self.segments.path(group.first);
-            self.current = Current {
-                file,
-                path,
-                offset: 0,
-                room: self.segments.room(),
-            };
+            self.current = Current { file, path, offset: 0, room: self.segments.room() };
         }
         self.current.file.write_all_at(pages, self.current.offset as u64)?;
         let begun = Instant::now();
@@ -139,12 +134,7 @@ mod tests {
             overlay: overlay.clone(),
             durable,
             fatal: Arc::new(move |sentence| said.lock().push(sentence.to_owned())),
-            current: Current {
-                file,
-                path,
-                offset: 0,
-                room: 2 * format::PAGE,
-            },
+            current: Current { file, path, offset: 0, room: 2 * format::PAGE },
             metrics: Metrics::default(),
         }
         .run();

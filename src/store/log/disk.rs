@@ -49,9 +49,7 @@ impl LogDir {
         // is kept.
         let base = format!("damaged-{segment:020}-{offset}");
         let free = (0..).map(|n| if n == 0 { base.clone() } else { format!("{base}.{n}") });
-        free.map(|name| self.dir.join(name))
-            .find(|path| !path.exists())
-            .unwrap_or_else(|| self.dir.join(base))
+        free.map(|name| self.dir.join(name)).find(|path| !path.exists()).unwrap_or_else(|| self.dir.join(base))
     }
 }
 
@@ -72,17 +70,13 @@ impl Disk for LogDir {
     }
 
     fn write(&self, segment: u64, offset: usize, bytes: &[u8]) -> io::Result<()> {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(self.dir.join(segment_name(segment)))?;
+        let file = OpenOptions::new().write(true).open(self.dir.join(segment_name(segment)))?;
         file.write_all_at(bytes, offset as u64)?;
         file.sync_all()
     }
 
     fn end_at(&self, segment: u64, offset: usize) -> io::Result<()> {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(self.dir.join(segment_name(segment)))?;
+        let file = OpenOptions::new().write(true).open(self.dir.join(segment_name(segment)))?;
         file.set_len(offset as u64)?;
         file.write_all_at(&END_PAGE, offset as u64)?;
         file.sync_all()

@@ -34,10 +34,7 @@ pub fn extent(payload: usize) -> usize {
 /// What the batch takes in a payload.
 pub fn encoded_len(batch: &Batch) -> usize {
     let changes = batch.changes().iter();
-    COUNT_BYTES
-        + changes
-            .map(|c| LENGTHS_BYTES + c.key.len() + c.value.as_ref().map_or(0, Vec::len))
-            .sum::<usize>()
+    COUNT_BYTES + changes.map(|c| LENGTHS_BYTES + c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum::<usize>()
 }
 
 /// Appends the batch to a payload. Its length was checked against [`MAX_BATCH_BYTES`], so every length fits.
@@ -96,10 +93,7 @@ pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut Vec<u8>) {
     for (sector, data) in out[SECTOR..].chunks_exact_mut(SECTOR).zip(rest.chunks(SECTOR_DATA)) {
         sector[..data.len()].copy_from_slice(data);
     }
-    out.iter_mut()
-        .skip(SECTOR_DATA)
-        .step_by(SECTOR)
-        .for_each(|mark| *mark = MARK);
+    out.iter_mut().skip(SECTOR_DATA).step_by(SECTOR).for_each(|mark| *mark = MARK);
 }
 
 /// The last page of every segment, so that one which lost its end is told from one with room left.
@@ -167,12 +161,7 @@ pub fn examine(bytes: &[u8]) -> Found {
     if crc32c::crc32c(&payload) != payload_crc {
         return Found::Damaged("the checksum of a record is wrong");
     }
-    Found::Group(Group {
-        first,
-        count,
-        extent,
-        payload,
-    })
+    Found::Group(Group { first, count, extent, payload })
 }
 
 /// How the sectors of a stretch end.

@@ -90,11 +90,7 @@ impl SimLog {
                 let mut file = vec![0; SEGMENT - PAGE];
                 file.extend_from_slice(&END_PAGE);
                 self.disk.files.borrow_mut().insert(first, file);
-                Tail {
-                    segment: first,
-                    offset: 0,
-                    room: SEGMENT - PAGE,
-                }
+                Tail { segment: first, offset: 0, room: SEGMENT - PAGE }
             }
         };
         self.tail = Some(at);
@@ -110,10 +106,7 @@ impl SimLog {
     fn append(&mut self, batches: Vec<Batch>) {
         let group = self.begin(batches);
         self.write(&group, 0..group.pages.len());
-        self.tail = Some(Tail {
-            offset: group.at.offset + group.pages.len(),
-            ..group.at
-        });
+        self.tail = Some(Tail { offset: group.at.offset + group.pages.len(), ..group.at });
         self.batches.extend(group.batches);
     }
 
@@ -143,10 +136,7 @@ impl SimLog {
         let synced = self.batches.len();
         assert!(found.starts_with(&self.batches), "a synced batch is lost or changed");
         let extra = &found[synced..];
-        assert!(
-            extra.is_empty() || extra == unsynced,
-            "an unsynced group is there in part"
-        );
+        assert!(extra.is_empty() || extra == unsynced, "an unsynced group is there in part");
         assert_eq!(recovered.last, found.len() as u64);
 
         let (again, found_again) = self.recover().unwrap();
@@ -157,10 +147,7 @@ impl SimLog {
         self.batches = found;
         self.append(vec![small_batch(1), small_batch(2)]);
         self.append(vec![small_batch(3)]);
-        assert!(
-            self.recover().unwrap().1 == self.batches,
-            "what was appended after a recovery is lost"
-        );
+        assert!(self.recover().unwrap().1 == self.batches, "what was appended after a recovery is lost");
     }
 }
 
@@ -268,10 +255,7 @@ fn no_single_flipped_bit_goes_unseen() {
                 Err(_) => detected += 1,
                 Ok((_, found)) => {
                     assert!(!in_synced_data, "a flip in synced data was not seen");
-                    assert!(
-                        found == log.batches,
-                        "a flip in room that was never used changed what was synced"
-                    );
+                    assert!(found == log.batches, "a flip in room that was never used changed what was synced");
                     dead += 1;
                 }
             }
@@ -324,10 +308,7 @@ fn a_log_that_does_not_meet_the_database_is_damage() {
     (0..40).for_each(|n| log.append(vec![small_batch(n)]));
     let segments = log.disk.segments().unwrap();
     assert!(segments.len() > 2);
-    assert!(
-        log.recover_after(41, OnDamage::Refuse).is_err(),
-        "a log that ends before the database"
-    );
+    assert!(log.recover_after(41, OnDamage::Refuse).is_err(), "a log that ends before the database");
     let missing = log.clone();
     missing.disk.files.borrow_mut().remove(&segments[1]);
     assert!(missing.recover().is_err(), "a segment missing in the middle");

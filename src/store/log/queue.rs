@@ -53,10 +53,7 @@ impl Queue {
     pub fn push(&self, batch: Batch) -> Result<Sequence, StoreError> {
         let bytes = format::encoded_len(&batch);
         if bytes > MAX_BATCH_BYTES {
-            return Err(StoreError::BatchTooLarge {
-                bytes,
-                limit: MAX_BATCH_BYTES,
-            });
+            return Err(StoreError::BatchTooLarge { bytes, limit: MAX_BATCH_BYTES });
         }
         let mut guard = self.state.lock();
         let state = &mut *guard;
@@ -69,11 +66,7 @@ impl Queue {
         state.last += 1;
         state.bytes += bytes;
         let sequence = state.last;
-        if state
-            .groups
-            .back()
-            .is_none_or(|group| group.payload.len() + bytes > MAX_GROUP_BYTES)
-        {
+        if state.groups.back().is_none_or(|group| group.payload.len() + bytes > MAX_GROUP_BYTES) {
             let mut group = state.buffers.pop().unwrap_or_default();
             group.first = sequence;
             state.groups.push_back(group);

@@ -40,10 +40,16 @@ pub struct Damage {
 
 #[derive(Debug)]
 pub enum Fault {
-    Io { segment: Option<u64>, source: io::Error },
+    Io {
+        segment: Option<u64>,
+        source: io::Error,
+    },
     Damage(Damage),
     /// The log is sound, but the database lacks what came before it: going on without the log would only lose more.
-    Gap { applied: u64, first: u64 },
+    Gap {
+        applied: u64,
+        first: u64,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,15 +68,7 @@ pub fn recover(
     let segments = disk.segments().map_err(|source| Fault::Io { segment: None, source })?;
     // What the database covers wholly is only waiting to be deleted.
     let covered = segments.windows(2).take_while(|pair| pair[1] <= applied + 1).count();
-    let mut walk = Walk {
-        disk,
-        applied,
-        next: 0,
-        tail: None,
-        cut: 0,
-        read: 0,
-        replay: &mut replay,
-    };
+    let mut walk = Walk { disk, applied, next: 0, tail: None, cut: 0, read: 0, replay: &mut replay };
     let damage = match walk.run(&segments[covered..]) {
         Ok(()) => None,
         Err(Fault::Damage(damage)) if on_damage == OnDamage::Discard => Some(damage),
@@ -79,22 +77,10 @@ pub fn recover(
     let (next, tail, cut, read) = (walk.next, walk.tail, walk.cut, covered + walk.read);
     let last = next.saturating_sub(1).max(applied);
     let Some(damage) = damage else {
-        return Ok(Recovered {
-            last,
-            tail,
-            segments,
-            cut,
-            discarded: None,
-        });
+        return Ok(Recovered { last, tail, segments, cut, discarded: None });
     };
     let segments = discard(disk, &segments, read, &damage)?;
-    Ok(Recovered {
-        last,
-        tail: None,
-        segments,
-        cut,
-        discarded: Some(damage),
-    })
+    Ok(Recovered { last, tail: None, segments, cut, discarded: Some(damage) })
 }
 
 struct Walk<'a, D> {
@@ -114,11 +100,7 @@ impl<D: Disk> Walk<'_, D> {
         let Some(first) = segments.first().copied() else {
             return match self.applied {
                 0 => Ok(()),
-                _ => Err(damage(
-                    self.applied + 1,
-                    0,
-                    "the log has no segments and the database is not empty",
-                )),
+                _ => Err(damage(self.applied + 1, 0, "the log has no segments and the database is not empty")),
             };
         };
         if first > self.applied + 1 {
@@ -127,10 +109,8 @@ impl<D: Disk> Walk<'_, D> {
         self.next = first;
         for (index, segment) in segments.iter().copied().enumerate() {
             if segment != self.next {
-                let what = format!(
-                    "the segment begins at batch {segment} and the one before it ends before {}",
-                    self.next
-                );
+                let what =
+                    format!("the segment begins at batch {segment} and the one before it ends before {}", self.next);
                 return Err(damage(segment, 0, what));
             }
             self.segment(segment, index + 1 == segments.len())?;
@@ -138,27 +118,16 @@ impl<D: Disk> Walk<'_, D> {
         }
         if self.next <= self.applied {
             let (at, offset) = self.tail.map_or((first, 0), |tail| (tail.segment, tail.offset));
-            let what = format!(
-                "the log ends at batch {} and the database has {}",
-                self.next - 1,
-                self.applied
-            );
+            let what = format!("the log ends at batch {} and the database has {}", self.next - 1, self.applied);
             return Err(damage(at, offset, what));
         }
         Ok(())
     }
 
     fn segment(&mut self, segment: u64, is_last: bool) -> Result<(), Fault> {
-        let bytes = self.disk.read(segment).map_err(|source| Fault::Io {
-            segment: Some(segment),
-            source,
-        })?;
+        let bytes = self.disk.read(segment).map_err(|source| Fault::Io { segment: Some(segment), source })?;
         let is_whole = bytes.ends_with(&format::END_PAGE) && bytes.len() % PAGE == 0;
-        let room = if is_whole {
-            &bytes[..bytes.len() - PAGE]
-        } else {
-            &bytes[..bytes.len() / PAGE * PAGE]
-        };
+        let room = if is_whole { &bytes[..bytes.len() - PAGE] } else { &bytes[..bytes.len() / PAGE * PAGE] };
         let (mut offset, mut last_group) = (0, 0..0);
         while offset < room.len() {
             let group = match format::examine(&room[offset..]) {
@@ -183,16 +152,9 @@ impl<D: Disk> Walk<'_, D> {
         if !is_whole {
             return Err(damage(segment, offset, "the file has lost its end"));
         }
-        self.tail = Some(Tail {
-            segment,
-            offset,
-            room: room.len(),
-        });
+        self.tail = Some(Tail { segment, offset, room: room.len() });
         let write = |offset, bytes: &[u8]| {
-            self.disk.write(segment, offset, bytes).map_err(|source| Fault::Io {
-                segment: Some(segment),
-                source,
-            })
+            self.disk.write(segment, offset, bytes).map_err(|source| Fault::Io { segment: Some(segment), source })
         };
         let rest = &room[offset..];
         if !format::is_zero(rest) {
@@ -226,9 +188,7 @@ fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     if format::marks(&rest[..reach]) == Marks::Wrong {
         return Err("the mark of a sector is wrong");
     }
-    let later = (PAGE..reach)
-        .step_by(PAGE)
-        .any(|at| matches!(format::examine(&rest[at..]), Found::Group(_)));
+    let later = (PAGE..reach).step_by(PAGE).any(|at| matches!(format::examine(&rest[at..]), Found::Group(_)));
     if later {
         return Err("a record is unfinished and a whole one comes after it");
     }
@@ -238,10 +198,7 @@ fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
 /// Takes what is damaged, and everything after it, out of the log. `read` segments before it are sound.
 /// The log goes on in a new segment.
 fn discard(disk: &impl Disk, segments: &[u64], read: usize, damage: &Damage) -> Result<Vec<u64>, Fault> {
-    let io = |source| Fault::Io {
-        segment: Some(damage.segment),
-        source,
-    };
+    let io = |source| Fault::Io { segment: Some(damage.segment), source };
     let (sound, rest) = segments.split_at(read);
     let mut kept = sound.to_vec();
     for segment in rest.iter().copied() {
@@ -250,8 +207,7 @@ fn discard(disk: &impl Disk, segments: &[u64], read: usize, damage: &Damage) -> 
             continue;
         }
         let bytes = disk.read(segment).map_err(io)?;
-        disk.set_aside(segment, damage.offset, &bytes[damage.offset..])
-            .map_err(io)?;
+        disk.set_aside(segment, damage.offset, &bytes[damage.offset..]).map_err(io)?;
         disk.end_at(segment, damage.offset).map_err(io)?;
         kept.push(segment);
     }
@@ -259,9 +215,5 @@ fn discard(disk: &impl Disk, segments: &[u64], read: usize, damage: &Damage) -> 
 }
 
 fn damage(segment: u64, offset: usize, what: impl Into<String>) -> Fault {
-    Fault::Damage(Damage {
-        segment,
-        offset,
-        what: what.into(),
-    })
+    Fault::Damage(Damage { segment, offset, what: what.into() })
 }

@@ -82,10 +82,9 @@ impl Segments {
 
     /// Why no new batches are taken, if the disk is full.
     pub fn refusing(&self) -> Option<StoreError> {
-        self.full.load(Ordering::Relaxed).then(|| StoreError::Full {
-            path: self.dir.display().to_string(),
-            min_free_mb: self.min_free / MIB,
-        })
+        self.full
+            .load(Ordering::Relaxed)
+            .then(|| StoreError::Full { path: self.dir.display().to_string(), min_free_mb: self.min_free / MIB })
     }
 
     /// Makes a segment on the caller's thread: for the first one of a log.
@@ -165,9 +164,7 @@ impl Segments {
             existing.drain(..count).collect()
         };
         // Oldest first and not synced: what a power cut brings back is deleted by the next checkpoint after the start.
-        covered
-            .into_iter()
-            .try_for_each(|segment| std::fs::remove_file(self.path(segment)))
+        covered.into_iter().try_for_each(|segment| std::fs::remove_file(self.path(segment)))
     }
 
     fn make_spare(&self) -> io::Result<File> {

@@ -1,0 +1,90 @@
+//! Open connections, and an end for those that stall.
+//!
+//! The web server times the first head of a connection and an idle connection, but not a later head that stops half-way:
+//! such a client would hold its connection for ever. So each connection notes when it last did something, and one that
+//! has neither a request under way nor done anything for longer than an honest client can take is shut down.
+
+use std::any::Any;
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use actix_web::dev::Extensions;
+use actix_web::rt::net::TcpStream;
+use parking_lot::Mutex;
+
+pub struct Connections {
+    began: Instant,
+    patience: Duration,
+    open: Mutex<Vec<Weak<Connection>>>,
+}
+
+pub struct Connection {
+    /// A second handle on the socket; the server owns the first.
+    socket: socket2::Socket,
+    underway: AtomicU32,
+    active_at_millis: AtomicU64,
+}
+
+/// A request of a connection, as long as it or its answer is under way.
+pub struct Busy {
+    connections: Arc<Connections>,
+    connection: Arc<Connection>,
+}
+
+impl Connections {
+    /// `patience` is what a client may take between two requests, the head of the second included.
+    pub fn new(patience: Duration) -> Arc<Self> {
+        Arc::new(Self { began: Instant::now(), patience, open: Mutex::default() })
+    }
+
+    /// Notes a new connection, in the data that its requests see.
+    pub fn opened(&self, stream: &dyn Any, data: &mut Extensions) {
+        let Some(stream) = stream.downcast_ref::<TcpStream>() else { return };
+        // Out of descriptors: then this one goes unwatched, and the server's own limits still hold.
+        let Ok(handle) = stream.as_fd().try_clone_to_owned() else { return };
+        let connection = Arc::new(Connection {
+            socket: handle.into(),
+            underway: AtomicU32::new(0),
+            active_at_millis: AtomicU64::new(self.millis()),
+        });
+        self.open.lock().push(Arc::downgrade(&connection));
+        data.insert(connection);
+    }
+
+    pub fn busy(self: &Arc<Self>, connection: &Arc<Connection>) -> Busy {
+        connection.underway.fetch_add(1, Ordering::Relaxed);
+        Busy { connections: self.clone(), connection: connection.clone() }
+    }
+
+    /// Shuts down those that have stalled, forgets those that are gone, and says how many were shut down.
+    pub fn shut_stalled(&self) -> usize {
+        let since = self.millis().saturating_sub(self.patience.as_millis() as u64);
+        let mut shut = 0;
+        self.open.lock().retain(|connection| {
+            let Some(connection) = connection.upgrade() else { return false };
+            let stalled = connection.underway.load(Ordering::Relaxed) == 0
+                && connection.active_at_millis.load(Ordering::Relaxed) < since;
+            if stalled {
+                // The server sees the end of the stream and closes it. One that is gone already needs no shutting.
+                connection.socket.shutdown(Shutdown::Both).ok();
+                shut += 1;
+            }
+            !stalled
+        });
+        shut
+    }
+
+    fn millis(&self) -> u64 {
+        self.began.elapsed().as_millis() as u64
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.connection.active_at_millis.store(self.connections.millis(), Ordering::Relaxed);
+        self.connection.underway.fetch_sub(1, Ordering::Relaxed);
+    }
+}
