@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use futures_util::{StreamExt, TryStreamExt, stream};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
@@ -36,8 +36,6 @@ pub enum ServeError {
     Open(#[from] store::OpenError),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: std::net::SocketAddr, reason: String },
-    #[error("LOCKKEEPER_BOOTSTRAP_TOKEN {0}; make one with `lockkeeper token`")]
-    BootstrapToken(crate::domain::Malformed),
     #[error("the data directory cannot be prepared: {0}")]
     Store(#[from] store::StoreError),
     #[error("an environment cannot be made as declared: {0}")]
@@ -53,38 +51,14 @@ pub fn serve(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeE
 
 async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
     // Asked to stop while still starting, we stop as soon as we have started.
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-
-    let bootstrap = settings.bootstrap_token.as_ref().map(|text| TokenText::parse(text.expose())).transpose();
-    let bootstrap = bootstrap.map_err(ServeError::BootstrapToken)?;
+    let mut signals = Signals::new()?;
     let metrics = telemetry::metrics();
-    let store = Arc::new(LoggedStore::open(
-        &settings.data_dir,
-        store::Options {
-            segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
-            cache_bytes: settings.storage.cache_bytes,
-            min_free_bytes: settings.storage.min_free_bytes,
-            discard_damaged_log,
-            ..store::Options::default()
-        },
-    )?);
+    let store = Arc::new(open_store(&settings, discard_damaged_log)?);
     let clock: Clock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
-
     let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
-    let admin_token = admin_token(&accounts, &settings, bootstrap.as_ref(), clock()).await?;
+    let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let environments = open_environments(&settings, store.clone(), clock.clone()).await?;
 
-    let front = Front {
-        listen: settings.listen,
-        workers: match settings.workers {
-            0 => std::thread::available_parallelism().map_or(2, usize::from),
-            workers => workers,
-        },
-        head_timeout: settings.http.head_timeout,
-        keep_alive: settings.http.keep_alive,
-        max_connections: settings.http.max_connections,
-    };
     let handle = metrics.clone();
     let state = State {
         environments,
@@ -94,33 +68,82 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         body_timeout: settings.http.body_timeout,
+        answer_timeout: settings.http.answer_timeout,
         metrics: Box::new(move || handle.render()),
         scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
         connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     };
+    let front = front(&settings);
     let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
     greet(&settings, &running, admin_token.as_ref());
-    let state = running.state.clone();
-    let chores = actix_web::rt::spawn(do_chores(state.clone(), settings.environments.idle, metrics));
+    let chores = actix_web::rt::spawn(do_chores(running.state.clone(), settings.environments.idle, metrics));
 
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    tracing::info!("stopping: answering what is under way");
+    signals.next().await;
     chores.abort();
-    let left = running.drain(settings.http.drain).await;
-    if left > 0 {
-        tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
+    stop(running, settings.http.drain, &mut signals).await;
+    store.close();
+    tracing::info!("stopped");
+    Ok(())
+}
+
+/// Answers what is under way, as long as the operator has patience.
+async fn stop(running: Running, patience: Duration, signals: &mut Signals) {
+    tracing::info!("stopping: answering what is under way; a second signal stops at once");
+    let state = running.state.clone();
+    tokio::select! {
+        left = running.drain(patience) => if left > 0 {
+            tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
+        },
+        () = signals.next() => tracing::warn!("stopped at once, as asked"),
     }
     if let Err(error) = state.accounts.write_usage().await {
         tracing::warn!(%error, "when tokens were last used is not up to date");
     }
-    store.close();
-    tracing::info!("stopped");
-    Ok(())
+}
+
+/// Ctrl-C and SIGTERM: both ask us to stop.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {
+    let options = store::Options {
+        segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
+        cache_bytes: settings.storage.cache_bytes,
+        min_free_bytes: settings.storage.min_free_bytes,
+        discard_damaged_log,
+        ..store::Options::default()
+    };
+    LoggedStore::open(&settings.data_dir, options)
+}
+
+fn front(settings: &Settings) -> Front {
+    Front {
+        listen: settings.listen,
+        workers: match settings.workers {
+            0 => std::thread::available_parallelism().map_or(2, usize::from),
+            workers => workers,
+        },
+        head_timeout: settings.http.head_timeout,
+        keep_alive: settings.http.keep_alive,
+        max_connections: settings.http.max_connections,
+    }
 }
 
 fn members(declared: &[Organization]) -> Vec<Member> {
@@ -149,13 +172,12 @@ fn organizations(declared: &[Organization]) -> Organizations {
 async fn admin_token(
     accounts: &Accounts,
     settings: &Settings,
-    bootstrap: Option<&TokenText>,
     now: Timestamp,
 ) -> Result<Option<TokenText>, store::StoreError> {
     let Some(first) = settings.organizations.first() else {
         return Ok(None);
     };
-    if let Some(text) = bootstrap {
+    if let Some(text) = &settings.bootstrap_token {
         accounts.bootstrap(&first.id, text, now).await?;
         return Ok(None);
     }

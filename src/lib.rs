@@ -8,7 +8,7 @@
 //!    `tests/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
 //! 3. A success answered and lost: the same, and `store::log::power_loss`.
 //! 4. A reader shown what is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
-//! 5. A lock granted to a client that is gone: nobody waits for a lock yet, so there is nothing to grant late.
+//! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test.
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`.

@@ -97,12 +97,27 @@ async fn an_update_that_rests_on_an_older_configuration_is_refused() {
     let stale = first.header("etag");
     update(Method::DELETE, stale, json!({})).await.refused(412, "precondition_failed");
     let latest = admin.environment("review-1").await.ok().header("etag").to_owned();
+    let either = format!("{read}, {latest}");
+    update(Method::PUT, &either, json!({ "description": "third" })).await.ok();
     update(Method::DELETE, &latest, json!({})).await.has_status(204);
     // Nothing matches what is not there.
     for etag in [latest.as_str(), "*"] {
         update(Method::PUT, etag, json!({})).await.refused(412, "precondition_failed");
     }
     admin.environment("review-1").await.refused(404, "environment_not_found");
+}
+
+#[tokio::test]
+async fn whoever_asks_to_make_an_environment_does_not_overwrite_one() {
+    let server = Server::start();
+    let admin = server.admin();
+    let make = async |name: &str| {
+        let request = admin.request(Method::PUT, &admin.path(&at(name))).header("If-None-Match", "*");
+        admin.send(request.json(&json!({ "description": "new" }))).await
+    };
+    make("review-1").await.refused(412, "precondition_failed");
+    assert_ne!(admin.environment("review-1").await.ok().data()["configuration"]["description"], "new");
+    make("brand-new").await.created();
 }
 
 #[tokio::test]

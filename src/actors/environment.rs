@@ -22,7 +22,8 @@ pub struct EnvironmentActor {
     key: EnvironmentKey,
     parts: Arc<Parts>,
     desk: Arc<Desk>,
-    loaded: Option<Loaded>,
+    /// Or why it could not be loaded. Nothing is handled before one of both is known.
+    loaded: Result<Loaded, StoreError>,
 }
 
 /// The environment as of the last command, durable or not.
@@ -58,7 +59,7 @@ impl EnvironmentActor {
     pub fn start(key: EnvironmentKey, parts: Arc<Parts>, desk: Arc<Desk>) -> Addr<Self> {
         Self::create(|context| {
             context.set_mailbox_capacity(parts.options.mailbox);
-            Self { key, parts, desk, loaded: None }
+            Self { key, parts, desk, loaded: Err(StoreError::Read("it is still being loaded".to_owned())) }
         })
     }
 }
@@ -69,10 +70,10 @@ impl Actor for EnvironmentActor {
     /// Commands wait in the mailbox until the environment is there.
     fn started(&mut self, context: &mut Self::Context) {
         let load = load(self.parts.clone(), self.key.clone()).into_actor(self);
-        context.wait(load.map(|loaded, actor, context| match loaded {
+        context.wait(load.map(|loaded, actor, _| match loaded {
             Ok((stored, settled)) => {
                 actor.desk.publish(Arc::new(stored.environment.clone()), settled);
-                actor.loaded = Some(Loaded {
+                actor.loaded = Ok(Loaded {
                     environment: stored.environment,
                     kept_from: stored.kept_from,
                     handed_in: settled,
@@ -81,7 +82,7 @@ impl Actor for EnvironmentActor {
             }
             Err(error) => {
                 tracing::error!(environment = %actor.key, %error, "an environment cannot be loaded");
-                context.stop();
+                actor.loaded = Err(error);
             }
         }));
     }
@@ -108,7 +109,17 @@ where
     fn handle(&mut self, ask: Ask<C>, context: &mut Self::Context) {
         self.desk.handled();
         let Ask { mut command, reply } = ask;
-        let Some(loaded) = &self.loaded else { return };
+        // Who has given up must not be granted anything afterwards.
+        if reply.is_closed() {
+            return;
+        }
+        let loaded = match &self.loaded {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                answer(reply, Err(Failure::Store(error.clone())));
+                return self.leave_if_unneeded(context);
+            }
+        };
         if let Some(subject) = command.subject()
             && loaded.environment.session(subject.id).is_none()
         {
@@ -133,10 +144,10 @@ impl Handler<Leave> for EnvironmentActor {
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
         self.desk.handled();
-        let settled = self.loaded.as_ref().is_none_or(|loaded| self.desk.has_settled(loaded.handed_in));
-        if settled && self.parts.directory.remove_unneeded(&self.key, &self.desk) {
-            context.stop();
+        if self.loaded.as_ref().is_ok_and(|loaded| !self.desk.has_settled(loaded.handed_in)) {
+            return;
         }
+        self.leave_if_unneeded(context);
     }
 }
 
@@ -144,25 +155,32 @@ impl Handler<Trim> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Trim, context: &mut Self::Context) {
-        let Some(loaded) = &mut self.loaded else { return };
+        let Ok(loaded) = &mut self.loaded else { return };
         let mut batch = Batch::default();
         let (kept_from, more) =
             trim(&self.key, &loaded.environment, loaded.kept_from, self.parts.retention(), &mut batch);
         batch.put(keys::environment(&self.key), stored::encode_environment(&loaded.environment, kept_from));
         // If the store refuses, the next commit of this environment trims on.
-        if let Ok(sequence) = self.parts.store.commit(batch) {
-            loaded.kept_from = kept_from;
-            loaded.handed_in = sequence;
-            let (desk, view) = (self.desk.clone(), Arc::new(loaded.environment.clone()));
-            self.parts.settlements.when_durable(sequence, Box::new(move || desk.publish(view, sequence)));
-            if more {
-                context.notify(Trim);
-            }
-        }
+        let Ok(sequence) = self.parts.store.commit(batch) else { return };
+        loaded.kept_from = kept_from;
+        loaded.handed_in = sequence;
+        let (desk, view) = (self.desk.clone(), Arc::new(loaded.environment.clone()));
+        let trim_on = more.then(|| context.address());
+        let settle = move || {
+            desk.publish(view, sequence);
+            send_trim(trim_on);
+        };
+        self.parts.settlements.when_durable(sequence, Box::new(settle));
     }
 }
 
 impl EnvironmentActor {
+    fn leave_if_unneeded(&self, context: &mut Context<Self>) {
+        if self.parts.directory.remove_unneeded(&self.key, &self.desk) {
+            context.stop();
+        }
+    }
+
     /// What the history says of a session that the environment no longer has.
     fn recall(&self, loaded: &Loaded, id: SessionId) -> Result<Option<Session>, StoreError> {
         if !loaded.environment.remembered_sessions(self.parts.retention()).contains(&id.number) {
@@ -180,10 +198,11 @@ impl EnvironmentActor {
         reply: oneshot::Sender<Result<R, Failure>>,
         context: &mut Context<Self>,
     ) {
-        let Some(loaded) = &mut self.loaded else { return };
+        let Ok(loaded) = &mut self.loaded else { return };
         let Transition { next, ended, events, reply: outcome } = transition;
         let mut batch = Batch::default();
-        for session in &ended {
+        let remembered = next.remembered_sessions(self.parts.retention());
+        for session in ended.iter().filter(|session| remembered.contains(&session.id.number)) {
             batch.put(keys::session(&self.key, session.id.number), stored::encode_session(session));
         }
         let (kept_from, more) = trim(&self.key, &next, loaded.kept_from, self.parts.retention(), &mut batch);
@@ -203,24 +222,23 @@ impl EnvironmentActor {
         loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
 
         let (desk, parts, key) = (self.desk.clone(), self.parts.clone(), self.key.clone());
+        let trim_on = more.then(|| context.address());
         let settle = move || {
             desk.publish(view, sequence);
             parts.observer.happened(&key, &events);
             answer(reply, Ok(outcome));
+            send_trim(trim_on);
         };
         self.parts.settlements.when_durable(sequence, Box::new(settle));
-        if more {
-            context.notify(Trim);
-        }
     }
 
     fn answer_when_settled<R: 'static>(&self, reply: oneshot::Sender<Result<R, Failure>>, outcome: Result<R, Failure>) {
         match &self.loaded {
-            Some(loaded) if !self.desk.has_settled(loaded.handed_in) => {
+            Ok(loaded) if !self.desk.has_settled(loaded.handed_in) => {
                 let settle = move || answer(reply, outcome);
                 self.parts.settlements.when_durable(loaded.handed_in, Box::new(settle));
             }
-            Some(_) | None => answer(reply, outcome),
+            Ok(_) | Err(_) => answer(reply, outcome),
         }
     }
 }
@@ -234,6 +252,14 @@ fn trim(key: &EnvironmentKey, next: &Environment, kept_from: u64, retention: u64
         batch.delete(keys::session(key, number));
     }
     (kept_until, kept_until < wanted)
+}
+
+/// A long history is dropped piece by piece, the next when the last is durable, so that it does not crowd out others. A
+/// mailbox that is full has more urgent things in it; the next commit trims on.
+fn send_trim(to: Option<Addr<EnvironmentActor>>) {
+    if let Some(actor) = to {
+        actor.try_send(Trim).ok();
+    }
 }
 
 /// The caller may have gone; then nobody misses the answer.

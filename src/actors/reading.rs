@@ -123,11 +123,12 @@ impl Environments {
         Ok(found)
     }
 
+    /// How many environments a pipeline has.
     pub fn count(&self, pipeline: &PipelineKey) -> Result<u64, StoreError> {
         let mut count = 0;
-        self.each_environment(pipeline, None, |_, _| {
-            count += 1;
-            ControlFlow::Continue(())
+        self.each_record(pipeline, None, |_, record| {
+            count += u64::from(readable(stored::is_of_existing(record))?);
+            Ok(ControlFlow::Continue(()))
         })?;
         Ok(count)
     }
@@ -138,24 +139,38 @@ impl Environments {
         after: Option<&Identifier>,
         mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
+        self.each_record(pipeline, after, |name, record| {
+            let key = EnvironmentKey { pipeline: pipeline.clone(), name };
+            // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
+            // state in the environment itself.
+            let environment = match self.parts.directory.peek(&key) {
+                Some(view) => view,
+                None => Arc::new(readable(stored::decode_environment(record))?.environment),
+            };
+            Ok(if environment.exists() { visit(key.name, environment) } else { ControlFlow::Continue(()) })
+        })
+    }
+
+    fn each_record(
+        &self,
+        pipeline: &PipelineKey,
+        after: Option<&Identifier>,
+        mut visit: impl FnMut(Identifier, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
         let prefix = keys::environments_of(pipeline);
         let end = end_of_prefix(&prefix);
         let behind = |key: &[u8]| [key, &[0]].concat();
-        let mut from =
-            after.map_or_else(|| prefix.clone(), |name| behind(&[&prefix, name.as_str().as_bytes()].concat()));
+        let mut from = match after {
+            Some(name) => behind(&[&prefix, name.as_str().as_bytes()].concat()),
+            None => prefix.clone(),
+        };
         loop {
             let pairs = self.parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
             for (key, record) in &pairs {
                 let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
-                let Some(name) = name else { continue };
-                let key = EnvironmentKey { pipeline: pipeline.clone(), name };
-                // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
-                // state in the environment itself.
-                let environment = match self.parts.directory.peek(&key) {
-                    Some(view) => view,
-                    None => Arc::new(readable(stored::decode_environment(record))?.environment),
-                };
-                if environment.exists() && visit(key.name, environment).is_break() {
+                if let Some(name) = name
+                    && visit(name, record)?.is_break()
+                {
                     return Ok(());
                 }
             }

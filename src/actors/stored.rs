@@ -70,6 +70,21 @@ pub fn decode_environment(bytes: &[u8]) -> Result<StoredEnvironment, Unreadable>
     Ok(StoredEnvironment { environment, kept_from: form.kept_from })
 }
 
+/// Whether an environment's record is of one that exists, without reading the rest of it.
+pub fn is_of_existing(bytes: &[u8]) -> Result<bool, Unreadable> {
+    #[derive(Deserialize)]
+    enum Presence {
+        Absent,
+        Present,
+    }
+    match bytes.split_first() {
+        // postcard begins the record with whether there is a configuration.
+        Some((&VERSION, form)) => Ok(matches!(postcard::take_from_bytes(form)?.0, Presence::Present)),
+        Some((&version, _)) => Err(Unreadable::Version(version)),
+        None => Err(Unreadable::Empty),
+    }
+}
+
 pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&ConfigurationV1::from(configuration))
 }

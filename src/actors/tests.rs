@@ -12,7 +12,7 @@ use crate::domain::{
     Identifier, Person, PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, Transition, UserId,
 };
 use crate::entropy;
-use crate::store::{MemoryStore, Store, StoreError};
+use crate::store::{Batch, MemoryStore, Store, StoreError};
 
 /// One server's worth of environments over a memory store, with a clock that only moves when asked for.
 struct Bench {
@@ -369,4 +369,44 @@ async fn a_long_list_read_piece_by_piece_is_the_whole_list() {
     }
     let expected: Vec<_> = (0..25).map(|number| format!("env-{number:02}")).collect();
     assert_eq!(names.iter().map(Identifier::as_str).collect::<Vec<_>>(), expected);
+}
+
+#[actix::test]
+async fn who_has_given_up_is_granted_nothing() {
+    let bench = Bench::with_environment().await;
+    bench.environments.dismiss_unused();
+    bench.environments.dismiss_unused();
+    bench.let_others_run().await;
+    assert_eq!(bench.environments.resident(), 0);
+    // The store owes somebody else a commit, so that whoever comes waits in the mailbox for the actor to load.
+    bench.store.hold();
+    bench.store.commit(Batch::default()).unwrap();
+    let environments = bench.environments.clone();
+    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    bench.let_others_run().await;
+    claiming.abort();
+    bench.let_others_run().await;
+    bench.store.release();
+
+    let session = bench.claim(2).await.unwrap();
+    assert_eq!(session.fencing_token, 1, "the one who had gone was granted the lock");
+}
+
+#[actix::test]
+async fn an_environment_that_cannot_be_read_says_so_and_is_tried_again() {
+    let bench = Bench::with_environment().await;
+    bench.environments.dismiss_unused();
+    bench.environments.dismiss_unused();
+    bench.let_others_run().await;
+    let good = bench.store.get(&super::keys::environment(&key())).unwrap().unwrap();
+    let put = |record: Vec<u8>| {
+        let mut batch = Batch::default();
+        batch.put(super::keys::environment(&key()), record);
+        bench.store.commit(batch).unwrap();
+    };
+    put(vec![255, 1, 2]);
+    assert!(matches!(bench.claim(1).await, Err(Failure::Store(StoreError::Read(_)))));
+    put(good);
+    bench.let_others_run().await;
+    assert_eq!(bench.claim(1).await.unwrap().fencing_token, 1);
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use dashmap::DashMap;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
-use super::stored;
 use super::token_text::{TokenHash, TokenId, TokenText};
-use crate::domain::{IdSeed, Identifier, Malformed, Person, Role, Timestamp, UserId};
+use super::{load, stored};
+use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, UserId};
 use crate::entropy;
-use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix};
+use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to};
 
 /// More tokens than a fleet needs, few enough to keep in memory and to list.
 pub const TOKENS_MAX: usize = 10_000;
@@ -20,6 +20,10 @@ pub struct Accounts {
     store: Arc<dyn Store>,
     members: RwLock<HashMap<UserId, Member>>,
     tokens: DashMap<TokenHash, Arc<Token>>,
+    /// The place of the last token made or revoked. Whoever changes tokens holds it while both the store and the map
+    /// take the change, so that they agree on the order, and never while waiting for the disk: a request that is given
+    /// up cannot leave the two apart.
+    last_change: Mutex<Sequence>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +38,9 @@ pub struct Token {
     pub organization: Identifier,
     pub id: TokenId,
     pub(super) hash: TokenHash,
+    /// Whose permissions it has.
     pub user: UserId,
+    pub created_by: UserId,
     pub name: String,
     pub last_four: String,
     pub created_at: Timestamp,
@@ -90,27 +96,10 @@ pub enum AccountsError {
 impl Accounts {
     /// Takes the members as they are declared, gives new ones their ids, and loads the tokens.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<Member>) -> Result<Self, StoreError> {
-        let mut batch = Batch::default();
-        let mut members = HashMap::with_capacity(declared.len());
-        for member in declared {
-            let key = stored::member_key(&member.organization, &member.name);
-            let known = store.get(&key)?.and_then(|id| id.try_into().ok()).map(IdSeed);
-            let id = known.unwrap_or_else(|| {
-                let id = entropy::id_seed();
-                batch.put(key, id.0.to_vec());
-                id
-            });
-            members.insert(UserId(id), member);
-        }
-        commit(&*store, batch).await?;
-
-        let tokens = DashMap::new();
-        for (_, record) in store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)? {
-            let token = stored::decode_token(&record)
-                .ok_or_else(|| StoreError::Read("a token's record does not have the form of its version".to_owned()))?;
-            tokens.insert(token.hash, Arc::new(token));
-        }
-        Ok(Self { store, members: RwLock::new(members), tokens })
+        let members = load::members(&*store, declared).await?;
+        let tokens = load::tokens(&*store, &members).await?;
+        let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
+        Ok(Self { store, members: RwLock::new(members), tokens, last_change: Mutex::default() })
     }
 
     /// The caller behind a token, with the role the user has *now*.
@@ -153,20 +142,34 @@ impl Accounts {
         found.map(|(id, _)| *id)
     }
 
-    /// The organization's tokens, oldest first.
-    pub fn tokens(&self, organization: &Identifier) -> Vec<Arc<Token>> {
-        let mut tokens: Vec<_> =
-            self.tokens.iter().filter(|t| t.organization == *organization).map(|t| t.clone()).collect();
+    /// The organization's tokens, oldest first, once nothing that they show can be lost any more.
+    pub async fn tokens(&self, organization: &Identifier) -> Vec<Arc<Token>> {
+        let (mut tokens, sequence) = {
+            let last_change = self.last_change.lock();
+            (self.tokens_where(|token| token.organization == *organization), *last_change)
+        };
+        durable_up_to(&*self.store, sequence).await;
         tokens.sort_unstable_by_key(|token| token.id);
         tokens
     }
 
+    /// A token that its user makes.
     pub async fn create_token(&self, new: NewToken, now: Timestamp) -> Result<OpenToken, AccountsError> {
-        if self.tokens.iter().filter(|token| token.organization == new.organization).count() >= TOKENS_MAX {
-            return Err(AccountsError::TooManyTokens);
-        }
+        self.create_token_by(new.user, new, now).await
+    }
+
+    /// A token that somebody makes for its user. It is in the map before it is durable, which lets nobody in too early:
+    /// its text is not known before this answers.
+    pub async fn create_token_by(
+        &self,
+        creator: UserId,
+        new: NewToken,
+        now: Timestamp,
+    ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
-        let token = self.keep(&text, new, now, false).await?;
+        let token = Arc::new(Token::new(&text, creator, new, now));
+        let sequence = self.add_within_limit(&token)?;
+        durable_up_to(&*self.store, sequence).await;
         Ok(OpenToken { token, text })
     }
 
@@ -181,87 +184,129 @@ impl Accounts {
         let Some(user) = self.first_admin(organization) else {
             return Ok(());
         };
-        let stands =
-            |t: &Token| t.bootstrap && t.hash == text.hash() && t.organization == *organization && t.user == user;
-        let superseded: Vec<_> = self
-            .tokens
-            .iter()
-            .filter(|t| (t.bootstrap || t.hash == text.hash()) && !stands(t))
-            .map(|t| t.clone())
-            .collect();
-        for token in superseded {
-            self.remove(&token).await?;
-        }
-        if !self.tokens.contains_key(&text.hash()) {
-            let new =
-                NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
-            self.keep(text, new, now, true).await?;
-        }
+        let new = NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
+        let token = Arc::new(Token { bootstrap: true, ..Token::new(text, user, new, now) });
+        let sequence = self.supersede(&token)?;
+        durable_up_to(&*self.store, sequence).await;
         Ok(())
     }
 
-    /// Whether there was such a token. It stops working before this answers.
+    /// Whether there was such a token. It stops working before this answers, and neither answer can be undone by a
+    /// crash: that there is none may be the doing of a revocation that is not durable yet.
     pub async fn revoke(&self, organization: &Identifier, id: TokenId) -> Result<bool, StoreError> {
-        let found = self.tokens.iter().find(|t| t.id == id && t.organization == *organization).map(|t| t.clone());
-        match found {
-            Some(token) => self.remove(&token).await.map(|()| true),
-            None => Ok(false),
-        }
+        let (found, sequence) = {
+            let mut last_change = self.last_change.lock();
+            let found = self.tokens_where(|token| token.id == id && token.organization == *organization);
+            (!found.is_empty(), self.change(&mut last_change, &found, None)?)
+        };
+        durable_up_to(&*self.store, sequence).await;
+        Ok(found)
     }
 
     /// Writes down when tokens were last used, for those where that has changed.
     pub async fn write_usage(&self) -> Result<(), StoreError> {
-        /// Keeps one batch far below the store's limit.
-        const TOKENS_AT_ONCE: usize = 1_000;
-        let used: Vec<_> = self.tokens.iter().filter(|token| token.usage.is_unwritten()).map(|t| t.clone()).collect();
-        for tokens in used.chunks(TOKENS_AT_ONCE) {
-            let mut batch = Batch::default();
-            for token in tokens {
-                token.usage.mark_written();
-                batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
+        let used = self.tokens_where(|token| token.usage.is_unwritten());
+        for tokens in used.chunks(stored::RECORDS_AT_ONCE) {
+            if let Some(sequence) = self.hand_in_usage(tokens)? {
+                durable_up_to(&*self.store, sequence).await;
             }
-            commit(&*self.store, batch).await?;
         }
         Ok(())
     }
 
-    async fn keep(
-        &self,
-        text: &TokenText,
-        new: NewToken,
-        now: Timestamp,
-        bootstrap: bool,
-    ) -> Result<Arc<Token>, StoreError> {
-        let token = Arc::new(Token {
-            organization: new.organization,
-            id: TokenId(entropy::id_seed()),
-            hash: text.hash(),
-            user: new.user,
-            name: new.name,
-            last_four: text.last_four().to_owned(),
-            created_at: now,
-            expires_at: new.expires_at,
-            bootstrap,
-            usage: Usage::since(None),
-        });
-        let mut batch = Batch::default();
-        batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(&token));
-        commit(&*self.store, batch).await?;
-        self.tokens.insert(token.hash, token.clone());
-        Ok(token)
+    fn tokens_where(&self, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
+        self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    /// Durable first: a token that was refused once must not work again after a crash.
-    async fn remove(&self, token: &Token) -> Result<(), StoreError> {
+    fn add_within_limit(&self, token: &Arc<Token>) -> Result<Sequence, AccountsError> {
+        let mut last_change = self.last_change.lock();
+        if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
+            return Err(AccountsError::TooManyTokens);
+        }
+        Ok(self.change(&mut last_change, &[], Some(token))?)
+    }
+
+    /// Puts a bootstrap token in the place of all others and of any token with its text, unless it stands already.
+    fn supersede(&self, token: &Arc<Token>) -> Result<Sequence, StoreError> {
+        let mut last_change = self.last_change.lock();
+        let stands = |other: &Token| {
+            other.bootstrap
+                && other.hash == token.hash
+                && other.organization == token.organization
+                && other.user == token.user
+        };
+        let superseded = self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !stands(other));
+        let is_new = !self.tokens.get(&token.hash).is_some_and(|other| stands(&other));
+        self.change(&mut last_change, &superseded, is_new.then_some(token))
+    }
+
+    /// The map follows only a change that the store has taken; a refused one leaves both as they were. Answers up to
+    /// where the store must be durable before anybody is told.
+    fn change(
+        &self,
+        last_change: &mut Sequence,
+        removed: &[Arc<Token>],
+        added: Option<&Arc<Token>>,
+    ) -> Result<Sequence, StoreError> {
         let mut batch = Batch::default();
-        batch.delete(stored::token_key(&token.organization, token.id));
-        commit(&*self.store, batch).await?;
-        self.tokens.remove(&token.hash);
-        Ok(())
+        for token in removed {
+            batch.delete(stored::token_key(&token.organization, token.id));
+        }
+        if let Some(token) = added {
+            batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
+        }
+        if batch.is_empty() {
+            return Ok(*last_change);
+        }
+        *last_change = self.store.commit(batch)?;
+        for token in removed {
+            self.tokens.remove(&token.hash);
+        }
+        if let Some(token) = added {
+            self.tokens.insert(token.hash, token.clone());
+        }
+        Ok(*last_change)
+    }
+
+    /// Leaves out what has been revoked since: a record put after its delete would be a token again at the next start.
+    fn hand_in_usage(&self, tokens: &[Arc<Token>]) -> Result<Option<Sequence>, StoreError> {
+        let _unchanged = self.last_change.lock();
+        let is_kept = |token: &Arc<Token>| self.tokens.get(&token.hash).is_some_and(|kept| Arc::ptr_eq(&kept, token));
+        let kept: Vec<_> = tokens.iter().filter(|token| is_kept(token)).collect();
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        // Before the records are made: a use in between is then written once more, and not lost.
+        let written: Vec<_> = kept.iter().map(|token| token.usage.last_used_millis.load(Ordering::Relaxed)).collect();
+        let mut batch = Batch::default();
+        for token in &kept {
+            batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
+        }
+        let sequence = self.store.commit(batch)?;
+        for (token, millis) in kept.iter().zip(written) {
+            token.usage.written_millis.store(millis, Ordering::Relaxed);
+        }
+        Ok(Some(sequence))
     }
 }
 
 impl Token {
+    pub(super) fn new(text: &TokenText, created_by: UserId, new: NewToken, now: Timestamp) -> Self {
+        Self {
+            organization: new.organization,
+            id: TokenId(entropy::id_seed()),
+            hash: text.hash(),
+            user: new.user,
+            created_by,
+            name: new.name,
+            last_four: text.last_four().to_owned(),
+            created_at: now,
+            expires_at: new.expires_at,
+            bootstrap: false,
+            usage: Usage::since(None),
+        }
+    }
+
     pub fn last_used_at(&self) -> Option<Timestamp> {
         let millis = self.usage.last_used_millis.load(Ordering::Relaxed);
         (millis != Usage::NEVER).then(|| Timestamp::from_millis(millis))
@@ -278,44 +323,5 @@ impl Usage {
 
     fn is_unwritten(&self) -> bool {
         self.last_used_millis.load(Ordering::Relaxed) != self.written_millis.load(Ordering::Relaxed)
-    }
-
-    fn mark_written(&self) {
-        self.written_millis.store(self.last_used_millis.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-async fn commit(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
-    if !batch.is_empty() {
-        let sequence = store.commit(batch)?;
-        durable_up_to(store, sequence).await;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-    use crate::store::MemoryStore;
-
-    #[tokio::test]
-    async fn an_organization_has_ten_thousand_tokens_and_no_more() {
-        let organization = Identifier::parse("acme").unwrap();
-        let member =
-            Member { organization: organization.clone(), name: Identifier::parse("admin").unwrap(), role: Role::Admin };
-        let accounts = Accounts::open(Arc::new(MemoryStore::new()), vec![member]).await.unwrap();
-        let user = accounts.first_admin(&organization).unwrap();
-        let new = || NewToken { organization: organization.clone(), user, name: "ci".to_owned(), expires_at: None };
-        let now = Timestamp::from_millis(0);
-        for _ in 0..TOKENS_MAX {
-            accounts.keep(&TokenText::generate(), new(), now, false).await.unwrap();
-        }
-        let refused = accounts.create_token(new(), now).await;
-        assert!(matches!(refused, Err(AccountsError::TooManyTokens)));
-        let oldest = accounts.tokens(&organization)[0].id;
-        assert!(accounts.revoke(&organization, oldest).await.unwrap());
-        assert!(accounts.create_token(new(), now).await.is_ok());
     }
 }

@@ -10,6 +10,9 @@ const VERSION: u8 = 1;
 
 pub const TOKENS: &[u8] = b"t/";
 
+/// Keeps one batch well below the store's limit, also where all names are as long as they may be.
+pub const RECORDS_AT_ONCE: usize = 256;
+
 /// `t/{organization}/{token}`
 pub fn token_key(organization: &Identifier, id: TokenId) -> Vec<u8> {
     [TOKENS, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
@@ -26,6 +29,7 @@ struct TokenV1<'a> {
     id: [u8; 12],
     hash: [u8; 32],
     user: [u8; 12],
+    created_by: [u8; 12],
     name: &'a str,
     last_four: &'a str,
     created_at: i64,
@@ -40,6 +44,7 @@ pub fn encode_token(token: &Token) -> Vec<u8> {
         id: token.id.0.0,
         hash: token.hash.0,
         user: token.user.0.0,
+        created_by: token.created_by.0.0,
         name: &token.name,
         last_four: &token.last_four,
         created_at: token.created_at.as_millis(),
@@ -61,6 +66,7 @@ pub fn decode_token(bytes: &[u8]) -> Option<Token> {
         id: TokenId(IdSeed(form.id)),
         hash: TokenHash(form.hash),
         user: UserId(IdSeed(form.user)),
+        created_by: UserId(IdSeed(form.created_by)),
         name: form.name.to_owned(),
         last_four: form.last_four.to_owned(),
         created_at: Timestamp::from_millis(form.created_at),

@@ -14,7 +14,7 @@ use crate::auth::TokenText;
 
 use super::document::{Document, type_of};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Log, LogFormat, SecretText, Settings, Storage};
+use super::settings::{Environments, Http, Log, LogFormat, Settings, Storage};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -68,7 +68,7 @@ pub(super) enum Kind {
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
     /// Taken from the environment alone.
-    Secret(fn(&mut Draft, SecretText)),
+    Secret(fn(&mut Draft, TokenText)),
 }
 
 const fn key(name: &'static str, kind: Kind) -> Key {
@@ -284,14 +284,12 @@ impl Given<'_> {
         })
     }
 
-    fn secret(&self) -> Result<SecretText, Unfit> {
+    fn secret(&self) -> Result<TokenText, Unfit> {
         match self {
             Given::InFile { .. } => Err(Unfit::Unsaid),
             Given::Text { .. } => match self.text()? {
                 "" => Err(Unfit::is("empty")),
-                text => TokenText::parse(text)
-                    .map(|_| SecretText::new(text))
-                    .map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
+                text => TokenText::parse(text).map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
             },
         }
     }

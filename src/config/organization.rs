@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use crate::domain::{
-    Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed, Role, VARIABLES_MAX, VariableName,
-    VariableValue,
+    CONFIGURATION_BYTES_MAX, Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed, Role,
+    VARIABLES_MAX, VariableName, VariableValue,
 };
 
 use super::document::{Document, Section};
@@ -156,6 +156,11 @@ fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configur
     configuration.labels = labels.into_iter().collect();
     let variables = section.entries("variables", VariableName::parse, VariableValue::parse, VARIABLES_MAX, faults);
     configuration.variables = variables.into_iter().collect();
+    let bytes = configuration.bytes();
+    if bytes > CONFIGURATION_BYTES_MAX {
+        let message = format!("the texts of an environment have {CONFIGURATION_BYTES_MAX} bytes at most, not {bytes}");
+        faults.push(Fault::new(section.place(), message));
+    }
     configuration
 }
 

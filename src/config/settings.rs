@@ -1,12 +1,12 @@
 //! What the server is told at its start, within its bounds and in the units the code works with.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Organization;
+use crate::auth::TokenText;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -14,7 +14,7 @@ pub struct Settings {
     pub data_dir: PathBuf,
     /// HTTP threads; 0 is one a core.
     pub workers: usize,
-    pub bootstrap_token: Option<SecretText>,
+    pub bootstrap_token: Option<TokenText>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
     pub log: Log,
@@ -85,24 +85,4 @@ pub struct Environments {
     pub idle: Duration,
     /// How many requests may wait for one environment.
     pub mailbox: usize,
-}
-
-/// A text that no log, message or `Debug` output ever shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct SecretText(String);
-
-impl SecretText {
-    pub(super) fn new(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-
-    pub fn expose(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Debug for SecretText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SecretText(…)")
-    }
 }

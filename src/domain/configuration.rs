@@ -6,8 +6,9 @@ use super::{Description, Identifier, LabelValue, Role, VariableName, VariableVal
 
 /// More labels than anybody selects by, few enough to match against in passing.
 pub const LABELS_MAX: usize = 32;
-/// Keeps an environment's record well under the store's limit for one batch.
 pub const VARIABLES_MAX: usize = 64;
+/// All its texts together: an environment's record stays far below the store's limit for one batch.
+pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Configuration {
@@ -21,6 +22,14 @@ pub struct Configuration {
     pub disabled: bool,
     /// What the steps of its deployments get to see.
     pub variables: BTreeMap<VariableName, VariableValue>,
+}
+
+impl Configuration {
+    pub fn bytes(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| key.as_str().len() + value.as_str().len());
+        let variables = self.variables.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
+        self.description.as_str().len() + labels.sum::<usize>() + variables.sum::<usize>()
+    }
 }
 
 impl Default for Configuration {

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use super::{Command, Configuration, Environment, Event, Notice, Rejection, Timestamp, Transition};
 
 /// What a caller insists on before anything is changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
     /// That there is such an environment.
     Existing,
-    /// That its configuration is still at this revision.
-    Revision(u64),
+    /// That there is none.
+    Absent,
+    /// That its configuration is still at one of these revisions.
+    Revisions(Vec<u64>),
 }
 
 /// Makes the environment, or replaces its configuration.
@@ -30,7 +32,7 @@ impl Command for Configure {
     type Reply = Configured;
 
     fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<Configured>, Rejection> {
-        check(environment, self.expected)?;
+        check(environment, self.expected.as_ref())?;
         let created = !environment.exists();
         let mut next = environment.clone();
         let mut events = Vec::new();
@@ -59,7 +61,7 @@ impl Command for Delete {
         if !environment.exists() {
             return Err(Rejection::EnvironmentNotFound);
         }
-        check(environment, self.expected)?;
+        check(environment, self.expected.as_ref())?;
         if let Some(holder) = &environment.lock {
             return Err(Rejection::EnvironmentLocked { holder: Box::new(holder.clone()) });
         }
@@ -80,12 +82,13 @@ impl Command for Delete {
     }
 }
 
-fn check(environment: &Environment, expected: Option<Expected>) -> Result<(), Rejection> {
+fn check(environment: &Environment, expected: Option<&Expected>) -> Result<(), Rejection> {
     let revision = environment.configuration_revision;
     let holds = match expected {
         None => true,
         Some(Expected::Existing) => environment.exists(),
-        Some(Expected::Revision(expected)) => environment.exists() && expected == revision,
+        Some(Expected::Absent) => !environment.exists(),
+        Some(Expected::Revisions(expected)) => environment.exists() && expected.contains(&revision),
     };
     if holds { Ok(()) } else { Err(Rejection::ConfigurationChanged { revision }) }
 }

@@ -23,7 +23,7 @@ mod time;
 
 pub use bounded::{CommitId, Context, Description, Identifier, LabelValue, Malformed, VariableName, VariableValue};
 pub use claim::Claim;
-pub use configuration::{Configuration, LABELS_MAX, VARIABLES_MAX};
+pub use configuration::{CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, VARIABLES_MAX};
 pub use configure::{Configure, Configured, Delete, Expected};
 pub use deploy::{Deploy, Deployed, FinishDeployment};
 pub use environment::{Environment, LastDeployment, LockStatus};

@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -44,11 +44,8 @@ pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
 
 /// 304 if the client has this state already, else what `render` makes, with the `ETag`.
 pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResponse) -> HttpResponse {
-    let known = headers.get_all(IF_NONE_MATCH).filter_map(|value| value.to_str().ok());
-    let unchanged = known
-        .flat_map(|list| list.split(','))
-        .map(str::trim)
-        .any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
+    let mut known = tags(headers, IF_NONE_MATCH);
+    let unchanged = known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
     let mut response = if unchanged { HttpResponse::NotModified().finish() } else { render() };
     if let Ok(etag) = etag.parse() {
         response.headers_mut().insert(ETAG, etag);
@@ -56,15 +53,21 @@ pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResp
     response
 }
 
-/// What `If-Match` insists on. Our tags are `"{configuration}.{environment}"`, and only the first part counts here: a
-/// change of the lock alone does not stand in the way of a change of the configuration.
+/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}"`, and only the first
+/// part counts here: a change of the lock alone does not stand in the way of a change of the configuration.
 pub fn expected(headers: &HeaderMap) -> Option<Expected> {
-    let text = headers.get(IF_MATCH)?.to_str().unwrap_or_default().trim();
-    if text == "*" {
+    if !headers.contains_key(IF_MATCH) {
+        return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);
+    }
+    if tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return Some(Expected::Existing);
     }
-    let tag = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
-    let revision = tag.and_then(|tag| tag.split_once('.')).and_then(|(configuration, _)| configuration.parse().ok());
     // A tag that we never gave out matches nothing.
-    Some(Expected::Revision(revision.unwrap_or(u64::MAX)))
+    let revision = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?.0.parse().ok();
+    Some(Expected::Revisions(tags(headers, IF_MATCH).filter_map(revision).collect()))
+}
+
+/// The tags of a header, over all its lines. Ours have no comma.
+fn tags(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.get_all(name).filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim)
 }

@@ -88,3 +88,44 @@ impl Drop for Busy {
         self.connection.underway.fetch_sub(1, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    /// A connection that last did something when the server began, ten seconds ago, and the client's end of it.
+    async fn quiet(connections: &Connections) -> (Extensions, std::net::TcpStream) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        let mut data = Extensions::new();
+        connections.opened(&TcpStream::from_std(accepted).unwrap(), &mut data);
+        data.get::<Arc<Connection>>().unwrap().active_at_millis.store(0, Ordering::Relaxed);
+        (data, client)
+    }
+
+    #[actix_web::test]
+    async fn a_quiet_connection_is_shut_unless_a_request_of_it_is_under_way() {
+        let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
+        let patience = Duration::from_secs(5);
+        let connections = Arc::new(Connections { began, patience, open: Mutex::default() });
+        let (data, mut client) = quiet(&connections).await;
+        let busy = connections.busy(data.get::<Arc<Connection>>().unwrap());
+        assert_eq!(connections.shut_stalled(), 0);
+        drop(busy);
+        assert_eq!(connections.shut_stalled(), 0, "it has just done something");
+        data.get::<Arc<Connection>>().unwrap().active_at_millis.store(0, Ordering::Relaxed);
+        assert_eq!(connections.shut_stalled(), 1);
+        assert_eq!(std::io::Read::read(&mut client, &mut [0]).unwrap(), 0, "the client sees the end");
+        assert_eq!(connections.shut_stalled(), 0, "once is enough");
+    }
+
+    #[actix_web::test]
+    async fn a_connection_that_is_gone_is_forgotten() {
+        let connections = Connections::new(Duration::from_secs(5));
+        drop(quiet(&connections).await);
+        assert_eq!((connections.shut_stalled(), connections.open.lock().len()), (0, 0));
+    }
+}

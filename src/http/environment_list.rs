@@ -13,7 +13,7 @@ use super::scans::scan;
 use super::{App, paging};
 use crate::actors::ListFilter;
 use crate::auth::Permission;
-use crate::domain::{Identifier, LabelValue, LockStatus, PipelineKey};
+use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, PipelineKey};
 
 /// How many environments are held in memory at once for one who reads them all.
 const PIECE: usize = 1_000;
@@ -96,7 +96,11 @@ fn list_filter(query: &mut Query) -> ListFilter {
             query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
         }
     }
-    for label in query.all("label") {
+    let labels = query.all("label");
+    if labels.len() > LABELS_MAX {
+        query.wrong("label", format!("is given at most {LABELS_MAX} times"));
+    }
+    for label in labels {
         let pair = label.split_once(':');
         let pair = pair.and_then(|(key, value)| Some((Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
         match pair {

@@ -45,6 +45,7 @@ pub struct State {
     pub clock: Clock,
     pub rate_limits: Option<RateLimits>,
     pub body_timeout: Duration,
+    pub answer_timeout: Duration,
     /// Renders the metrics in Prometheus' text format.
     pub metrics: Box<dyn Fn() -> String + Send + Sync>,
     pub scans: Scans,

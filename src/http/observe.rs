@@ -1,5 +1,6 @@
 //! Around every request: its id, its span, its numbers, and a clear answer whatever went wrong inside.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -138,10 +139,15 @@ impl Underway {
         Self { app: app.clone(), _busy: connection.map(|connection| app.connections.busy(connection)) }
     }
 
+    /// A small answer is in the socket's buffer at once; a larger one is under way until its last piece is.
     fn with(self, body: BoxBody) -> BoxBody {
         match body.size() {
-            BodySize::Stream => BoxBody::new(Pieces { body, _underway: self }),
-            BodySize::None | BodySize::Sized(_) => body,
+            BodySize::None => body,
+            BodySize::Sized(size) if size <= PIECE_BYTES as u64 => body,
+            BodySize::Sized(_) | BodySize::Stream => match body.try_into_bytes() {
+                Ok(rest) => BoxBody::new(Pieces { rest, _underway: self }),
+                Err(stream) => BoxBody::new(Stream { stream, _underway: self }),
+            },
         }
     }
 }
@@ -152,20 +158,41 @@ impl Drop for Underway {
     }
 }
 
+/// What is handed to the socket at once; half of what the web server buffers before it waits for the client.
+const PIECE_BYTES: usize = 16 * 1024;
+
 struct Pieces {
-    body: BoxBody,
+    rest: Bytes,
     _underway: Underway,
 }
 
 impl MessageBody for Pieces {
+    type Error = Infallible;
+
+    fn size(&self) -> BodySize {
+        self.rest.size()
+    }
+
+    fn poll_next(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Bytes, Infallible>>> {
+        let length = self.rest.len().min(PIECE_BYTES);
+        Poll::Ready((length > 0).then(|| Ok(self.rest.split_to(length))))
+    }
+}
+
+struct Stream {
+    stream: BoxBody,
+    _underway: Underway,
+}
+
+impl MessageBody for Stream {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {
-        self.body.size()
+        self.stream.size()
     }
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
-        Pin::new(&mut self.body).poll_next(context)
+        Pin::new(&mut self.stream).poll_next(context)
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use actix_web::dev::ServerHandle;
 use actix_web::{App as ActixApp, HttpServer, middleware, web};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::{App, State, observe, routes};
 
@@ -33,6 +34,14 @@ const BACKLOG: u32 = 4096;
 /// After a drain only idle keep-alive connections are left; nobody waits for those.
 const LINGER_SECONDS: u64 = 1;
 
+/// What a connection takes: its socket, and the handle by which it is shut down when it stalls.
+const DESCRIPTORS_PER_CONNECTION: u64 = 2;
+/// What a worker takes before it has any connection: its event loop.
+const DESCRIPTORS_PER_WORKER: u64 = 4;
+/// What connections leave to everything else. The store, the log and the runtime hold about twenty; the rest is for
+/// what they open in passing.
+const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
+
 pub fn start(front: &Front, state: State) -> io::Result<Running> {
     let state = web::Data::new(state);
     let shared = state.clone();
@@ -51,13 +60,45 @@ pub fn start(front: &Front, state: State) -> io::Result<Running> {
     .client_request_timeout(front.head_timeout)
     .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
     .keep_alive(front.keep_alive)
-    .max_connections(front.max_connections)
+    .max_connections(connections_per_worker(front))
     .shutdown_timeout(LINGER_SECONDS)
     .disable_signals()
     .listen(listener)?
     .run();
     let handle = server.handle();
     Ok(Running { address, state, handle, ended: actix_web::rt::spawn(server) })
+}
+
+/// As many as configured, or as the limit on descriptors allows; further ones wait to be accepted. Without this, clients
+/// could take the descriptors that the server itself needs.
+fn connections_per_worker(front: &Front) -> usize {
+    let Some(limit) = raise_descriptor_limit() else { return front.max_connections };
+    let fitting = fitting_connections(limit, front.workers);
+    if fitting < front.max_connections {
+        tracing::warn!(
+            configured = front.max_connections,
+            used = fitting,
+            limit,
+            "http.max_connections is lowered to fit in the limit on file descriptors; raise that (ulimit -n) to have more"
+        );
+    }
+    front.max_connections.min(fitting)
+}
+
+/// The limit on descriptors, raised as far as this process may; `None` if there is none.
+fn raise_descriptor_limit() -> Option<u64> {
+    let before = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: before.maximum, maximum: before.maximum };
+    // Some systems refuse what they say is allowed; then it stays as it was.
+    setrlimit(Resource::Nofile, raised).ok();
+    getrlimit(Resource::Nofile).current
+}
+
+fn fitting_connections(limit: u64, workers: usize) -> usize {
+    let workers = workers.max(1) as u64;
+    let reserved = (limit / 4).clamp(*RESERVED_DESCRIPTORS.start(), *RESERVED_DESCRIPTORS.end());
+    let left = limit.saturating_sub(reserved + DESCRIPTORS_PER_WORKER * workers);
+    usize::try_from(left / (DESCRIPTORS_PER_CONNECTION * workers)).unwrap_or(usize::MAX).max(1)
 }
 
 /// Reuses an address whose last connections are still fading, so that a restart does not have to wait for them, and
@@ -87,5 +128,17 @@ impl Running {
             tracing::warn!(%error, "the server did not end cleanly");
         }
         left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn connections_never_take_what_the_server_needs_for_itself() {
+        for (limit, workers, fitting) in [(1024, 2, 190), (128, 2, 18), (1_048_576, 16, 32_758), (20, 4, 1)] {
+            assert_eq!(fitting_connections(limit, workers), fitting, "{limit} descriptors, {workers} workers");
+        }
     }
 }

@@ -53,7 +53,6 @@ pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app).await?;
     let commit = fields.required_text("commitId", CommitId::parse);
     fields.not_yet("waitSeconds", &Json::Null);
-    fields.not_yet("fencingToken", &Json::Null);
     fields.finish()?;
     let commit = commit.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 

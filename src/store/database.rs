@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
+use super::blobs::Blobs;
 use super::data_dir::OpenError;
 use super::overlay::Changes;
 use super::sync_dir::sync_dir;
@@ -41,6 +42,7 @@ pub struct Database {
     meta: sled::Tree,
     db: sled::Db,
     file: File,
+    blobs: Blobs,
     dir: PathBuf,
 }
 
@@ -56,13 +58,14 @@ impl Database {
         let file = file.map_err(OpenError::io("open the database file in", dir))?;
         // Opening may have written a snapshot and removed the old one.
         sync_dir(dir).map_err(OpenError::io("sync", dir))?;
-        Ok(Database { data, meta, db, file, dir: dir.to_owned() })
+        let blobs = Blobs::of(dir).map_err(OpenError::io("open the blobs of", dir))?;
+        Ok(Database { data, meta, db, file, blobs, dir: dir.to_owned() })
     }
 
     /// The sequence up to which the database has every batch.
     pub fn applied(&self) -> Result<u64, OpenError> {
         let failed = |reason: String| OpenError::Database { path: self.dir.clone(), reason };
-        let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(error.to_string()))? else {
+        let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(plainly(&error)))? else {
             return Ok(0);
         };
         let bytes = found.as_ref().try_into().map_err(|_| failed("its applied sequence is not a number".to_owned()))?;
@@ -80,16 +83,16 @@ impl Database {
                 Some(value) => self.data.insert(key, value.as_slice()),
                 None => self.data.remove(key),
             }
-            .map_err(|error| error.to_string())?;
+            .map_err(|error| plainly(&error))?;
             if pace.ends_step(value.as_ref().map_or(0, Vec::len)) {
-                let flushed = self.db.flush().map_err(|error| error.to_string())?;
+                let flushed = self.db.flush().map_err(|error| plainly(&error))?;
                 if pace.wants_sync(flushed) {
                     self.sync()?;
                 }
             }
         }
         self.sync()?;
-        self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| error.to_string())?;
+        self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| plainly(&error))?;
         self.sync()
     }
 
@@ -106,8 +109,8 @@ impl Database {
     }
 
     fn sync(&self) -> Result<(), String> {
-        self.db.flush().map_err(|error| error.to_string())?;
-        self.file.sync_data().and_then(|()| sync_blobs(&self.dir)).map_err(|error| error.to_string())
+        self.db.flush().map_err(|error| plainly(&error))?;
+        self.file.sync_data().and_then(|()| self.blobs.sync()).map_err(|error| error.to_string())
     }
 }
 
@@ -134,22 +137,6 @@ impl Pace {
         }
         wants
     }
-}
-
-/// sled keeps a page that is larger than a quarter of a segment in a file of its own, and does not sync it.
-fn sync_blobs(dir: &Path) -> io::Result<()> {
-    let blobs = dir.join("blobs");
-    let mut any = false;
-    for entry in std::fs::read_dir(&blobs)? {
-        match File::open(entry?.path()) {
-            Ok(blob) => blob.sync_all()?,
-            // sled removes one when nothing refers to it any more.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
-        }
-        any = true;
-    }
-    if any { sync_dir(&blobs) } else { Ok(()) }
 }
 
 /// Makes an empty database under another name first: sled syncs none of the files it creates, and a directory half
@@ -182,7 +169,7 @@ fn settle(dir: &Path) -> io::Result<()> {
     }
     // What is only in the page cache must reach the disk before sled writes a snapshot that counts on it.
     File::options().write(true).open(dir.join("db"))?.sync_all()?;
-    sync_blobs(dir)
+    Blobs::of(dir)?.sync()
 }
 
 type Opened = (sled::Db, sled::Tree, sled::Tree);
@@ -205,9 +192,9 @@ fn plainly(error: &sled::Error) -> String {
     match error {
         sled::Error::Corruption { .. } => "its file is damaged".to_owned(),
         sled::Error::Io(error) => error.to_string(),
-        sled::Error::CollectionNotFound(_) | sled::Error::Unsupported(_) | sled::Error::ReportableBug(_) => {
-            error.to_string()
-        }
+        // Without sled's request to report it to somebody whom the operator does not know.
+        sled::Error::ReportableBug(what) => what.lines().collect::<Vec<_>>().join(" "),
+        sled::Error::CollectionNotFound(_) | sled::Error::Unsupported(_) => error.to_string(),
     }
 }
 

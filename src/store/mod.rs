@@ -4,8 +4,10 @@
 //! makes a group of batches durable with one `fdatasync`, an overlay of what the log has and sled does not yet have,
 //! and sled. [`MemoryStore`] keeps the same contract without a disk and can be told to fail. Both pass `conformance`.
 
+mod blobs;
 mod data_dir;
 mod database;
+mod descriptors;
 mod log;
 mod logged;
 mod memory;

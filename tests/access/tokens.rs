@@ -16,11 +16,11 @@ async fn a_tokens_text_is_shown_once_and_never_listed() {
     let admin = server.admin();
     let made = admin.post("/tokens", json!({ "name": "CI – Ægir", "user": "ana" })).await.created();
     let token = made.data();
-    assert_fields(&token, "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt token");
+    assert_fields(&token, "tokenId name user createdBy lastFour createdAt expiresAt lastUsedAt token");
     let text = token["token"].as_str().unwrap();
     assert!(text.starts_with("lk_") && text.len() == 39, "{text}");
     assert_has(&token, json!({ "name": "CI – Ægir", "lastFour": &text[35..], "expiresAt": null, "lastUsedAt": null }));
-    assert_eq!(token["createdBy"]["name"], "ana");
+    assert_eq!((&token["user"]["name"], &token["createdBy"]["name"]), (&json!("ana"), &json!("admin")));
     assert_is_time(&token["createdAt"]);
     let id = token["tokenId"].as_str().unwrap();
     assert_eq!(made.header("location"), admin.path(&format!("/tokens/{id}")));
@@ -29,15 +29,16 @@ async fn a_tokens_text_is_shown_once_and_never_listed() {
     assert_eq!(list.json()["pagination"], json!({ "limit": 50, "offset": 0, "total": 2 }));
     assert!(!list.text.contains(&text[3..35]) && !list.text.contains(&ADMIN_TOKEN[3..35]));
     let listed = list.data()[1].clone();
-    assert_fields(&listed, "tokenId name createdBy lastFour createdAt expiresAt lastUsedAt");
-    assert_has(&listed, json!({ "tokenId": id, "lastFour": &text[35..], "createdBy": token["createdBy"] }));
+    assert_fields(&listed, "tokenId name user createdBy lastFour createdAt expiresAt lastUsedAt");
+    assert_has(&listed, json!({ "tokenId": id, "lastFour": &text[35..] }));
+    assert_has(&listed, json!({ "user": token["user"], "createdBy": token["createdBy"] }));
     let first = admin.get("/tokens?limit=1").await.ok();
     assert_eq!(first.data()[0]["name"], "bootstrap", "oldest first");
     let next = admin.send(admin.request(Method::GET, &first.link("next").unwrap())).await.ok();
     assert_eq!(next.data()[0]["tokenId"], id);
 
     let claimed = server.with_token(text).claim("review-1", json!({})).await.created();
-    assert_eq!(claimed.data()["user"], token["createdBy"]);
+    assert_eq!(claimed.data()["user"], token["user"]);
 }
 
 #[tokio::test]
@@ -45,10 +46,11 @@ async fn a_token_stands_for_a_member_and_for_nobody_else() {
     let server = Server::start();
     let admin = server.admin();
     let own = admin.post("/tokens", json!({ "name": "own" })).await.created().data();
-    assert_eq!(own["createdBy"]["name"], "admin");
+    assert_eq!(own["user"]["name"], "admin");
+    assert_eq!(own["createdBy"], own["user"]);
     let user = admin.post("/tokens", json!({ "name": "x", "user": "ben" })).await.created().data();
-    let by_id = json!({ "name": "x", "userId": user["createdBy"]["userId"] });
-    assert_eq!(admin.post("/tokens", by_id).await.created().data()["createdBy"]["name"], "ben");
+    let by_id = json!({ "name": "x", "userId": user["user"]["userId"] });
+    assert_eq!(admin.post("/tokens", by_id).await.created().data()["user"]["name"], "ben");
     let nobody = "usr_0199f3c2a4b07f3e9d2c5a1b";
     let cases: [(Value, &[&str]); 7] = [
         (json!({}), &["name"]),
@@ -57,7 +59,7 @@ async fn a_token_stands_for_a_member_and_for_nobody_else() {
         (json!({ "name": "x", "user": "nobody" }), &["user"]),
         (json!({ "name": "x", "userId": nobody }), &["userId"]),
         (json!({ "name": "x", "userId": "ana" }), &["userId"]),
-        (json!({ "name": "x", "userId": user["createdBy"]["userId"], "user": "ben" }), &["user"]),
+        (json!({ "name": "x", "userId": user["user"]["userId"], "user": "ben" }), &["user"]),
     ];
     for (body, expected) in cases {
         let refused = admin.post("/tokens", body.clone()).await.refused(422, "invalid_request");
@@ -154,7 +156,8 @@ async fn the_bootstrap_token_is_the_first_admins_also_when_that_is_somebody_else
     server.change_setup(|_| Setup::default().organization(&renamed));
     server.start_again();
     let list = server.admin().get("/tokens").await.ok().data();
-    assert_eq!(list[0]["createdBy"]["name"], "root");
+    assert_eq!(list[0]["user"]["name"], "root");
+    assert_eq!(list[0]["createdBy"], list[0]["user"]);
 }
 
 #[tokio::test]

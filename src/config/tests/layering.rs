@@ -50,7 +50,7 @@ fn the_rate_limit_can_be_off_in_a_file_and_in_a_variable() {
 fn the_bootstrap_token_is_taken_from_its_variable_and_never_shown() {
     let token = "lk_0000000000000000000000000000002C8GjS";
     let settings = load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", token)]).unwrap();
-    assert_eq!(settings.bootstrap_token.as_ref().unwrap().expose(), token);
+    assert_eq!(settings.bootstrap_token.as_ref().unwrap().reveal(), token);
     assert!(!format!("{settings:?}").contains("2C8GjS"));
 }
 

@@ -158,6 +158,18 @@ fn there_is_a_bound_to_everything_that_is_listed() {
 }
 
 #[test]
+fn the_texts_of_an_environment_are_bounded_together() {
+    let value = "x".repeat(4096);
+    let variables: Vec<_> = (0..17).map(|number| format!("V{number} = '{value}'")).collect();
+    let text = format!(
+        "[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\nname = 'e'\nvariables = {{ {} }}\n",
+        variables.join(", ")
+    );
+    let lines = check(&text).unwrap_err();
+    assert!(lines.len() == 1 && lines[0].contains("65536 bytes at most"), "{lines:?}");
+}
+
+#[test]
 fn organizations_are_found_from_the_file_that_names_them_and_from_the_working_directory() {
     let other = HEAD.replace("id = 'o'", "id = 'p'");
     let files =

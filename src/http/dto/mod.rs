@@ -1,4 +1,4 @@
-//! What goes over the wire, in camelCase, as `api.md` has it. Borrowed from the domain's types, so that an answer is
+//! What goes over the wire, in camelCase. Borrowed from the domain's types, so that an answer is
 //! written in one pass.
 
 mod deployment;

@@ -14,7 +14,10 @@ pub struct TokenView<'a> {
     #[schema(value_type = String, example = "tok_0199f3c2a4b07f3e9d2c5a1b")]
     token_id: Text<TokenId>,
     name: &'a str,
-    created_by: TokenUser<'a>,
+    /// Whose permissions it has.
+    user: TokenUser,
+    /// Who made it.
+    created_by: TokenUser,
     last_four: &'a str,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
@@ -24,14 +27,14 @@ pub struct TokenView<'a> {
     last_used_at: Option<Time>,
 }
 
-/// Whose permissions a token has; the name is null once the user is no longer a member.
+/// Somebody who is or was a member; the name is null once they no longer are.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct TokenUser<'a> {
+pub struct TokenUser {
     #[schema(value_type = String)]
     user_id: Text<UserId>,
     #[schema(required)]
-    name: Option<&'a str>,
+    name: Option<String>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -45,11 +48,14 @@ pub struct OpenTokenView<'a> {
 }
 
 impl<'a> TokenView<'a> {
-    pub fn new(token: &'a Token, user_name: Option<&'a str>) -> Self {
+    /// `name_of` knows those who are members now.
+    pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
+        let person = |id| TokenUser { user_id: Text(id), name: name_of(id) };
         Self {
             token_id: Text(token.id),
             name: &token.name,
-            created_by: TokenUser { user_id: Text(token.user), name: user_name },
+            user: person(token.user),
+            created_by: person(token.created_by),
             last_four: &token.last_four,
             created_at: Time(token.created_at),
             expires_at: token.expires_at.map(Time),
@@ -59,7 +65,7 @@ impl<'a> TokenView<'a> {
 }
 
 impl<'a> OpenTokenView<'a> {
-    pub fn new(open: &'a OpenToken, user_name: Option<&'a str>) -> Self {
-        Self { view: TokenView::new(&open.token, user_name), token: open.text.reveal() }
+    pub fn new(open: &'a OpenToken, name_of: impl Fn(UserId) -> Option<String>) -> Self {
+        Self { view: TokenView::new(&open.token, name_of), token: open.text.reveal() }
     }
 }

@@ -48,7 +48,7 @@ fn document() -> Value {
             "summary": "Ephemeral environments for CI fleets: durable locks over HTTP",
             "description": "A 2xx to a write means that its effect survives a crash and a power cut. The paths of \
                             ephemeral environments are also answered without `/api/v1`. Every answer carries \
-                            `X-Request-Id`; every fault is `application/problem+json` with a stable `code`.",
+                            `X-Request-Id`; every fault is `application/problem+json` with a stable `code`, but for what is no HTTP at all.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],

@@ -1,9 +1,9 @@
-//! What each operation takes and answers, in the order of `api.md`.
+//! What each operation takes and answers, by part of the API.
 
 use serde_json::json;
 
 use super::operation::{Operation, reference};
-use crate::domain::LockStatus;
+use crate::domain::{LABELS_MAX, LockStatus};
 use crate::http::codes::Code;
 use crate::http::dto::lock_status_name;
 use crate::http::paging::PLACE_MAX;
@@ -22,7 +22,7 @@ pub fn list_environments() -> Operation {
     .query(
         "label",
         "Only those with this label, `key:value`; may be repeated",
-        json!({ "type": "array", "maxItems": 8, "items": {
+        json!({ "type": "array", "maxItems": LABELS_MAX, "items": {
             "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}:[!-~]{1,63}$" } }),
     )
     .slice()
@@ -41,6 +41,7 @@ pub fn get_environment() -> Operation {
 pub fn put_environment() -> Operation {
     Operation::api(ENVIRONMENTS, "putEnvironment", "Put Environment", "Makes it, or replaces its configuration.")
         .header("If-Match", "The `ETag` it was read with: only if the configuration is still that")
+        .header("If-None-Match", "`*`: only if there is no such environment yet")
         .body("ConfigurationRequest", false)
         .writes()
         .answers(200, "Changed", "Environment", &["ETag"])
@@ -193,7 +194,7 @@ pub fn healthz() -> Operation {
 pub fn readyz() -> Operation {
     Operation::public("readyz", "Ready", "Writes are accepted, and the server is not on its way out.")
         .answers_json(200, "Ready", reference("Status"), &[])
-        .fails(&[Code::ShuttingDown, Code::StorageFull])
+        .fails(&[Code::ShuttingDown, Code::StorageFull, Code::Overloaded])
 }
 
 pub fn metrics() -> Operation {

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use super::disk::segment_name;
 use super::format::{END_PAGE, PAGE};
 use crate::store::StoreError;
-use crate::store::sync_dir::sync_dir;
+use crate::store::descriptors::{self, is_shortage};
 
 /// Must hold the largest group several times over, or rolling would be all the log does.
 pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
@@ -28,12 +28,16 @@ const MIB: u64 = 1024 * 1024;
 
 pub struct Segments {
     dir: PathBuf,
+    /// The directory, kept open so that making a name durable never needs a descriptor that clients may have taken.
+    opened_dir: File,
     segment_bytes: usize,
     min_free: u64,
     spare: Mutex<Spare>,
     /// The committer waits here for a spare, the preparer for work.
     changed: Condvar,
     full: AtomicBool,
+    /// The committer has no segment to go on with, and for another reason than a full disk.
+    starved: AtomicBool,
     refusing: metrics::Gauge,
     /// The first sequences of all segments that exist, ascending; the last is the one being written.
     existing: Mutex<Vec<u64>>,
@@ -42,11 +46,37 @@ pub struct Segments {
 #[derive(Default)]
 struct Spare {
     ready: Option<File>,
-    /// Making one failed, and was not tried again since.
-    failed: bool,
+    /// The committer waits for one.
+    wanted: bool,
+    /// Why making one failed, if it did when it was last tried.
+    failed: Option<Cause>,
     stopping: bool,
     /// The committer wants no more than what is ready, even if that is nothing.
     giving_up: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Work {
+    LookAgain,
+    Stop,
+}
+
+/// Why there is no spare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    DiskFull,
+    NoDescriptors,
+    Other,
+}
+
+impl Cause {
+    fn of(error: &io::Error) -> Cause {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Cause::DiskFull,
+            _ if is_shortage(error) => Cause::NoDescriptors,
+            _ => Cause::Other,
+        }
+    }
 }
 
 impl Segments {
@@ -58,11 +88,13 @@ impl Segments {
         }
         let segments = Segments {
             dir: dir.to_owned(),
+            opened_dir: File::open(dir)?,
             segment_bytes: segment_bytes.max(MIN_SEGMENT_BYTES).next_multiple_of(PAGE),
             min_free,
             spare: Mutex::default(),
             changed: Condvar::new(),
             full: AtomicBool::new(false),
+            starved: AtomicBool::new(false),
             refusing: metrics::gauge!("lockkeeper_storage_refusing_writes"),
             existing: Mutex::new(existing),
         };
@@ -80,11 +112,13 @@ impl Segments {
         self.segment_bytes - PAGE
     }
 
-    /// Why no new batches are taken, if the disk is full.
+    /// Why no new batches are taken, if they are not.
     pub fn refusing(&self) -> Option<StoreError> {
-        self.full
-            .load(Ordering::Relaxed)
-            .then(|| StoreError::Full { path: self.dir.display().to_string(), min_free_mb: self.min_free / MIB })
+        if self.full.load(Ordering::Relaxed) {
+            let path = self.dir.display().to_string();
+            return Some(StoreError::Full { path, min_free_mb: self.min_free / MIB });
+        }
+        self.starved.load(Ordering::Relaxed).then_some(StoreError::Overloaded)
     }
 
     /// Makes a segment on the caller's thread: for the first one of a log.
@@ -98,13 +132,15 @@ impl Segments {
     pub fn next(&self, first: u64) -> io::Result<Option<File>> {
         let mut spare = self.spare.lock();
         loop {
+            spare.wanted = spare.ready.is_none();
+            self.note_starved(&spare);
             if let Some(file) = spare.ready.take() {
                 // Under the lock, so that the preparer does not begin another file of the same name.
                 let promoted = self.promote(first);
                 self.changed.notify_all();
                 return promoted.map(|()| Some(file));
             }
-            if spare.giving_up && spare.failed || spare.stopping {
+            if spare.giving_up && spare.failed.is_some() || spare.stopping {
                 return Ok(None);
             }
             self.changed.wait(&mut spare);
@@ -128,43 +164,62 @@ impl Segments {
             let low = self.is_low();
             let missing = self.spare.lock().ready.is_none();
             // Also below the reserve: what was handed in before it was reached must still find a segment.
-            let made = if missing { Some(self.make_spare()) } else { None };
-            let mut spare = self.spare.lock();
-            let failed = match made {
-                Some(Ok(file)) => {
-                    spare.ready = Some(file);
-                    false
-                }
-                Some(Err(error)) => {
-                    self.note_failed_spare(&error);
-                    true
-                }
-                None => false,
-            };
-            spare.failed = failed;
-            self.changed.notify_all();
-            self.set_full(low || failed);
-            let look_again = Instant::now() + LOOK_EVERY;
-            while !spare.stopping && (failed || spare.ready.is_some()) {
-                if self.changed.wait_until(&mut spare, look_again).timed_out() {
-                    break;
-                }
-            }
-            if spare.stopping {
+            let made = missing.then(|| self.make_spare()).transpose();
+            self.note_spare(&mut self.spare.lock(), made, low);
+            if self.wait_for_work() == Work::Stop {
                 return;
             }
         }
     }
 
+    fn wait_for_work(&self) -> Work {
+        let mut spare = self.spare.lock();
+        let look_again = Instant::now() + LOOK_EVERY;
+        while !spare.stopping && (spare.failed.is_some() || spare.ready.is_some()) {
+            if self.changed.wait_until(&mut spare, look_again).timed_out() {
+                break;
+            }
+        }
+        if spare.stopping { Work::Stop } else { Work::LookAgain }
+    }
+
+    fn note_spare(&self, spare: &mut Spare, made: io::Result<Option<File>>, low: bool) {
+        let before = spare.failed.take();
+        match made {
+            Ok(file) => spare.ready = file.or(spare.ready.take()),
+            Err(error) => {
+                spare.failed = Some(Cause::of(&error));
+                if before != spare.failed {
+                    self.tell_of_failure(Cause::of(&error), &error);
+                }
+            }
+        }
+        if before.is_some() && spare.failed.is_none() {
+            tracing::info!(dir = %self.dir.display(), "a new log segment could be made again");
+        }
+        self.set_full(low || spare.failed == Some(Cause::DiskFull));
+        self.note_starved(spare);
+        self.changed.notify_all();
+    }
+
     /// Deletes the segments that hold nothing beyond `applied`; never the one being written.
     pub fn delete_covered(&self, applied: u64) -> io::Result<()> {
-        let covered: Vec<u64> = {
-            let mut existing = self.existing.lock();
-            let count = existing.windows(2).take_while(|pair| pair[1] <= applied + 1).count();
-            existing.drain(..count).collect()
-        };
         // Oldest first and not synced: what a power cut brings back is deleted by the next checkpoint after the start.
-        covered.into_iter().try_for_each(|segment| std::fs::remove_file(self.path(segment)))
+        while let Some(segment) = self.oldest_covered(applied) {
+            match std::fs::remove_file(self.path(segment)) {
+                // Somebody else's doing, and no reason to try again for ever.
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                Ok(()) | Err(_) => self.existing.lock().retain(|existing| *existing != segment),
+            }
+        }
+        Ok(())
+    }
+
+    fn oldest_covered(&self, applied: u64) -> Option<u64> {
+        match self.existing.lock()[..] {
+            [oldest, next, ..] if next <= applied + 1 => Some(oldest),
+            _ => None,
+        }
     }
 
     fn make_spare(&self) -> io::Result<File> {
@@ -193,7 +248,7 @@ impl Segments {
     /// Gives the spare its name, durably, before anything is written to it.
     fn promote(&self, first: u64) -> io::Result<()> {
         std::fs::rename(self.dir.join(SPARE), self.path(first))?;
-        sync_dir(&self.dir)?;
+        self.opened_dir.sync_all()?;
         self.existing.lock().push(first);
         Ok(())
     }
@@ -208,19 +263,44 @@ impl Segments {
         }
     }
 
-    fn note_failed_spare(&self, error: &io::Error) {
-        // A full disk is told of by `set_full`.
-        let is_full = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-        if !is_full && !self.full.load(Ordering::Relaxed) {
-            tracing::error!(dir = %self.dir.display(), %error, "cannot make a new log segment; trying again every second");
+    fn tell_of_failure(&self, cause: Cause, error: &io::Error) {
+        let dir = self.dir.display();
+        match cause {
+            // Told of by `set_full`.
+            Cause::DiskFull => {}
+            Cause::NoDescriptors => {
+                tracing::error!(%dir, %error, "{}; a new log segment is tried every second", descriptors::SHORTAGE);
+            }
+            Cause::Other => {
+                tracing::error!(%dir, %error, "cannot make a new log segment; trying again every second");
+            }
         }
+    }
+
+    /// Called whenever one of its reasons changed.
+    fn note_starved(&self, spare: &Spare) {
+        // A full disk refuses writes by itself.
+        let failed = spare.failed.is_some_and(|cause| cause != Cause::DiskFull);
+        let starved = failed && spare.wanted && spare.ready.is_none();
+        if self.starved.swap(starved, Ordering::Relaxed) == starved {
+            return;
+        }
+        self.show_refusing();
+        if starved {
+            let dir = self.dir.display();
+            tracing::error!(%dir, "the log has no segment to go on with: new writes are refused until there is one");
+        }
+    }
+
+    fn show_refusing(&self) {
+        self.refusing.set(if self.refusing().is_some() { 1.0 } else { 0.0 });
     }
 
     fn set_full(&self, full: bool) {
         if self.full.swap(full, Ordering::Relaxed) == full {
             return;
         }
-        self.refusing.set(if full { 1.0 } else { 0.0 });
+        self.show_refusing();
         let dir = self.dir.display();
         let min_free_mb = self.min_free / MIB;
         if full {
@@ -228,5 +308,68 @@ impl Segments {
         } else {
             tracing::info!(%dir, "the disk has room again: writes are taken");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use rustix::io::Errno;
+
+    fn segments(dir: &Path, existing: Vec<u64>) -> Segments {
+        Segments::new(dir, MIN_SEGMENT_BYTES, 0, existing).unwrap()
+    }
+
+    fn note(segments: &Segments, made: io::Result<Option<File>>) {
+        segments.note_spare(&mut segments.spare.lock(), made, false);
+    }
+
+    #[test]
+    fn a_shortage_of_descriptors_refuses_writes_only_when_the_log_cannot_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = segments(dir.path(), vec![1]);
+        for shortage in [Errno::MFILE, Errno::NFILE] {
+            note(&segments, Err(shortage.into()));
+            assert!(segments.refusing().is_none(), "the segment that is being written has room");
+        }
+        std::thread::scope(|threads| {
+            let next = threads.spawn(|| segments.next(7).unwrap());
+            while segments.refusing().is_none() {
+                std::thread::yield_now();
+            }
+            assert!(matches!(segments.refusing(), Some(StoreError::Overloaded)));
+            note(&segments, segments.make_spare().map(Some));
+            assert!(segments.refusing().is_none());
+            assert!(next.join().unwrap().is_some());
+        });
+        assert!(segments.path(7).exists() && segments.refusing().is_none());
+    }
+
+    #[test]
+    fn only_a_full_disk_is_called_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = segments(dir.path(), vec![1]);
+        for (error, full) in [(Errno::NOSPC, true), (Errno::MFILE, false), (Errno::DQUOT, true), (Errno::IO, false)] {
+            note(&segments, Err(error.into()));
+            assert_eq!(matches!(segments.refusing(), Some(StoreError::Full { .. })), full, "{error}");
+        }
+    }
+
+    #[test]
+    fn a_segment_that_could_not_be_deleted_is_tried_again_with_those_after_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let segments = segments(dir.path(), vec![1, 5, 9]);
+        for segment in [5, 9] {
+            std::fs::write(segments.path(segment), "").unwrap();
+        }
+        // A directory in its place cannot be removed as a file.
+        std::fs::create_dir(segments.path(1)).unwrap();
+        assert!(segments.delete_covered(20).is_err());
+        assert!(segments.path(5).exists(), "oldest first, so that the log never has a gap");
+        std::fs::remove_dir(segments.path(1)).unwrap();
+        std::fs::write(segments.path(1), "").unwrap();
+        segments.delete_covered(20).unwrap();
+        assert_eq!([1, 5, 9].map(|segment| segments.path(segment).exists()), [false, false, true]);
     }
 }

@@ -1,0 +1,217 @@
+//! Members and tokens over a store that can hold, refuse and be opened again.
+
+#![allow(clippy::unwrap_used)]
+
+use std::pin::pin;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::accounts::TOKENS_MAX;
+use super::*;
+use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::store::{Batch, MemoryStore, Store, StoreError};
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+#[tokio::test]
+async fn an_organization_has_ten_thousand_tokens_and_no_more_also_when_made_at_once() {
+    let store = with_tokens(TOKENS_MAX - 1).await;
+    let accounts = open(&store, &["admin"]).await;
+    store.hold();
+    let mut last = pin!(accounts.create_token(new(&accounts, "admin"), NOW));
+    assert!(last.as_mut().now_or_never().is_none());
+    let refused = accounts.create_token(new(&accounts, "admin"), NOW).await;
+    assert!(matches!(refused, Err(AccountsError::TooManyTokens)));
+    store.release();
+    assert!(last.await.is_ok());
+
+    let oldest = accounts.tokens(&acme()).await[0].id;
+    assert!(accounts.revoke(&acme(), oldest).await.unwrap());
+    assert!(accounts.create_token(new(&accounts, "admin"), NOW).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_revoked_token_is_not_brought_back_by_its_last_use() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let open_token = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    accounts.authenticate(open_token.text.reveal(), NOW).unwrap();
+    store.hold();
+    let organization = acme();
+    let mut revoked = pin!(accounts.revoke(&organization, open_token.token.id));
+    assert!(revoked.as_mut().now_or_never().is_none());
+    accounts.write_usage().now_or_never();
+    store.release();
+    assert!(revoked.await.unwrap());
+    assert!(is_unknown(&open(&store, &["admin"]).await, &open_token));
+}
+
+#[tokio::test]
+async fn tokens_revoked_while_their_use_is_written_stay_revoked() {
+    let store = with_tokens(2 * stored::RECORDS_AT_ONCE).await;
+    let accounts = open(&store, &["admin"]).await;
+    let mut tokens = Vec::new();
+    for _ in 0..stored::RECORDS_AT_ONCE + 1 {
+        let made = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+        accounts.authenticate(made.text.reveal(), NOW).unwrap();
+        tokens.push(made.token);
+    }
+    store.hold();
+    let mut writing = pin!(accounts.write_usage());
+    assert!(writing.as_mut().now_or_never().is_none(), "the first part is handed in, the second is yet to come");
+    for token in &tokens {
+        assert!(accounts.revoke(&acme(), token.id).now_or_never().is_none());
+    }
+    store.release();
+    writing.await.unwrap();
+    let left = open(&store, &["admin"]).await.tokens(&acme()).await;
+    assert_eq!(left.len(), 2 * stored::RECORDS_AT_ONCE);
+}
+
+#[tokio::test]
+async fn a_revocation_that_the_store_refuses_leaves_the_token_working() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let made = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    store.refuse_with(Some(StoreError::Overloaded));
+    assert!(accounts.revoke(&acme(), made.token.id).await.is_err());
+    assert!(accounts.create_token(new(&accounts, "admin"), NOW).await.is_err());
+    store.refuse_with(None);
+    assert!(accounts.authenticate(made.text.reveal(), NOW).is_ok());
+    assert_eq!(ids(&accounts).await, [made.token.id]);
+    assert!(accounts.revoke(&acme(), made.token.id).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_change_whose_caller_went_away_is_the_same_before_and_after_a_restart() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let revoked = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    store.hold();
+    assert!(accounts.revoke(&acme(), revoked.token.id).now_or_never().is_none());
+    assert!(accounts.create_token(new(&accounts, "admin"), NOW).now_or_never().is_none());
+    store.release();
+    let before = ids(&accounts).await;
+    assert!(before.len() == 1 && before[0] != revoked.token.id);
+    assert!(is_unknown(&accounts, &revoked));
+
+    let again = open(&store, &["admin"]).await;
+    assert_eq!(ids(&again).await, before);
+    assert!(is_unknown(&again, &revoked));
+    assert!(again.revoke(&acme(), before[0]).await.unwrap(), "nobody has its text, but it can be revoked");
+}
+
+#[tokio::test]
+async fn nobody_is_shown_a_revocation_that_could_still_be_lost() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let made = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    store.hold();
+    assert!(accounts.revoke(&acme(), made.token.id).now_or_never().is_none());
+    assert!(accounts.tokens(&acme()).now_or_never().is_none());
+    assert!(accounts.revoke(&acme(), made.token.id).now_or_never().is_none());
+    store.release();
+    assert!(ids(&accounts).await.is_empty());
+    assert!(!accounts.revoke(&acme(), made.token.id).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_use_that_could_not_be_written_down_is_written_down_later() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let made = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    accounts.authenticate(made.text.reveal(), NOW).unwrap();
+    store.refuse_with(Some(StoreError::Overloaded));
+    assert!(accounts.write_usage().await.is_err());
+    store.refuse_with(None);
+    accounts.write_usage().await.unwrap();
+    let again = open(&store, &["admin"]).await;
+    assert_eq!(again.tokens(&acme()).await[0].last_used_at(), Some(NOW));
+}
+
+#[tokio::test]
+async fn a_token_remembers_whose_it_is_and_who_made_it() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let (admin, ana) = (user(&accounts, "admin"), user(&accounts, "ana"));
+    accounts.create_token_by(admin, new(&accounts, "ana"), NOW).await.unwrap();
+    accounts.bootstrap(&acme(), &TokenText::generate(), NOW).await.unwrap();
+    let again = open(&store, &["admin", "ana"]).await;
+    let tokens = again.tokens(&acme()).await;
+    let people: Vec<_> = tokens.iter().map(|token| (token.user, token.created_by)).collect();
+    assert_eq!(people, [(ana, admin), (admin, admin)]);
+}
+
+#[tokio::test]
+async fn a_member_who_comes_back_has_the_old_id_and_none_of_the_old_tokens() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let ana = user(&accounts, "ana");
+    let lost = accounts.create_token_by(user(&accounts, "admin"), new(&accounts, "ana"), NOW).await.unwrap();
+    let kept = accounts.create_token_by(ana, new(&accounts, "admin"), NOW).await.unwrap();
+
+    let without = open(&store, &["admin"]).await;
+    assert_eq!(ids(&without).await, [kept.token.id], "who made a token does not matter");
+    let back = open(&store, &["admin", "ana"]).await;
+    assert_eq!(user(&back, "ana"), ana);
+    assert!(is_unknown(&back, &lost));
+    assert!(back.authenticate(kept.text.reveal(), NOW).is_ok());
+}
+
+#[tokio::test]
+async fn a_members_id_that_cannot_be_read_is_not_replaced() {
+    let store = Arc::new(MemoryStore::new());
+    let mut batch = Batch::default();
+    batch.put(stored::member_key(&acme(), &identifier("admin")), vec![1; 11]);
+    store.commit(batch).unwrap();
+    let refused = Accounts::open(store.clone(), vec![member("admin")]).await;
+    assert!(matches!(refused, Err(StoreError::Read(why)) if why.contains("admin")));
+}
+
+fn identifier(text: &str) -> Identifier {
+    Identifier::parse(text).unwrap()
+}
+
+fn acme() -> Identifier {
+    identifier("acme")
+}
+
+fn member(name: &str) -> Member {
+    let role = if name == "admin" { Role::Admin } else { Role::Developer };
+    Member { organization: acme(), name: identifier(name), role }
+}
+
+async fn open(store: &Arc<MemoryStore>, members: &[&str]) -> Accounts {
+    Accounts::open(store.clone(), members.iter().map(|name| member(name)).collect()).await.unwrap()
+}
+
+/// A store with tokens of the admin, put there at once: making so many one by one takes long.
+async fn with_tokens(count: usize) -> Arc<MemoryStore> {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let admin = user(&accounts, "admin");
+    for _ in 0..count {
+        let token = Token::new(&TokenText::generate(), admin, new(&accounts, "admin"), NOW);
+        let mut batch = Batch::default();
+        batch.put(stored::token_key(&acme(), token.id), stored::encode_token(&token));
+        store.commit(batch).unwrap();
+    }
+    store
+}
+
+fn user(accounts: &Accounts, name: &str) -> UserId {
+    accounts.member_named(&acme(), name).unwrap()
+}
+
+fn new(accounts: &Accounts, name: &str) -> NewToken {
+    NewToken { organization: acme(), user: user(accounts, name), name: "ci".to_owned(), expires_at: None }
+}
+
+async fn ids(accounts: &Accounts) -> Vec<TokenId> {
+    accounts.tokens(&acme()).await.iter().map(|token| token.id).collect()
+}
+
+fn is_unknown(accounts: &Accounts, open: &OpenToken) -> bool {
+    matches!(accounts.authenticate(open.text.reveal(), NOW), Err(Unauthenticated::Unknown))
+}

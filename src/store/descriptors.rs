@@ -1,0 +1,62 @@
+//! Running out of file descriptors is not a failing disk: whoever holds them gives some back sooner or later.
+
+use std::io;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+/// The pauses grow from short, since most shortages are, to one that costs nothing while a long one lasts.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// What an operator can do about it.
+pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
+
+/// Whether this process or the whole system has no descriptor left.
+pub fn is_shortage(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
+/// Does it again for as long as descriptors are what it lacks.
+pub fn patiently<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    pausing(attempt, std::thread::sleep)
+}
+
+fn pausing<T>(mut attempt: impl FnMut() -> io::Result<T>, mut pause: impl FnMut(Duration)) -> io::Result<T> {
+    let mut next = FIRST_PAUSE;
+    loop {
+        match attempt() {
+            Err(error) if is_shortage(&error) => {
+                if next == FIRST_PAUSE {
+                    tracing::warn!(%error, "{SHORTAGE}; the database waits for one");
+                }
+                pause(next);
+                next = (next * 2).min(LONGEST_PAUSE);
+            }
+            other => return other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_shortage_is_waited_out_in_pauses_that_stay_short() {
+        let mut left = 20;
+        let mut pauses = Vec::new();
+        let attempt = || {
+            left -= 1;
+            if left == 0 { Ok("done") } else { Err([Errno::MFILE, Errno::NFILE][left % 2].into()) }
+        };
+        assert_eq!(pausing(attempt, |pause| pauses.push(pause)).unwrap(), "done");
+        assert_eq!((pauses.len(), pauses[0], *pauses.last().unwrap()), (19, FIRST_PAUSE, LONGEST_PAUSE));
+    }
+
+    #[test]
+    fn another_failure_is_told_at_once() {
+        let failed = pausing(|| Err::<(), _>(Errno::IO.into()), |_| panic!("it waits"));
+        assert_eq!(Errno::from_io_error(&failed.unwrap_err()), Some(Errno::IO));
+    }
+}

@@ -1,0 +1,91 @@
+//! Running out of file descriptors: clients may take many, and what is durable must not depend on how many are left.
+
+use std::net::TcpStream;
+
+use serde_json::{Value, json};
+
+use crate::support::wire::{Wire, head, head_of_json};
+use crate::support::{Answer, Server, Setup, at};
+
+const IDLE: usize = 200;
+const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
+
+#[tokio::test]
+async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server() {
+    let server = Setup::default().under(&["sh", "-c", "ulimit -n 128; exec \"$0\" \"$@\""]).start();
+    let mut wire = Wire::open(&server).await;
+    let before = checkpoints(&mut wire).await;
+    let address = server.address.trim_start_matches("http://");
+    let idle: Vec<_> = (0..IDLE).map(|_| TcpStream::connect(address).unwrap()).collect();
+    let path = server.admin().path(&format!("{}/force-claim", at("review-1")));
+    while checkpoints(&mut wire).await < before + 3 {
+        send(&mut wire, "POST", &path, &json!({ "context": "crowded" })).await.created();
+    }
+    assert!(!server.log().contains(SHORTAGE), "{}", server.log());
+    let lowered = "http.max_connections is lowered to fit in the limit on file descriptors";
+    assert_eq!(server.log().matches(lowered).count(), 1, "{}", server.log());
+
+    drop(idle);
+    server.admin().force_claim("review-1", json!({})).await.created();
+    send(&mut wire, "POST", &path, &json!({})).await.created();
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_refuses() {
+    let server = Server::start();
+    let (mut writer, mut wire) = (Wire::open(&server).await, Wire::open(&server).await);
+    let before = checkpoints(&mut wire).await;
+    let limit = set_descriptor_limit(&server, Some(0));
+
+    // More than what is left of one segment and the spare one hold.
+    let large = json!({ "variables": { "LARGE": "x".repeat(8_000), "OTHER": "x".repeat(8_000) } });
+    let path = server.admin().path(&at("large"));
+    let writes = tokio::spawn(async move {
+        for _ in 0..1_000 {
+            let answer = send(&mut writer, "PUT", &path, &large).await;
+            assert!(answer.status.is_success(), "{answer:?}");
+        }
+    });
+    while ask(&mut wire, "/readyz").await.status.is_success() {}
+    ask(&mut wire, "/readyz").await.refused(503, "overloaded");
+    let claim = server.admin().path(&format!("{}/sessions", at("review-1")));
+    send(&mut wire, "POST", &claim, &json!({})).await.refused(503, "overloaded");
+    while checkpoints(&mut wire).await == before {}
+    assert!(!writes.is_finished());
+    let log = server.log();
+    assert_eq!(log.matches(SHORTAGE).count(), 1, "{log}");
+    assert!(!log.contains("disk is full"), "{log}");
+
+    set_descriptor_limit(&server, limit);
+    writes.await.unwrap();
+    ask(&mut wire, "/readyz").await.ok();
+    server.admin().claim("review-1", json!({})).await.created();
+}
+
+/// Sets how many descriptors a running server may have, which leaves it those it has, and says how many it could.
+#[cfg(target_os = "linux")]
+fn set_descriptor_limit(server: &Server, current: Option<u64>) -> Option<u64> {
+    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+    let pid = Pid::from_raw(server.pid().try_into().unwrap());
+    // It has inherited ours.
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    prlimit(pid, Resource::Nofile, Rlimit { current, maximum }).unwrap().current
+}
+
+async fn send(wire: &mut Wire, method: &str, path: &str, body: &Value) -> Answer {
+    let body = body.to_string();
+    wire.send(head_of_json(method, path, body.len()) + &body).await;
+    wire.answer().await.expect("the server lives")
+}
+
+async fn ask(wire: &mut Wire, path: &str) -> Answer {
+    wire.send(head("GET", path) + "\r\n").await;
+    wire.answer().await.expect("the server lives")
+}
+
+async fn checkpoints(wire: &mut Wire) -> u64 {
+    let metrics = ask(wire, "/metrics").await.ok().text;
+    let counted = metrics.lines().find_map(|line| line.strip_prefix("lockkeeper_checkpoints_total "));
+    counted.map_or(0, |count| count.parse().unwrap())
+}
