@@ -1,6 +1,6 @@
 //! What a start makes of the store: each declared member's id, and the tokens of those who are still members.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::accounts::{Member, Token};
 use super::stored;
@@ -36,8 +36,9 @@ fn known_id(record: Vec<u8>, member: &Member) -> Result<IdSeed, StoreError> {
     })
 }
 
-/// The members' tokens. Those of others are deleted for good: an id stays with its name, so they would come back to
-/// life with the next member of that name, who may be somebody else.
+/// All tokens but those of users whom their organization no longer declares. These are deleted for good: an id stays
+/// with its name, so they would come back to life with the next member of that name, who may be somebody else. An
+/// organization that is not declared at all is more likely a slip than a wish, and keeps its tokens, which let nobody in.
 pub async fn tokens(store: &dyn Store, members: &HashMap<UserId, Member>) -> Result<Vec<Token>, StoreError> {
     let mut tokens = Vec::new();
     for (_, record) in store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)? {
@@ -45,7 +46,9 @@ pub async fn tokens(store: &dyn Store, members: &HashMap<UserId, Member>) -> Res
             .ok_or_else(|| StoreError::Read("a token's record does not have the form of its version".to_owned()))?;
         tokens.push(token);
     }
-    let (kept, orphaned): (Vec<_>, Vec<_>) = tokens.into_iter().partition(|token| members.contains_key(&token.user));
+    let declared: HashSet<_> = members.values().map(|member| &member.organization).collect();
+    let is_kept = |token: &Token| members.contains_key(&token.user) || !declared.contains(&token.organization);
+    let (kept, orphaned): (Vec<_>, Vec<_>) = tokens.into_iter().partition(is_kept);
     commit_in_parts(store, &orphaned, |batch, token| batch.delete(stored::token_key(&token.organization, token.id)))
         .await?;
     if !orphaned.is_empty() {

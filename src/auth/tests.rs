@@ -160,6 +160,18 @@ async fn a_member_who_comes_back_has_the_old_id_and_none_of_the_old_tokens() {
 }
 
 #[tokio::test]
+async fn an_organization_that_is_not_declared_keeps_its_tokens_and_they_let_nobody_in() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let made = accounts.create_token(new(&accounts, "admin"), NOW).await.unwrap();
+    let other = Member { organization: identifier("other"), ..member("admin") };
+    let without = Accounts::open(store.clone(), vec![other]).await.unwrap();
+    assert!(is_unknown(&without, &made));
+    let back = open(&store, &["admin"]).await;
+    assert!(back.authenticate(made.text.reveal(), NOW).is_ok());
+}
+
+#[tokio::test]
 async fn a_members_id_that_cannot_be_read_is_not_replaced() {
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
