@@ -1,5 +1,6 @@
 //! Running out of file descriptors: clients may take many, and what is durable must not depend on how many are left.
 
+use std::collections::BTreeMap;
 use std::net::TcpStream;
 
 use serde_json::{Value, json};
@@ -35,22 +36,26 @@ async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server(
 async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_refuses() {
     let server = Server::start();
     let (mut writer, mut wire) = (Wire::open(&server).await, Wire::open(&server).await);
+    let path = server.admin().path(&format!("{}/force-claim", at("review-1")));
+    send(&mut wire, "POST", &path, &json!({})).await.created();
     let before = checkpoints(&mut wire).await;
     let limit = set_descriptor_limit(&server, Some(0));
 
     // More than what is left of one segment and the spare one hold.
-    let large = json!({ "variables": { "LARGE": "x".repeat(8_000), "OTHER": "x".repeat(8_000) } });
-    let path = server.admin().path(&at("large"));
+    let large_path = server.admin().path(&at("large"));
     let writes = tokio::spawn(async move {
-        for _ in 0..1_000 {
-            let answer = send(&mut writer, "PUT", &path, &large).await;
+        for n in 0..180 {
+            let variables: BTreeMap<_, _> = (0..12).map(|name| (format!("V{name}"), format!("{n:04000}"))).collect();
+            let large = json!({ "variables": variables });
+            let answer = send(&mut writer, "PUT", &large_path, &large).await;
             assert!(answer.status.is_success(), "{answer:?}");
         }
     });
-    while ask(&mut wire, "/readyz").await.status.is_success() {}
+    while ask(&mut wire, "/readyz").await.status.is_success() {
+        assert!(!writes.is_finished());
+    }
     ask(&mut wire, "/readyz").await.refused(503, "overloaded");
-    let claim = server.admin().path(&format!("{}/sessions", at("review-1")));
-    send(&mut wire, "POST", &claim, &json!({})).await.refused(503, "overloaded");
+    send(&mut wire, "POST", &path, &json!({})).await.refused(503, "overloaded");
     while checkpoints(&mut wire).await == before {}
     assert!(!writes.is_finished());
     let log = server.log();
@@ -60,7 +65,7 @@ async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_ref
     set_descriptor_limit(&server, limit);
     writes.await.unwrap();
     ask(&mut wire, "/readyz").await.ok();
-    server.admin().claim("review-1", json!({})).await.created();
+    server.admin().force_claim("review-1", json!({})).await.created();
 }
 
 /// Sets how many descriptors a running server may have, which leaves it those it has, and says how many it could.
