@@ -29,42 +29,51 @@ pub struct Endpoint {
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
-        at("/{envName}/sessions", [post(sessions::claim, openapi::claim_session())]),
+        at("/{envName}/sessions", [on(Method::POST, sessions::claim, openapi::claim_session())]),
         at(
             "/{envName}/sessions/{sessionId}",
-            [get(sessions::view, openapi::get_session()), delete(sessions::release, openapi::release_session())],
+            [
+                on(Method::GET, sessions::view, openapi::get_session()),
+                on(Method::DELETE, sessions::release, openapi::release_session()),
+            ],
         ),
         at(
             "/{envName}",
             [
-                get(environments::view, openapi::get_environment()),
-                put(environments::put, openapi::put_environment()),
-                delete(environments::delete, openapi::delete_environment()),
+                on(Method::GET, environments::view, openapi::get_environment()),
+                on(Method::PUT, environments::put, openapi::put_environment()),
+                on(Method::DELETE, environments::delete, openapi::delete_environment()),
             ],
         ),
-        at("/{envName}/sessions/{sessionId}/deploy", [post(sessions::deploy, openapi::deploy_commit())]),
-        at("/{envName}/force-claim", [post(sessions::force_claim, openapi::force_claim())]),
-        at("/{envName}/history", [get(environments::history, openapi::get_history())]),
-        at("", [get(environment_list::list, openapi::list_environments())]),
+        at("/{envName}/sessions/{sessionId}/deploy", [on(Method::POST, sessions::deploy, openapi::deploy_commit())]),
+        at("/{envName}/force-claim", [on(Method::POST, sessions::force_claim, openapi::force_claim())]),
+        at("/{envName}/history", [on(Method::GET, environments::history, openapi::get_history())]),
+        at("", [on(Method::GET, environment_list::list, openapi::list_environments())]),
     ]
 }
 
 pub fn organization_routes() -> Vec<Routes> {
     vec![
-        at("/pipelines", [get(pipelines::list, openapi::list_pipelines())]),
-        at("/pipelines/{pipelineId}", [get(pipelines::view, openapi::get_pipeline())]),
-        at("/tokens", [get(tokens::list, openapi::list_tokens()), post(tokens::create, openapi::create_token())]),
-        at("/tokens/{tokenId}", [delete(tokens::revoke, openapi::revoke_token())]),
+        at("/pipelines", [on(Method::GET, pipelines::list, openapi::list_pipelines())]),
+        at("/pipelines/{pipelineId}", [on(Method::GET, pipelines::view, openapi::get_pipeline())]),
+        at(
+            "/tokens",
+            [
+                on(Method::GET, tokens::list, openapi::list_tokens()),
+                on(Method::POST, tokens::create, openapi::create_token()),
+            ],
+        ),
+        at("/tokens/{tokenId}", [on(Method::DELETE, tokens::revoke, openapi::revoke_token())]),
     ]
 }
 
 pub fn operator_routes() -> Vec<Routes> {
     vec![
-        at("/healthz", [get(operations::healthz, openapi::healthz())]),
-        at("/readyz", [get(operations::readyz, openapi::readyz())]),
-        at("/metrics", [get(operations::metrics, openapi::metrics())]),
-        at("/api/v1/openapi.json", [get(operations::description, openapi::description())]),
-        at("/problems/{code}", [get(operations::problem, openapi::problem())]),
+        at("/healthz", [on(Method::GET, operations::healthz, openapi::healthz())]),
+        at("/readyz", [on(Method::GET, operations::readyz, openapi::readyz())]),
+        at("/metrics", [on(Method::GET, operations::metrics, openapi::metrics())]),
+        at("/api/v1/openapi.json", [on(Method::GET, operations::description, openapi::description())]),
+        at("/problems/{code}", [on(Method::GET, operations::problem, openapi::problem())]),
     ]
 }
 
@@ -124,47 +133,12 @@ fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
     Routes { path, endpoints: endpoints.into() }
 }
 
-fn endpoint<F, Args>(method: Method, route: actix_web::Route, handler: F, operation: Operation) -> Endpoint
+fn on<F, Args>(method: Method, handler: F, operation: Operation) -> Endpoint
 where
     F: Handler<Args>,
     Args: actix_web::FromRequest + 'static,
     F::Output: Responder + 'static,
 {
+    let route = if method == Method::GET { get_or_head() } else { web::method(method.clone()) };
     Endpoint { method, operation, route: route.to(handler) }
-}
-
-fn get<F, Args>(handler: F, operation: Operation) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    endpoint(Method::GET, get_or_head(), handler, operation)
-}
-
-fn post<F, Args>(handler: F, operation: Operation) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    endpoint(Method::POST, web::post(), handler, operation)
-}
-
-fn put<F, Args>(handler: F, operation: Operation) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    endpoint(Method::PUT, web::put(), handler, operation)
-}
-
-fn delete<F, Args>(handler: F, operation: Operation) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    endpoint(Method::DELETE, web::delete(), handler, operation)
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{DeploymentBrief, Text, Time, UserView};
+use super::{DeploymentBrief, LockView, Text, Time, UserView};
 use crate::domain::{EndedHow, ForceClaimed, Session, SessionId, SessionStatus};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -97,34 +97,12 @@ pub struct ForceClaimView<'a> {
     session: SessionView<'a>,
     /// Whose session it ended; null if the lock was free.
     #[schema(required)]
-    overrode: Option<OverriddenSession<'a>>,
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct OverriddenSession<'a> {
-    #[schema(value_type = String)]
-    session_id: Text<SessionId>,
-    user: UserView<'a>,
-    #[schema(required)]
-    commit_id: Option<&'a str>,
-    #[schema(required)]
-    context: Option<&'a str>,
-    #[schema(value_type = String, format = DateTime)]
-    claimed_at: Time,
-    fencing_token: u64,
+    overrode: Option<LockView<'a>>,
 }
 
 impl<'a> ForceClaimView<'a> {
     pub fn new(env_name: &'a str, claimed: &'a ForceClaimed) -> Self {
-        let overrode = claimed.overrode.as_ref().map(|session| OverriddenSession {
-            session_id: Text(session.id),
-            user: UserView::from(&session.user),
-            commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
-            context: session.context.as_ref().map(|context| context.as_str()),
-            claimed_at: Time(session.claimed_at),
-            fencing_token: session.fencing_token,
-        });
+        let overrode = claimed.overrode.as_ref().map(LockView::from);
         Self { session: SessionView::new(env_name, &claimed.session), overrode }
     }
 }
