@@ -18,11 +18,19 @@ mod small_disk;
 pub mod strace;
 pub mod workers;
 
+use std::io::Write;
 use std::time::Duration;
 
 /// The server could not start.
 pub const EXIT_FAILED: i32 = 1;
 pub const EXIT_DISK_FAILED: i32 = 74;
+
+/// Says that a test did not run and why, past the capture of its output, which nobody sees when it passes.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    writeln!(std::io::stderr(), "skipped {test}: {why}").ok();
+}
 
 /// Asks again and again until `found` likes the answer. Bounded, since what never comes is a failure.
 pub async fn until<T, F: Future<Output = T>>(what: &str, mut ask: impl FnMut() -> F, found: impl Fn(&T) -> bool) -> T {

@@ -7,6 +7,8 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
+use super::skipped;
+
 pub struct SmallDisk {
     home: TempDir,
 }
@@ -22,7 +24,7 @@ impl SmallDisk {
         match mounted {
             Ok(output) if output.status.success() => Some(Self { home }),
             Ok(_) | Err(_) => {
-                println!("skipped: mounting a small file system is not permitted");
+                skipped("mounting a small file system is not permitted");
                 None
             }
         }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::until;
+use super::{skipped, until};
 use crate::support::Setup;
 
 const SIGKILL: i32 = 9;
@@ -15,8 +15,8 @@ const SIGKILL: i32 = 9;
 pub fn is_usable() -> bool {
     match Command::new("strace").args(["-f", "-o", "/dev/null", "true"]).output() {
         Ok(output) if output.status.success() => return true,
-        Err(error) if error.kind() == ErrorKind::NotFound => println!("skipped: strace is not installed"),
-        Ok(_) | Err(_) => println!("skipped: ptrace is not permitted"),
+        Err(error) if error.kind() == ErrorKind::NotFound => skipped("strace is not installed"),
+        Ok(_) | Err(_) => skipped("ptrace is not permitted"),
     }
     false
 }
