@@ -58,6 +58,7 @@ fn the_bootstrap_token_is_taken_from_its_variable_and_never_shown() {
 fn variables_of_tests_and_of_steps_are_no_settings() {
     let variables = [
         ("LOCKKEEPER_TEST_ANYTHING", "x"),
+        ("LOCKKEEPER_WEBHOOKS_ALLOW_PRIVATE", "true"),
         ("LOCKKEEPER_SESSION", "ses_1"),
         ("LOCKKEEPER_FENCING_TOKEN", "42"),
         ("LISTEN", "nonsense"),
