@@ -13,6 +13,8 @@
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`.
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
+//! 10. A request executed twice under one `Idempotency-Key`:
+//!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
 
 pub mod actors;
 pub mod app;
@@ -22,6 +24,7 @@ pub mod config;
 pub mod domain;
 pub mod entropy;
 pub mod http;
+pub mod idempotency;
 pub mod organizations;
 pub mod store;
 pub mod telemetry;

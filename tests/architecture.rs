@@ -13,11 +13,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("entropy", &["domain"]),
     ("organizations", &["domain"]),
     ("config", &["auth", "domain"]),
-    ("auth", &["domain", "entropy", "store"]),
-    ("actors", &["domain", "entropy", "store"]),
+    ("idempotency", &["domain", "store"]),
+    ("auth", &["domain", "entropy", "idempotency", "store"]),
+    ("actors", &["domain", "entropy", "idempotency", "store"]),
     ("telemetry", &["actors", "config", "domain"]),
-    ("http", &["actors", "auth", "domain", "entropy", "organizations", "store"]),
-    ("app", &["actors", "auth", "config", "domain", "http", "organizations", "store", "telemetry"]),
+    ("http", &["actors", "auth", "domain", "entropy", "idempotency", "organizations", "store"]),
+    ("app", &["actors", "auth", "config", "domain", "http", "idempotency", "organizations", "store", "telemetry"]),
     ("cli", &["app", "auth", "config", "telemetry"]),
 ];
 
@@ -25,11 +26,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
 const KEPT_TO: &[(&str, &[&str])] = &[
     ("sled", &["store"]),
     ("actix", &["actors"]),
-    ("dashmap", &["actors", "auth"]),
+    ("dashmap", &["actors", "auth", "idempotency"]),
     ("utoipa", &["http"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
-    ("tokio", &["actors", "app", "http", "store"]),
+    ("tokio", &["actors", "app", "http", "idempotency", "store"]),
     ("actix_web", &["app", "http"]),
     ("serde_json", &["http"]),
 ];

@@ -1,0 +1,68 @@
+//! The key as a client chooses it, and the fingerprint that tells its request from others.
+
+use sha2::{Digest, Sha256};
+
+use crate::domain::Malformed;
+
+const KEY_MAX: usize = 128;
+
+/// 1 to 128 visible ASCII characters, of the client's choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdempotencyKey(Box<str>);
+
+impl IdempotencyKey {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let fits = (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
+        fits.then(|| Self(text.into())).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// What a request asks for, in 128 bits: two requests under one key are the same if these are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 16]);
+
+impl Fingerprint {
+    pub fn of(method: &str, path_and_query: &str, body: &[u8]) -> Self {
+        let mut hash = Sha256::new();
+        for part in [method.as_bytes(), path_and_query.as_bytes(), body] {
+            // With its length, so that no part can pass for the end or the beginning of another.
+            hash.update((part.len() as u64).to_be_bytes());
+            hash.update(part);
+        }
+        let digest: [u8; 32] = hash.finalize().into();
+        let mut truncated = [0; 16];
+        truncated.copy_from_slice(&digest[..16]);
+        Self(truncated)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_visible_ascii_within_its_bounds() {
+        for good in ["x", "!~", "8e03978e-40d5-43dd-bc93-6894a57f9324", &"k".repeat(128)] {
+            assert_eq!(IdempotencyKey::parse(good).as_ref().map(IdempotencyKey::as_str), Ok(good));
+        }
+        for bad in ["", "a b", " a", "tab\t", "\u{7f}", "é", &"k".repeat(129)] {
+            assert!(IdempotencyKey::parse(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_that_differs_anywhere_has_another_fingerprint() {
+        let first = Fingerprint::of("POST", "/a?b", b"c");
+        assert_eq!(first, Fingerprint::of("POST", "/a?b", b"c"));
+        for (method, path, body) in [("PUT", "/a?b", "c"), ("POST", "/a", "c"), ("POST", "/a?b", "c ")] {
+            assert_ne!(first, Fingerprint::of(method, path, body.as_bytes()));
+        }
+        // The same characters, divided otherwise.
+        assert_ne!(first, Fingerprint::of("POST", "/a?bc", b""));
+        assert_ne!(first, Fingerprint::of("POST/", "a?b", b"c"));
+    }
+}

@@ -1,0 +1,334 @@
+//! What a client can rely on, over a store that can be held, refused and cut off.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use super::*;
+use crate::domain::{IdSeed, Timestamp};
+use crate::store::{Batch, MemoryStore, Store, StoreError, end_of_prefix};
+
+const NOW: Timestamp = Timestamp::from_millis(1_794_735_000_000);
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+const ANA: IdSeed = IdSeed([1; 12]);
+const BEN: IdSeed = IdSeed([2; 12]);
+const REQUEST: Fingerprint = Fingerprint([1; 16]);
+const ANOTHER: Fingerprint = Fingerprint([2; 16]);
+
+#[test]
+fn a_retry_gets_the_first_answer_again() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    for _ in 0..2 {
+        assert_eq!(replayed(&keys, "a", later(NOW, 1)), Some(answer("first")));
+    }
+    let unlocated = Answer { status: 202, location: None, body: Vec::new() };
+    execute(&store, &keys, "b", &unlocated, NOW);
+    assert_eq!(replayed(&keys, "b", NOW), Some(unlocated));
+}
+
+#[test]
+fn a_key_is_its_tokens_own() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("of ana"), NOW);
+    assert!(matches!(keys.begin(BEN, &key("a"), ANOTHER, NOW).unwrap(), Begun::Fresh(_)));
+}
+
+#[test]
+fn another_request_under_the_same_key_is_told_so() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap(), Begun::Reused));
+    assert_eq!(replayed(&keys, "a", NOW), Some(answer("first")), "and changes nothing");
+}
+
+#[test]
+fn while_a_request_is_executed_its_key_is_in_flight() {
+    let (_, keys) = opened(10);
+    let pending = fresh(&keys, "a", NOW);
+    for fingerprint in [REQUEST, ANOTHER] {
+        assert!(matches!(keys.begin(ANA, &key("a"), fingerprint, NOW).unwrap(), Begun::InFlight));
+    }
+    fresh(&keys, "b", NOW);
+    drop(pending);
+    fresh(&keys, "a", NOW);
+}
+
+#[test]
+fn a_refused_request_frees_its_key_for_any_other() {
+    let (store, keys) = opened(10);
+    drop(fresh(&keys, "a", NOW));
+    let Begun::Fresh(pending) = keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap() else {
+        panic!("the key is free");
+    };
+    let mut batch = Batch::default();
+    let in_flight = pending.keep(&mut batch, &answer("never"), NOW);
+    store.refuse_with(Some(StoreError::Overloaded));
+    assert!(store.commit(batch).is_err());
+    drop(in_flight);
+    store.refuse_with(None);
+    execute(&store, &keys, "a", &answer("at last"), NOW);
+    assert_eq!(replayed(&keys, "a", NOW), Some(answer("at last")));
+}
+
+#[test]
+fn a_request_is_never_executed_twice_around_the_moment_it_becomes_durable() {
+    let (store, keys) = opened(10);
+    store.hold();
+    let mut batch = Batch::default();
+    let in_flight = fresh(&keys, "a", NOW).keep(&mut batch, &answer("first"), NOW);
+    let retry = || keys.begin(ANA, &key("a"), REQUEST, NOW).unwrap();
+    assert!(matches!(retry(), Begun::InFlight), "not yet handed in");
+    store.commit(batch).unwrap();
+    assert!(matches!(retry(), Begun::InFlight), "not yet durable: nobody is shown what may be lost");
+    store.release();
+    assert!(matches!(retry(), Begun::Replay(_)), "durable, and its guard not dropped yet");
+    drop(in_flight);
+    assert!(matches!(retry(), Begun::Replay(_)));
+}
+
+#[test]
+fn what_a_power_cut_took_is_executed_again_and_what_it_left_is_not() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "left", &answer("left"), NOW);
+    store.hold();
+    execute(&store, &keys, "taken", &answer("taken"), NOW);
+    let keys = Keys::open(Arc::new(store.crash()), 10).unwrap();
+    assert_eq!(replayed(&keys, "left", NOW), Some(answer("left")));
+    fresh(&keys, "taken", NOW);
+}
+
+#[test]
+fn the_answer_is_in_the_batch_of_its_effect() {
+    let (store, keys) = opened(10);
+    let pending = fresh(&keys, "a", NOW);
+    assert_eq!(pending.fingerprint(), REQUEST);
+    let record_key = pending.record_key().to_vec();
+    let mut batch = Batch::default();
+    batch.put(b"effect".to_vec(), b"done".to_vec());
+    drop(pending.keep(&mut batch, &answer("first"), NOW));
+    assert!(batch.changes().iter().any(|change| change.key == record_key));
+    store.commit(batch).unwrap();
+    assert!(store.get(&record_key).unwrap().is_some() && store.get(b"effect").unwrap().is_some());
+}
+
+#[tokio::test]
+async fn an_answer_is_kept_for_24_hours_and_no_longer() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    let last_moment = later(NOW, DAY_MILLIS - 1);
+    keys.sweep(last_moment).await;
+    assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
+    // Expired, it counts as absent before any sweep.
+    let expired = later(NOW, DAY_MILLIS);
+    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, expired).unwrap(), Begun::Fresh(_)));
+    keys.sweep(expired).await;
+    assert_eq!(left(&store), 0);
+    // A clock that was set back makes nothing old.
+    execute(&store, &keys, "b", &answer("second"), NOW);
+    assert_eq!(replayed(&keys, "b", later(NOW, -DAY_MILLIS)), Some(answer("second")));
+}
+
+#[tokio::test]
+async fn beyond_the_bound_the_oldest_go_first() {
+    let (store, keys) = opened(3);
+    for number in 0..5 {
+        execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
+    }
+    keys.sweep(NOW).await;
+    let is_known = |number| replayed(&keys, &format!("k{number}"), NOW).is_some();
+    assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, true, true, true]);
+    assert_eq!(left(&store), 6, "each with its entry in the index");
+}
+
+#[tokio::test]
+async fn what_the_store_refused_does_not_count_towards_the_bound() {
+    let (store, keys) = opened(2);
+    let refuse = || drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
+    for number in 0..2 {
+        execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
+        (0..10).for_each(|_| refuse());
+    }
+    keys.sweep(NOW).await;
+    assert_eq!(left(&store), 4);
+    execute(&store, &keys, "k2", &answer("x"), NOW);
+    keys.sweep(NOW).await;
+    assert_eq!(["k0", "k1", "k2"].map(|text| replayed(&keys, text, NOW).is_some()), [false, true, true]);
+}
+
+#[tokio::test]
+async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
+    let (store, keys) = opened(1_500);
+    for number in 0..3_000 {
+        execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
+    }
+    keys.sweep(NOW).await;
+    assert_eq!(left(&store), 2 * 1_500);
+    assert!(replayed(&keys, "k1499", NOW).is_none() && replayed(&keys, "k1500", NOW).is_some());
+}
+
+#[tokio::test]
+async fn a_sweep_goes_on_over_many_pieces_and_gaps() {
+    let (store, keys) = opened(10_000);
+    for number in 0..1_000 {
+        execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
+        // The store refused this one.
+        drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
+    }
+    execute(&store, &keys, "young", &answer("x"), later(NOW, 1));
+    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    assert_eq!(left(&store), 2);
+    assert!(replayed(&keys, "young", later(NOW, DAY_MILLIS)).is_some());
+}
+
+#[tokio::test]
+async fn a_key_recorded_anew_outlives_its_first_answer() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    let anew = later(NOW, DAY_MILLIS);
+    execute(&store, &keys, "a", &answer("second"), anew);
+    assert_eq!(left(&store), 3, "one record, and two entries in the index");
+    keys.sweep(anew).await;
+    assert_eq!(left(&store), 2);
+    assert_eq!(replayed(&keys, "a", later(anew, DAY_MILLIS - 1)), Some(answer("second")));
+    keys.sweep(later(anew, DAY_MILLIS)).await;
+    assert_eq!(left(&store), 0);
+}
+
+#[tokio::test]
+async fn both_entries_of_a_key_recorded_anew_go_in_one_sweep() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    execute(&store, &keys, "a", &answer("second"), later(NOW, DAY_MILLIS));
+    keys.sweep(later(NOW, 2 * DAY_MILLIS)).await;
+    assert_eq!(left(&store), 0);
+}
+
+#[tokio::test]
+async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    execute(&store, &keys, "b", &answer("first"), NOW);
+    let anew = later(NOW, DAY_MILLIS);
+    store.hold();
+    let mut batch = Batch::default();
+    let in_flight = fresh(&keys, "a", anew).keep(&mut batch, &answer("second"), anew);
+    store.commit(batch).unwrap();
+    // The first answer is still what the store shows, and old enough; only that of the other key goes.
+    let sweep = keys.sweep(anew);
+    let release = async {
+        store.release();
+        drop(in_flight);
+    };
+    futures_util::future::join(sweep, release).await;
+    assert_eq!(replayed(&keys, "a", anew), Some(answer("second")));
+    assert_eq!(left(&store), 3);
+    keys.sweep(anew).await;
+    assert_eq!(left(&store), 2, "the next sweep takes the entry that was outlived");
+}
+
+#[tokio::test]
+async fn a_sweep_that_the_store_refuses_changes_nothing() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    store.refuse_with(Some(StoreError::Overloaded));
+    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    assert_eq!(left(&store), 2);
+    store.refuse_with(None);
+    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    assert_eq!(left(&store), 0);
+}
+
+#[tokio::test]
+async fn numbers_go_on_after_a_restart() {
+    let (store, _) = opened(3);
+    let mut expected = 0;
+    for (round, count) in [0, 1, 2, 5].into_iter().enumerate() {
+        let keys = Keys::open(store.clone(), 3).unwrap();
+        for number in 0..count {
+            execute(&store, &keys, &format!("{round}-{number}"), &answer("x"), NOW);
+            expected += 1;
+            let (index, _) = store.scan(stored::INDEX, &end_of_prefix(stored::INDEX), 100).unwrap().pop().unwrap();
+            assert_eq!(stored::number_of(&index), Some(expected - 1));
+        }
+        keys.sweep(NOW).await;
+    }
+    let keys = Keys::open(store.clone(), 3).unwrap();
+    assert!(replayed(&keys, "3-1", NOW).is_none() && replayed(&keys, "3-2", NOW).is_some());
+}
+
+#[test]
+fn the_end_of_the_index_is_found_wherever_it_is() {
+    for newest in [0, 1, 1_000_000, u64::MAX / 2, u64::MAX - 1] {
+        let store = Arc::new(MemoryStore::new());
+        let mut batch = Batch::default();
+        for number in [newest / 3, newest.saturating_sub(1), newest] {
+            batch.put(stored::index_key(number), Vec::new());
+        }
+        store.commit(batch).unwrap();
+        let keys = Keys::open(store.clone(), 10).unwrap();
+        let mut batch = Batch::default();
+        drop(fresh(&keys, "a", NOW).keep(&mut batch, &answer("x"), NOW));
+        assert_eq!(stored::number_of(&batch.changes()[1].key), Some(newest + 1));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept() {
+    let (store, keys) = opened(10);
+    let record_key = stored::record_key(ANA, &key("a"));
+    let mut batch = Batch::default();
+    batch.put(record_key.clone(), vec![99]);
+    batch.put(stored::index_key(0), record_key);
+    store.commit(batch).unwrap();
+    for _ in 0..2 {
+        assert!(matches!(keys.begin(ANA, &key("a"), REQUEST, NOW), Err(StoreError::Read(_))));
+    }
+    keys.sweep(NOW).await;
+    fresh(&keys, "a", NOW);
+}
+
+fn opened(keys_max: usize) -> (Arc<MemoryStore>, Keys) {
+    let store = Arc::new(MemoryStore::new());
+    (store.clone(), Keys::open(store, keys_max).unwrap())
+}
+
+fn key(text: &str) -> IdempotencyKey {
+    IdempotencyKey::parse(text).unwrap()
+}
+
+fn answer(body: &str) -> Answer {
+    Answer { status: 201, location: Some(format!("/of/{body}")), body: body.as_bytes().to_vec() }
+}
+
+fn later(time: Timestamp, millis: i64) -> Timestamp {
+    Timestamp::from_millis(time.as_millis() + millis)
+}
+
+/// Begins ana's request, which must not be known.
+fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
+    match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
+        Begun::Fresh(pending) => pending,
+        Begun::Replay(_) | Begun::Reused | Begun::InFlight => panic!("{text} is known"),
+    }
+}
+
+/// Executes ana's request, whose effect is nothing but its answer.
+fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &Answer, now: Timestamp) {
+    let mut batch = Batch::default();
+    let in_flight = fresh(keys, text, now).keep(&mut batch, answer, now);
+    store.commit(batch).unwrap();
+    drop(in_flight);
+}
+
+fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<Answer> {
+    match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
+        Begun::Replay(answer) => Some(answer),
+        Begun::Reused | Begun::InFlight | Begun::Fresh(_) => None,
+    }
+}
+
+/// How many keys of ours the store has.
+fn left(store: &MemoryStore) -> usize {
+    [b"k/", b"x/"].map(|prefix| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap().len()).iter().sum()
+}
