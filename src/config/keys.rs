@@ -14,7 +14,7 @@ use crate::auth::TokenText;
 
 use super::document::{Document, type_of};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Log, LogFormat, Settings, Storage};
+use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Settings, Storage};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -46,6 +46,7 @@ impl Draft {
             },
             storage: Storage { history_retention: 0, log_segment_bytes: 0, cache_bytes: 0, min_free_bytes: 0 },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
+            idempotency: Idempotency { max_keys: 0 },
             organizations: Vec::new(),
             sample: false,
         };
@@ -104,6 +105,7 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.min_free_mb", Kind::Number(0, 1_048_576, |d, n| d.settings.storage.min_free_bytes = mebibytes(n))),
     key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
+    key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
 ];
 
 fn seconds(n: u32) -> Duration {

@@ -21,6 +21,7 @@ pub struct Settings {
     pub http: Http,
     pub storage: Storage,
     pub environments: Environments,
+    pub idempotency: Idempotency,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -85,4 +86,10 @@ pub struct Environments {
     pub idle: Duration,
     /// How many requests may wait for one environment.
     pub mailbox: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Idempotency {
+    /// Answers kept for retries, of all tokens together.
+    pub max_keys: usize,
 }

@@ -9,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
-use crate::config::{DEFAULT_TOML, Environments, Http, Log, LogFormat, RateLimit, Storage, check_file};
+use crate::config::{DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Storage, check_file};
 
 #[test]
 fn without_any_configuration_every_setting_is_as_documented() {
@@ -44,6 +44,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
         }
     );
     assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 4_096 });
+    assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }
