@@ -158,17 +158,31 @@ impl Accounts {
         self.create_token_by(new.user, new, now).await
     }
 
-    /// A token that somebody makes for its user. It is in the map before it is durable, which lets nobody in too early:
-    /// its text is not known before this answers.
+    /// A token that somebody makes for its user.
     pub async fn create_token_by(
         &self,
         creator: UserId,
         new: NewToken,
         now: Timestamp,
     ) -> Result<OpenToken, AccountsError> {
+        self.create_token_with(creator, new, now, |_, _| ()).await
+    }
+
+    /// The same, with what `beside` adds to the batch that makes the token; what it returns is held until that is durable
+    /// or refused. The token is in the map before it is durable, which lets nobody in too early: its text is not known
+    /// before this answers.
+    pub async fn create_token_with<Held>(
+        &self,
+        creator: UserId,
+        new: NewToken,
+        now: Timestamp,
+        beside: impl FnOnce(&Token, &mut Batch) -> Held,
+    ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
         let token = Arc::new(Token::new(&text, creator, new, now));
-        let sequence = self.add_within_limit(&token)?;
+        let mut batch = Batch::default();
+        let _held = beside(&token, &mut batch);
+        let sequence = self.add_within_limit(&token, batch)?;
         durable_up_to(&*self.store, sequence).await;
         Ok(OpenToken { token, text })
     }
@@ -197,7 +211,7 @@ impl Accounts {
         let (found, sequence) = {
             let mut last_change = self.last_change.lock();
             let found = self.tokens_where(|token| token.id == id && token.organization == *organization);
-            (!found.is_empty(), self.change(&mut last_change, &found, None)?)
+            (!found.is_empty(), self.change(&mut last_change, &found, None, Batch::default())?)
         };
         durable_up_to(&*self.store, sequence).await;
         Ok(found)
@@ -218,12 +232,12 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    fn add_within_limit(&self, token: &Arc<Token>) -> Result<Sequence, AccountsError> {
+    fn add_within_limit(&self, token: &Arc<Token>, beside: Batch) -> Result<Sequence, AccountsError> {
         let mut last_change = self.last_change.lock();
         if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
             return Err(AccountsError::TooManyTokens);
         }
-        Ok(self.change(&mut last_change, &[], Some(token))?)
+        Ok(self.change(&mut last_change, &[], Some(token), beside)?)
     }
 
     /// Puts a bootstrap token in the place of all others and of any token with its text, unless it stands already.
@@ -237,18 +251,18 @@ impl Accounts {
         };
         let superseded = self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !stands(other));
         let is_new = !self.tokens.get(&token.hash).is_some_and(|other| stands(&other));
-        self.change(&mut last_change, &superseded, is_new.then_some(token))
+        self.change(&mut last_change, &superseded, is_new.then_some(token), Batch::default())
     }
 
-    /// The map follows only a change that the store has taken; a refused one leaves both as they were. Answers up to
-    /// where the store must be durable before anybody is told.
+    /// The map follows only a change that the store has taken; a refused one leaves both as they were. What `batch` has
+    /// already goes with it. Answers up to where the store must be durable before anybody is told.
     fn change(
         &self,
         last_change: &mut Sequence,
         removed: &[Arc<Token>],
         added: Option<&Arc<Token>>,
+        mut batch: Batch,
     ) -> Result<Sequence, StoreError> {
-        let mut batch = Batch::default();
         for token in removed {
             batch.delete(stored::token_key(&token.organization, token.id));
         }

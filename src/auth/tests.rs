@@ -172,6 +172,33 @@ async fn an_organization_that_is_not_declared_keeps_its_tokens_and_they_let_nobo
 }
 
 #[tokio::test]
+async fn what_goes_beside_a_new_token_is_durable_with_it_and_held_until_then() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let admin = user(&accounts, "admin");
+    store.hold();
+    let held = Arc::new(());
+    let beside = |_: &Token, batch: &mut Batch| {
+        batch.put(b"beside".to_vec(), Vec::new());
+        held.clone()
+    };
+    let mut making = pin!(accounts.create_token_with(admin, new(&accounts, "admin"), NOW, beside));
+    assert!(making.as_mut().now_or_never().is_none());
+    assert_eq!(Arc::strong_count(&held), 2, "held while it is not durable");
+    let lost = Arc::new(store.crash());
+    assert!(lost.get(b"beside").unwrap().is_none() && !open(&lost, &["admin"]).await.has_tokens());
+    store.release();
+    making.await.unwrap();
+    assert_eq!(Arc::strong_count(&held), 1);
+    let kept = Arc::new(store.crash());
+    assert!(kept.get(b"beside").unwrap().is_some() && open(&kept, &["admin"]).await.has_tokens());
+
+    store.refuse_with(Some(StoreError::Overloaded));
+    let refused = accounts.create_token_with(admin, new(&accounts, "admin"), NOW, beside).await;
+    assert!(refused.is_err() && Arc::strong_count(&held) == 1, "nor is it held when it was refused");
+}
+
+#[tokio::test]
 async fn a_members_id_that_cannot_be_read_is_not_replaced() {
     let store = Arc::new(MemoryStore::new());
     let mut batch = Batch::default();
