@@ -13,6 +13,7 @@ use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Timestamp};
 use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State};
+use crate::idempotency::Keys;
 use crate::organizations::{Organizations, Pipeline};
 use crate::store::{self, LoggedStore, Store};
 use crate::{auth, telemetry};
@@ -28,6 +29,8 @@ const DECLARED_AT_ONCE: usize = 256;
 const CHORES_EVERY: Duration = Duration::from_secs(5);
 /// How many of those pass between two times that tokens' last use is written down.
 const CHORES_PER_USAGE: u32 = 12;
+/// How often idempotency keys that have expired, or are too many, are dropped.
+const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
 /// Why the server did not start, or did not go on: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -57,12 +60,14 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let clock: Clock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
+    let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let environments = open_environments(&settings, store.clone(), clock.clone()).await?;
 
     let handle = metrics.clone();
     let state = State {
         environments,
         accounts,
+        idempotency,
         organizations: organizations(&settings.organizations),
         store: store.clone(),
         clock,
@@ -79,9 +84,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
     greet(&settings, &running, admin_token.as_ref());
     let chores = actix_web::rt::spawn(do_chores(running.state.clone(), settings.environments.idle, metrics));
+    let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
 
     signals.next().await;
     chores.abort();
+    sweeping.abort();
     stop(running, settings.http.drain, &mut signals).await;
     store.close();
     tracing::info!("stopped");
@@ -249,6 +256,16 @@ async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_p
         {
             tracing::warn!(%error, "when tokens were last used could not be written down");
         }
+    }
+}
+
+/// Apart from the other chores, since a million of them take a while.
+async fn sweep_keys(state: http::App) {
+    let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        state.idempotency.sweep((state.clock)()).await;
     }
 }
 

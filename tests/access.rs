@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "access/idempotency.rs"]
+mod idempotency;
 mod support;
 #[path = "access/tokens.rs"]
 mod tokens;

@@ -285,17 +285,6 @@ async fn what_this_version_lacks_is_refused_by_name() {
     let body = json!({ "commitId": "c0ffee1", "waitSeconds": 5 });
     let refused = admin.deploy("review-1", &session, body).await;
     assert_eq!(refused.faulty_fields(), ["waitSeconds"]);
-    for rest in [
-        format!("{}/sessions", at("review-1")),
-        format!("{}/force-claim", at("review-1")),
-        format!("{}/sessions/{session}/deploy", at("review-1")),
-        "/tokens".to_owned(),
-    ] {
-        let request = admin.request(Method::POST, &admin.path(&rest)).json(&json!({}));
-        let refused = admin.send(request.header("Idempotency-Key", "once")).await;
-        let fields = refused.refused(422, "invalid_request").faulty_fields();
-        assert_eq!(fields, ["Idempotency-Key"], "{rest}");
-    }
 }
 
 #[tokio::test]

@@ -30,16 +30,21 @@ pub fn at<T: Serialize>(status: StatusCode, location: &str, data: T) -> HttpResp
 }
 
 pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
-    /// Room for an ordinary answer, so that it is written without growing.
-    const USUAL_BYTES: usize = 768;
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    match serde_json::to_writer(&mut bytes, body) {
-        Ok(()) => HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(bytes),
+    match written(body) {
+        Ok(bytes) => HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(bytes),
         Err(error) => {
             tracing::error!(%error, "an answer could not be written as JSON");
             HttpResponse::from_error(Problem::internal())
         }
     }
+}
+
+pub fn written<T: Serialize>(body: &T) -> serde_json::Result<Vec<u8>> {
+    /// Room for an ordinary answer, so that it is written without growing.
+    const USUAL_BYTES: usize = 768;
+    let mut bytes = Vec::with_capacity(USUAL_BYTES);
+    serde_json::to_writer(&mut bytes, body)?;
+    Ok(bytes)
 }
 
 /// 304 if the client has this state already, else what `render` makes, with the `ETag`.

@@ -79,6 +79,8 @@ codes! {
         "The session has ended: `endedBy` and `endedAt` say who released it and when. Claim again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
+    IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",
+        "A request under this `Idempotency-Key` has not been answered yet. Try again after `Retry-After`, with the same key: you get its answer, or your turn if it was refused.";
     PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The configuration has changed",
         "`If-Match` names another revision than the current one. Read it again, apply the change to that, and send its `ETag`.";
     BodyTooLarge = "body_too_large", PAYLOAD_TOO_LARGE, "The body is too large",
@@ -87,6 +89,8 @@ codes! {
         "Send the body as JSON in UTF-8, with `Content-Type: application/json` and without a content encoding.";
     InvalidRequest = "invalid_request", UNPROCESSABLE_ENTITY, "Invalid request",
         "Fields are missing, unknown, of the wrong type or out of their bounds: `errors` names every one of them.";
+    IdempotencyKeyReused = "idempotency_key_reused", UNPROCESSABLE_ENTITY, "The idempotency key belongs to another request",
+        "Another method, path or body was executed under this `Idempotency-Key` within the last 24 hours. Give every request a key of its own; a retry is sent exactly as the first time.";
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
         "The token has used up its share. Try again after `Retry-After`; waiting in the server is cheaper than polling.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",

@@ -8,6 +8,7 @@ mod connections;
 mod dto;
 mod environment_list;
 mod environments;
+mod idempotent;
 mod observe;
 pub mod openapi;
 mod operations;
@@ -33,6 +34,7 @@ use std::time::Duration;
 
 use crate::actors::{Clock, Environments};
 use crate::auth::Accounts;
+use crate::idempotency::Keys;
 use crate::organizations::Organizations;
 use crate::store::Store;
 
@@ -40,6 +42,7 @@ use crate::store::Store;
 pub struct State {
     pub environments: Environments,
     pub accounts: Accounts,
+    pub idempotency: Keys,
     pub organizations: Organizations,
     pub store: Arc<dyn Store>,
     pub clock: Clock,

@@ -2,18 +2,23 @@
 
 use std::time::Duration;
 
+use actix_web::http::StatusCode;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::access::{Access, segment};
-use super::body::read_fields;
+use super::body::read_body;
 use super::codes::Code;
 use super::dto::{OpenTokenView, TokenView};
-use super::paging::{Query, Slice};
+use super::idempotent::{self, Start};
+use super::paging::{self, Query, Slice};
 use super::problem::Problem;
-use super::{answer, paging};
-use crate::auth::{NewToken, Permission, TokenId};
+use crate::auth::{NewToken, OpenToken, Permission, Token, TokenId};
 use crate::domain::{Malformed, Timestamp, UserId};
+use crate::idempotency::Pending;
+use crate::store::Batch;
 
 const NAME_MAX: usize = 100;
 /// Long enough for a disk that stalled to have caught up.
@@ -39,7 +44,12 @@ pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     Query::of(&request).finish()?;
     let now = (access.app.clock)();
     let (accounts, organization) = (&access.app.accounts, &access.caller.organization);
-    let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app).await?;
+    let body = read_body(&request, &mut payload.into_inner(), &access.app).await?;
+    let pending = match idempotent::begin(&request, &access, body.bytes())? {
+        Start::Replayed(response) => return Ok(response),
+        Start::Execute(pending) => pending,
+    };
+    let mut fields = body.fields()?;
     let name = fields.required_text("name", parse_name);
     let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));
     let by_id = fields.text("userId", |text| {
@@ -57,11 +67,45 @@ pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpRespon
 
     let user = by_id.or(by_name).unwrap_or(access.caller.person.id);
     let new = NewToken { organization: organization.clone(), user, name, expires_at };
-    let creating = accounts.create_token_by(access.caller.person.id, new, now);
-    let open = done_within(access.app.answer_timeout, creating).await?;
+    let open = done_within(access.app.answer_timeout, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "a token was made");
-    let location = format!("/api/v1/organizations/{organization}/tokens/{}", open.token.id);
-    Ok(answer::created(&location, OpenTokenView::new(&open, |user| access.user_name(user))))
+    let view = OpenTokenView::new(&open, |user| access.user_name(user));
+    Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
+}
+
+/// Makes the token and keeps the answer, in a task of its own: the key must stay in flight until both are durable, also
+/// where the caller has gone or has waited long enough.
+async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Timestamp) -> Result<OpenToken, Problem> {
+    let making = actix_web::rt::spawn(async move {
+        let keep = |token: &Token, batch: &mut Batch| {
+            pending.map(|pending| {
+                let view = KeptTokenView { view: TokenView::new(token, |user| access.user_name(user)), token: None };
+                pending.keep(batch, &idempotent::answer(StatusCode::CREATED, Some(url(token)), view), now)
+            })
+        };
+        access.app.accounts.create_token_with(access.caller.person.id, new, now, keep).await
+    });
+    let made = making.await.map_err(|error| {
+        tracing::error!(%error, "making a token was not finished");
+        Problem::internal()
+    })?;
+    Ok(made?)
+}
+
+fn url(token: &Token) -> String {
+    format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
+}
+
+/// The answer that made a token, as it is kept for retries.
+#[derive(Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ReplayedToken)]
+pub struct KeptTokenView<'a> {
+    #[serde(flatten)]
+    view: TokenView<'a>,
+    /// Always null: the token itself was in the first answer, and is kept nowhere.
+    #[schema(required)]
+    token: Option<String>,
 }
 
 pub async fn revoke(request: HttpRequest) -> Result<HttpResponse, Problem> {

@@ -439,6 +439,12 @@ impl Client {
         self.send(self.request(Method::POST, &self.path(rest)).json(&body)).await
     }
 
+    /// A request that may be sent again.
+    pub async fn post_with_key(&self, rest: &str, key: &str, body: Value) -> Answer {
+        let request = self.request(Method::POST, &self.path(rest)).json(&body);
+        self.send(request.header("Idempotency-Key", key)).await
+    }
+
     pub async fn put(&self, rest: &str, body: Value) -> Answer {
         self.send(self.request(Method::PUT, &self.path(rest)).json(&body)).await
     }

@@ -10,6 +10,7 @@ pub use operations::*;
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
+use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerUi};
@@ -20,6 +21,7 @@ use super::dto::{
 };
 use super::paging::{PagePagination, SlicePagination};
 use super::routes::{self, Routes};
+use super::tokens::KeptTokenView;
 
 pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 
@@ -48,7 +50,7 @@ fn document() -> Value {
             "summary": "Ephemeral environments for CI fleets: durable locks over HTTP",
             "description": "A 2xx to a write means that its effect survives a crash and a power cut. The paths of \
                             ephemeral environments are also answered without `/api/v1`. Every answer carries \
-                            `X-Request-Id`; every fault is `application/problem+json` with a stable `code`, but for what is no HTTP at all.",
+                            `X-Request-Id`; every `POST` takes an `Idempotency-Key`; every fault is `application/problem+json` with a stable `code`, but for what is no HTTP at all.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -72,7 +74,9 @@ fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
         let mut item = Map::new();
         item.insert("parameters".to_owned(), path_parameters(&path));
         for endpoint in routes.endpoints {
-            item.insert(endpoint.method.as_str().to_ascii_lowercase(), endpoint.operation.describe());
+            let is_post = endpoint.method == Method::POST;
+            let operation = if is_post { endpoint.operation.idempotent() } else { endpoint.operation };
+            item.insert(endpoint.method.as_str().to_ascii_lowercase(), operation.describe());
         }
         paths.insert(path, Value::Object(item));
     }
@@ -119,6 +123,7 @@ fn schemas() -> Value {
     include::<PipelineView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
+    include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     for (name, schema) in bodies::all() {
@@ -171,6 +176,22 @@ mod tests {
         for reference in found {
             let target = document.pointer(reference.trim_start_matches('#'));
             assert!(target.is_some_and(|schema| schema.is_object()), "{reference} leads nowhere");
+        }
+    }
+
+    #[test]
+    fn every_post_takes_an_idempotency_key_and_nothing_else_does() {
+        let document = document();
+        for (method, path) in documented_operations() {
+            let operation = &document["paths"][&path][&method];
+            let headers = operation["parameters"].as_array().into_iter().flatten();
+            let takes_a_key = headers.into_iter().any(|parameter| parameter["name"] == "Idempotency-Key");
+            assert_eq!(takes_a_key, method == "post", "{method} {path}");
+            let answers = operation["responses"].as_object().into_iter().flatten();
+            for (status, answer) in answers.filter(|(status, _)| status.starts_with('2')) {
+                let replays = answer["headers"]["Idempotency-Replayed"].is_object();
+                assert_eq!(replays, method == "post", "{method} {path} {status}");
+            }
         }
     }
 

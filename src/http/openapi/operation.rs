@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::http::codes::Code;
 use crate::http::paging::PLACE_MAX;
-use crate::http::problem;
+use crate::http::{idempotent, problem};
 
 pub struct Operation {
     id: &'static str,
@@ -47,6 +47,10 @@ const BODY_CODES: [Code; 6] = [
     Code::InvalidRequest,
 ];
 
+/// What a request with a key may meet.
+const KEY_CODES: [Code; 3] = [Code::IdempotencyKeyInFlight, Code::IdempotencyKeyReused, Code::InvalidRequest];
+const KEY_PATTERN: &str = "^[!-~]{1,128}$";
+
 impl Operation {
     /// An operation of the API: it takes a token.
     pub fn api(tag: &'static str, id: &'static str, summary: &'static str, description: &'static str) -> Self {
@@ -70,6 +74,23 @@ impl Operation {
 
     pub fn writes(self) -> Self {
         self.fails(&WRITE_CODES)
+    }
+
+    /// It takes a key, and answers a retry as it answered the first time.
+    pub fn idempotent(mut self) -> Self {
+        self.parameters.push(json!({
+            "name": idempotent::HEADER,
+            "in": "header",
+            "description": "Of your choice, a UUID for example, and new for each request. A retry under the same key within \
+                            24 hours gets the first answer again instead of a second effect; a request that was refused \
+                            frees its key.",
+            "schema": { "type": "string", "pattern": KEY_PATTERN },
+        }));
+        for (_, response) in self.answers.iter_mut().filter(|(status, _)| *status < 300) {
+            response["headers"]["Idempotency-Replayed"] =
+                json!({ "description": "This is the first answer again", "schema": { "const": "true" } });
+        }
+        self.fails(&KEY_CODES)
     }
 
     pub fn body(mut self, schema: &'static str, required: bool) -> Self {
@@ -204,4 +225,16 @@ fn headers_of(names: &[&str]) -> Value {
     Value::Object(
         names.map(|name| ((*name).to_owned(), json!({ "schema": { "type": "string" } }))).collect::<Map<_, _>>(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::idempotency::IdempotencyKey;
+
+    #[test]
+    fn the_documented_key_is_the_real_one() {
+        assert!(IdempotencyKey::parse(&"~".repeat(128)).is_ok() && IdempotencyKey::parse(&"!".repeat(129)).is_err());
+        assert!(KEY_PATTERN.contains("{1,128}"));
+    }
 }

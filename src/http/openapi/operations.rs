@@ -172,11 +172,22 @@ pub fn create_token() -> Operation {
         "Tokens",
         "createToken",
         "Create Token",
-        "A token has the permissions of the member it stands for, as they are when it is used. Its text is shown once.",
+        "A token has the permissions of the member it stands for, as they are when it is used. Its text is shown once: a \
+         retry with the same `Idempotency-Key` gets the first answer again with `token` null. If that answer was lost, \
+         revoke the token and make another under a new key.",
     )
     .body("TokenRequest", true)
     .writes()
-    .answers(201, "The token, with its text", "NewToken", &["Location"])
+    .answers_json(
+        201,
+        "The token, with its text unless this is a retry",
+        json!({
+            "type": "object",
+            "required": ["data"],
+            "properties": { "data": { "anyOf": [reference("NewToken"), reference("ReplayedToken")] } },
+        }),
+        &["Location"],
+    )
     .fails(&[Code::TokenLimitReached])
 }
 

@@ -1,0 +1,126 @@
+//! Requests that may be sent again: from the `Idempotency-Key` of a `POST` to its first answer, a refusal, or the leave to
+//! execute it.
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
+
+use super::access::Access;
+use super::answer::{One, written};
+use super::codes::Code;
+use super::problem::{FieldError, Problem};
+use crate::domain::Malformed;
+use crate::idempotency::{Answer, Begun, Fingerprint, IdempotencyKey, Pending};
+
+/// As problems and the document call it.
+pub const HEADER: &str = "Idempotency-Key";
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// Most requests are answered within milliseconds, so the first will be by then.
+const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
+
+/// What is to be done with a request.
+pub enum Start {
+    /// It has been executed; this is its answer.
+    Replayed(HttpResponse),
+    /// Execute it, and keep its answer if it has a key.
+    Execute(Option<Pending>),
+}
+
+/// Called before the fields of the body are looked at: what was right when it was executed gets its answer again, also
+/// where it would be wrong by now.
+pub fn begin(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Start, Problem> {
+    let key = key_of(request.headers()).map_err(|malformed| {
+        let fault = FieldError { field: HEADER.to_owned(), message: malformed.to_string() };
+        Problem::invalid_request(vec![fault])
+    })?;
+    let Some(key) = key else {
+        return Ok(Start::Execute(None));
+    };
+    let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
+    let fingerprint = Fingerprint::of(request.method().as_str(), path, body);
+    let now = (access.app.clock)();
+    match access.app.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
+        Begun::Replay(answer) => {
+            let mut response = response(answer);
+            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+            Ok(Start::Replayed(response))
+        }
+        Begun::Reused => Err(Problem::new(
+            Code::IdempotencyKeyReused,
+            "another request was executed under this `Idempotency-Key`; give every request a key of its own, and send a \
+             retry exactly as the first time",
+        )),
+        Begun::InFlight => Err(Problem::new(
+            Code::IdempotencyKeyInFlight,
+            "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
+        )
+        .retry_after(IN_FLIGHT_RETRY_SECONDS)),
+        Begun::Fresh(pending) => Ok(Start::Execute(Some(pending))),
+    }
+}
+
+/// An answer as it is sent, and kept if the request has a key.
+pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> Answer {
+    let body = written(&One { data }).expect("our views have a form in JSON: all their keys are texts");
+    Answer { status: status.as_u16(), location, body }
+}
+
+/// The same for an answer that is sent for the first time and for one that is sent again.
+pub fn response(answer: Answer) -> HttpResponse {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let mut response = HttpResponse::build(status);
+    response.insert_header((CONTENT_TYPE, "application/json"));
+    if let Some(location) = answer.location {
+        response.insert_header((LOCATION, location));
+    }
+    response.body(answer.body)
+}
+
+fn key_of(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Malformed> {
+    let mut given = headers.get_all(KEY);
+    let Some(first) = given.next() else {
+        return Ok(None);
+    };
+    if given.next().is_some() {
+        return Err(Malformed("is given once, not several times"));
+    }
+    // Bytes beyond ASCII have no text, and a key that is no text is malformed.
+    IdempotencyKey::parse(first.to_str().unwrap_or_default()).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use actix_web::body::to_bytes;
+
+    use super::*;
+
+    fn headers(values: &[&[u8]]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        values.iter().for_each(|value| headers.append(KEY, HeaderValue::from_bytes(value).unwrap()));
+        headers
+    }
+
+    #[test]
+    fn a_request_has_one_key_or_none() {
+        assert_eq!(key_of(&headers(&[])), Ok(None));
+        assert_eq!(key_of(&headers(&[b"once"])), IdempotencyKey::parse("once").map(Some));
+        for malformed in [&[&b""[..]][..], &[b"a b"], &["é".as_bytes()], &[b"\xff"], &[b"once", b"once"]] {
+            assert!(key_of(&headers(malformed)).is_err(), "{malformed:?}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_response_has_all_of_its_answer() {
+        let answer = answer(StatusCode::ACCEPTED, Some("/there".to_owned()), "x");
+        let response = response(answer.clone());
+        assert_eq!(response.status(), StatusCode::ACCEPTED);
+        assert_eq!(response.headers().get(LOCATION).unwrap(), "/there");
+        assert_eq!(response.headers().get(CONTENT_TYPE).unwrap(), "application/json");
+        assert_eq!(to_bytes(response.into_body()).await.unwrap(), answer.body);
+        assert_eq!(answer.body, br#"{"data":"x"}"#);
+    }
+}
