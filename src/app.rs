@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -11,8 +11,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
-use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Timestamp};
-use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State};
+use crate::domain::{EnvironmentKey, Identifier, Now, PipelineKey, Tick, Timestamp};
+use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::organizations::{Organizations, Pipeline};
 use crate::store::{self, LoggedStore, Store};
@@ -57,11 +57,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let mut signals = Signals::new()?;
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
-    let clock: Clock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+    let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
-    let environments = open_environments(&settings, store.clone(), clock.clone()).await?;
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone())).await?;
 
     let handle = metrics.clone();
     let state = State {
@@ -85,10 +85,12 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     greet(&settings, &running, admin_token.as_ref());
     let chores = actix_web::rt::spawn(do_chores(running.state.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
+    let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
 
     signals.next().await;
     chores.abort();
     sweeping.abort();
+    keeping_time.abort();
     stop(running, settings.http.drain, &mut signals).await;
     store.close();
     tracing::info!("stopped");
@@ -199,6 +201,12 @@ async fn admin_token(
     }
 }
 
+/// What runs out by itself goes by a clock that nobody sets.
+fn both_clocks(wall: WallClock) -> Clock {
+    let began = Instant::now();
+    Arc::new(move || Now { at: wall(), tick: Tick(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)) })
+}
+
 async fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
@@ -209,7 +217,7 @@ async fn open_environments(
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    let environments = Environments::new(store, clock, Box::new(telemetry::EventCounter::new()), options);
+    let environments = Environments::open(store, clock, Box::new(telemetry::EventCounter::new()), options)?;
     let declared = settings.organizations.iter().flat_map(|organization| {
         organization.pipelines.iter().flat_map(move |pipeline| {
             pipeline.environments.iter().map(move |environment| {
@@ -235,15 +243,20 @@ async fn open_environments(
 
 async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {
     let actors = metrics::gauge!("lockkeeper_environment_actors");
+    let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
+    let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
     let mut every = tokio::time::interval(CHORES_EVERY.min(idle));
     let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
     for round in 1_u64.. {
         every.tick().await;
         metrics.run_upkeep();
         actors.set(state.environments.resident() as f64);
+        waiting_by_name.set(state.environments.waiting_by_name() as f64);
+        waiting_for_any.set(state.environments.waiting_for_any() as f64);
         if round % rounds_per_idle == 0 {
             state.environments.dismiss_unused();
         }
+        state.environments.expire_pools();
         let stalled = state.connections.shut_stalled();
         if stalled > 0 {
             tracing::info!(stalled, "shut down connections that had stalled within a request's head");
@@ -259,6 +272,14 @@ async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_p
     }
 }
 
+/// Ends what runs out by itself, when it does, and serves those who have waited since before the start.
+async fn keep_time(state: http::App) {
+    if let Err(error) = state.environments.resume_pools().await {
+        tracing::error!(%error, "those who waited for any environment could not be served");
+    }
+    state.environments.keep_time().await;
+}
+
 /// Apart from the other chores, since a million of them take a while.
 async fn sweep_keys(state: http::App) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
@@ -266,6 +287,9 @@ async fn sweep_keys(state: http::App) {
     loop {
         every.tick().await;
         state.idempotency.sweep((state.clock)()).await;
+        if let Err(error) = state.environments.forget_those_who_left().await {
+            tracing::warn!(%error, "sessions that ended in a queue could not be forgotten");
+        }
     }
 }
 

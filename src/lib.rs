@@ -3,12 +3,14 @@
 //! What must never happen, and the test that guards it:
 //!
 //! 1. Two active sessions in one environment: `domain::properties::no_script_of_commands_breaks_an_invariant`,
-//!    `tests/crowds.rs`.
+//!    `domain::simulation::whenever_the_server_dies_no_lock_is_held_twice_and_nobody_is_forgotten`, `tests/crowds.rs`.
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
 //! 3. A success answered and lost: the same, and `store::log::power_loss`.
 //! 4. A reader shown what is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
-//! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`.
+//! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
+//!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
+//!    `tests/crowds/cut_off.rs`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test.
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`.

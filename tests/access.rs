@@ -22,6 +22,7 @@ environments = [{ name = "review-1" }]
 "#;
 const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia", "maintainer"), ("admin", "admin")];
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
+const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
 fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
@@ -32,8 +33,13 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", list.to_owned(), Value::Null, "viewer"),
         ("GET", at("review-1"), Value::Null, "viewer"),
         ("GET", format!("{}/history", at("review-1")), Value::Null, "viewer"),
+        ("GET", format!("{}/queue", at("review-1")), Value::Null, "viewer"),
         ("GET", session.clone(), Value::Null, "viewer"),
+        ("GET", format!("{list}/sessions/{QUEUED}"), Value::Null, "viewer"),
         ("POST", format!("{}/sessions", at("review-1")), json!({}), "developer"),
+        ("POST", format!("{list}/sessions"), json!({}), "developer"),
+        ("POST", format!("{session}/heartbeat"), json!({}), "developer"),
+        ("DELETE", format!("{list}/sessions/{QUEUED}"), Value::Null, "developer"),
         ("POST", format!("{}/force-claim", at("review-1")), json!({}), "developer"),
         ("POST", format!("{session}/deploy"), json!({ "commitId": "c0ffee1" }), "developer"),
         ("DELETE", session, Value::Null, "developer"),

@@ -2,17 +2,37 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-#[path = "durability_support/crowd.rs"]
-mod crowd;
+#[path = "crowds/checks.rs"]
+mod checks;
+#[path = "crowds/connection.rs"]
+mod connection;
+#[path = "crowds/cut_off.rs"]
+mod cut_off;
+#[path = "crowds/fleet.rs"]
+mod fleet;
+#[path = "crowds/job.rs"]
+mod job;
+#[path = "crowds/killed.rs"]
+mod killed;
+#[path = "crowds/planted.rs"]
+mod planted;
+#[path = "crowds/record.rs"]
+mod record;
+#[path = "crowds/restarted.rs"]
+mod restarted;
+#[path = "crowds/sightings.rs"]
+mod sightings;
 mod support;
+#[path = "crowds/waiting.rs"]
+mod waiting;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crowd::{Sightings, actors_in_memory, at_once, until_actors};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
+use sightings::{Sightings, actors_in_memory, at_once, until_actors};
 use support::{Client, Server, Setup, at};
 
 const LEAVES_SOON: &str =
@@ -269,4 +289,9 @@ fn id(session: &Value) -> &str {
 
 fn token(session: &Value) -> u64 {
     session["fencingToken"].as_u64().unwrap()
+}
+
+fn from_variable(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number")))
 }

@@ -26,7 +26,7 @@ async fn an_environment_shows_every_field_of_the_contract() {
             "sessionId": session["sessionId"], "user": session["user"], "commitId": "c0ffee1", "context": "PR 412",
             "claimedAt": session["claimedAt"], "expiresAt": null, "fencingToken": 1,
         },
-        "queueLength": 0, "currentDeployment": null,
+        "queueLength": 0, "disabledReason": null, "currentDeployment": null,
         "lastDeployment": {
             "deploymentId": deployment["deploymentId"], "commitId": "c0ffee1", "status": "succeeded",
             "finishedAt": deployment["finishedAt"],
@@ -47,7 +47,8 @@ async fn an_environment_is_made_by_put_and_changed_by_the_next() {
     let mia = server.as_user("mia").await;
     let configuration = json!({
         "description": "for the demo\nof Ægir", "labels": { "size": "large" }, "deployOnClaim": false,
-        "forceClaimRole": "admin", "variables": { "TIER": "demo" },
+        "defaultTtlSeconds": 600, "maxTtlSeconds": 3600, "maxHoldSeconds": 7200, "maxQueueLength": 5,
+        "forceClaimRole": "admin", "onRelease": { "commitId": "main" }, "variables": { "TIER": "demo" },
     });
     let made = mia.put(&at("demo"), configuration.clone()).await.created();
     assert_eq!(made.header("location"), mia.path(&at("demo")));
@@ -63,7 +64,11 @@ async fn an_environment_is_made_by_put_and_changed_by_the_next() {
     assert_ne!(changed.header("etag"), made.header("etag"));
     assert_has(
         &changed.data()["configuration"],
-        json!({ "disabled": true, "description": "", "labels": {}, "deployOnClaim": true, "variables": {} }),
+        json!({
+            "disabled": true, "description": "", "labels": {}, "deployOnClaim": true, "variables": {},
+            "defaultTtlSeconds": null, "maxTtlSeconds": 86400, "maxHoldSeconds": null, "maxQueueLength": 10000,
+            "onRelease": null,
+        }),
     );
     assert_eq!(changed.data()["lockStatus"], "disabled");
     assert_eq!(mia.environment("demo").await.ok().data(), changed.data());
@@ -142,7 +147,7 @@ async fn every_fault_of_a_configuration_is_named_at_once_and_nothing_is_made() {
     let faulty = json!({
         "description": 7, "labels": { "-bad": "x", "good": 3 }, "deployOnClaim": "yes", "forceClaimRole": "boss",
         "disabled": null, "variables": { "LOCKKEEPER_X": "x", "1A": "x" }, "colour": "red",
-        "defaultTtlSeconds": 60, "maxTtlSeconds": 60, "maxHoldSeconds": 60, "maxQueueLength": 5, "onRelease": "c0ffee1",
+        "defaultTtlSeconds": 0, "maxTtlSeconds": null, "maxHoldSeconds": 1.5, "maxQueueLength": -1, "onRelease": "c0ffee1",
     });
     for body in [faulty.clone(), json!({ "configuration": faulty })] {
         let refused = admin.put(&at("-bad"), body).await.refused(422, "invalid_request");

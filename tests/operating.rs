@@ -125,6 +125,7 @@ async fn head_answers_as_get_does_without_the_body() {
         admin.path("/pipelines"),
         admin.path(&format!("{list}?limit=1")),
         admin.path(&at("review-1")),
+        admin.path(&format!("{}/queue?limit=1", at("review-1"))),
         admin.path(&at("nowhere")),
         "/nowhere".to_owned(),
     ] {
@@ -147,6 +148,9 @@ async fn no_token_reaches_the_log() {
     let body = json!({ "commitId": "hush-commit", "context": "hush-context" });
     let session = ana.claim("review-1", body.clone()).await.created().session();
     ana.claim("review-1", body.clone()).await.refused(409, "environment_locked");
+    let queued = ana.claim("review-1", json!({ "queue": true, "context": "hush-context" })).await.has_status(202);
+    ana.release("review-1", &queued.session()).await.ok();
+    ana.claim_any(json!({ "labels": { "hush-label": "hush-value" } })).await.refused(404, "environment_not_found");
     ana.deploy("review-1", &session, json!({ "commitId": "hush-deployed" })).await.has_status(202);
     admin.put(&at("new"), json!({ "variables": { "PASSWORD": "hush-variable" } })).await.created();
     // In bad ways too: mistyped, of no use, in the wrong place, in a body that is no good.

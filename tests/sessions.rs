@@ -1,10 +1,30 @@
-//! Claim, deploy, release and force-claim, as clients see them.
+//! Claim, wait, deploy, keep alive, release and force-claim, as clients see them.
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "sessions/any.rs"]
+mod any;
+#[path = "sessions/asking.rs"]
+mod asking;
+#[path = "sessions/fencing.rs"]
+mod fencing;
 #[path = "sessions/force_claim.rs"]
 mod force_claim;
+#[path = "sessions/idempotency.rs"]
+mod idempotency;
+#[path = "sessions/leases.rs"]
+mod leases;
+#[path = "sessions/queue.rs"]
+mod queue;
+#[path = "sessions/reset.rs"]
+mod reset;
+#[path = "sessions/restarts.rs"]
+mod restarts;
 mod support;
+#[path = "sessions/vanishing.rs"]
+mod vanishing;
+#[path = "sessions/watching.rs"]
+mod watching;
 
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
@@ -34,14 +54,14 @@ async fn a_session_shows_every_field_of_the_contract() {
     assert_fields(
         &session,
         "sessionId envName lockStatus overridden user commitId context priority queuePosition fencingToken createdAt \
-         claimedAt expiresAt endedAt endedBy deployments deploymentCount",
+         claimedAt expiresAt endedAt endedBy endReason deployments deploymentCount",
     );
     assert_has(
         &session,
         json!({
             "envName": "review-1", "lockStatus": "active", "overridden": false, "commitId": "c0ffee1",
             "context": "PR 412", "priority": 0, "queuePosition": null, "expiresAt": null, "endedAt": null,
-            "endedBy": null, "deploymentCount": 1,
+            "endedBy": null, "endReason": null, "deploymentCount": 1,
         }),
     );
     assert_eq!(session["user"]["name"], "ana");
@@ -146,6 +166,20 @@ async fn a_deployment_is_answered_in_full_and_stands_in_its_session() {
 }
 
 #[tokio::test]
+async fn a_deployment_that_is_waited_for_is_answered_when_it_has_finished() {
+    let server = Server::start();
+    let ana = server.as_user("ana").await;
+    let session = ana.claim("review-1", json!({})).await.created().session();
+    for (wait, status) in [(json!(300), 200), (json!(1), 200), (json!(0), 202), (Value::Null, 202)] {
+        let body = json!({ "commitId": "c0ffee1", "waitSeconds": wait });
+        let deployed = ana.deploy("review-1", &session, body).await.has_status(status);
+        assert_eq!(deployed.data()["status"], "succeeded");
+        let place = ana.path(&format!("{}/sessions/{session}", at("review-1")));
+        assert_eq!(deployed.header("location"), place);
+    }
+}
+
+#[tokio::test]
 async fn a_session_lists_its_newest_hundred_deployments_and_counts_them_all() {
     let server = Server::start();
     let ana = server.as_user("ana").await;
@@ -170,7 +204,8 @@ async fn a_release_frees_the_lock_and_repeating_it_changes_nothing() {
     let session = ana.claim("review-1", json!({})).await.created().session();
     let released = ana.release("review-1", &session).await.ok().data();
     let by = json!({ "userId": released["user"]["userId"], "name": "ana", "sessionId": null });
-    assert_has(&released, json!({ "lockStatus": "released", "overridden": false, "endedBy": by }));
+    let expected = json!({ "lockStatus": "released", "overridden": false, "endedBy": by, "endReason": null });
+    assert_has(&released, expected);
     assert_is_time(&released["endedAt"]);
     assert_eq!(ana.environment("review-1").await.data()["lock"], Value::Null);
     let next = ben.claim("review-1", json!({})).await.created().session();
@@ -269,22 +304,6 @@ async fn fencing_tokens_rise_by_one_through_deletion_and_restarts() {
     server.kill();
     server.start_again();
     assert_eq!(claim_and_release(&server.admin()).await, 6);
-}
-
-#[tokio::test]
-async fn what_this_version_lacks_is_refused_by_name() {
-    let server = Server::start();
-    let admin = server.admin();
-    let wanting = json!({ "ttlSeconds": 60, "waitSeconds": 5, "queue": true, "priority": 1 });
-    for refused in [admin.claim("review-1", wanting.clone()).await, admin.force_claim("review-1", wanting).await] {
-        let fields = refused.refused(422, "invalid_request").faulty_fields();
-        assert_eq!(fields, ["ttlSeconds", "waitSeconds", "queue", "priority"]);
-    }
-    assert_eq!(admin.environment("review-1").await.data()["lock"], Value::Null);
-    let session = admin.claim("review-1", json!({})).await.created().session();
-    let body = json!({ "commitId": "c0ffee1", "waitSeconds": 5 });
-    let refused = admin.deploy("review-1", &session, body).await;
-    assert_eq!(refused.faulty_fields(), ["waitSeconds"]);
 }
 
 #[tokio::test]

@@ -7,10 +7,10 @@ use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
-use super::environment::{EnvironmentActor, Leave};
-use crate::domain::{Environment, EnvironmentKey};
+use super::environment::{EnvironmentActor, Leave, Nudge};
+use crate::domain::{Environment, EnvironmentKey, SessionId, Ticket};
 use crate::store::Sequence;
 
 #[derive(Default)]
@@ -32,6 +32,23 @@ pub struct Desk {
     /// nothing can be in the mailbox.
     underway: AtomicU32,
     used: AtomicBool,
+    /// What the actor must hear of, also while its mailbox is full: it looks here before it does anything else.
+    notes: Mutex<Vec<Note>>,
+}
+
+/// Something an actor is told that nobody waits for the answer of.
+#[derive(Debug, Clone, Copy)]
+pub enum Note {
+    /// The client of one who waits has gone.
+    HungUp(Ticket),
+    /// One who waits has done so as long as it wanted to.
+    LongEnough(Ticket),
+    /// A grant could not be told to its client.
+    Undelivered { session: SessionId, keyed: bool },
+    /// Somebody who waits for any environment may want this one.
+    Offer,
+    /// Something may have run out.
+    Due,
 }
 
 impl Desk {
@@ -45,9 +62,29 @@ impl Desk {
         self.settled.store(sequence.0, Ordering::Release);
     }
 
+    /// The same for a place in the log that changes nothing for readers.
+    pub fn settle(&self, sequence: Sequence) {
+        self.settled.store(sequence.0, Ordering::Release);
+    }
+
     /// Whether everything up to `sequence` has been shown to readers.
     pub fn has_settled(&self, sequence: Sequence) -> bool {
         self.settled.load(Ordering::Acquire) >= sequence.0
+    }
+
+    pub fn take_notes(&self) -> Vec<Note> {
+        std::mem::take(&mut *self.notes.lock())
+    }
+
+    /// Says whether it is the first that has not been read.
+    pub fn leave_note(&self, note: Note) -> bool {
+        let mut notes = self.notes.lock();
+        notes.push(note);
+        notes.len() == 1
+    }
+
+    pub fn has_notes(&self) -> bool {
+        !self.notes.lock().is_empty()
     }
 
     pub fn handled(&self) {
@@ -115,11 +152,27 @@ impl Directory {
         }
     }
 
+    /// Leaves a note for the environment's actor, if it has one, and sees to it that it is read.
+    pub fn note(&self, key: &EnvironmentKey, note: Note) -> bool {
+        let Some(resident) = self.actors.get(key) else { return false };
+        // With the others that have not been read, somebody has seen to it already.
+        if !resident.desk.leave_note(note) && resident.address.connected() {
+            return true;
+        }
+        match resident.send(Nudge) {
+            // What fills the mailbox makes the actor look at its notes as well.
+            Ok(()) | Err(NotSent::MailboxFull) => true,
+            Err(NotSent::NoActor(_)) => false,
+        }
+    }
+
     /// Takes an actor out if nobody needs it: from then on nothing can be sent to it.
     pub fn remove_unneeded(&self, key: &EnvironmentKey, desk: &Arc<Desk>) -> bool {
         self.actors
             .remove_if(key, |_, resident| {
-                Arc::ptr_eq(&resident.desk, desk) && resident.desk.underway.load(Ordering::Acquire) == 0
+                Arc::ptr_eq(&resident.desk, desk)
+                    && resident.desk.underway.load(Ordering::Acquire) == 0
+                    && !resident.desk.has_notes()
             })
             .is_some()
     }

@@ -1,49 +1,72 @@
 //! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when it
 //! is durable. It does not wait for the disk before it decides the next one; it waits before it answers.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use actix::prelude::*;
 use tokio::sync::oneshot;
 
-use super::directory::Desk;
-use super::environments::{Failure, Parts};
-use super::stored::{self, StoredEnvironment};
-use super::{keys, reading};
-use crate::domain::{self, Command, Environment, EnvironmentKey, Session, SessionId, Transition};
-use crate::store::{Batch, Sequence, StoreError, durable_up_to};
-
-/// How many old sessions one commit drops from the history, so that a lowered retention or a deletion never makes a
-/// batch that the store refuses.
-const TRIM_AT_ONCE: u64 = 500;
+use super::claiming::ClaimOutcome;
+use super::committing::{Executed, Loaded};
+use super::crowd::{Held, Keyed};
+use super::directory::{Desk, Note};
+use super::environments::{Environments, Failure, Parts};
+use super::pool::PipelinePool;
+use super::reading;
+use super::stored::StoredEnvironment;
+use crate::domain::{Claim, ClaimReply, Command, Environment, EnvironmentKey, HandOver, Ticket};
+use crate::store::{Sequence, StoreError, durable_up_to};
 
 pub struct EnvironmentActor {
-    key: EnvironmentKey,
-    parts: Arc<Parts>,
-    desk: Arc<Desk>,
+    pub(super) key: EnvironmentKey,
+    pub(super) environments: Environments,
+    pub(super) pool: Arc<PipelinePool>,
+    pub(super) desk: Arc<Desk>,
+    /// Clients that hold their connection open until their turn comes.
+    pub(super) held: HashMap<Ticket, Held>,
+    /// What it was told and the store did not let it do yet.
+    pub(super) undone: Vec<Note>,
     /// Or why it could not be loaded. Nothing is handled before one of both is known.
-    loaded: Result<Loaded, StoreError>,
-}
-
-/// The environment as of the last command, durable or not.
-struct Loaded {
-    environment: Environment,
-    kept_from: u64,
-    handed_in: Sequence,
-    /// Sessions whose end may not be durable yet, so the store may not show it.
-    just_ended: VecDeque<(Sequence, Session)>,
+    pub(super) loaded: Result<Loaded, StoreError>,
 }
 
 /// A command and where its answer goes.
 pub struct Ask<C: Command> {
     pub command: C,
     pub reply: oneshot::Sender<Result<C::Reply, Failure>>,
+    pub keyed: Option<Keyed<C::Reply>>,
 }
 
 impl<C: Command> Message for Ask<C> {
     type Result = ();
 }
+
+/// A claim, which may be answered much later.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct AskClaim {
+    pub claim: Claim,
+    /// Whether the caller waits for its turn.
+    pub hold: bool,
+    pub held: Held,
+}
+
+/// A client comes back for its place in the queue.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Attach {
+    pub ticket: Ticket,
+    pub held: Held,
+    /// Gives the key back if there is no such place.
+    pub reply: oneshot::Sender<Result<(), Option<Keyed<ClaimOutcome>>>>,
+}
+
+/// Look at your notes.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub struct Nudge;
 
 /// Leave memory, if nobody needs you.
 #[derive(Message)]
@@ -53,14 +76,20 @@ pub struct Leave;
 /// Drop more of the history that is no longer kept.
 #[derive(Message)]
 #[rtype(result = "()")]
-struct Trim;
+pub(super) struct Trim;
 
 impl EnvironmentActor {
-    pub fn start(key: EnvironmentKey, parts: Arc<Parts>, desk: Arc<Desk>) -> Addr<Self> {
+    pub fn start(key: EnvironmentKey, environments: Environments, desk: Arc<Desk>) -> Addr<Self> {
+        let pool = environments.pool(&key.pipeline);
         Self::create(|context| {
-            context.set_mailbox_capacity(parts.options.mailbox);
-            Self { key, parts, desk, loaded: Err(StoreError::Read("it is still being loaded".to_owned())) }
+            context.set_mailbox_capacity(environments.parts.options.mailbox);
+            let loaded = Err(StoreError::Read("it is still being loaded".to_owned()));
+            Self { key, environments, pool, desk, held: HashMap::new(), undone: Vec::new(), loaded }
         })
+    }
+
+    pub(super) fn parts(&self) -> &Arc<Parts> {
+        &self.environments.parts
     }
 }
 
@@ -69,16 +98,14 @@ impl Actor for EnvironmentActor {
 
     /// Commands wait in the mailbox until the environment is there.
     fn started(&mut self, context: &mut Self::Context) {
-        let load = load(self.parts.clone(), self.key.clone()).into_actor(self);
+        let load = load(self.environments.clone(), self.key.clone()).into_actor(self);
         context.wait(load.map(|loaded, actor, _| match loaded {
             Ok((stored, settled)) => {
                 actor.desk.publish(Arc::new(stored.environment.clone()), settled);
-                actor.loaded = Ok(Loaded {
-                    environment: stored.environment,
-                    kept_from: stored.kept_from,
-                    handed_in: settled,
-                    just_ended: VecDeque::new(),
-                });
+                actor.parts().queues_at_rest.remove(&actor.key);
+                actor.parts().waiting.fetch_add(stored.environment.queue.len(), Ordering::Relaxed);
+                actor.loaded = Ok(Loaded::new(stored, settled, actor.parts().tick()));
+                actor.arm();
             }
             Err(error) => {
                 tracing::error!(environment = %actor.key, %error, "an environment cannot be loaded");
@@ -90,13 +117,13 @@ impl Actor for EnvironmentActor {
 
 /// Reads the environment once everything handed in so far is durable: an actor that went before may have left with
 /// commits under way, and must not be contradicted.
-async fn load(parts: Arc<Parts>, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
-    let settled = parts.store.handed_in();
-    durable_up_to(&*parts.store, settled).await;
-    let read = tokio::task::spawn_blocking(move || reading::stored_environment(&*parts.store, &key));
+async fn load(environments: Environments, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
+    let settled = environments.parts.store.handed_in();
+    durable_up_to(&*environments.parts.store, settled).await;
+    let read = tokio::task::spawn_blocking(move || reading::stored_with_queue(&environments.parts, &key));
     let stored = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
-    let absent = StoredEnvironment { environment: Environment::absent(), kept_from: 1 };
-    Ok((stored.unwrap_or(absent), settled))
+    let absent = || StoredEnvironment { environment: Environment::absent(), keeping: Default::default() };
+    Ok((stored.unwrap_or_else(absent), settled))
 }
 
 impl<C> Handler<Ask<C>> for EnvironmentActor
@@ -107,35 +134,144 @@ where
     type Result = ();
 
     fn handle(&mut self, ask: Ask<C>, context: &mut Self::Context) {
-        self.desk.handled();
-        let Ask { mut command, reply } = ask;
+        self.attend(context, |actor, context| actor.answer(ask, context));
+    }
+}
+
+impl EnvironmentActor {
+    fn answer<C>(&mut self, ask: Ask<C>, context: &mut Context<Self>)
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        let Ask { command, reply, keyed } = ask;
         // Who has given up must not be granted anything afterwards.
         if reply.is_closed() {
             return;
         }
-        let loaded = match &self.loaded {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                answer(reply, Err(Failure::Store(error.clone())));
-                return self.leave_if_unneeded(context);
+        let record = |outcome: &C::Reply, batch: &mut _, now| {
+            if let Some(keyed) = &keyed {
+                keyed.record(batch, outcome, now);
             }
         };
-        if let Some(subject) = command.subject()
-            && loaded.environment.session(subject.id).is_none()
-        {
-            match self.recall(loaded, subject.id) {
-                Ok(ended) => subject.ended = ended.map(Box::new),
-                Err(error) => return answer(reply, Err(Failure::Store(error))),
+        match self.execute(command, record) {
+            Ok(Executed { reply: outcome, settlement }) => {
+                let note = C::grants(&outcome).map(|session| Note::Undelivered { session, keyed: keyed.is_some() });
+                let (environments, key) = (self.environments.clone(), self.key.clone());
+                self.settle(settlement, context, move || {
+                    if reply.send(Ok(outcome)).is_err()
+                        && let Some(note) = note
+                    {
+                        environments.note(&key, note);
+                    }
+                    drop(keyed);
+                });
+            }
+            Err(failure) => self.refuse(reply, failure, context),
+        }
+    }
+}
+
+impl Handler<AskClaim> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, ask: AskClaim, context: &mut Self::Context) {
+        self.attend(context, |actor, context| actor.answer_claim(ask, context));
+    }
+}
+
+impl EnvironmentActor {
+    fn answer_claim(&mut self, ask: AskClaim, context: &mut Context<Self>) {
+        let AskClaim { claim, hold, held } = ask;
+        if held.reply.is_closed() {
+            return;
+        }
+        let (ticket, key) = (claim.ticket, self.key.clone());
+        let outcome_of = |reply: &ClaimReply| match reply {
+            ClaimReply::Granted(session) => {
+                Some(ClaimOutcome::Granted { environment: key.clone(), session: Box::new(session.clone()) })
+            }
+            ClaimReply::Queued(session, position) => {
+                Some(ClaimOutcome::Queued { session: Box::new(session.clone()), position: *position })
+            }
+            ClaimReply::Waiting | ClaimReply::Refused(_) => None,
+        };
+        // A queued session is one from now on, also if its client waits on the line for a while and is cut off.
+        let record = |reply: &ClaimReply, batch: &mut _, now| {
+            if let (Some(keyed), Some(outcome)) = (&held.keyed, outcome_of(reply)) {
+                keyed.record(batch, &outcome, now);
+            }
+        };
+        let Executed { reply, settlement } = match self.execute(claim, record) {
+            Ok(executed) => executed,
+            Err(failure) => return self.refuse(held.reply, failure, context),
+        };
+        let outcome = outcome_of(&reply);
+        match reply {
+            ClaimReply::Refused(rejection) => {
+                let Held { reply, keyed } = held;
+                self.settle(settlement, context, move || {
+                    reply.send(Err(rejection.into())).ok();
+                    drop(keyed);
+                });
+            }
+            ClaimReply::Waiting => {
+                self.held.insert(ticket, held);
+                self.settle(settlement, context, || {});
+            }
+            ClaimReply::Queued(..) if hold => {
+                self.parts().asked.insert(ticket, self.parts().tick());
+                self.held.insert(ticket, held);
+                self.settle(settlement, context, || {});
+            }
+            ClaimReply::Granted(_) | ClaimReply::Queued(..) => {
+                if let ClaimReply::Queued(..) = reply {
+                    self.parts().asked.insert(ticket, self.parts().tick());
+                }
+                let environments = self.environments.clone();
+                self.settle(settlement, context, move || {
+                    if let Some(outcome) = outcome {
+                        deliver(&environments, held, outcome);
+                    }
+                });
             }
         }
-        match domain::decide(&loaded.environment, command, (self.parts.clock)()) {
-            Ok(transition) if transition.next.revision == loaded.environment.revision => {
-                self.answer_when_settled(reply, Ok(transition.reply));
+    }
+}
+
+/// Answers one who waited, or was served at once. One who has gone may come back for a grant only with its key.
+pub(super) fn deliver(environments: &Environments, held: Held, outcome: ClaimOutcome) {
+    let keyed = held.keyed.is_some();
+    if let Err(Ok(ClaimOutcome::Granted { environment, session })) = held.reply.send(Ok(outcome)) {
+        environments.note(&environment, Note::Undelivered { session: session.id, keyed });
+    }
+    // The key is free again only now that what it stands for is durable.
+    drop(held.keyed);
+}
+
+impl Handler<Attach> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, attach: Attach, context: &mut Self::Context) {
+        self.attend(context, |actor, context| {
+            let Attach { ticket, held, reply } = attach;
+            let waits = actor.loaded.as_ref().is_ok_and(|loaded| loaded.environment.queue.get(ticket).is_some());
+            if !waits {
+                reply.send(Err(held.keyed)).ok();
+                return;
             }
-            Ok(transition) => self.commit(transition, reply, context),
-            // A refusal too speaks of a state, and nobody is told of a state that could still be lost.
-            Err(rejection) => self.answer_when_settled(reply, Err(Failure::Rejected(rejection))),
-        }
+            actor.held.insert(ticket, held);
+            reply.send(Ok(())).ok();
+            actor.perform(HandOver, context);
+        });
+    }
+}
+
+impl Handler<Nudge> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Nudge, context: &mut Self::Context) {
+        self.attend(context, |_, _| {});
     }
 }
 
@@ -143,126 +279,74 @@ impl Handler<Leave> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
-        self.desk.handled();
-        if self.loaded.as_ref().is_ok_and(|loaded| !self.desk.has_settled(loaded.handed_in)) {
-            return;
+        self.attend(context, |_, _| {});
+        // The last thing it does: whoever comes next finds another actor, and what that one does not know of is lost.
+        let needed = !self.undone.is_empty()
+            || self
+                .loaded
+                .as_ref()
+                .is_ok_and(|loaded| !self.desk.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty());
+        if !needed {
+            self.leave_if_unneeded(context);
         }
-        self.leave_if_unneeded(context);
-    }
-}
-
-impl Handler<Trim> for EnvironmentActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Trim, context: &mut Self::Context) {
-        let Ok(loaded) = &mut self.loaded else { return };
-        let mut batch = Batch::default();
-        let (kept_from, more) =
-            trim(&self.key, &loaded.environment, loaded.kept_from, self.parts.retention(), &mut batch);
-        batch.put(keys::environment(&self.key), stored::encode_environment(&loaded.environment, kept_from));
-        // If the store refuses, the next commit of this environment trims on.
-        let Ok(sequence) = self.parts.store.commit(batch) else { return };
-        loaded.kept_from = kept_from;
-        loaded.handed_in = sequence;
-        let (desk, view) = (self.desk.clone(), Arc::new(loaded.environment.clone()));
-        let trim_on = more.then(|| context.address());
-        let settle = move || {
-            desk.publish(view, sequence);
-            send_trim(trim_on);
-        };
-        self.parts.settlements.when_durable(sequence, Box::new(settle));
     }
 }
 
 impl EnvironmentActor {
-    fn leave_if_unneeded(&self, context: &mut Context<Self>) {
-        if self.parts.directory.remove_unneeded(&self.key, &self.desk) {
+    /// One message, and what goes with each: it counts as handled, the notes come first, and afterwards the pool learns
+    /// how the environment stands and the next deadline is set.
+    fn attend(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
+        self.desk.handled();
+        self.read_notes(context);
+        work(self, context);
+        if self.report() {
+            // Somebody came to wait for any environment just before this one was known to be free.
+            self.perform(HandOver, context);
+            self.report();
+        }
+        self.arm();
+    }
+
+    fn refuse<R: 'static>(
+        &mut self,
+        reply: oneshot::Sender<Result<R, Failure>>,
+        failure: Failure,
+        context: &mut Context<Self>,
+    ) {
+        match &self.loaded {
+            // A refusal too speaks of a state, and nobody is told of a state that could still be lost.
+            Ok(loaded) if !self.desk.has_settled(loaded.handed_in) => {
+                let settle = move || {
+                    reply.send(Err(failure)).ok();
+                };
+                self.parts().settlements.when_durable(loaded.handed_in, Box::new(settle));
+            }
+            Ok(_) => {
+                reply.send(Err(failure)).ok();
+            }
+            Err(_) => {
+                reply.send(Err(failure)).ok();
+                self.leave_if_unneeded(context);
+            }
+        }
+    }
+
+    fn leave_if_unneeded(&mut self, context: &mut Context<Self>) {
+        if self.parts().directory.remove_unneeded(&self.key, &self.desk) {
             context.stop();
         }
     }
-
-    /// What the history says of a session that the environment no longer has.
-    fn recall(&self, loaded: &Loaded, id: SessionId) -> Result<Option<Session>, StoreError> {
-        if !loaded.environment.remembered_sessions(self.parts.retention()).contains(&id.number) {
-            return Ok(None);
-        }
-        if let Some((_, session)) = loaded.just_ended.iter().rev().find(|(_, session)| session.id == id) {
-            return Ok(Some(session.clone()));
-        }
-        reading::stored_session(&*self.parts.store, &self.key, id)
-    }
-
-    fn commit<R: 'static>(
-        &mut self,
-        transition: Transition<R>,
-        reply: oneshot::Sender<Result<R, Failure>>,
-        context: &mut Context<Self>,
-    ) {
-        let Ok(loaded) = &mut self.loaded else { return };
-        let Transition { next, ended, events, reply: outcome } = transition;
-        let mut batch = Batch::default();
-        let remembered = next.remembered_sessions(self.parts.retention());
-        for session in ended.iter().filter(|session| remembered.contains(&session.id.number)) {
-            batch.put(keys::session(&self.key, session.id.number), stored::encode_session(session));
-        }
-        let (kept_from, more) = trim(&self.key, &next, loaded.kept_from, self.parts.retention(), &mut batch);
-        batch.put(keys::environment(&self.key), stored::encode_environment(&next, kept_from));
-        let sequence = match self.parts.store.commit(batch) {
-            Ok(sequence) => sequence,
-            // Nothing was handed in, so nothing has changed.
-            Err(error) => return answer(reply, Err(Failure::Store(error))),
-        };
-
-        let view = Arc::new(next.clone());
-        loaded.environment = next;
-        loaded.kept_from = kept_from;
-        loaded.handed_in = sequence;
-        let desk = &self.desk;
-        while loaded.just_ended.pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at)).is_some() {}
-        loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
-
-        let (desk, parts, key) = (self.desk.clone(), self.parts.clone(), self.key.clone());
-        let trim_on = more.then(|| context.address());
-        let settle = move || {
-            desk.publish(view, sequence);
-            parts.observer.happened(&key, &events);
-            answer(reply, Ok(outcome));
-            send_trim(trim_on);
-        };
-        self.parts.settlements.when_durable(sequence, Box::new(settle));
-    }
-
-    fn answer_when_settled<R: 'static>(&self, reply: oneshot::Sender<Result<R, Failure>>, outcome: Result<R, Failure>) {
-        match &self.loaded {
-            Ok(loaded) if !self.desk.has_settled(loaded.handed_in) => {
-                let settle = move || answer(reply, outcome);
-                self.parts.settlements.when_durable(loaded.handed_in, Box::new(settle));
-            }
-            Ok(_) | Err(_) => answer(reply, outcome),
-        }
-    }
 }
 
-/// Deletes what the history no longer keeps, a bounded number at once; says from where on it is kept and whether there is
-/// more to drop.
-fn trim(key: &EnvironmentKey, next: &Environment, kept_from: u64, retention: u64, batch: &mut Batch) -> (u64, bool) {
-    let wanted = *next.remembered_sessions(retention).start();
-    let kept_until = wanted.min(kept_from + TRIM_AT_ONCE).max(kept_from);
-    for number in kept_from..kept_until {
-        batch.delete(keys::session(key, number));
+/// An actor that ends has nobody waiting, unless it died; then their clients are told so by the closed channel.
+impl Drop for EnvironmentActor {
+    fn drop(&mut self) {
+        if let Ok(loaded) = &self.loaded {
+            self.parts().waiting.fetch_sub(loaded.environment.queue.len(), Ordering::Relaxed);
+        }
+        let waiting = self.held.values().filter(|held| !held.reply.is_closed()).count();
+        if waiting > 0 {
+            tracing::warn!(environment = %self.key, waiting, "an environment's actor ended while clients waited");
+        }
     }
-    (kept_until, kept_until < wanted)
-}
-
-/// A long history is dropped piece by piece, the next when the last is durable, so that it does not crowd out others. A
-/// mailbox that is full has more urgent things in it; the next commit trims on.
-fn send_trim(to: Option<Addr<EnvironmentActor>>) {
-    if let Some(actor) = to {
-        actor.try_send(Trim).ok();
-    }
-}
-
-/// The caller may have gone; then nobody misses the answer.
-fn answer<R>(reply: oneshot::Sender<R>, outcome: R) {
-    reply.send(outcome).ok();
 }

@@ -3,26 +3,38 @@
 //!
 //! It adds no rules. Nothing outside this folder sees an `Addr` or a message: [`Environments`] is the whole surface.
 
+mod batching;
+mod claiming;
+mod committing;
+mod crowd;
+mod deadlines;
 mod declared;
 mod directory;
 mod environment;
 mod environments;
 mod keys;
+mod notes;
+mod pool;
 mod reading;
+mod restart;
 mod settlement;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod watchers;
 
+pub use claiming::{ClaimOutcome, Patience};
+pub use crowd::Keyed;
 pub use environments::{Environments, Failure, Options};
-pub use reading::{EnvironmentPage, History, ListFilter};
+pub use reading::{EnvironmentPage, History, ListFilter, Queued, SessionFound, Waiting};
+pub use watchers::Watch;
 
 use std::sync::Arc;
 
-use crate::domain::{EnvironmentKey, Event, Timestamp};
+use crate::domain::{EnvironmentKey, Event, Now};
 
-/// Reads the time. A function, so that tests can move it.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+/// Reads the time off both clocks. A function, so that tests can move it.
+pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
 
 /// Is told what has happened, once it is durable, in the order of each environment. Must be quick: it runs where the
 /// answers are sent.

@@ -3,14 +3,42 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::environments::Environments;
+use super::environments::{Environments, Parts};
 use super::keys;
 use super::stored::{self, StoredEnvironment, Unreadable};
-use crate::domain::{Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, PipelineKey, Session, SessionId};
+use crate::domain::{
+    ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
+    SessionId, Ticket, Timestamp, UserId, Waiter,
+};
 use crate::store::{Store, StoreError, end_of_prefix};
 
 /// How many environments a scan takes from the store at once.
 const SCAN_AT_ONCE: usize = 512;
+
+/// A session, where it is, and how it waits if it does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionFound {
+    /// None while it waits for any environment, or if it ended so.
+    pub environment: Option<EnvironmentKey>,
+    pub session: Session,
+    pub waiting: Option<Waiting>,
+}
+
+/// The place of a queued session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waiting {
+    /// How many go first, and itself: the next one is at 1.
+    pub position: usize,
+    /// When it loses its place, if its client does not ask about it until then.
+    pub until: Timestamp,
+}
+
+/// One who waits for an environment.
+pub struct Queued {
+    pub waiter: Arc<Waiter>,
+    /// Whether it waits for any environment like this one.
+    pub any: bool,
+}
 
 /// One page of an environment's sessions, newest first.
 pub struct History {
@@ -36,24 +64,85 @@ impl Environments {
     pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
         let known = match self.parts.directory.view(key) {
             Some(view) => Some(view),
-            None => stored_environment(&*self.parts.store, key)?.map(|stored| Arc::new(stored.environment)),
+            None => {
+                let stored = at_rest(&self.parts, key)?.map(Arc::new);
+                // An actor may have taken it over meanwhile, and its queue with it.
+                self.parts.directory.view(key).or(stored)
+            }
         };
         Ok(known.filter(|environment| environment.exists()))
     }
 
+    /// A session of the environment, as it durably is. Its client's look at it counts as asking about it.
     pub fn session(
         &self,
         key: &EnvironmentKey,
         environment: &Environment,
         id: SessionId,
-    ) -> Result<Option<Session>, StoreError> {
-        if let Some(session) = environment.session(id) {
-            return Ok(Some(session.clone()));
+        reader: UserId,
+    ) -> Result<Option<SessionFound>, StoreError> {
+        if let Some(waiter) = environment.queue.session(id) {
+            let ahead = match &environment.configuration {
+                Some(configuration) => self.pool(&key.pipeline).ahead(configuration, waiter.turn()),
+                None => 0,
+            };
+            let position = environment.queue.position(waiter) + ahead;
+            let waiting = Some(self.waiting(waiter, position, reader));
+            return Ok(Some(SessionFound { environment: Some(key.clone()), session: waiter.session.clone(), waiting }));
         }
-        if !environment.remembered_sessions(self.parts.retention()).contains(&id.number) {
-            return Ok(None);
+        let session = match environment.session(id) {
+            Some(session) => Some(session.clone()),
+            None => ended_session(&self.parts, key, environment, id)?,
+        };
+        Ok(session.map(|session| SessionFound { environment: Some(key.clone()), session, waiting: None }))
+    }
+
+    /// A session of the pipeline that began in a queue, wherever it is now. Its client's look at it counts as asking
+    /// about it.
+    pub fn session_of_any(
+        &self,
+        pipeline: &PipelineKey,
+        id: SessionId,
+        reader: UserId,
+    ) -> Result<Option<SessionFound>, StoreError> {
+        let Origin::Queued(ticket) = id.origin else { return Ok(None) };
+        if let Some((waiter, position)) = self.pool(pipeline).session(id) {
+            let waiting = Some(self.waiting(&waiter, position, reader));
+            return Ok(Some(SessionFound { environment: None, session: waiter.session.clone(), waiting }));
         }
-        stored_session(&*self.parts.store, key, id)
+        let store = &*self.parts.store;
+        if let Some(key) = pointed(store, ticket)?.map(|(key, _)| key).filter(|key| key.pipeline == *pipeline) {
+            return match self.environment(&key)? {
+                Some(environment) => self.session(&key, &environment, id, reader),
+                None => Ok(None),
+            };
+        }
+        let left = left(store, id)?.filter(|(of, _, _)| of == pipeline);
+        Ok(left.map(|(pipeline, name, session)| {
+            let environment = name.map(|name| EnvironmentKey { pipeline, name });
+            SessionFound { environment, session, waiting: None }
+        }))
+    }
+
+    fn waiting(&self, waiter: &Waiter, position: usize, reader: UserId) -> Waiting {
+        if waiter.session.user.id == reader {
+            self.parts.ask_about(waiter.ticket);
+        }
+        let now = (self.parts.clock)();
+        let left = self.parts.last_asked(waiter.ticket).plus(ASK_WITHIN_MILLIS).0.saturating_sub(now.tick.0);
+        Waiting { position, until: now.at.plus(left.max(0)) }
+    }
+
+    /// All who wait for the environment, in order: by name, or for any like it.
+    pub fn queue(&self, key: &EnvironmentKey, environment: &Environment) -> Vec<Queued> {
+        let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
+        let mut all: Vec<_> = by_name.collect();
+        if let Some(configuration) = &environment.configuration {
+            let outsiders = self.pool(&key.pipeline).waiting_for(configuration);
+            all.extend(outsiders.into_iter().map(|waiter| Queued { waiter, any: true }));
+            all.sort_unstable_by_key(|queued| queued.waiter.turn());
+        }
+        all
     }
 
     /// `limit` sessions after the `offset` newest. Numbers are contiguous, so every page costs the same.
@@ -79,8 +168,9 @@ impl Environments {
             .filter(|session| session.as_ref().map_or(true, |s| environment.session(s.id).is_none()))
             .collect::<Result<Vec<_>, _>>()?;
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
-        sessions.extend(present.filter(|session| (first..=last).contains(&session.id.number)).cloned());
-        sessions.sort_unstable_by_key(|session| std::cmp::Reverse(session.id.number));
+        let number = |session: &Session| session.fencing_token().unwrap_or_default();
+        sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
+        sessions.sort_unstable_by_key(|session| std::cmp::Reverse(number(session)));
         Ok(History { sessions, total })
     }
 
@@ -145,9 +235,25 @@ impl Environments {
             // state in the environment itself.
             let environment = match self.parts.directory.peek(&key) {
                 Some(view) => view,
-                None => Arc::new(readable(stored::decode_environment(record))?.environment),
+                None => {
+                    let mut stored = readable(stored::decode_environment(record, self.parts.run))?;
+                    fill_queue(&self.parts, &key, &mut stored)?;
+                    self.parts.directory.peek(&key).unwrap_or_else(|| Arc::new(stored.environment))
+                }
             };
             Ok(if environment.exists() { visit(key.name, environment) } else { ControlFlow::Continue(()) })
+        })
+    }
+
+    /// Every environment of a pipeline that the store has, deleted ones too.
+    pub(super) fn each_stored_environment(
+        &self,
+        pipeline: &PipelineKey,
+        mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        self.each_record(pipeline, None, |name, record| {
+            let stored = readable(stored::decode_environment(record, self.parts.run))?;
+            Ok(visit(name, Arc::new(stored.environment)))
         })
     }
 
@@ -190,25 +296,100 @@ impl ListFilter {
     }
 }
 
-pub(super) fn stored_environment(
-    store: &dyn Store,
-    key: &EnvironmentKey,
-) -> Result<Option<StoredEnvironment>, StoreError> {
-    let record = store.get(&keys::environment(key))?;
-    record.map(|record| readable(stored::decode_environment(&record))).transpose()
+/// An environment that has no actor.
+fn at_rest(parts: &Parts, key: &EnvironmentKey) -> Result<Option<Environment>, StoreError> {
+    let mut stored = stored_environment(parts, key)?;
+    if let Some(stored) = &mut stored {
+        fill_queue(parts, key, stored)?;
+    }
+    Ok(stored.map(|stored| stored.environment))
 }
 
-/// The record under the session's number, if it is that session's.
-pub(super) fn stored_session(
-    store: &dyn Store,
+/// An environment and those who wait for it, for the actor that takes it over.
+pub(super) fn stored_with_queue(parts: &Parts, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
+    let mut stored = stored_environment(parts, key)?;
+    if let Some(stored) = &mut stored {
+        read_queue(parts, key, stored)?;
+    }
+    Ok(stored)
+}
+
+fn stored_environment(parts: &Parts, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
+    let record = parts.store.get(&keys::environment(key))?;
+    record.map(|record| readable(stored::decode_environment(&record, parts.run))).transpose()
+}
+
+/// Those who wait for it, if there are any: an environment whose actor has left has none.
+fn fill_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
+    if parts.queues_at_rest.contains_key(key) { read_queue(parts, key, stored) } else { Ok(()) }
+}
+
+fn read_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
+    let prefix = keys::waiters_of(key);
+    let end = end_of_prefix(&prefix);
+    let mut from = prefix;
+    loop {
+        let pairs = parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
+        for (_, record) in &pairs {
+            let (waiter, _) = readable(stored::decode_waiter(record))?;
+            stored.environment.queue.insert(Arc::new(waiter));
+        }
+        match pairs.last() {
+            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// A session that the environment no longer has, if it is remembered.
+pub(super) fn ended_session(
+    parts: &Parts,
     key: &EnvironmentKey,
+    environment: &Environment,
     id: SessionId,
 ) -> Result<Option<Session>, StoreError> {
-    let record = store.get(&keys::session(key, id.number))?;
-    let session = record.map(|record| readable(stored::decode_session(&record))).transpose()?;
-    Ok(session.filter(|session| session.id == id))
+    let store = &*parts.store;
+    let number = match id.origin {
+        Origin::Granted(number) => number,
+        Origin::Queued(ticket) => match pointed(store, ticket)? {
+            Some((of, number)) if of == *key => number,
+            Some(_) => return Ok(None),
+            None => {
+                let left = left(store, id)?;
+                let of_this = left.filter(|(of, name, _)| *of == key.pipeline && name.as_ref() == Some(&key.name));
+                return Ok(of_this.map(|(_, _, session)| session));
+            }
+        },
+    };
+    if !environment.remembered_sessions(parts.retention()).contains(&number) {
+        return Ok(None);
+    }
+    Ok(session_numbered(store, key, number)?.filter(|session| session.id == id))
 }
 
-fn readable<T>(record: Result<T, Unreadable>) -> Result<T, StoreError> {
+/// The record under a number.
+pub(super) fn session_numbered(
+    store: &dyn Store,
+    key: &EnvironmentKey,
+    number: u64,
+) -> Result<Option<Session>, StoreError> {
+    let record = store.get(&keys::session(key, number))?;
+    record.map(|record| readable(stored::decode_session(&record))).transpose()
+}
+
+fn pointed(store: &dyn Store, ticket: Ticket) -> Result<Option<(EnvironmentKey, u64)>, StoreError> {
+    let record = store.get(&keys::pointer(ticket))?;
+    record.map(|record| readable(stored::decode_pointer(&record))).transpose()
+}
+
+/// A session that ended in a queue.
+fn left(store: &dyn Store, id: SessionId) -> Result<Option<(PipelineKey, Option<Identifier>, Session)>, StoreError> {
+    let Origin::Queued(ticket) = id.origin else { return Ok(None) };
+    let record = store.get(&keys::left(ticket))?;
+    let left = record.map(|record| readable(stored::decode_left(&record))).transpose()?;
+    Ok(left.filter(|(_, _, session)| session.id == id))
+}
+
+pub(super) fn readable<T>(record: Result<T, Unreadable>) -> Result<T, StoreError> {
     record.map_err(|unreadable| StoreError::Read(unreadable.to_string()))
 }

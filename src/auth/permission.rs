@@ -8,6 +8,8 @@ pub enum Permission {
     Read,
     UseEnvironments,
     ReleaseAnySession,
+    /// To go before those who came earlier.
+    RaisePriority,
     ManageEnvironments,
     ManageTokens,
 }
@@ -17,7 +19,9 @@ impl Permission {
         match self {
             Permission::Read => Role::Viewer,
             Permission::UseEnvironments => Role::Developer,
-            Permission::ReleaseAnySession | Permission::ManageEnvironments => Role::Maintainer,
+            Permission::ReleaseAnySession | Permission::RaisePriority | Permission::ManageEnvironments => {
+                Role::Maintainer
+            }
             Permission::ManageTokens => Role::Admin,
         }
     }

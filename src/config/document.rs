@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -128,6 +129,18 @@ pub(super) fn type_of(value: &DeValue<'_>) -> &'static str {
     }
 }
 
+/// The number within its bounds, or what stands there instead, which completes "not".
+pub(super) fn whole_number(value: &DeValue<'_>, bounds: RangeInclusive<u32>) -> Result<u32, String> {
+    let DeValue::Integer(integer) = value else {
+        return Err(type_of(value).to_owned());
+    };
+    i128::from_str_radix(integer.as_str(), integer.radix())
+        .ok()
+        .and_then(|number| u32::try_from(number).ok())
+        .filter(|number| bounds.contains(number))
+        .ok_or_else(|| integer.to_string())
+}
+
 /// One table of a document, known by the name that its keys have in faults.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
@@ -195,6 +208,13 @@ impl<'a> Section<'a> {
         flag
     }
 
+    pub(super) fn number(&self, key: &str, bounds: RangeInclusive<u32>, faults: &mut Vec<Fault>) -> Option<u32> {
+        let value = self.table.get(key)?;
+        let allowed = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let not = |got: String| self.must_be(key, value, &allowed, &got);
+        whole_number(value.get_ref(), bounds).map_err(|got| faults.push(not(got))).ok()
+    }
+
     /// The entries of the table `key`, `max` of them at most, such as `labels = { size = "small" }`.
     pub(super) fn entries<K, V, KE: Display, VE: Display>(
         &self,
@@ -242,6 +262,22 @@ impl<'a> Section<'a> {
         Some(self.inner(key, table?, value))
     }
 
+    /// The table `key`, if it is there. `name` is what it is called in faults, `form` how it is written.
+    pub(super) fn optional_section(
+        &self,
+        key: &str,
+        name: &'static str,
+        form: &str,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Section<'a>> {
+        let value = self.table.get(key)?;
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            faults.push(self.wrong_type(key, value, &format!("a table: {form}")));
+        }
+        Some(self.inner(name, table?, value))
+    }
+
     /// The tables under `key`, none if it is absent. `name` is what they are called in faults.
     pub(super) fn sections(&self, key: &str, name: &'static str, faults: &mut Vec<Fault>) -> Vec<Section<'a>> {
         let Some(value) = self.table.get(key) else {
@@ -282,7 +318,10 @@ impl<'a> Section<'a> {
     }
 
     fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, allowed: &str) -> Fault {
-        let got = type_of(value.get_ref());
+        self.must_be(key, value, allowed, type_of(value.get_ref()))
+    }
+
+    fn must_be(&self, key: &str, value: &Spanned<DeValue<'_>>, allowed: &str, got: &str) -> Fault {
         Fault::must_be(self.document.place(value), &self.full_name(key), allowed, Some(got))
     }
 

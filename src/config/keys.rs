@@ -12,7 +12,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::auth::TokenText;
 
-use super::document::{Document, type_of};
+use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
 use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Settings, Storage};
 
@@ -238,20 +238,14 @@ impl Given<'_> {
     }
 
     fn number(&self, min: u32, max: u32) -> Result<u32, Unfit> {
-        let (shown, number) = match self {
-            Given::InFile { value, .. } => match value.get_ref() {
-                DeValue::Integer(n) => (n.to_string(), i128::from_str_radix(n.as_str(), n.radix()).ok()),
-                other => return Err(Unfit::is(type_of(other))),
-            },
+        match self {
+            Given::InFile { value, .. } => whole_number(value.get_ref(), min..=max).map_err(Unfit::Is),
             Given::Text { .. } => {
                 let number = self.text()?.parse::<i128>().map_err(|_| Unfit::Unsaid)?;
-                (number.to_string(), Some(number))
+                let fits = u32::try_from(number).ok().filter(|number| (min..=max).contains(number));
+                fits.ok_or_else(|| Unfit::is(number.to_string()))
             }
-        };
-        number
-            .and_then(|number| u32::try_from(number).ok())
-            .filter(|number| (min..=max).contains(number))
-            .ok_or(Unfit::Is(shown))
+        }
     }
 
     fn number_or_off(&self, min: u32, max: u32) -> Result<Option<u32>, Unfit> {

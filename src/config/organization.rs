@@ -1,10 +1,11 @@
 //! One organization as a file declares it: its members, its pipelines and their environments.
 
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 
 use crate::domain::{
-    CONFIGURATION_BYTES_MAX, Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed, Role,
-    VARIABLES_MAX, VariableName, VariableValue,
+    CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed,
+    QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
 };
 
 use super::document::{Document, Section};
@@ -126,7 +127,7 @@ fn read_environments(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Envi
     let mut seen = Seen::default();
     let mut environments = Vec::with_capacity(sections.len());
     for section in sections {
-        let name = section.required("name", Identifier::parse, faults);
+        let name = section.required("name", environment_name, faults);
         seen.refuse_again(&name, "pipelines.environments.name", section.place_of("name"), faults);
         let configuration = read_configuration(section, faults);
         environments.extend(name.map(|name| Environment { name, configuration }));
@@ -134,11 +135,33 @@ fn read_environments(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Envi
     environments
 }
 
+fn environment_name(text: &str) -> Result<Identifier, Malformed> {
+    match text {
+        // Nobody could get at it.
+        "sessions" => Err(Malformed("is another name than `sessions`, which in the paths of the API stands for any")),
+        _ => Identifier::parse(text),
+    }
+}
+
+/// The keys of an environment: its name, and what the API has of its configuration, under the same names.
+pub(super) const ENVIRONMENT_KEYS: [&str; 12] = [
+    "name",
+    "description",
+    "labels",
+    "deploy_on_claim",
+    "default_ttl_seconds",
+    "max_ttl_seconds",
+    "max_hold_seconds",
+    "max_queue_length",
+    "on_release",
+    "force_claim_role",
+    "disabled",
+    "variables",
+];
+
 /// What the file leaves out is as the domain has it by default.
 fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configuration {
-    const KEYS: [&str; 7] =
-        ["name", "description", "labels", "deploy_on_claim", "force_claim_role", "disabled", "variables"];
-    section.refuse_keys_other_than(&KEYS, faults);
+    section.refuse_keys_other_than(&ENVIRONMENT_KEYS, faults);
     let mut configuration = Configuration::default();
     if let Some(description) = section.optional("description", Description::parse, faults) {
         configuration.description = description;
@@ -146,6 +169,11 @@ fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configur
     if let Some(deploy_on_claim) = section.boolean("deploy_on_claim", faults) {
         configuration.deploy_on_claim = deploy_on_claim;
     }
+    read_leases(section, &mut configuration, faults);
+    if let Some(length) = section.number("max_queue_length", 0..=QUEUE_LENGTH_MAX, faults) {
+        configuration.max_queue_length = length;
+    }
+    configuration.on_release = read_reset(section, faults);
     if let Some(role) = section.optional("force_claim_role", parse_role, faults) {
         configuration.force_claim_role = role;
     }
@@ -162,6 +190,31 @@ fn read_configuration(section: Section<'_>, faults: &mut Vec<Fault>) -> Configur
         faults.push(Fault::new(section.place(), message));
     }
     configuration
+}
+
+fn read_leases(section: Section<'_>, configuration: &mut Configuration, faults: &mut Vec<Fault>) {
+    const SECONDS: RangeInclusive<u32> = 1..=SECONDS_MAX;
+    configuration.default_ttl_seconds = section.number("default_ttl_seconds", SECONDS, faults);
+    configuration.max_hold_seconds = section.number("max_hold_seconds", SECONDS, faults);
+    let found_before = faults.len();
+    if let Some(max) = section.number("max_ttl_seconds", SECONDS, faults) {
+        configuration.max_ttl_seconds = max;
+    }
+    let max = configuration.max_ttl_seconds;
+    // Where the longest TTL is itself wrong, nobody knows what it was meant to allow.
+    if let Some(ttl) = configuration.default_ttl_seconds.filter(|ttl| *ttl > max && faults.len() == found_before) {
+        let key = "pipelines.environments.default_ttl_seconds";
+        let allowed = format!("at most max_ttl_seconds ({max})");
+        faults.push(Fault::must_be(section.place_of("default_ttl_seconds"), key, &allowed, Some(&ttl.to_string())));
+    }
+}
+
+/// A table, as in the API, so that a reset can have more than a commit one day.
+fn read_reset(section: Section<'_>, faults: &mut Vec<Fault>) -> Option<CommitId> {
+    let form = "{ commit_id = \"…\" }";
+    let reset = section.optional_section("on_release", "pipelines.environments.on_release", form, faults)?;
+    reset.refuse_keys_other_than(&["commit_id"], faults);
+    reset.required("commit_id", CommitId::parse, faults)
 }
 
 /// The name of an organization or a pipeline, for people.

@@ -1,9 +1,13 @@
-//! Claim: takes the lock if it is free.
+//! Claim: takes the lock if it is free, and waits for it if it is not and the caller wants that.
+
+use std::sync::Arc;
 
 use super::deploy::{self, NewDeployment};
+use super::draft::GrantedWaiter;
+use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Command, CommitId, Context, Environment, Event, IdSeed, Notice, Person, Plan, Rejection, Session, SessionId,
-    Timestamp, Transition,
+    Claimed, Command, CommitId, Context, Deadline, Draft, Event, IdSeed, Kept, Lease, Notice, Now, Origin, Person,
+    Plan, Presence, Priority, Rejection, Session, SessionId, Ticket, Waiter, queue,
 };
 
 #[derive(Debug, Clone)]
@@ -13,52 +17,162 @@ pub struct Claim {
     pub commit: Option<CommitId>,
     pub context: Option<Context>,
     pub plan: Plan,
+    pub ttl_seconds: Option<u32>,
+    pub priority: Priority,
+    pub ticket: Ticket,
+    /// What keeps its place if it has to wait; without, it does not wait.
+    pub waits: Option<Kept>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimReply {
+    Granted(Session),
+    /// Its place is kept by asking: here is what to ask about, and its position.
+    Queued(Session, usize),
+    /// It waits for its turn; there is nothing to say yet.
+    Waiting,
+    Refused(Rejection),
 }
 
 impl Command for Claim {
-    type Reply = Session;
+    type Reply = ClaimReply;
 
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Session>, Rejection> {
-        let configuration = environment.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
-        if configuration.disabled {
-            return Err(Rejection::EnvironmentDisabled);
+    fn decide(self, draft: &mut Draft<'_>) -> Result<ClaimReply, Rejection> {
+        let configuration = draft.next.available()?.clone();
+        if self.ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
+            return Err(Rejection::TtlTooLong { max_seconds: configuration.max_ttl_seconds });
         }
-        if let Some(holder) = &environment.lock {
-            return Err(Rejection::EnvironmentLocked { holder: Box::new(holder.clone()) });
+        let waits = self.waits.clone();
+        let waiter = self.into_waiter(draft.now);
+        // Whoever came first gets it, also if they wait for any environment like this one, or are back only now.
+        queue::hand_over(draft, Some(waiter.turn()));
+        if draft.next.is_vacant() {
+            return Ok(ClaimReply::Granted(grant(draft, waiter.session)));
         }
-        let mut next = environment.clone();
-        next.revision += 1;
-        let mut events = Vec::with_capacity(1);
-        let reply = grant(&mut next, self, now, &mut events);
-        Ok(Transition { next, ended: Vec::new(), events, reply })
+        let limit = configuration.max_queue_length as usize;
+        let Some(kept) = waits else {
+            return Ok(ClaimReply::Refused(draft.next.occupied()));
+        };
+        if draft.next.queue.len() >= limit {
+            return Ok(ClaimReply::Refused(Rejection::QueueFull { limit }));
+        }
+        let waiter = draft.enqueue(waiter);
+        if kept != Kept::ByAsking {
+            return Ok(ClaimReply::Waiting);
+        }
+        draft.outcome.events.push(Event::session(Notice::SessionQueued, waiter.session.id));
+        let position = draft.next.queue.position(&waiter);
+        Ok(ClaimReply::Queued(waiter.session.clone(), position))
     }
 }
 
-/// The one place where a lock is given: a new session, the next fencing token, and the first deployment if there is one
-/// to make. Whoever held it before is gone from `next` already.
-pub(super) fn grant(next: &mut Environment, claim: Claim, now: Timestamp, events: &mut Vec<Event>) -> Session {
-    next.sessions += 1;
-    next.fencing_token += 1;
-    let session = Session {
-        id: SessionId { seed: claim.seed, number: next.sessions },
-        user: claim.user,
-        commit: claim.commit.clone(),
-        context: claim.context,
-        fencing_token: next.fencing_token,
-        created_at: now,
-        claimed_at: now,
-        ended: None,
-        deployments: Vec::new(),
-        deployment_count: 0,
-        revision: 1,
-    };
-    events.push(Event::session(Notice::SessionClaimed, session.id));
-    let session = next.lock.insert(session);
-
-    let deploys = next.configuration.as_ref().is_some_and(|configuration| configuration.deploy_on_claim);
-    if let (true, Some(commit)) = (deploys, claim.commit) {
-        deploy::enqueue(session, NewDeployment { seed: claim.seed, commit, plan: claim.plan }, now, events);
-        deploy::advance(next, now, events);
+impl Claim {
+    /// The session it will be, in the state in which it waits.
+    pub fn into_waiter(self, now: Now) -> Waiter {
+        let session = Session {
+            id: SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) },
+            user: self.user,
+            commit: self.commit,
+            context: self.context,
+            priority: self.priority,
+            ttl_seconds: self.ttl_seconds,
+            plan: self.plan,
+            created_at: now.at,
+            claimed: None,
+            ended: None,
+            deployments: Vec::new(),
+            deployment_count: 0,
+            revision: 0,
+        };
+        Waiter { ticket: self.ticket, kept: self.waits.unwrap_or(Kept::ByConnection), session }
     }
-    next.lock.clone().expect("the lock was given a few lines above")
+}
+
+/// Gives the lock to one who has waited. If its client is not there to be told, somebody has to ask about it in time.
+pub(super) fn grant_waiter(draft: &mut Draft<'_>, waiter: Arc<Waiter>, outsider: bool) {
+    let away = waiter.kept == Kept::ByAsking && draft.crowd.presence(&waiter) != Presence::Connected;
+    let mut session = waiter.session.clone();
+    if waiter.kept == Kept::ByAsking {
+        session = grant_named(draft, session);
+    } else {
+        session = grant(draft, session);
+    }
+    if away && let Some(claimed) = draft.next.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) {
+        claimed.unseen_until = Some(Deadline::after(draft.now, ASK_WITHIN_MILLIS));
+        session.claimed = Some(claimed.clone());
+    }
+    draft.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
+}
+
+/// Gives the lock to a session that nobody knows by an id yet: it gets one that its record is found by without an index.
+pub(super) fn grant(draft: &mut Draft<'_>, mut session: Session) -> Session {
+    session.id.origin = Origin::Granted(draft.next.fencing_token + 1);
+    grant_named(draft, session)
+}
+
+/// The one place where a lock is given: the next fencing token, the lease, and the first deployment if there is one to
+/// make. Whoever held it before is gone already.
+fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
+    draft.touch();
+    let (now, next) = (draft.now, &mut draft.next);
+    let configuration = next.configuration.clone().unwrap_or_default();
+    next.fencing_token += 1;
+    let ttl =
+        session.ttl_seconds.or(configuration.default_ttl_seconds).map(|ttl| ttl.min(configuration.max_ttl_seconds));
+    session.claimed = Some(Claimed {
+        fencing_token: next.fencing_token,
+        at: now.at,
+        tick: now.tick,
+        lease: ttl.map(|ttl| Lease::new(ttl, now)),
+        hold_until: configuration.max_hold_seconds.map(|hold| Deadline::after(now, i64::from(hold) * 1000)),
+        unseen_until: None,
+        seen: false,
+    });
+    session.revision += 1;
+    let (seed, commit, plan) = (session.id.seed, session.commit.clone(), session.plan);
+    draft.outcome.events.push(Event::session(Notice::SessionClaimed, session.id));
+    let session = next.lock.insert(session);
+    if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
+        deploy::enqueue(session, NewDeployment { seed, commit, plan }, now.at, &mut draft.outcome.events);
+        deploy::advance(draft);
+    }
+    draft.next.lock.clone().expect("the lock was given a few lines above")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::domain::samples::{Subject, by_key, claim, person};
+    use crate::domain::*;
+
+    #[test]
+    fn a_newcomer_does_not_pass_one_who_has_just_come_back() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
+        // The server has started anew, and the client has not come back for its place when the lock becomes free.
+        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(2, Release { session, by: person(1), any: false }).unwrap();
+        assert_eq!((subject.holder(), subject.queue()), (None, vec![2]), "the lock is not given to nobody");
+        // Now it has, and nothing has been handed over to it yet.
+        subject.crowd.except.clear();
+        let (reply, _) = subject.run(3, claim(3)).unwrap();
+        assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");
+        assert_eq!((subject.holder(), subject.queue()), (Some(2), vec![]));
+    }
+
+    #[test]
+    fn a_newcomer_of_higher_priority_goes_before_one_who_has_just_come_back() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
+        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(2, Release { session, by: person(1), any: false }).unwrap();
+        subject.crowd.except.clear();
+        subject.run(3, Claim { priority: Priority::new(1).unwrap(), ..claim(3) }).unwrap();
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
+    }
 }

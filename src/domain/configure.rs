@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Command, Configuration, Environment, Event, Notice, Rejection, Timestamp, Transition};
+use super::{Command, Configuration, Deadline, Draft, Environment, Event, Notice, Now, Rejection};
 
 /// What a caller insists on before anything is changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,21 +31,38 @@ pub struct Configured {
 impl Command for Configure {
     type Reply = Configured;
 
-    fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<Configured>, Rejection> {
-        check(environment, self.expected.as_ref())?;
-        let created = !environment.exists();
-        let mut next = environment.clone();
-        let mut events = Vec::new();
-        if environment.configuration.as_deref() != Some(&self.configuration) {
-            next.revision += 1;
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Configured, Rejection> {
+        check(&draft.next, self.expected.as_ref())?;
+        let created = !draft.next.exists();
+        if draft.next.configuration.as_deref() != Some(&self.configuration) {
+            draft.touch();
+            let next = &mut draft.next;
             next.configuration_revision += 1;
+            if !self.configuration.disabled {
+                next.disabled_reason = None;
+            }
+            limit_hold(next, self.configuration.max_hold_seconds);
             next.configuration = Some(Arc::new(self.configuration));
             let notice = if created { Notice::EnvironmentCreated } else { Notice::EnvironmentUpdated };
-            events.push(Event::environment(notice));
+            draft.outcome.events.push(Event::environment(notice));
         }
-        let reply = Configured { environment: next.clone(), created };
-        Ok(Transition { next, ended: Vec::new(), events, reply })
+        Ok(Configured { environment: draft.next.clone(), created })
     }
+
+    /// The same decision may give the lock to one who waits.
+    fn complete(reply: &mut Configured, next: &Environment) {
+        reply.environment = next.clone();
+    }
+}
+
+/// A limit that is set or changed holds for the present holder too, from when it got the lock.
+fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>) {
+    let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
+    let Some(lock) = next.lock.as_mut().filter(|_| changed) else { return };
+    let Some(claimed) = &mut lock.claimed else { return };
+    let since = Now { at: claimed.at, tick: claimed.tick };
+    claimed.hold_until = max_hold_seconds.map(|seconds| Deadline::after(since, i64::from(seconds) * 1000));
+    lock.revision += 1;
 }
 
 /// Deletes the environment if nobody holds it. Its counters stay behind.
@@ -57,28 +74,31 @@ pub struct Delete {
 impl Command for Delete {
     type Reply = ();
 
-    fn decide(self, environment: &Environment, _now: Timestamp) -> Result<Transition<()>, Rejection> {
+    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        let environment = &draft.next;
         if !environment.exists() {
             return Err(Rejection::EnvironmentNotFound);
         }
         check(environment, self.expected.as_ref())?;
-        if let Some(holder) = &environment.lock {
-            return Err(Rejection::EnvironmentLocked { holder: Box::new(holder.clone()) });
+        if environment.lock.is_some() || environment.reset.is_some() {
+            return Err(environment.occupied());
         }
         if let Some(deployment) = environment.current_deployment() {
             return Err(Rejection::DeploymentRunning { deployment: deployment.id });
         }
-        let next = Environment {
-            configuration: None,
-            configuration_revision: environment.configuration_revision + 1,
-            revision: environment.revision + 1,
-            fencing_token: environment.fencing_token,
-            sessions: environment.sessions,
-            first_session: environment.sessions + 1,
+        if !environment.queue.is_empty() {
+            return Err(Rejection::QueueNotEmpty { length: environment.queue.len() });
+        }
+        draft.touch();
+        draft.next = Environment {
+            configuration_revision: draft.next.configuration_revision + 1,
+            revision: draft.next.revision,
+            fencing_token: draft.next.fencing_token,
+            first_session: draft.next.fencing_token + 1,
             ..Environment::absent()
         };
-        let events = vec![Event::environment(Notice::EnvironmentDeleted)];
-        Ok(Transition { next, ended: Vec::new(), events, reply: () })
+        draft.outcome.events.push(Event::environment(Notice::EnvironmentDeleted));
+        Ok(())
     }
 }
 
@@ -91,4 +111,28 @@ fn check(environment: &Environment, expected: Option<&Expected>) -> Result<(), R
         Some(Expected::Revisions(expected)) => environment.exists() && expected.contains(&revision),
     };
     if holds { Ok(()) } else { Err(Rejection::ConfigurationChanged { revision }) }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use crate::domain::samples::{Subject, at, claim};
+    use crate::domain::{Configuration, Configure, Elapse};
+
+    #[test]
+    fn a_new_limit_holds_for_the_present_holder_and_changes_its_session() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        let before = subject.environment.lock.clone().unwrap();
+        let configuration = Configuration { max_hold_seconds: Some(10), ..Configuration::default() };
+        subject.run(4_000, Configure { configuration, expected: None }).unwrap();
+        let after = subject.environment.lock.clone().unwrap();
+        assert_eq!(after.expiry().unwrap().0.due, at(10_000).tick, "it counts from when the lock was given");
+        assert!(after.revision > before.revision, "whoever asks whether the session has changed must be told so");
+        subject.run(9_999, Elapse).unwrap();
+        assert_eq!(subject.holder(), Some(1));
+        subject.run(10_000, Elapse).unwrap();
+        assert_eq!(subject.holder(), None);
+    }
 }

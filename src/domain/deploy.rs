@@ -2,8 +2,8 @@
 
 use super::session::DEPLOYMENTS_LISTED;
 use super::{
-    Command, CommitId, Deployment, DeploymentId, DeploymentOutcome, DeploymentStatus, Environment, Event, IdSeed,
-    LastDeployment, Notice, Person, Plan, Rejection, Session, SessionId, SessionRef, Timestamp, Transition, release,
+    Command, CommitId, Deployment, DeploymentId, DeploymentOutcome, DeploymentStatus, Draft, Event, IdSeed,
+    LastDeployment, Notice, Person, Plan, Rejection, Session, SessionId, SessionRef, Timestamp, release, reset,
 };
 
 /// How many deployments of one session may wait; below what a session lists, so that none that waits drops out.
@@ -16,6 +16,8 @@ pub struct Deploy {
     pub seed: IdSeed,
     pub commit: CommitId,
     pub plan: Plan,
+    /// Which the caller believes to have; an old one is refused.
+    pub fencing_token: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,29 +34,22 @@ impl Command for Deploy {
         Some(&mut self.session)
     }
 
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Deployed>, Rejection> {
-        let session = release::find(environment, &self.session)?;
-        if session.user.id != self.by.id {
-            return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
-        }
-        if session.ended.is_some() {
-            return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
-        }
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Deployed, Rejection> {
+        let session = release::find_holder(&draft.next, &self.session, &self.by, self.fencing_token)?;
         if session.deployments.iter().filter(|d| d.status == DeploymentStatus::Queued).count() >= QUEUED_MAX {
             return Err(Rejection::DeploymentQueueFull { limit: QUEUED_MAX });
         }
-
-        let mut next = environment.clone();
-        next.revision += 1;
-        let mut events = Vec::with_capacity(3);
-        let holder = next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
-        let id =
-            enqueue(holder, NewDeployment { seed: self.seed, commit: self.commit, plan: self.plan }, now, &mut events);
-        advance(&mut next, now, &mut events);
-        let holder = next.lock.as_ref().ok_or(Rejection::SessionNotFound)?;
+        draft.touch();
+        let now = draft.now;
+        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        holder.renew(now);
+        let new = NewDeployment { seed: self.seed, commit: self.commit, plan: self.plan };
+        let id = enqueue(holder, new, now.at, &mut draft.outcome.events);
+        advance(draft);
+        let holder = draft.next.lock.as_ref().ok_or(Rejection::SessionNotFound)?;
         let deployment = holder.deployments.iter().find(|d| d.id == id).cloned().ok_or(Rejection::SessionNotFound)?;
-        let reply = Deployed { session: holder.id, fencing_token: holder.fencing_token, deployment };
-        Ok(Transition { next, ended: Vec::new(), events, reply })
+        let fencing_token = holder.fencing_token().unwrap_or_default();
+        Ok(Deployed { session: holder.id, fencing_token, deployment })
     }
 }
 
@@ -68,23 +63,27 @@ pub struct FinishDeployment {
 impl Command for FinishDeployment {
     type Reply = ();
 
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<()>, Rejection> {
-        let mut next = environment.clone();
-        next.revision += 1;
-        let mut events = Vec::with_capacity(2);
-        let mut ended = Vec::new();
-
+    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        if draft.next.current_deployment().map(|d| d.id) != Some(self.deployment) {
+            return Err(Rejection::DeploymentNotRunning);
+        }
+        draft.touch();
+        let Draft { next, outcome, now, .. } = draft;
         let session = [&mut next.leaving, &mut next.lock]
             .into_iter()
             .flatten()
-            .find(|session| session.unfinished_deployment().is_some_and(|d| d.id == self.deployment))
-            .ok_or(Rejection::DeploymentNotRunning)?;
-        finish(session, self.deployment, self.outcome, now, &mut next.last_deployment, &mut events);
-        if let Some(left) = next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {
-            ended.push(left);
+            .find(|session| session.unfinished_deployment().is_some_and(|d| d.id == self.deployment));
+        match session {
+            Some(session) => {
+                finish(session, self.deployment, self.outcome, now.at, &mut next.last_deployment, &mut outcome.events);
+            }
+            None => reset::finish(draft, self.outcome),
         }
-        advance(&mut next, now, &mut events);
-        Ok(Transition { next, ended, events, reply: () })
+        if let Some(left) = draft.next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {
+            draft.outcome.ended.push(left);
+        }
+        advance(draft);
+        Ok(())
     }
 }
 
@@ -119,29 +118,46 @@ pub(super) fn enqueue(
     });
     session.deployment_count += 1;
     session.revision += 1;
-    events.push(Event::deployment(Notice::DeploymentQueued, session.id, id));
+    events.push(Event::deployment(Notice::DeploymentQueued, Some(session.id), id));
     id
 }
 
 /// Starts what is next, as long as nothing runs. With nothing to do, a deployment ends as it starts.
-pub(super) fn advance(next: &mut Environment, now: Timestamp, events: &mut Vec<Event>) {
-    while next.current_deployment().is_none() {
-        let Some(session) = next.lock.as_mut() else { return };
+pub(super) fn advance(draft: &mut Draft<'_>) {
+    while draft.next.current_deployment().is_none() {
+        let now = draft.now.at;
+        if let Some(deployment) = &mut draft.next.reset {
+            let notice = start(deployment, now);
+            draft.outcome.events.push(Event::deployment(notice, None, deployment.id));
+            match deployment.plan {
+                Plan::Stages => return,
+                Plan::Nothing => reset::finish(draft, DeploymentOutcome::Succeeded),
+            }
+            continue;
+        }
+        let Some(session) = draft.next.lock.as_mut() else { return };
         let Some(deployment) = session.deployments.iter_mut().find(|d| d.status == DeploymentStatus::Queued) else {
             return;
         };
         let (id, plan) = (deployment.id, deployment.plan);
-        deployment.status = DeploymentStatus::Running;
-        deployment.started_at = Some(now);
+        let notice = start(deployment, now);
         session.revision += 1;
-        events.push(Event::deployment(Notice::DeploymentStarted, session.id, id));
+        let events = &mut draft.outcome.events;
+        events.push(Event::deployment(notice, Some(session.id), id));
         match plan {
             Plan::Stages => return,
             Plan::Nothing => {
-                finish(session, id, DeploymentOutcome::Succeeded, now, &mut next.last_deployment, events);
+                let last = &mut draft.next.last_deployment;
+                finish(session, id, DeploymentOutcome::Succeeded, now, last, events);
             }
         }
     }
+}
+
+fn start(deployment: &mut Deployment, now: Timestamp) -> Notice {
+    deployment.status = DeploymentStatus::Running;
+    deployment.started_at = Some(now);
+    Notice::DeploymentStarted
 }
 
 fn finish(
@@ -155,7 +171,16 @@ fn finish(
     let Some(deployment) = session.deployments.iter_mut().find(|d| d.id == id) else {
         return;
     };
-    let notice = match outcome {
+    let notice = conclude(deployment, outcome, now);
+    remember_last(last, deployment);
+    session.revision += 1;
+    events.push(Event::deployment(notice, Some(session.id), id));
+}
+
+/// A deployment has really ended, and how.
+pub(super) fn conclude(deployment: &mut Deployment, outcome: DeploymentOutcome, now: Timestamp) -> Notice {
+    deployment.finished_at = Some(now);
+    match outcome {
         DeploymentOutcome::Succeeded => {
             deployment.status = DeploymentStatus::Succeeded;
             Notice::DeploymentSucceeded
@@ -169,11 +194,7 @@ fn finish(
             deployment.status = DeploymentStatus::Cancelled;
             Notice::DeploymentCancelled
         }
-    };
-    deployment.finished_at = Some(now);
-    remember_last(last, deployment);
-    session.revision += 1;
-    events.push(Event::deployment(notice, session.id, id));
+    }
 }
 
 /// The environment's last deployment is the last that really ran, so one cancelled in the queue does not count.

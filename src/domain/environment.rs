@@ -3,7 +3,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::{CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Session, SessionId, Timestamp};
+use super::{
+    CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session, SessionId,
+    Timestamp,
+};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
@@ -13,15 +16,21 @@ pub struct Environment {
     pub configuration_revision: u64,
     /// Counts the changes of this environment, for its ETag.
     pub revision: u64,
-    /// Of the last grant.
+    /// Of the last grant. It counts the grants, so it also numbers the sessions of the history.
     pub fencing_token: u64,
-    /// How many sessions there have been; the newest has this number.
-    pub sessions: u64,
-    /// The number of the first session since the environment was made; those before a deletion are not its history.
+    /// The first grant since the environment was made; those before a deletion are not its history.
     pub first_session: u64,
     pub lock: Option<Session>,
     /// A session that has ended while its deployment has not: nothing else is deployed here until it has.
     pub leaving: Option<Session>,
+    /// The deployment that puts it back in order: nobody gets the lock until it has ended, except by force.
+    pub reset: Option<Deployment>,
+    /// Why it was taken out of service, if it was not a person's doing.
+    pub disabled_reason: Option<Arc<str>>,
+    /// When a session last ended here.
+    pub last_used: Option<Timestamp>,
+    /// Who waits. Changes of it alone do not count as revisions of the environment.
+    pub queue: Queue,
     pub last_deployment: Option<LastDeployment>,
 }
 
@@ -37,7 +46,7 @@ pub struct LastDeployment {
 pub enum LockStatus {
     Unlocked,
     Locked,
-    /// Being put back in order after a release. No rule leads here yet; it is a status clients may ask for.
+    /// Being put back in order after a release.
     Resetting,
     Disabled,
 }
@@ -49,16 +58,19 @@ impl LockStatus {
 
 impl Environment {
     /// An environment nobody has made yet.
-    pub const fn absent() -> Self {
+    pub fn absent() -> Self {
         Self {
             configuration: None,
             configuration_revision: 0,
             revision: 0,
             fencing_token: 0,
-            sessions: 0,
             first_session: 1,
             lock: None,
             leaving: None,
+            reset: None,
+            disabled_reason: None,
+            last_used: None,
+            queue: Queue::new(),
             last_deployment: None,
         }
     }
@@ -71,25 +83,52 @@ impl Environment {
     pub fn lock_status(&self) -> LockStatus {
         match (&self.lock, &self.configuration) {
             (Some(_), _) => LockStatus::Locked,
+            (None, _) if self.reset.is_some() => LockStatus::Resetting,
             (None, Some(configuration)) if !configuration.disabled => LockStatus::Unlocked,
             (None, _) => LockStatus::Disabled,
         }
     }
 
+    /// Whether the lock can be given to somebody now.
+    pub fn is_vacant(&self) -> bool {
+        self.lock_status() == LockStatus::Unlocked
+    }
+
+    /// Its configuration, if it can be claimed at all, now or later.
+    pub(super) fn available(&self) -> Result<&Arc<Configuration>, Rejection> {
+        let configuration = self.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
+        if configuration.disabled {
+            return Err(Rejection::EnvironmentDisabled { reason: self.disabled_reason.clone() });
+        }
+        Ok(configuration)
+    }
+
+    /// Why it cannot be had now.
+    pub(super) fn occupied(&self) -> Rejection {
+        let queue_length = self.queue.len();
+        match (&self.lock, self.available()) {
+            (Some(holder), _) => Rejection::EnvironmentLocked { holder: Box::new(holder.clone()), queue_length },
+            (None, Err(unavailable)) => unavailable,
+            (None, Ok(_)) => Rejection::EnvironmentResetting { queue_length },
+        }
+    }
+
     /// The session with this id, if the environment still has to do with it.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
+        let present = [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id);
+        present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
     }
 
     /// The numbers of its sessions, as far as a history that keeps `retention` ended ones still has them.
     pub fn remembered_sessions(&self, retention: u64) -> RangeInclusive<u64> {
-        let newest_ended = self.sessions - u64::from(self.lock.is_some());
+        let newest_ended = self.fencing_token - u64::from(self.lock.is_some());
         let oldest = (newest_ended + 1).saturating_sub(retention);
-        oldest.max(self.first_session)..=self.sessions
+        oldest.max(self.first_session)..=self.fencing_token
     }
 
     /// The one deployment that runs here, or may still run.
     pub fn current_deployment(&self) -> Option<&Deployment> {
-        [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment)
+        let of_sessions = [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment);
+        of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))
     }
 }

@@ -12,8 +12,10 @@ pub struct Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     SessionClaimed,
+    SessionQueued,
     SessionReleased,
     SessionOverridden,
+    SessionExpired,
     DeploymentQueued,
     DeploymentStarted,
     DeploymentCancelling,
@@ -26,10 +28,12 @@ pub enum Notice {
 }
 
 impl Notice {
-    pub const ALL: [Notice; 12] = [
+    pub const ALL: [Notice; 14] = [
         Notice::SessionClaimed,
+        Notice::SessionQueued,
         Notice::SessionReleased,
         Notice::SessionOverridden,
+        Notice::SessionExpired,
         Notice::DeploymentQueued,
         Notice::DeploymentStarted,
         Notice::DeploymentCancelling,
@@ -44,8 +48,10 @@ impl Notice {
     pub const fn as_str(self) -> &'static str {
         match self {
             Notice::SessionClaimed => "session.claimed",
+            Notice::SessionQueued => "session.queued",
             Notice::SessionReleased => "session.released",
             Notice::SessionOverridden => "session.overridden",
+            Notice::SessionExpired => "session.expired",
             Notice::DeploymentQueued => "deployment.queued",
             Notice::DeploymentStarted => "deployment.started",
             Notice::DeploymentCancelling => "deployment.cancelling",
@@ -68,7 +74,7 @@ impl Event {
         Self { notice, session: Some(session), deployment: None }
     }
 
-    pub(super) fn deployment(notice: Notice, session: SessionId, deployment: DeploymentId) -> Self {
-        Self { notice, session: Some(session), deployment: Some(deployment) }
+    pub(super) fn deployment(notice: Notice, session: Option<SessionId>, deployment: DeploymentId) -> Self {
+        Self { notice, session, deployment: Some(deployment) }
     }
 }

@@ -1,8 +1,8 @@
-//! Force-claim: ends the holder's session and takes the lock, in one step without a gap.
+//! Force-claim: ends the holder's session and takes the lock, in one step without a gap. The queue keeps waiting.
 
 use super::{
-    Claim, Command, Ended, EndedHow, Environment, Event, Notice, Rejection, Role, Session, SessionId, Timestamp,
-    Transition, claim, release,
+    Claim, Command, Draft, Ended, EndedHow, Event, Notice, Origin, Rejection, Role, Session, SessionId, claim, release,
+    reset,
 };
 
 #[derive(Debug, Clone)]
@@ -21,26 +21,30 @@ pub struct ForceClaimed {
 impl Command for ForceClaim {
     type Reply = ForceClaimed;
 
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<ForceClaimed>, Rejection> {
-        let configuration = environment.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
+    fn decide(self, draft: &mut Draft<'_>) -> Result<ForceClaimed, Rejection> {
+        let configuration = draft.next.configuration.clone().ok_or(Rejection::EnvironmentNotFound)?;
         if self.role < configuration.force_claim_role {
             return Err(Rejection::RoleTooLow { required: configuration.force_claim_role });
         }
-        if configuration.disabled {
-            return Err(Rejection::EnvironmentDisabled);
+        draft.next.available()?;
+        if self.claim.ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
+            return Err(Rejection::TtlTooLong { max_seconds: configuration.max_ttl_seconds });
         }
 
-        let mut next = environment.clone();
-        next.revision += 1;
-        let mut events = Vec::with_capacity(2);
-        let successor = SessionId { seed: self.claim.seed, number: next.sessions + 1 };
-        let ended = Ended { at: now, by: self.claim.user.clone(), how: EndedHow::Overridden(successor) };
-        let overrode = release::end_session(&mut next, ended, now, &mut events);
+        let origin = Origin::Granted(draft.next.fencing_token + 1);
+        let successor = SessionId { seed: self.claim.seed, origin };
+        let by = Some(self.claim.user.clone());
+        let ended = Ended { at: draft.now.at, by, how: EndedHow::Overridden(successor) };
+        let overrode = release::end_session(draft, ended);
         if let Some(session) = &overrode {
-            events.push(Event::session(Notice::SessionOverridden, session.id));
+            draft.outcome.events.push(Event::session(Notice::SessionOverridden, session.id));
         }
-        let session = claim::grant(&mut next, self.claim, now, &mut events);
-        let ended = overrode.iter().cloned().collect();
-        Ok(Transition { next, ended, events, reply: ForceClaimed { session, overrode } })
+        reset::cancel(draft);
+        let session = claim::grant(draft, self.claim.into_waiter(draft.now).session);
+        Ok(ForceClaimed { session, overrode })
+    }
+
+    fn grants(reply: &ForceClaimed) -> Option<SessionId> {
+        Some(reply.session.id)
     }
 }

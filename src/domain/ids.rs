@@ -41,17 +41,32 @@ fn is_lower_hex(digits: &str) -> bool {
     digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A session of one environment. The number counts that environment's sessions, so a record can be found in the
-/// history from the id alone, and the oldest dropped, without an index.
+/// A place in the one order of arrival of all who ever had to wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// A session of one environment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId {
     pub seed: IdSeed,
-    pub number: u64,
+    pub origin: Origin,
+}
+
+/// How a session began, which is also how its record is found: no index is needed for those that never waited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// It got its id with the lock: the grant of this fencing token.
+    Granted(u64),
+    /// It got its id in the queue, with this ticket.
+    Queued(Ticket),
 }
 
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ses_{}{:x}", self.seed, self.number)
+        match self.origin {
+            Origin::Granted(token) => write!(f, "ses_{}{token:x}", self.seed),
+            Origin::Queued(Ticket(ticket)) => write!(f, "ses_{}q{ticket:x}", self.seed),
+        }
     }
 }
 
@@ -65,10 +80,18 @@ impl FromStr for SessionId {
 
 fn parse_session_id(text: &str) -> Option<SessionId> {
     let digits = text.strip_prefix("ses_")?;
-    let (seed, number) = digits.split_at_checked(SEED_DIGITS)?;
-    let canonical = is_lower_hex(number) && !number.starts_with('0');
-    let number = canonical.then(|| u64::from_str_radix(number, 16).ok())??;
-    Some(SessionId { seed: IdSeed::parse_hex(seed)?, number })
+    let (seed, rest) = digits.split_at_checked(SEED_DIGITS)?;
+    let seed = IdSeed::parse_hex(seed)?;
+    let origin = match rest.strip_prefix('q') {
+        Some(ticket) => Origin::Queued(Ticket(parse_canonical_hex(ticket)?)),
+        None => Origin::Granted(parse_canonical_hex(rest)?),
+    };
+    Some(SessionId { seed, origin })
+}
+
+fn parse_canonical_hex(digits: &str) -> Option<u64> {
+    let canonical = is_lower_hex(digits) && !digits.starts_with('0');
+    canonical.then(|| u64::from_str_radix(digits, 16).ok())?
 }
 
 macro_rules! seeded_id {
@@ -124,10 +147,12 @@ mod tests {
 
     #[test]
     fn a_session_id_reads_back_and_sorts_by_time() {
-        let early = SessionId { seed: IdSeed([1; 12]), number: 0x2a };
-        let late = SessionId { seed: IdSeed([2; 12]), number: 1 };
+        let early = SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(0x2a) };
+        let late = SessionId { seed: IdSeed([2; 12]), origin: Origin::Queued(Ticket(0x10)) };
         assert_eq!(early.to_string(), "ses_0101010101010101010101012a");
+        assert_eq!(late.to_string(), "ses_020202020202020202020202q10");
         assert_eq!(early.to_string().parse(), Ok(early));
+        assert_eq!(late.to_string().parse(), Ok(late));
         assert!(early.to_string() < late.to_string());
     }
 
@@ -143,6 +168,9 @@ mod tests {
             "ses_0101010101010101010101012g",
             "ses_0101010101010101010101011ffffffffffffffff",
             "dep_0101010101010101010101012a",
+            "ses_010101010101010101010101q",
+            "ses_010101010101010101010101q0",
+            "ses_010101010101010101010101qq1",
             "ses_é101010101010101010101012a",
         ] {
             assert!(bad.parse::<SessionId>().is_err(), "{bad}");

@@ -1,16 +1,19 @@
 //! What is true of every environment, after every command. Debug builds, property tests and simulations check it.
 
-use super::{DeploymentStatus, Environment, Session};
+use super::{DeploymentStatus, Environment, Session, SessionStatus};
 
 /// What holds of a state by itself.
 pub fn check(environment: &Environment) -> Result<(), String> {
     if let Some(holder) = &environment.lock {
         require(environment.exists(), "a deleted environment is locked")?;
         require(holder.ended.is_none(), "a session that has ended holds the lock")?;
-        require(holder.id.number == environment.sessions, "the holder is not the newest session")?;
         require(
-            holder.fencing_token == environment.fencing_token,
+            holder.fencing_token() == Some(environment.fencing_token),
             "the holder's fencing token is not the one given last",
+        )?;
+        require(
+            environment.queue.iter().all(|waiter| waiter.session.id != holder.id),
+            "the holder still waits for what it has",
         )?;
         check_session(holder)?;
     }
@@ -20,15 +23,24 @@ pub fn check(environment: &Environment) -> Result<(), String> {
             leaving.unfinished_deployment().is_some_and(|d| d.status == DeploymentStatus::Cancelling),
             "a session is leaving whose deployment is not being cancelled",
         )?;
-        require(leaving.fencing_token <= environment.fencing_token, "a session is leaving with a token of the future")?;
+        require(
+            leaving.fencing_token().is_some_and(|token| token <= environment.fencing_token),
+            "a session is leaving with a token of the future",
+        )?;
         check_session(leaving)?;
     }
-    let running =
-        [&environment.lock, &environment.leaving].into_iter().flatten().map(running_deployments).sum::<usize>();
+    let of_sessions = [&environment.lock, &environment.leaving].into_iter().flatten().map(running_deployments);
+    let resetting = environment.reset.as_ref().is_some_and(|reset| reset.status.occupies_environment());
+    let running = of_sessions.sum::<usize>() + usize::from(resetting);
     require(running <= 1, "two deployments run in one environment")?;
     let idle_with_work = running == 0
         && environment.lock.iter().any(|s| s.deployments.iter().any(|d| d.status == DeploymentStatus::Queued));
-    require(!idle_with_work, "a deployment waits although none runs")
+    require(!idle_with_work, "a deployment waits although none runs")?;
+    require(running > 0 || environment.reset.is_none(), "a reset waits although nothing runs")?;
+    if let (Some(reset), Some(_)) = (&environment.reset, &environment.lock) {
+        require(reset.status == DeploymentStatus::Cancelling, "a locked environment is being reset")?;
+    }
+    check_queue(environment)
 }
 
 /// What holds of a step from one state to the next.
@@ -38,8 +50,27 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
         after.fencing_token == before.fencing_token + u64::from(granted),
         "the fencing token does not rise by one with each grant",
     )?;
-    require(after.sessions >= before.sessions, "the count of sessions falls")?;
-    require(after.revision > before.revision || after == before, "a change does not raise the revision")
+    let running = |environment: &Environment| environment.current_deployment().map(|deployment| deployment.id);
+    require(
+        running(before).is_none()
+            || running(before) == running(after)
+            || before.last_deployment != after.last_deployment,
+        "a deployment that runs is forgotten",
+    )?;
+    let before_but_queue = Environment { queue: after.queue.clone(), ..before.clone() };
+    require(after.revision > before.revision || *after == before_but_queue, "a change does not raise the revision")
+}
+
+fn check_queue(environment: &Environment) -> Result<(), String> {
+    let queue = &environment.queue;
+    require(environment.exists() || queue.is_empty(), "somebody waits for a deleted environment")?;
+    let turns: Vec<_> = queue.iter().map(|waiter| waiter.turn()).collect();
+    require(turns.len() == queue.len(), "the queue's length is not that of the queue")?;
+    require(turns.is_sorted_by(|first, second| first < second), "the queue is out of order")?;
+    require(
+        queue.iter().all(|waiter| waiter.session.status() == SessionStatus::Queued),
+        "somebody waits who has had the lock",
+    )
 }
 
 fn check_session(session: &Session) -> Result<(), String> {

@@ -8,66 +8,86 @@ mod claim;
 mod configuration;
 mod configure;
 mod deploy;
+mod draft;
 mod environment;
 mod event;
 mod force_claim;
 mod ids;
 pub mod invariants;
+mod lease;
+mod pool;
 #[cfg(test)]
 mod properties;
+mod queue;
 mod rejection;
 mod release;
+mod reset;
 mod role;
+#[cfg(test)]
+mod samples;
 mod session;
+#[cfg(test)]
+mod simulation;
 mod time;
 
 pub use bounded::{CommitId, Context, Description, Identifier, LabelValue, Malformed, VariableName, VariableValue};
-pub use claim::Claim;
-pub use configuration::{CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, VARIABLES_MAX};
+pub use claim::{Claim, ClaimReply};
+pub use configuration::{
+    CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
+};
 pub use configure::{Configure, Configured, Delete, Expected};
 pub use deploy::{Deploy, Deployed, FinishDeployment};
+pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
 pub use environment::{Environment, LastDeployment, LockStatus};
 pub use event::{Event, Notice};
 pub use force_claim::{ForceClaim, ForceClaimed};
-pub use ids::{DeploymentId, EnvironmentKey, IdSeed, PipelineKey, SessionId, UserId};
+pub use ids::{DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
+pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
+pub use pool::{POOL_LENGTH_MAX, Pool, Standing};
+pub use queue::{ASK_WITHIN_MILLIS, Crowd, Kept, PlaceKey, Presence, Priority, Queue, Turn, Waiter};
 pub use rejection::Rejection;
 pub use release::Release;
 pub use role::Role;
 pub use session::{
-    Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Person, Plan, Session, SessionRef, SessionStatus,
+    Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Plan, Session,
+    SessionRef, SessionStatus,
 };
-pub use time::Timestamp;
+pub use time::{Deadline, Now, Tick, Timestamp};
 
 /// Something a caller asks of one environment.
 pub trait Command {
     type Reply;
 
-    /// Decides on `environment` as it is at `now`. Called through [`decide`], which also checks the invariants.
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Self::Reply>, Rejection>;
+    /// Decides on the environment as it is in the draft. Called through [`decide`], which also hands a free lock over
+    /// and checks the invariants.
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Self::Reply, Rejection>;
 
     /// The session the command speaks of, if any: the actor looks it up where the environment no longer has it.
     fn subject(&mut self) -> Option<&mut SessionRef> {
         None
     }
-}
 
-/// What a command leads to: all of it, or nothing, becomes durable.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Transition<Reply> {
-    pub next: Environment,
-    /// Sessions that have ended, as they go into the history (again, if a deployment of theirs outlived them).
-    pub ended: Vec<Session>,
-    pub events: Vec<Event>,
-    pub reply: Reply,
+    /// The session that a reply says has the lock now: its holder must be told, or it is taken back.
+    fn grants(_reply: &Self::Reply) -> Option<SessionId> {
+        None
+    }
+
+    /// For replies that show the environment as the whole decision leaves it.
+    fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
 }
 
 /// The one way a command changes an environment.
 pub fn decide<C: Command>(
     environment: &Environment,
     command: C,
-    now: Timestamp,
+    now: Now,
+    crowd: &mut dyn Crowd,
 ) -> Result<Transition<C::Reply>, Rejection> {
-    let transition = command.decide(environment, now)?;
+    let mut draft = Draft::new(environment, now, crowd);
+    let reply = command.decide(&mut draft)?;
+    queue::hand_over(&mut draft, None);
+    let mut transition = draft.finish(reply);
+    C::complete(&mut transition.reply, &transition.next);
     debug_assert_eq!(invariants::check(&transition.next), Ok(()));
     debug_assert_eq!(invariants::check_step(environment, &transition.next), Ok(()));
     Ok(transition)

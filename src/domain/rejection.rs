@@ -1,5 +1,7 @@
 //! Why a command was refused: the caller's doing, with what helps the caller act.
 
+use std::sync::Arc;
+
 use super::{DeploymentId, Person, Role, Session};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -7,15 +9,31 @@ pub enum Rejection {
     #[error("the environment does not exist")]
     EnvironmentNotFound,
     #[error("the environment is locked")]
-    EnvironmentLocked { holder: Box<Session> },
+    EnvironmentLocked { holder: Box<Session>, queue_length: usize },
+    #[error("the environment is being put back in order after a release")]
+    EnvironmentResetting { queue_length: usize },
+    #[error("all environments with these labels are taken")]
+    AllLocked { queue_length: usize },
+    #[error("no environment has these labels")]
+    NoneMatches,
+    #[error("too many wait already")]
+    QueueFull { limit: usize },
+    #[error("somebody waits for the environment")]
+    QueueNotEmpty { length: usize },
+    #[error("the TTL is longer than the environment allows")]
+    TtlTooLong { max_seconds: u32 },
     #[error("the environment is disabled")]
-    EnvironmentDisabled,
+    EnvironmentDisabled { reason: Option<Arc<str>> },
     #[error("a deployment of an ended session still runs in the environment")]
     DeploymentRunning { deployment: DeploymentId },
     #[error("the session does not exist")]
     SessionNotFound,
     #[error("the session has ended")]
     SessionEnded { session: Box<Session> },
+    #[error("the session is still queued")]
+    SessionQueued { position: usize },
+    #[error("the fencing token is not the session's")]
+    StaleFencingToken { current: u64 },
     #[error("the session belongs to somebody else")]
     NotSessionHolder { holder: Person },
     #[error("the environment does not allow this role to force-claim it")]

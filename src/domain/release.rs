@@ -1,8 +1,8 @@
-//! Release: the holder, or whoever may release for others, gives the lock back.
+//! Release: the holder, or whoever may release for others, gives the lock back. One who waits leaves the queue.
 
 use super::{
-    Command, Deployment, DeploymentStatus, Ended, EndedHow, Environment, Event, Notice, Person, Rejection, Session,
-    SessionRef, Timestamp, Transition, deploy,
+    Command, Deployment, DeploymentStatus, Draft, Ended, EndedHow, Environment, Event, Notice, Person, Rejection,
+    Session, SessionRef, Timestamp, deploy, queue, reset,
 };
 
 #[derive(Debug, Clone)]
@@ -20,28 +20,25 @@ impl Command for Release {
         Some(&mut self.session)
     }
 
-    fn decide(self, environment: &Environment, now: Timestamp) -> Result<Transition<Session>, Rejection> {
-        let session = find(environment, &self.session)?;
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Session, Rejection> {
+        let session = find(&draft.next, &self.session)?.clone();
         if session.user.id != self.by.id && !self.any {
-            return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
+            return Err(Rejection::NotSessionHolder { holder: session.user });
         }
         if session.ended.is_some() {
             // Releasing twice, or after somebody took the lock, is no fault: the answer says how it ended.
-            let reply = session.clone();
-            return Ok(Transition { next: environment.clone(), ended: Vec::new(), events: Vec::new(), reply });
+            return Ok(session);
         }
-
-        let mut next = environment.clone();
-        next.revision += 1;
-        let mut events = Vec::with_capacity(1);
-        let ended = Ended { at: now, by: self.by, how: EndedHow::Released };
-        let session = end_session(&mut next, ended, now, &mut events).ok_or(Rejection::SessionNotFound)?;
-        events.push(Event::session(Notice::SessionReleased, session.id));
-        Ok(Transition { next, ended: vec![session.clone()], events, reply: session })
+        let ended = Ended { at: draft.now.at, by: Some(self.by), how: EndedHow::Released };
+        if let Some(waiter) = draft.next.queue.session(session.id) {
+            let ticket = waiter.ticket;
+            return queue::leave(draft, ticket, ended, Notice::SessionReleased).ok_or(Rejection::SessionNotFound);
+        }
+        vacate(draft, ended, Notice::SessionReleased).ok_or(Rejection::SessionNotFound)
     }
 }
 
-/// The session a command speaks of: the holder, one that is leaving, or what the history has of it.
+/// The session a command speaks of: the holder, one that is leaving or waiting, or what the history has of it.
 pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
     if !environment.exists() {
         return Err(Rejection::EnvironmentNotFound);
@@ -49,30 +46,61 @@ pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) ->
     environment.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
 }
 
+/// The same for what only the holder may do.
+pub(super) fn find_holder<'a>(
+    environment: &'a Environment,
+    session: &'a SessionRef,
+    by: &Person,
+    fencing_token: Option<u64>,
+) -> Result<&'a Session, Rejection> {
+    let session = find(environment, session)?;
+    if session.user.id != by.id {
+        return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
+    }
+    if session.ended.is_some() {
+        return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
+    }
+    if let Some(waiter) = environment.queue.session(session.id) {
+        return Err(Rejection::SessionQueued { position: environment.queue.position(waiter) });
+    }
+    let current = session.fencing_token().unwrap_or_default();
+    if fencing_token.is_some_and(|token| token != current) {
+        return Err(Rejection::StaleFencingToken { current });
+    }
+    Ok(session)
+}
+
+/// The holder gives up the lock, by itself or not, and the environment is put back in order if it is to be.
+pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended, notice: Notice) -> Option<Session> {
+    let session = end_session(draft, ended)?;
+    draft.outcome.events.push(Event::session(notice, session.id));
+    reset::begin(draft, session.plan);
+    Some(session)
+}
+
 /// Takes the lock from its holder, if there is one, and answers with the session as it ended. What it still had to
 /// deploy is cancelled; what runs is told to stop, and keeps the environment to itself until it has.
-pub(super) fn end_session(
-    next: &mut Environment,
-    ended: Ended,
-    now: Timestamp,
-    events: &mut Vec<Event>,
-) -> Option<Session> {
-    let mut session = next.lock.take()?;
+pub(super) fn end_session(draft: &mut Draft<'_>, ended: Ended) -> Option<Session> {
+    let mut session = draft.next.lock.take()?;
+    draft.touch();
+    let now = draft.now.at;
     let id = session.id;
     session.end(ended);
     for deployment in &mut session.deployments {
         if let Some(notice) = cancel(deployment, now) {
-            events.push(Event::deployment(notice, id, deployment.id));
-            deploy::remember_last(&mut next.last_deployment, deployment);
+            draft.outcome.events.push(Event::deployment(notice, Some(id), deployment.id));
+            deploy::remember_last(&mut draft.next.last_deployment, deployment);
         }
     }
     if session.unfinished_deployment().is_some() {
-        next.leaving = Some(session.clone());
+        draft.next.leaving = Some(session.clone());
     }
+    draft.next.last_used = Some(now);
+    draft.outcome.ended.push(session.clone());
     Some(session)
 }
 
-fn cancel(deployment: &mut Deployment, now: Timestamp) -> Option<Notice> {
+pub(super) fn cancel(deployment: &mut Deployment, now: Timestamp) -> Option<Notice> {
     match deployment.status {
         DeploymentStatus::Queued => {
             deployment.status = DeploymentStatus::Cancelled;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{CommitId, Context, DeploymentId, SessionId, Timestamp, UserId};
+use super::{CommitId, Context, Deadline, DeploymentId, Priority, SessionId, Tick, Timestamp, UserId};
 
 /// How many deployments a session lists; older ones that have finished drop out, and `deployment_count` still counts
 /// them. Keeps an environment's record small however often a session deploys.
@@ -21,10 +21,14 @@ pub struct Session {
     pub user: Person,
     pub commit: Option<CommitId>,
     pub context: Option<Context>,
-    /// Rises by one with each grant of the environment, for ever.
-    pub fencing_token: u64,
+    pub priority: Priority,
+    /// As its client asked for; the environment may have a default.
+    pub ttl_seconds: Option<u32>,
+    /// What deploying means in its pipeline.
+    pub plan: Plan,
     pub created_at: Timestamp,
-    pub claimed_at: Timestamp,
+    /// None while it is queued, and for ever if it left the queue without the lock.
+    pub claimed: Option<Claimed>,
     pub ended: Option<Ended>,
     /// In order of arrival.
     pub deployments: Vec<Deployment>,
@@ -33,10 +37,33 @@ pub struct Session {
     pub revision: u64,
 }
 
+/// That a session got the lock, and what ends its hold by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claimed {
+    /// Rises by one with each grant of the environment, for ever; so it also numbers the sessions of its history.
+    pub fencing_token: u64,
+    pub at: Timestamp,
+    pub tick: Tick,
+    pub lease: Option<Lease>,
+    pub hold_until: Option<Deadline>,
+    /// Its client may not know that it has the lock; until then somebody has to ask about it.
+    pub unseen_until: Option<Deadline>,
+    /// Its client has shown since the grant that it knows.
+    pub seen: bool,
+}
+
+/// Ends that long after the last activity.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lease {
+    pub ttl_seconds: u32,
+    pub until: Deadline,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub at: Timestamp,
-    pub by: Person,
+    /// None if it ended by itself.
+    pub by: Option<Person>,
     pub how: EndedHow,
 }
 
@@ -45,13 +72,29 @@ pub enum EndedHow {
     Released,
     /// By a force-claim, whose session this is.
     Overridden(SessionId),
+    Expired(Expiry),
+}
+
+/// Why a session ended by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expiry {
+    /// No activity within its TTL.
+    Ttl,
+    /// It held the lock as long as the environment allows.
+    MaxHold,
+    /// Nobody asked about it for too long, in the queue or after it was granted.
+    Unasked,
+    /// Its client was gone before it could be told.
+    Vanished,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SessionStatus {
+    Queued,
     Active,
     Released,
     Overridden,
+    Expired,
 }
 
 /// A session a command speaks of. Where the environment does not have it as its holder, the actor fills in what the
@@ -109,11 +152,31 @@ pub enum DeploymentOutcome {
 
 impl Session {
     pub fn status(&self) -> SessionStatus {
-        match self.ended.as_ref().map(|ended| ended.how) {
-            None => SessionStatus::Active,
-            Some(EndedHow::Released) => SessionStatus::Released,
-            Some(EndedHow::Overridden(_)) => SessionStatus::Overridden,
+        match (self.ended.as_ref().map(|ended| ended.how), &self.claimed) {
+            (None, None) => SessionStatus::Queued,
+            (None, Some(_)) => SessionStatus::Active,
+            (Some(EndedHow::Released), _) => SessionStatus::Released,
+            (Some(EndedHow::Overridden(_)), _) => SessionStatus::Overridden,
+            (Some(EndedHow::Expired(_)), _) => SessionStatus::Expired,
         }
+    }
+
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.claimed.as_ref().map(|claimed| claimed.fencing_token)
+    }
+
+    /// Whether it has the lock and its client may not know.
+    pub fn is_unseen(&self) -> bool {
+        self.ended.is_none() && self.claimed.as_ref().is_some_and(|claimed| claimed.unseen_until.is_some())
+    }
+
+    /// When it ends by itself, and why, if nothing happens until then.
+    pub fn expiry(&self) -> Option<(Deadline, Expiry)> {
+        let claimed = self.claimed.as_ref()?;
+        let lease = claimed.lease.map(|lease| (lease.until, Expiry::Ttl));
+        let hold = claimed.hold_until.map(|until| (until, Expiry::MaxHold));
+        let unseen = claimed.unseen_until.map(|until| (until, Expiry::Unasked));
+        [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
     /// The deployment that runs, or has been told to stop and still may.

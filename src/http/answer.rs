@@ -2,7 +2,7 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH, LOCATION};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
 use super::problem::Problem;
@@ -15,18 +15,6 @@ pub struct One<T> {
 
 pub fn one<T: Serialize>(status: StatusCode, data: T) -> HttpResponse {
     json(status, &One { data })
-}
-
-pub fn created<T: Serialize>(location: &str, data: T) -> HttpResponse {
-    at(StatusCode::CREATED, location, data)
-}
-
-pub fn at<T: Serialize>(status: StatusCode, location: &str, data: T) -> HttpResponse {
-    let mut response = one(status, data);
-    if let Ok(location) = location.parse() {
-        response.headers_mut().insert(LOCATION, location);
-    }
-    response
 }
 
 pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
@@ -49,16 +37,20 @@ pub fn written<T: Serialize>(body: &T) -> serde_json::Result<Vec<u8>> {
 
 /// 304 if the client has this state already, else what `render` makes, with the `ETag`.
 pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResponse) -> HttpResponse {
-    let mut known = tags(headers, IF_NONE_MATCH);
-    let unchanged = known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag);
-    let mut response = if unchanged { HttpResponse::NotModified().finish() } else { render() };
+    let mut response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render() };
     if let Ok(etag) = etag.parse() {
         response.headers_mut().insert(ETAG, etag);
     }
     response
 }
 
-/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}"`, and only the first
+/// Whether the client has the state with this tag already.
+pub fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+    let mut known = tags(headers, IF_NONE_MATCH);
+    known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
+}
+
+/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}.{queue}"`, and only the first
 /// part counts here: a change of the lock alone does not stand in the way of a change of the configuration.
 pub fn expected(headers: &HeaderMap) -> Option<Expected> {
     if !headers.contains_key(IF_MATCH) {

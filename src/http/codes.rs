@@ -63,10 +63,16 @@ codes! {
         "There is no error code of this name.";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed",
         "The path exists, but not with this method. `Allow` lists those it has.";
+    ClientGone = "client_gone", REQUEST_TIMEOUT, "The client has gone",
+        "The client closed its connection before its answer was there. What it waited for was given up, or can be had again with the same `Idempotency-Key`.";
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request came too slowly",
         "The body did not arrive in time. Send it again.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
-        "Somebody holds it: `holder` says who, why and since when. Try again after `Retry-After`, or force-claim it.";
+        "Somebody holds it: `holder` says who, why and since when. Wait for it with `waitSeconds` or `queue`, try again after `Retry-After`, or force-claim it.";
+    EnvironmentResetting = "environment_resetting", CONFLICT, "The environment is being reset",
+        "It is being put back in order after a release. Wait for it with `waitSeconds` or `queue`, or try again after `Retry-After`.";
+    EnvironmentInUse = "environment_in_use", CONFLICT, "Somebody waits for the environment",
+        "It cannot be deleted as long as `queueLength` clients wait for it.";
     EnvironmentDisabled = "environment_disabled", CONFLICT, "The environment is disabled",
         "It is not handed out until a maintainer enables it.";
     DeploymentRunning = "deployment_running", CONFLICT, "A deployment still runs",
@@ -77,6 +83,12 @@ codes! {
         "Somebody took the lock by force: `endedBy` and `endedAt` say who and when. Claim again.";
     SessionReleased = "session_released", CONFLICT, "The session was released",
         "The session has ended: `endedBy` and `endedAt` say who released it and when. Claim again.";
+    SessionExpired = "session_expired", CONFLICT, "The session has expired",
+        "It ended by itself: `endReason` says why, `endedAt` when. Claim again, and send heartbeats more often than its TTL.";
+    SessionQueued = "session_queued", CONFLICT, "The session is queued",
+        "It does not have the lock yet. Ask about it, best with `waitSeconds` and `If-None-Match`, until it is active.";
+    StaleFencingToken = "stale_fencing_token", CONFLICT, "Another fencing token",
+        "The fencing token sent is not the session's. Whoever sent it acts on a lock that is not, or no longer, theirs.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",

@@ -5,6 +5,8 @@
 //! has neither a request under way nor done anything for longer than an honest client can take is shut down.
 
 use std::any::Any;
+use std::io;
+use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -14,6 +16,11 @@ use std::time::{Duration, Instant};
 use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use parking_lot::Mutex;
+use socket2::TcpKeepalive;
+
+/// A client that does not even acknowledge a probe for half a minute is gone, and so is its place in a queue.
+const KEEP_ALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Connections {
     began: Instant,
@@ -26,6 +33,17 @@ pub struct Connection {
     socket: socket2::Socket,
     underway: AtomicU32,
     active_at_millis: AtomicU64,
+}
+
+impl Connection {
+    /// Whether the client has closed it, as far as the kernel knows. What it may still have sent does not count: a client
+    /// that sends the next request before it has its answer is there.
+    pub fn is_gone(&self) -> bool {
+        match self.socket.peek(&mut [MaybeUninit::uninit()]) {
+            Ok(bytes) => bytes == 0,
+            Err(error) => !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
+        }
+    }
 }
 
 /// A request of a connection, as long as it or its answer is under way.
@@ -45,8 +63,11 @@ impl Connections {
         let Some(stream) = stream.downcast_ref::<TcpStream>() else { return };
         // Out of descriptors: then this one goes unwatched, and the server's own limits still hold.
         let Ok(handle) = stream.as_fd().try_clone_to_owned() else { return };
+        let socket: socket2::Socket = handle.into();
+        // A machine that vanishes without a word is noticed by this; if it cannot be had, by what times out later.
+        socket.set_tcp_keepalive(&KEEP_ALIVE).ok();
         let connection = Arc::new(Connection {
-            socket: handle.into(),
+            socket,
             underway: AtomicU32::new(0),
             active_at_millis: AtomicU64::new(self.millis()),
         });
@@ -118,8 +139,21 @@ mod tests {
         assert_eq!(connections.shut_stalled(), 0, "it has just done something");
         data.get::<Arc<Connection>>().unwrap().active_at_millis.store(0, Ordering::Relaxed);
         assert_eq!(connections.shut_stalled(), 1);
-        assert_eq!(std::io::Read::read(&mut client, &mut [0]).unwrap(), 0, "the client sees the end");
+        assert_eq!(io::Read::read(&mut client, &mut [0]).unwrap(), 0, "the client sees the end");
         assert_eq!(connections.shut_stalled(), 0, "once is enough");
+    }
+
+    #[actix_web::test]
+    async fn a_connection_is_gone_when_the_client_has_closed_it_and_not_before() {
+        let connections = Connections::new(Duration::from_secs(5));
+        let (data, mut client) = quiet(&connections).await;
+        let connection = data.get::<Arc<Connection>>().unwrap();
+        assert!(!connection.is_gone());
+        io::Write::write_all(&mut client, b"GET").unwrap();
+        assert!(!connection.is_gone(), "it has sent more");
+        let (data, client) = quiet(&connections).await;
+        drop(client);
+        assert!(data.get::<Arc<Connection>>().unwrap().is_gone());
     }
 
     #[actix_web::test]

@@ -1,28 +1,55 @@
 //! Environments: view, history, make or change, delete.
 
+use std::time::Duration;
+
 use actix_web::http::StatusCode;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, segment};
-use super::body::{Fields, Json, read_fields};
-use super::dto::{EnvironmentView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, SessionView};
-use super::paging::{Page, Query};
+use super::body::{Fields, read_fields};
+use super::clients::{self, Read, WAIT_SECONDS_MAX};
+use super::dto::{EnvironmentView, SessionView, WaiterView};
+use super::paging::{Page, Query, Slice};
 use super::problem::Problem;
 use super::scans::scan;
 use super::{answer, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{
-    Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX, LabelValue,
-    Malformed, Role, VARIABLES_MAX, VariableName, VariableValue,
+    CommitId, Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX,
+    LabelValue, Malformed, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName,
+    VariableValue,
 };
 
 pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::Read)?;
     let key = access.environment(&request)?;
-    Query::of(&request).finish()?;
+    let mut query = Query::of(&request);
+    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
+    query.finish()?;
+    let environments = &access.app.environments;
+    let read = || {
+        let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
+        Ok(Read { etag: etag(&environment), state: environment })
+    };
+    let watch = || environments.watch_environment(&key);
+    let Read { state, etag } =
+        clients::read_when_changed(&request, environments, Duration::from_secs(wait), watch, read).await?;
+    Ok(answer::tagged(request.headers(), &etag, || render(StatusCode::OK, &key, &state)))
+}
+
+pub async fn queue(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let key = access.environment(&request)?;
+    let mut query = Query::of(&request);
+    let slice = Slice::take(&mut query);
+    query.finish()?;
     let environment = access.app.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
-    Ok(answer::tagged(request.headers(), &etag(&environment), || render(StatusCode::OK, &key, &environment)))
+    let (skipped, limit) = (usize::try_from(slice.offset).unwrap_or(usize::MAX), slice.limit as usize);
+    let queue = access.app.environments.queue(&key, &environment);
+    let shown = queue.iter().enumerate().skip(skipped).take(limit);
+    let views = shown.map(|(place, queued)| WaiterView::new(place + 1, queued)).collect();
+    Ok(paging::slice(&request, slice, queue.len() as u64, views))
 }
 
 pub async fn history(request: HttpRequest) -> Result<HttpResponse, Problem> {
@@ -36,7 +63,8 @@ pub async fn history(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let name = key.name.clone();
     let history =
         scan(&access.app, move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
-    let sessions = history.sessions.iter().map(|session| SessionView::new(name.as_str(), session)).collect();
+    let sessions =
+        history.sessions.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
     Ok(paging::page(&request, page, history.total, sessions))
 }
 
@@ -74,13 +102,17 @@ pub async fn delete(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let key = access.environment(&request)?;
     Query::of(&request).finish()?;
     let expected = answer::expected(request.headers());
-    access.app.environments.delete(&key, Delete { expected }).await?;
+    access.app.environments.delete(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 pub fn url(key: &EnvironmentKey) -> String {
-    let (organization, pipeline) = (&key.pipeline.organization, &key.pipeline.pipeline);
-    format!("/api/v1/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments/{}", key.name)
+    format!("{}/{}", base(&key.pipeline), key.name)
+}
+
+/// Where a pipeline's environments are.
+pub fn base(key: &PipelineKey) -> String {
+    format!("/api/v1/organizations/{}/pipelines/{}/ephemeral-environments", key.organization, key.pipeline)
 }
 
 fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> HttpResponse {
@@ -91,31 +123,36 @@ fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -
 }
 
 fn etag(environment: &Environment) -> String {
-    format!("\"{}.{}\"", environment.configuration_revision, environment.revision)
+    let Environment { configuration_revision, revision, queue, .. } = environment;
+    format!("\"{configuration_revision}.{revision}.{}\"", queue.len())
 }
 
 /// The whole configuration: what is left out has its default.
 fn read_configuration(fields: &mut Fields) -> Configuration {
     let default = Configuration::default();
     let role = |text: &str| text.parse::<Role>().map_err(Malformed);
+    let seconds = 1..=i64::from(SECONDS_MAX);
+    let whole = |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok());
     let configuration = Configuration {
         description: fields.text("description", Description::parse).unwrap_or(default.description),
         labels: fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default(),
         deploy_on_claim: fields.boolean("deployOnClaim").unwrap_or(default.deploy_on_claim),
+        default_ttl_seconds: whole(fields.nullable_integer("defaultTtlSeconds", seconds.clone())),
+        max_ttl_seconds: whole(fields.integer("maxTtlSeconds", seconds.clone())).unwrap_or(default.max_ttl_seconds),
+        max_hold_seconds: whole(fields.nullable_integer("maxHoldSeconds", seconds)),
+        max_queue_length: whole(fields.integer("maxQueueLength", 0..=i64::from(QUEUE_LENGTH_MAX)))
+            .unwrap_or(default.max_queue_length),
+        on_release: fields
+            .nullable_object("onRelease", |reset| reset.required_text("commitId", CommitId::parse))
+            .flatten(),
         force_claim_role: fields.text("forceClaimRole", role).unwrap_or(default.force_claim_role),
         disabled: fields.boolean("disabled").unwrap_or(default.disabled),
         variables: fields
             .texts("variables", VARIABLES_MAX, VariableName::parse, VariableValue::parse)
             .unwrap_or_default(),
     };
-    for (name, harmless) in [
-        ("defaultTtlSeconds", Json::Null),
-        ("maxTtlSeconds", Json::Number(MAX_TTL_SECONDS.into())),
-        ("maxHoldSeconds", Json::Null),
-        ("maxQueueLength", Json::Number(MAX_QUEUE_LENGTH.into())),
-        ("onRelease", Json::Null),
-    ] {
-        fields.not_yet(name, &harmless);
+    if configuration.default_ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
+        fields.wrong("defaultTtlSeconds", "is at most maxTtlSeconds");
     }
     configuration
 }

@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod body;
+mod clients;
 mod codes;
 mod connections;
 mod dto;
@@ -32,11 +33,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
-use crate::actors::{Clock, Environments};
+use crate::actors::Environments;
 use crate::auth::Accounts;
+use crate::domain::Timestamp;
 use crate::idempotency::Keys;
 use crate::organizations::Organizations;
 use crate::store::Store;
+
+/// Reads the time for what people see, and for what expires on a date.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 /// What the handlers work with.
 pub struct State {
@@ -45,7 +50,7 @@ pub struct State {
     pub idempotency: Keys,
     pub organizations: Organizations,
     pub store: Arc<dyn Store>,
-    pub clock: Clock,
+    pub clock: WallClock,
     pub rate_limits: Option<RateLimits>,
     pub body_timeout: Duration,
     pub answer_timeout: Duration,

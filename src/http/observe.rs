@@ -81,7 +81,8 @@ fn with_problem_rendered(response: ServiceResponse<BoxBody>, id: &str) -> Servic
         }
     };
     count_problem(code);
-    if status.is_server_error() {
+    // That a server which stops sends its clients away is no failure.
+    if status.is_server_error() && code != Code::ShuttingDown {
         tracing::warn!(code = code.as_str(), "a request failed");
     }
     let request = response.into_parts().0;

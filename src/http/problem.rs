@@ -45,6 +45,11 @@ impl Problem {
         self
     }
 
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        self.0.detail = detail.into();
+        self
+    }
+
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
         if let Ok(value) = HeaderValue::from_str(value) {
             self.0.headers.push((name, value));

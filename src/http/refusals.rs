@@ -1,10 +1,10 @@
 //! The one place where a refusal or a failure becomes a status and a code.
 
 use super::codes::Code;
-use super::dto::{EndedByView, LockView, Text, Time, UserView};
-use super::problem::Problem;
+use super::dto::{EndedByView, LockView, Text, Time, UserView, end_reason};
+use super::problem::{FieldError, Problem};
 use crate::actors::Failure;
-use crate::auth::AccountsError;
+use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{Rejection, Session, SessionStatus};
 use crate::store::StoreError;
 
@@ -21,6 +21,13 @@ impl From<Failure> for Problem {
             Failure::Rejected(rejection) => rejection.into(),
             Failure::Store(error) => error.into(),
             Failure::Overloaded => overloaded("too many requests wait for this environment"),
+            Failure::ComeAgain => Problem::new(
+                Code::ShuttingDown,
+                "the server stops, and nobody can wait any longer; come again after `Retry-After`. A request with an \
+                 `Idempotency-Key` keeps its place for whoever comes again with it",
+            )
+            .retry_after(OVERLOADED_RETRY_SECONDS),
+            Failure::KeyReused => Problem::new(Code::IdempotencyKeyReused, Code::IdempotencyKeyReused.meaning()),
             Failure::Unavailable | Failure::TimedOut => {
                 tracing::error!(%failure, "a command was not answered");
                 let detail = format!("{failure}; look at the environment before you try again");
@@ -63,11 +70,55 @@ impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         match rejection {
             Rejection::EnvironmentNotFound => environment_not_found(),
-            Rejection::EnvironmentLocked { holder } => locked(&holder),
-            Rejection::EnvironmentDisabled => Problem::new(
-                Code::EnvironmentDisabled,
-                "the environment is disabled; ask a maintainer to enable it, or claim another one",
+            Rejection::EnvironmentLocked { holder, queue_length } => locked(&holder, queue_length),
+            Rejection::EnvironmentResetting { queue_length } => Problem::new(
+                Code::EnvironmentResetting,
+                "the environment is being put back in order after a release; wait for it with `waitSeconds` or `queue`, \
+                 or try again later",
+            )
+            .with("queueLength", queue_length)
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::AllLocked { queue_length } => Problem::new(
+                Code::EnvironmentLocked,
+                "all environments with these labels are taken; wait for one with `waitSeconds` or `queue`, or try again \
+                 later",
+            )
+            .with("holder", serde_json::Value::Null)
+            .with("queueLength", queue_length)
+            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::NoneMatches => Problem::new(
+                Code::EnvironmentNotFound,
+                "no environment of the pipeline has all these labels; list the environments to see theirs",
             ),
+            Rejection::QueueFull { limit } => {
+                let detail = format!("{limit} wait already, and no more may; try again after `Retry-After`");
+                Problem::new(Code::QueueFull, detail).with("queueLength", limit).retry_after(LOCKED_RETRY_SECONDS)
+            }
+            Rejection::QueueNotEmpty { length } => Problem::new(
+                Code::EnvironmentInUse,
+                format!("{length} wait for the environment; delete it when they have left or had their turn"),
+            )
+            .with("queueLength", length),
+            Rejection::TtlTooLong { max_seconds } => Problem::invalid_request(vec![FieldError {
+                field: "ttlSeconds".to_owned(),
+                message: format!("is at most {max_seconds} in this environment"),
+            }]),
+            Rejection::EnvironmentDisabled { reason } => {
+                let why = reason.as_ref().map(|reason| format!(" ({reason})")).unwrap_or_default();
+                let detail =
+                    format!("the environment is disabled{why}; ask a maintainer to enable it, or claim another one");
+                Problem::new(Code::EnvironmentDisabled, detail).with("reason", reason.as_deref())
+            }
+            Rejection::SessionQueued { position } => Problem::new(
+                Code::SessionQueued,
+                format!("the session is still queued, at position {position}; ask about it until it is active"),
+            )
+            .with("queuePosition", position),
+            Rejection::StaleFencingToken { current } => Problem::new(
+                Code::StaleFencingToken,
+                format!("the session's fencing token is {current}; whoever sent another one does not hold this lock"),
+            )
+            .with("fencingToken", current),
             Rejection::DeploymentRunning { deployment } => Problem::new(
                 Code::DeploymentRunning,
                 "a deployment of a session that has ended has not stopped yet; try again when it has",
@@ -78,7 +129,7 @@ impl From<Rejection> for Problem {
             Rejection::NotSessionHolder { holder } => Problem::new(
                 Code::NotSessionHolder,
                 format!(
-                    "the session belongs to {}; only they deploy in it, and they or a maintainer release it",
+                    "the session belongs to {}; only they use it, and they or a maintainer release it",
                     holder.name
                 ),
             )
@@ -119,35 +170,70 @@ pub fn session_not_found() -> Problem {
     )
 }
 
+pub fn queued_session_not_found() -> Problem {
+    Problem::new(
+        Code::SessionNotFound,
+        "the pipeline has no such session that was queued, or no longer remembers it; others are found under their \
+         environment",
+    )
+}
+
+/// A claim that wants to go first may not.
+pub fn priority_too_high(caller: &Caller) -> Problem {
+    let required = Permission::RaisePriority.required_role();
+    let detail = format!(
+        "a `priority` above 0 takes the role {required}, and {} is {}; leave it out, or ask one of them",
+        caller.person.name, caller.role
+    );
+    Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+}
+
+/// Why an environment was not deleted.
+pub fn not_deleted(failure: Failure) -> Problem {
+    let advice = match &failure {
+        Failure::Rejected(Rejection::EnvironmentLocked { holder, .. }) => {
+            format!("{} holds the environment; delete it when the session has ended", holder.user.name)
+        }
+        Failure::Rejected(Rejection::EnvironmentResetting { .. }) => {
+            "the environment is being put back in order after a release; delete it when that has ended".to_owned()
+        }
+        _ => return failure.into(),
+    };
+    Problem::from(failure).with_detail(advice)
+}
+
 pub fn overloaded(why: &str) -> Problem {
     Problem::new(Code::Overloaded, format!("{why}; nothing was done, try again in a moment"))
         .retry_after(OVERLOADED_RETRY_SECONDS)
 }
 
-fn locked(holder: &Session) -> Problem {
+fn locked(holder: &Session, queue_length: usize) -> Problem {
     let detail = format!(
-        "{} holds the environment since {}; try again later, or take it with force-claim",
+        "{} holds the environment since {}; wait for it with `waitSeconds` or `queue`, try again later, or take it with \
+         force-claim",
         holder.user.name,
-        Time(holder.claimed_at)
+        Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at))
     );
     Problem::new(Code::EnvironmentLocked, detail)
         .with("holder", LockView::from(holder))
-        .with("queueLength", 0)
+        .with("queueLength", queue_length)
         .retry_after(LOCKED_RETRY_SECONDS)
 }
 
 fn session_ended(session: &Session) -> Problem {
-    let by = session.ended.as_ref().map_or("somebody", |ended| &*ended.by.name);
+    let by = session.ended.as_ref().and_then(|ended| ended.by.as_ref()).map_or("somebody", |by| &*by.name);
     let (code, detail) = match session.status() {
-        SessionStatus::Overridden => {
-            (Code::SessionOverridden, format!("{by} took the lock by force; claim again to deploy"))
+        SessionStatus::Overridden => (Code::SessionOverridden, format!("{by} took the lock by force; claim again")),
+        SessionStatus::Expired => {
+            (Code::SessionExpired, "the session has expired, see `endReason`; claim again".to_owned())
         }
-        SessionStatus::Released | SessionStatus::Active => {
-            (Code::SessionReleased, format!("{by} released the session; claim again to deploy"))
+        SessionStatus::Released | SessionStatus::Active | SessionStatus::Queued => {
+            (Code::SessionReleased, format!("{by} released the session; claim again"))
         }
     };
     Problem::new(code, detail)
         .with("sessionId", Text(session.id))
         .with("endedAt", session.ended.as_ref().map(|ended| Time(ended.at)))
         .with("endedBy", EndedByView::of(session))
+        .with("endReason", session.ended.as_ref().and_then(|ended| end_reason(ended.how)))
 }

@@ -16,9 +16,13 @@ pub const API: &str = "/api/v1";
 
 /// Everything served under one path.
 pub struct Routes {
-    /// Below the place the table is for.
+    /// Below the place the table is for, as the document has it.
     pub path: &'static str,
     pub endpoints: Vec<Endpoint>,
+    /// What the web server matches; the same but where paths would clash.
+    pattern: &'static str,
+    /// Served here too, and described under another path.
+    others: Vec<Endpoint>,
 }
 
 pub struct Endpoint {
@@ -29,6 +33,18 @@ pub struct Endpoint {
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
+        at(
+            "/sessions/{sessionId}",
+            [
+                on(Method::GET, sessions::view_any, openapi::get_any_session()),
+                on(Method::DELETE, sessions::release_any, openapi::release_any_session()),
+            ],
+        )
+        .matching("/sessions/{sessionId:ses_[^/]*}"),
+        // An environment may be called `sessions` too.
+        at("/sessions", [on(Method::POST, sessions::claim_any, openapi::claim_any())])
+            .matching("/{envName:sessions}")
+            .and(environment()),
         at("/{envName}/sessions", [on(Method::POST, sessions::claim, openapi::claim_session())]),
         at(
             "/{envName}/sessions/{sessionId}",
@@ -37,18 +53,21 @@ pub fn environment_routes() -> Vec<Routes> {
                 on(Method::DELETE, sessions::release, openapi::release_session()),
             ],
         ),
-        at(
-            "/{envName}",
-            [
-                on(Method::GET, environments::view, openapi::get_environment()),
-                on(Method::PUT, environments::put, openapi::put_environment()),
-                on(Method::DELETE, environments::delete, openapi::delete_environment()),
-            ],
-        ),
+        at("/{envName}", environment()),
         at("/{envName}/sessions/{sessionId}/deploy", [on(Method::POST, sessions::deploy, openapi::deploy_commit())]),
+        at("/{envName}/sessions/{sessionId}/heartbeat", [on(Method::POST, sessions::heartbeat, openapi::heartbeat())]),
         at("/{envName}/force-claim", [on(Method::POST, sessions::force_claim, openapi::force_claim())]),
         at("/{envName}/history", [on(Method::GET, environments::history, openapi::get_history())]),
+        at("/{envName}/queue", [on(Method::GET, environments::queue, openapi::get_queue())]),
         at("", [on(Method::GET, environment_list::list, openapi::list_environments())]),
+    ]
+}
+
+fn environment() -> [Endpoint; 3] {
+    [
+        on(Method::GET, environments::view, openapi::get_environment()),
+        on(Method::PUT, environments::put, openapi::put_environment()),
+        on(Method::DELETE, environments::delete, openapi::delete_environment()),
     ]
 }
 
@@ -104,17 +123,18 @@ fn scope(path: &str, table: Vec<Routes>) -> actix_web::Scope {
 
 /// One path with its methods, `HEAD` with every `GET`, and 405 for the others. A trailing slash is accepted.
 fn resource(routes: Routes) -> Resource {
-    let methods: Vec<_> = routes.endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
+    let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
+    let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
     let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
     if methods.contains(&Method::GET) {
         allowed.push("HEAD");
     }
     let refuse = refuse(allowed.join(", "));
-    let slashed = format!("{}/", routes.path);
-    let resource = web::resource([routes.path, slashed.as_str()])
+    let slashed = format!("{}/", routes.pattern);
+    let resource = web::resource([routes.pattern, slashed.as_str()])
         .app_data(Meter::new(routes.path, methods))
         .default_service(refuse);
-    routes.endpoints.into_iter().fold(resource, |resource, endpoint| resource.route(endpoint.route))
+    endpoints.into_iter().fold(resource, |resource, endpoint| resource.route(endpoint.route))
 }
 
 /// What every method gets that a path does not have.
@@ -130,7 +150,17 @@ fn get_or_head() -> actix_web::Route {
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
-    Routes { path, endpoints: endpoints.into() }
+    Routes { path, endpoints: endpoints.into(), pattern: path, others: Vec::new() }
+}
+
+impl Routes {
+    fn matching(self, pattern: &'static str) -> Self {
+        Self { pattern, ..self }
+    }
+
+    fn and<const N: usize>(self, others: [Endpoint; N]) -> Self {
+        Self { others: others.into(), ..self }
+    }
 }
 
 fn on<F, Args>(method: Method, handler: F, operation: Operation) -> Endpoint

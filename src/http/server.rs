@@ -116,6 +116,7 @@ impl Running {
     pub async fn drain(self, patience: Duration) -> usize {
         self.state.draining.store(true, Ordering::Relaxed);
         self.handle.pause().await;
+        self.state.environments.send_waiters_away();
         let answered = async {
             while self.state.underway.load(Ordering::Acquire) > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;

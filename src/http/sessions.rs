@@ -1,98 +1,367 @@
-//! Sessions: claim, view, deploy, release, force-claim.
+//! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim.
+
+use std::time::Duration;
 
 use actix_web::http::StatusCode;
+use actix_web::http::header::LOCATION;
 use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, session_id};
-use super::body::{Fields, Json, read_fields};
+use super::body::{Body, Fields, read_body};
+use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
 use super::dto::{DeploymentView, ForceClaimView, SessionView};
+use super::idempotent::{self, Start};
 use super::paging::Query;
 use super::problem::Problem;
 use super::{answer, environments, refusals};
+use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
-use crate::domain::{Claim, CommitId, Context, Deploy, EnvironmentKey, ForceClaim, Release, SessionId};
+use crate::domain::{
+    ASK_WITHIN_MILLIS, Claim, CommitId, Context, Deploy, Deployed, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat,
+    Identifier, LABELS_MAX, LabelValue, PipelineKey, Priority, Release, SECONDS_MAX, Session, SessionId, Ticket,
+};
 use crate::entropy;
+use crate::idempotency::{Answer, Pending};
 
 pub async fn claim(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::UseEnvironments)?;
     let key = access.environment(&request)?;
-    let claim = read_claim(&request, payload, &access).await?;
-    let session = access.app.environments.claim(&key, claim).await?;
-    Ok(answer::created(&url(&key, session.id), SessionView::new(key.name.as_str(), &session)))
+    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let (claim, patience) = read_claim(&request, &access, &mut fields)?;
+    fields.finish()?;
+    let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
+    let keyed = place.keyed(pending);
+    let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let claiming = access.app.environments.claim(&key, claim, patience, keyed);
+    answer_claim(&request, &access, &place, has_key, while_connected(&request, waits, claiming).await)
+}
+
+pub async fn claim_any(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::UseEnvironments)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let labels = fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default();
+    let (claim, patience) = read_claim(&request, &access, &mut fields)?;
+    fields.finish()?;
+    let place = Place { pipeline: pipeline.clone(), environment: None };
+    let keyed = place.keyed(pending);
+    let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let claiming = access.app.environments.claim_any(&pipeline, labels, claim, patience, keyed);
+    answer_claim(&request, &access, &place, has_key, while_connected(&request, waits, claiming).await)
+}
+
+/// A client that has gone by now gets nothing; with a key, it can come back for it.
+fn answer_claim(
+    request: &HttpRequest,
+    access: &Access,
+    place: &Place,
+    has_key: bool,
+    waited: Waited<Result<ClaimOutcome, Failure>>,
+) -> Result<HttpResponse, Problem> {
+    match waited {
+        Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome?))),
+        Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
+            access.app.environments.undelivered(&environment, session.id, has_key);
+            tracing::info!(path = request.path(), session = %session.id, "a client had gone before its lock was there");
+            Err(clients::gone())
+        }
+        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
+    }
 }
 
 pub async fn force_claim(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::UseEnvironments)?;
     let key = access.environment(&request)?;
-    let claim = read_claim(&request, payload, &access).await?;
+    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let claim = read_request(&request, &access, &mut fields)?;
+    fields.finish()?;
     let role = access.caller.role;
-    let claimed = access.app.environments.force_claim(&key, ForceClaim { claim, role }).await?;
-    Ok(answer::created(&url(&key, claimed.session.id), ForceClaimView::new(key.name.as_str(), &claimed)))
+    let render = {
+        let key = key.clone();
+        move |claimed: &ForceClaimed| {
+            let view = ForceClaimView::new(key.name.as_str(), claimed);
+            idempotent::answer(StatusCode::CREATED, Some(url(&key, claimed.session.id)), view)
+        }
+    };
+    let keyed = keyed(pending, render.clone());
+    let claimed = access.app.environments.force_claim(&key, ForceClaim { claim, role }, keyed).await?;
+    Ok(idempotent::response(render(&claimed)))
 }
 
 pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::Read)?;
     let key = access.environment(&request)?;
-    Query::of(&request).finish()?;
+    let id = session_id(&request)?;
+    let (environments, reader) = (&access.app.environments, access.caller.person.id);
+    show(&request, &access, id, || {
+        let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
+        environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
+    })
+    .await
+}
+
+/// A session that waits for any environment, or once did.
+pub async fn view_any(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::Read)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    let id = session_id(&request)?;
+    let (environments, reader) = (&access.app.environments, access.caller.person.id);
+    show(&request, &access, id, || {
+        environments.session_of_any(&pipeline, id, reader)?.ok_or_else(refusals::queued_session_not_found)
+    })
+    .await
+}
+
+async fn show(
+    request: &HttpRequest,
+    access: &Access,
+    id: SessionId,
+    find: impl Fn() -> Result<SessionFound, Problem>,
+) -> Result<HttpResponse, Problem> {
+    let mut query = Query::of(request);
+    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
+    query.finish()?;
     let environments = &access.app.environments;
-    let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
-    let session = environments.session(&key, &environment, session_id(&request)?)?;
-    let session = session.ok_or_else(refusals::session_not_found)?;
-    let etag = format!("\"{}\"", session.revision);
-    Ok(answer::tagged(request.headers(), &etag, || {
-        answer::one(StatusCode::OK, SessionView::new(key.name.as_str(), &session))
+    let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
+    let watch = || environments.watch_session(id);
+    let mut shown = clients::read_when_changed(request, environments, Duration::from_secs(wait), watch, &read).await?;
+    // It got its lock while its client was away. Told now, it has it for good; that must not be lost.
+    let own = shown.state.session.user.id == access.caller.person.id;
+    if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
+        environments.seen(key, id).await?;
+        shown = read()?;
+    }
+    let SessionFound { environment, session, waiting } = &shown.state;
+    Ok(answer::tagged(request.headers(), &shown.etag, || {
+        let name = environment.as_ref().map(|key| key.name.as_str());
+        answer::one(StatusCode::OK, SessionView::new(name, session, *waiting))
     }))
+}
+
+/// The place in the queue is no part of it: it changes with every other session, and nobody should have to hear of that.
+fn etag(session: &Session) -> String {
+    format!("\"{}\"", session.revision)
 }
 
 pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::UseEnvironments)?;
     let plan = access.pipeline(&request)?.plan();
     let key = access.environment(&request)?;
-    Query::of(&request).finish()?;
-    let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app).await?;
+    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
     let commit = fields.required_text("commitId", CommitId::parse);
-    fields.not_yet("waitSeconds", &Json::Null);
+    let wait = read_wait(&mut fields);
+    let fencing_token = read_fencing_token(&mut fields);
     fields.finish()?;
     let commit = commit.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 
     let session = session_id(&request)?;
     let by = access.caller.person.clone();
-    let deploy = Deploy { session: session.into(), by, seed: entropy::id_seed(), commit, plan };
-    let deployed = access.app.environments.deploy(&key, deploy).await?;
-    // The session shows how its deployments go.
-    Ok(answer::at(StatusCode::ACCEPTED, &url(&key, session), DeploymentView::new(&key, &deployed)))
+    let deploy = Deploy { session: session.into(), by, seed: entropy::id_seed(), commit, plan, fencing_token };
+    let render = {
+        let key = key.clone();
+        move |deployed: &Deployed| {
+            let finished = !wait.is_zero() && deployed.deployment.status.is_finished();
+            let status = if finished { StatusCode::OK } else { StatusCode::ACCEPTED };
+            // The session shows how its deployments go.
+            idempotent::answer(status, Some(url(&key, session)), DeploymentView::new(&key, deployed))
+        }
+    };
+    let deployed = access.app.environments.deploy(&key, deploy, keyed(pending, render.clone())).await?;
+    Ok(idempotent::response(render(&deployed)))
+}
+
+pub async fn heartbeat(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::UseEnvironments)?;
+    let key = access.environment(&request)?;
+    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let fencing_token = read_fencing_token(&mut fields);
+    fields.finish()?;
+    let session = session_id(&request)?.into();
+    let heartbeat = Heartbeat { session, by: access.caller.person.clone(), fencing_token };
+    let render = {
+        let name = key.name.clone();
+        move |session: &Session| {
+            idempotent::answer(StatusCode::OK, None, SessionView::new(Some(name.as_str()), session, None))
+        }
+    };
+    let session = access.app.environments.heartbeat(&key, heartbeat, keyed(pending, render.clone())).await?;
+    Ok(idempotent::response(render(&session)))
 }
 
 pub async fn release(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let access = Access::to(&request, Permission::UseEnvironments)?;
     let key = access.environment(&request)?;
     Query::of(&request).finish()?;
-    let session = session_id(&request)?.into();
+    let session = release_in(&access, &key, session_id(&request)?).await?;
+    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+}
+
+/// Leaves the line for any environment; or, if it has one by now, releases that.
+pub async fn release_any(request: HttpRequest) -> Result<HttpResponse, Problem> {
+    let access = Access::to(&request, Permission::UseEnvironments)?;
+    let pipeline = access.pipeline(&request)?.key.clone();
+    Query::of(&request).finish()?;
+    let id = session_id(&request)?;
+    let environments = &access.app.environments;
     let any = access.may(Permission::ReleaseAnySession);
-    let release = Release { session, by: access.caller.person.clone(), any };
-    let session = access.app.environments.release(&key, release).await?;
-    Ok(answer::one(StatusCode::OK, SessionView::new(key.name.as_str(), &session)))
+    let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
+    let found = left.ok_or_else(refusals::queued_session_not_found)?;
+    let Some(key) = found.environment else {
+        // It has left, now or before, and leaving twice is no fault.
+        return Ok(answer::one(StatusCode::OK, SessionView::new(None, &found.session, None)));
+    };
+    let session = release_in(&access, &key, id).await?;
+    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+}
+
+async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
+    let any = access.may(Permission::ReleaseAnySession);
+    let release = Release { session: session.into(), by: access.caller.person.clone(), any };
+    Ok(access.app.environments.release(key, release).await?)
 }
 
 fn url(key: &EnvironmentKey, session: SessionId) -> String {
     format!("{}/sessions/{session}", environments::url(key))
 }
 
-async fn read_claim(request: &HttpRequest, payload: Payload, access: &Access) -> Result<Claim, Problem> {
-    let plan = access.pipeline(request)?.plan();
-    Query::of(request).finish()?;
-    let mut fields = read_fields(request, &mut payload.into_inner(), &access.app).await?;
-    let commit = fields.nullable_text("commitId", CommitId::parse);
-    let context = fields.nullable_text("context", Context::parse);
-    refuse_what_crowds_need(&mut fields);
-    fields.finish()?;
-    Ok(Claim { seed: entropy::id_seed(), user: access.caller.person.clone(), commit, context, plan })
+/// What was claimed: one environment, or any.
+#[derive(Clone)]
+struct Place {
+    pipeline: PipelineKey,
+    environment: Option<Identifier>,
 }
 
-/// Leases and the queue are not there yet. Ignoring what asks for them would leave a client waiting for what never comes.
-fn refuse_what_crowds_need(fields: &mut Fields) {
-    for name in ["ttlSeconds", "waitSeconds", "queue", "priority"] {
-        fields.not_yet(name, &Json::Null);
+impl Place {
+    fn keyed(&self, pending: Option<Pending>) -> Option<Keyed<ClaimOutcome>> {
+        let place = self.clone();
+        keyed(pending, move |outcome| place.render(outcome))
     }
+
+    fn render(&self, outcome: &ClaimOutcome) -> Answer {
+        match outcome {
+            ClaimOutcome::Granted { environment, session } => {
+                let view = SessionView::new(Some(environment.name.as_str()), session, None);
+                idempotent::answer(StatusCode::CREATED, Some(url(environment, session.id)), view)
+            }
+            ClaimOutcome::Queued { session, position } => {
+                let location = match &self.environment {
+                    Some(name) => {
+                        url(&EnvironmentKey { pipeline: self.pipeline.clone(), name: name.clone() }, session.id)
+                    }
+                    None => format!("{}/sessions/{}", environments::base(&self.pipeline), session.id),
+                };
+                let name = self.environment.as_ref().map(Identifier::as_str);
+                let until = session.created_at.plus(ASK_WITHIN_MILLIS);
+                let view = SessionView::new(name, session, Some(Waiting { position: *position, until }));
+                idempotent::answer(StatusCode::ACCEPTED, Some(location), view)
+            }
+        }
+    }
+}
+
+fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> Answer + Send + 'static) -> Option<Keyed<R>> {
+    pending.map(|pending| Keyed { pending, render: Box::new(render) })
+}
+
+/// A `POST` whose body has been read and that has not been executed before.
+struct Begun {
+    body: Body,
+    pending: Option<Pending>,
+}
+
+async fn begin(
+    request: &HttpRequest,
+    payload: Payload,
+    access: &Access,
+) -> Result<Result<Begun, HttpResponse>, Problem> {
+    Query::of(request).finish()?;
+    let body = read_body(request, &mut payload.into_inner(), &access.app).await?;
+    Ok(match idempotent::begin(request, access, body.bytes())? {
+        Start::Replayed(response) => {
+            came_back(access, &response).await?;
+            Err(response)
+        }
+        Start::Execute(pending) => Ok(Begun { body, pending }),
+    })
+}
+
+/// A client that comes back for its answer knows of its session from now on; that must not be lost.
+async fn came_back(access: &Access, response: &HttpResponse) -> Result<(), Problem> {
+    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let mut segments = location.rsplit('/');
+    let session = segments.next().and_then(|id| id.parse::<SessionId>().ok());
+    let name = segments.nth(1).and_then(|name| Identifier::parse(name).ok());
+    let pipeline = segments.nth(1).and_then(|pipeline| Identifier::parse(pipeline).ok());
+    if let (Some(session), Some(name), Some(pipeline)) = (session, name, pipeline) {
+        let pipeline = PipelineKey { organization: access.caller.organization.clone(), pipeline };
+        let key = EnvironmentKey { pipeline, name };
+        match access.app.environments.seen(&key, session).await {
+            // It is gone by now, and the answer is what it was.
+            Ok(()) | Err(Failure::Rejected(_)) => {}
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+    Ok(())
+}
+
+/// What a claim asks for, and what it does if it cannot have it at once.
+fn read_claim(request: &HttpRequest, access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
+    let wait = read_wait(fields);
+    let queue = fields.nullable_boolean("queue").unwrap_or(false);
+    let priority = fields.nullable_integer("priority", Priority::RANGE).unwrap_or(0);
+    if priority > 0 && !access.may(Permission::RaisePriority) {
+        return Err(refusals::priority_too_high(&access.caller));
+    }
+    let mut claim = read_request(request, access, fields)?;
+    claim.priority = Priority::new(priority).unwrap_or_default();
+    Ok((claim, Patience { wait, queue }))
+}
+
+fn read_request(request: &HttpRequest, access: &Access, fields: &mut Fields) -> Result<Claim, Problem> {
+    let commit = fields.nullable_text("commitId", CommitId::parse);
+    let context = fields.nullable_text("context", Context::parse);
+    let ttl = fields.nullable_integer("ttlSeconds", 1..=i64::from(SECONDS_MAX));
+    Ok(Claim {
+        seed: entropy::id_seed(),
+        user: access.caller.person.clone(),
+        commit,
+        context,
+        plan: access.pipeline(request)?.plan(),
+        ttl_seconds: ttl.and_then(|ttl| u32::try_from(ttl).ok()),
+        priority: Priority::default(),
+        // What it needs if it has to wait, it gets on the way.
+        ticket: Ticket(0),
+        waits: None,
+    })
+}
+
+fn read_wait(fields: &mut Fields) -> Duration {
+    let seconds = fields.nullable_integer("waitSeconds", 0..=WAIT_SECONDS_MAX as i64);
+    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
+}
+
+fn read_fencing_token(fields: &mut Fields) -> Option<u64> {
+    let token = fields.nullable_integer("fencingToken", 0..=i64::MAX);
+    token.and_then(|token| u64::try_from(token).ok())
 }

@@ -120,12 +120,18 @@ impl Pending {
         self.fingerprint
     }
 
-    /// Puts the answer into the batch that has the effect. The key stays in flight until what this returns is dropped.
-    pub fn keep(self, batch: &mut Batch, answer: &Answer, now: Timestamp) -> InFlight {
+    /// Puts the answer into the batch that has the effect. The key stays in flight until this is dropped, so it is held
+    /// until the batch is durable, or refused.
+    pub fn record(&self, batch: &mut Batch, answer: &Answer, now: Timestamp) {
         let number = self.slot.shared.next_number.fetch_add(1, Ordering::Relaxed);
         let record_key = &self.slot.record_key;
         batch.put(record_key.to_vec(), stored::encode(now, number, self.fingerprint, answer));
         batch.put(stored::index_key(number), record_key.to_vec());
+    }
+
+    /// The same, for who has nothing else to do with the request.
+    pub fn keep(self, batch: &mut Batch, answer: &Answer, now: Timestamp) -> InFlight {
+        self.record(batch, answer, now);
         InFlight { _slot: self.slot }
     }
 }

@@ -17,7 +17,10 @@ async fn the_list_has_every_environment_by_name_and_none_of_the_configurations()
     assert_eq!(list.json()["pagination"]["total"], 3);
     let data = list.data();
     for item in data.as_array().unwrap() {
-        assert_fields(item, "envName pipelineId lockStatus lock queueLength currentDeployment lastDeployment");
+        assert_fields(
+            item,
+            "envName pipelineId lockStatus lock queueLength disabledReason currentDeployment lastDeployment",
+        );
     }
     assert_has(&data[0], json!({ "lockStatus": "unlocked", "lock": null, "pipelineId": "web" }));
     assert_eq!(data[1]["lockStatus"], "locked");
@@ -164,8 +167,10 @@ async fn every_wrong_parameter_is_named() {
     let server = Server::start();
     let admin = server.admin();
     let history = format!("{}/history", at("review-1"));
-    let sessions = format!("{}/sessions/ses_x", at("review-1"));
-    let cases: [(&str, &str, &[&str]); 16] = [
+    let sessions = format!("{}/sessions/ses_0199f3c2a4b07f3e9d2c5a1b2a", at("review-1"));
+    let queue = format!("{}/queue", at("review-1"));
+    let any = format!("{LIST}/sessions/ses_0199f3c2a4b07f3e9d2c5a1bq2a");
+    let cases: [(&str, &str, &[&str]); 22] = [
         (LIST, "limit=0", &["limit"]),
         (LIST, "limit=101", &["limit"]),
         (LIST, "limit=", &["limit"]),
@@ -178,7 +183,13 @@ async fn every_wrong_parameter_is_named() {
         (&history, "page=0&limit=x", &["page", "limit"]),
         (&history, "page=1.5&offset=1", &["page", "offset"]),
         (&at("review-1"), "verbose=true", &["verbose"]),
-        (&sessions, "waitSeconds=5", &["waitSeconds"]),
+        (&at("review-1"), "waitSeconds=301", &["waitSeconds"]),
+        (&sessions, "waitSeconds=-1", &["waitSeconds"]),
+        (&sessions, "waitSeconds=1.5&force=true", &["waitSeconds", "force"]),
+        (&any, "waitSeconds=1&waitSeconds=2", &["waitSeconds"]),
+        (&queue, "limit=0&offset=x", &["limit", "offset"]),
+        (&queue, "page=1", &["page"]),
+        (&queue, "waitSeconds=1", &["waitSeconds"]),
         ("/pipelines", "limit=0", &["limit"]),
         ("/pipelines/web", "x", &["x"]),
         ("/tokens", "offset=x", &["offset"]),

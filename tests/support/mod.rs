@@ -8,6 +8,7 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod waiting;
 pub mod wire;
 
 use std::io::{BufRead, BufReader};

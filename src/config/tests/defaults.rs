@@ -43,7 +43,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             min_free_bytes: 128 * 1024 * 1024,
         }
     );
-    assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 4_096 });
+    assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 16_384 });
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");

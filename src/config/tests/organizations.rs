@@ -1,8 +1,9 @@
 //! Organization files: what they declare, and what an operator is told about those that are wrong.
 
 use super::{Files, lines, load_variables};
-use crate::config::{Organization, check_file};
-use crate::domain::{LABELS_MAX, Role, VARIABLES_MAX};
+use crate::config::organization::ENVIRONMENT_KEYS;
+use crate::config::{Organization, SAMPLE_TOML, check_file};
+use crate::domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX};
 
 const HEAD: &str = "[organization]\nid = 'o'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
 
@@ -39,6 +40,29 @@ fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
 }
 
 #[test]
+fn the_sample_explains_every_key_of_an_environment_and_its_examples_are_sound() {
+    let examples = SAMPLE_TOML.lines().map(|line| line.strip_prefix("# ").filter(|rest| rest.contains(" = ")));
+    let text: Vec<_> = SAMPLE_TOML.lines().zip(examples).map(|(line, example)| example.unwrap_or(line)).collect();
+    let files = Files::new(&[("acme.toml", &text.join("\n"))]);
+    let acme = check_file(&files.path("acme.toml")).unwrap().organizations.remove(0).1;
+    let review = &acme.pipelines[0].environments[0].configuration;
+    assert!(review.default_ttl_seconds.is_some() && review.max_hold_seconds.is_some() && review.on_release.is_some());
+    let first = text.split(|line| *line == "[[pipelines.environments]]").nth(1).unwrap();
+    for key in ENVIRONMENT_KEYS {
+        assert!(first.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
+    }
+}
+
+#[test]
+fn what_the_sample_shows_as_left_out_is_what_leaving_it_out_gives() {
+    let acme = load_variables(&[]).unwrap().organizations.remove(0);
+    let review = acme.pipelines[0].environments[0].configuration.clone();
+    let (description, labels, variables) =
+        (review.description.clone(), review.labels.clone(), review.variables.clone());
+    assert_eq!(review, Configuration { description, labels, variables, ..Configuration::default() });
+}
+
+#[test]
 fn what_a_file_leaves_out_has_its_default() {
     let organization = check("[[pipelines]]\nid = 'web'\n[[pipelines.environments]]\nname = 'e'\n").unwrap();
     assert_eq!(organization.name, "o");
@@ -50,8 +74,10 @@ fn what_a_file_leaves_out_has_its_default() {
 #[test]
 fn everything_a_file_says_is_kept() {
     let text = "[[pipelines]]\nid = 'web'\nname = 'Wéb'\nslug = 'w'\n[[pipelines.environments]]\nname = 'e'\n\
-                description = 'd'\nlabels = { size = 'small' }\ndeploy_on_claim = false\nforce_claim_role = 'admin'\n\
-                disabled = true\nvariables.TIER = 'review'\n";
+                description = 'd'\nlabels = { size = 'small' }\ndeploy_on_claim = false\ndefault_ttl_seconds = 900\n\
+                max_ttl_seconds = 3_600\nmax_hold_seconds = 86_400\nmax_queue_length = 0\n\
+                on_release = { commit_id = 'main' }\nforce_claim_role = 'admin'\ndisabled = true\n\
+                variables.TIER = 'review'\n";
     let organization = check(text).unwrap();
     let pipeline = &organization.pipelines[0];
     assert_eq!((pipeline.name.as_str(), pipeline.slug.as_str()), ("Wéb", "w"));
@@ -59,6 +85,9 @@ fn everything_a_file_says_is_kept() {
     assert_eq!(configuration.description.as_str(), "d");
     assert_eq!(configuration.force_claim_role, Role::Admin);
     assert!(!configuration.deploy_on_claim && configuration.disabled);
+    assert_eq!((configuration.default_ttl_seconds, configuration.max_ttl_seconds), (Some(900), 3_600));
+    assert_eq!((configuration.max_hold_seconds, configuration.max_queue_length), (Some(86_400), 0));
+    assert_eq!(configuration.on_release.as_ref().map(CommitId::as_str), Some("main"));
     let labels: Vec<_> = configuration.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
     assert_eq!(labels, [("size", "small")]);
     let variables: Vec<_> = configuration.variables.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
@@ -84,11 +113,117 @@ fn all_faults_of_a_file_are_told_from_the_top() {
             "o.toml:16: pipelines.environments.labels.size must be a string, not a whole number",
             "o.toml:17: pipelines.environments.force_claim_role must be one of viewer, developer, maintainer, admin",
             "o.toml:18: unknown key `pipelines.environments.stages`; allowed here: name, description, labels, \
-             deploy_on_claim, force_claim_role, disabled, variables",
+             deploy_on_claim, default_ttl_seconds, max_ttl_seconds, max_hold_seconds, max_queue_length, on_release, \
+             force_claim_role, disabled, variables",
             "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X: the name must be 1 to 63 letters, digits \
              or '_', not beginning with a digit or with LOCKKEEPER_, which is ours",
             "o.toml:20: unknown key `sponsors`; allowed here: organization, members, pipelines",
         ]
+    );
+}
+
+/// Checks one environment, whose keys stand from line 9 on.
+fn check_environment(keys: &str) -> Result<Configuration, Vec<String>> {
+    let text = format!("[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\n{keys}\nname = 'e'\n");
+    check(&text).map(|organization| organization.pipelines[0].environments[0].configuration.clone())
+}
+
+#[test]
+fn numbers_of_an_environment_have_the_bounds_of_the_api() {
+    for (key, min, max) in [
+        ("max_ttl_seconds", 1, SECONDS_MAX),
+        ("max_hold_seconds", 1, SECONDS_MAX),
+        ("max_queue_length", 0, QUEUE_LENGTH_MAX),
+    ] {
+        for allowed in [min, max] {
+            check_environment(&format!("{key} = {allowed}")).unwrap();
+        }
+        for (value, got) in [
+            (&*(i64::from(min) - 1).to_string(), &*(i64::from(min) - 1).to_string()),
+            (&(i64::from(max) + 1).to_string(), &(i64::from(max) + 1).to_string()),
+            ("'60'", "a string"),
+            ("1.5", "a number with a fraction"),
+        ] {
+            assert_eq!(
+                check_environment(&format!("{key} = {value}")).unwrap_err(),
+                [format!(
+                    "o.toml:9: pipelines.environments.{key} must be a whole number from {min} to {max}, not {got}"
+                )]
+            );
+        }
+    }
+    for wrong in ["0", "31622401"] {
+        assert_eq!(
+            check_environment(&format!("default_ttl_seconds = {wrong}")).unwrap_err(),
+            [format!(
+                "o.toml:9: pipelines.environments.default_ttl_seconds must be a whole number from 1 to 31622400, \
+                 not {wrong}"
+            )]
+        );
+    }
+}
+
+#[test]
+fn a_default_ttl_is_at_most_the_longest() {
+    let configuration = check_environment("default_ttl_seconds = 60\nmax_ttl_seconds = 60").unwrap();
+    assert_eq!((configuration.default_ttl_seconds, configuration.max_ttl_seconds), (Some(60), 60));
+    for (keys, line, max, ttl) in [
+        ("max_ttl_seconds = 60\ndefault_ttl_seconds = 61", 10, 60, 61),
+        ("default_ttl_seconds = 86401", 9, 86400, 86401),
+    ] {
+        assert_eq!(
+            check_environment(keys).unwrap_err(),
+            [format!(
+                "o.toml:{line}: pipelines.environments.default_ttl_seconds must be at most max_ttl_seconds ({max}), \
+                 not {ttl}"
+            )]
+        );
+    }
+}
+
+#[test]
+fn a_longest_ttl_that_is_wrong_is_the_only_fault() {
+    assert_eq!(
+        check_environment("default_ttl_seconds = 100_000\nmax_ttl_seconds = 0").unwrap_err(),
+        ["o.toml:10: pipelines.environments.max_ttl_seconds must be a whole number from 1 to 31622400, not 0"]
+    );
+}
+
+#[test]
+fn a_reset_is_a_table_with_a_commit() {
+    let written_out = "[pipelines.environments.on_release]\ncommit_id = 'main'\n";
+    let text = format!("[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\nname = 'e'\n{written_out}");
+    let organization = check(&text).unwrap();
+    let inline = check_environment("on_release = { commit_id = 'main' }").unwrap();
+    assert_eq!(organization.pipelines[0].environments[0].configuration, inline);
+    for (value, expected) in [
+        ("'main'", &[" must be a table: { commit_id = \"…\" }, not a string"] as &[_]),
+        ("{}", &[".commit_id is missing"]),
+        ("{ commit_id = 1 }", &[".commit_id must be a string, not a whole number"]),
+        (
+            "{ commit_id = '-x' }",
+            &[".commit_id must be 1 to 128 visible ASCII characters without spaces, not beginning with '-'"],
+        ),
+    ] {
+        let expected: Vec<_> =
+            expected.iter().map(|told| format!("o.toml:9: pipelines.environments.on_release{told}")).collect();
+        assert_eq!(check_environment(&format!("on_release = {value}")).unwrap_err(), expected);
+    }
+    assert_eq!(
+        check_environment("on_release = { commitId = 'main' }").unwrap_err(),
+        [
+            "o.toml:9: unknown key `pipelines.environments.on_release.commitId`; did you mean `commit_id`?",
+            "o.toml:9: pipelines.environments.on_release.commit_id is missing",
+        ]
+    );
+}
+
+#[test]
+fn an_environment_that_nobody_could_get_at_is_refused() {
+    assert_eq!(
+        check("[[pipelines]]\nid = 'sessions'\n[[pipelines.environments]]\nname = 'sessions'\n").unwrap_err(),
+        ["o.toml:9: pipelines.environments.name must be another name than `sessions`, which in the paths of the API \
+          stands for any"]
     );
 }
 
@@ -196,11 +331,8 @@ fn two_files_cannot_declare_the_same_organization() {
 
 #[test]
 fn a_check_sums_up_what_it_found() {
-    let files = Files::new(&[
-        ("lk.toml", "organizations = ['acme.toml']"),
-        ("plain.toml", ""),
-        ("acme.toml", crate::config::SAMPLE_TOML),
-    ]);
+    let files =
+        Files::new(&[("lk.toml", "organizations = ['acme.toml']"), ("plain.toml", ""), ("acme.toml", SAMPLE_TOML)]);
     let summary = |name: &str| {
         let text = check_file(&files.path(name)).unwrap().to_string();
         text.replace(&format!("{}/", files.path("").display()).replace("//", "/"), "")

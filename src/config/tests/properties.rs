@@ -28,6 +28,9 @@ fn piece() -> impl Strategy<Value = String> {
         "name",
         "labels",
         "role",
+        "max_ttl_seconds",
+        "on_release",
+        "commit_id",
     ]);
     let names: Vec<&str> = names.collect();
     let marks = vec![

@@ -74,8 +74,13 @@ impl Fields {
         }
     }
 
+    /// A boolean that may be left out or null.
+    pub fn nullable_boolean(&mut self, name: &str) -> Option<bool> {
+        self.leave_out_null(name);
+        self.boolean(name)
+    }
+
     /// A whole number that may be left out or null.
-    #[allow(dead_code, reason = "for claims with a time to live, which come next")]
     pub fn nullable_integer(&mut self, name: &str, range: RangeInclusive<i64>) -> Option<i64> {
         self.leave_out_null(name);
         self.integer(name, range)
@@ -100,7 +105,6 @@ impl Fields {
     }
 
     /// An object that may be left out or null.
-    #[allow(dead_code, reason = "for what happens on release, which comes next")]
     pub fn nullable_object<T>(&mut self, name: &str, read: impl FnOnce(&mut Fields) -> T) -> Option<T> {
         self.leave_out_null(name);
         self.object(name, read)
@@ -162,16 +166,6 @@ impl Fields {
         Some(texts)
     }
 
-    /// A field of the contract that this version cannot act on: refused, since ignoring it would be a lie. The value
-    /// that changes nothing is let through, so that what was read can be written back.
-    pub fn not_yet(&mut self, name: &str, harmless: &Json) {
-        if let Some(value) = self.take(name)
-            && value != *harmless
-        {
-            self.wrong(name, "is not supported by this version; leave it out");
-        }
-    }
-
     /// If the object is nothing but this one object, its fields instead.
     pub fn unwrap_only(self, name: &str) -> Self {
         match <[_; 1]>::try_from(self.fields) {
@@ -227,12 +221,11 @@ mod tests {
 
     #[test]
     fn all_faults_are_reported_at_once() {
-        let mut fields = fields(r#"{"commitId": "-x", "context": 7, "colour": "red", "ttlSeconds": 5}"#);
+        let mut fields = fields(r#"{"commitId": "-x", "context": 7, "colour": "red"}"#);
         assert!(fields.text("commitId", CommitId::parse).is_none());
         assert!(fields.text("context", CommitId::parse).is_none());
-        fields.not_yet("ttlSeconds", &Json::Null);
         let problem = fields.finish().unwrap_err().to_string();
-        for field in ["commitId", "context", "colour", "ttlSeconds"] {
+        for field in ["commitId", "context", "colour"] {
             assert!(problem.contains(field), "{problem}");
         }
     }

@@ -21,7 +21,11 @@ pub struct EnvironmentListItem<'a> {
     /// Who holds it; null unless it is locked.
     #[schema(required)]
     lock: Option<LockView<'a>>,
-    queue_length: u64,
+    /// How many wait for it by name.
+    queue_length: usize,
+    /// Why it was taken out of service, if the server did that.
+    #[schema(required)]
+    disabled_reason: Option<&'a str>,
     #[schema(required)]
     current_deployment: Option<DeploymentBrief<'a>>,
     #[schema(required)]
@@ -76,22 +80,26 @@ pub struct ConfigurationView<'a> {
     labels: BTreeMap<&'a str, &'a str>,
     deploy_on_claim: bool,
     #[schema(required)]
-    default_ttl_seconds: Option<u64>,
-    max_ttl_seconds: u64,
+    default_ttl_seconds: Option<u32>,
+    max_ttl_seconds: u32,
     #[schema(required)]
-    max_hold_seconds: Option<u64>,
-    max_queue_length: u64,
+    max_hold_seconds: Option<u32>,
+    max_queue_length: u32,
     #[schema(example = "developer")]
     force_claim_role: &'static str,
-    #[schema(value_type = Option<String>, required)]
-    on_release: Option<&'a str>,
+    /// What is deployed after a release or an expiry, before anybody else gets the environment.
+    #[schema(required)]
+    on_release: Option<OnReleaseView<'a>>,
     disabled: bool,
     variables: BTreeMap<&'a str, &'a str>,
 }
 
-/// What leases and the queue will be bounded by; until they are there, the only values they can have.
-pub const MAX_TTL_SECONDS: u64 = 86_400;
-pub const MAX_QUEUE_LENGTH: u64 = 10_000;
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = OnRelease)]
+pub struct OnReleaseView<'a> {
+    commit_id: &'a str,
+}
 
 impl<'a> EnvironmentListItem<'a> {
     pub fn new(pipeline_id: &'a str, env_name: &'a str, environment: &'a Environment) -> Self {
@@ -100,7 +108,8 @@ impl<'a> EnvironmentListItem<'a> {
             pipeline_id,
             lock_status: lock_status_name(environment.lock_status()),
             lock: environment.lock.as_ref().map(LockView::from),
-            queue_length: 0,
+            queue_length: environment.queue.len(),
+            disabled_reason: environment.disabled_reason.as_deref(),
             current_deployment: environment.current_deployment().map(DeploymentBrief::from),
             last_deployment: environment.last_deployment.as_ref().map(|last| LastDeploymentView {
                 deployment_id: Text(last.id),
@@ -128,9 +137,9 @@ impl<'a> From<&'a Session> for LockView<'a> {
             user: UserView::from(&holder.user),
             commit_id: holder.commit.as_ref().map(|commit| commit.as_str()),
             context: holder.context.as_ref().map(|context| context.as_str()),
-            claimed_at: Time(holder.claimed_at),
-            expires_at: None,
-            fencing_token: holder.fencing_token,
+            claimed_at: Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at)),
+            expires_at: holder.expiry().map(|(until, _)| Time(until.at)),
+            fencing_token: holder.fencing_token().unwrap_or_default(),
         }
     }
 }
@@ -141,12 +150,12 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
             description: configuration.description.as_str(),
             labels: configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
             deploy_on_claim: configuration.deploy_on_claim,
-            default_ttl_seconds: None,
-            max_ttl_seconds: MAX_TTL_SECONDS,
-            max_hold_seconds: None,
-            max_queue_length: MAX_QUEUE_LENGTH,
+            default_ttl_seconds: configuration.default_ttl_seconds,
+            max_ttl_seconds: configuration.max_ttl_seconds,
+            max_hold_seconds: configuration.max_hold_seconds,
+            max_queue_length: configuration.max_queue_length,
             force_claim_role: configuration.force_claim_role.as_str(),
-            on_release: None,
+            on_release: configuration.on_release.as_ref().map(|commit| OnReleaseView { commit_id: commit.as_str() }),
             disabled: configuration.disabled,
             variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }

@@ -8,11 +8,9 @@ mod session;
 mod token;
 
 pub use deployment::{DeploymentBrief, DeploymentView};
-pub use environment::{
-    EnvironmentListItem, EnvironmentView, LockView, MAX_QUEUE_LENGTH, MAX_TTL_SECONDS, lock_status_name,
-};
+pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
 pub use pipeline::PipelineView;
-pub use session::{EndedByView, ForceClaimView, SessionView};
+pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
 
 use std::fmt::Display;

@@ -4,7 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{DeploymentBrief, LockView, Text, Time, UserView};
-use crate::domain::{EndedHow, ForceClaimed, Session, SessionId, SessionStatus};
+use crate::actors::{Queued, Waiting};
+use crate::domain::{EndedHow, Expiry, ForceClaimed, Kept, Session, SessionId, SessionStatus};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -12,7 +13,9 @@ use crate::domain::{EndedHow, ForceClaimed, Session, SessionId, SessionStatus};
 pub struct SessionView<'a> {
     #[schema(value_type = String, example = "ses_0199f3c2a4b07f3e9d2c5a1b2a")]
     session_id: Text<SessionId>,
-    env_name: &'a str,
+    /// Null as long as it waits for any environment.
+    #[schema(required)]
+    env_name: Option<&'a str>,
     #[schema(value_type = SessionStatusName)]
     lock_status: &'static str,
     /// Whether somebody took the lock by force; `endedBy` and `endedAt` say who and when.
@@ -22,21 +25,29 @@ pub struct SessionView<'a> {
     commit_id: Option<&'a str>,
     #[schema(required)]
     context: Option<&'a str>,
-    priority: i32,
+    priority: i8,
+    /// Its place in the queue, from 1; null if it is not, or no longer, queued.
     #[schema(required)]
-    queue_position: Option<u64>,
-    /// Rises by one with each grant of the environment, for ever: what you deploy to can refuse an older one.
-    fencing_token: u64,
+    queue_position: Option<usize>,
+    /// Rises by one with each grant of the environment, for ever: what you deploy to can refuse an older one. Null until
+    /// it has the lock.
+    #[schema(required)]
+    fencing_token: Option<u64>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = String, format = DateTime)]
-    claimed_at: Time,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    claimed_at: Option<Time>,
+    /// When it ends by itself, if nothing is heard of its holder until then; in the queue, if nobody asks about it.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     expires_at: Option<Time>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     ended_at: Option<Time>,
     #[schema(required)]
     ended_by: Option<EndedByView<'a>>,
+    /// Why it expired, if it did: `ttl` (no activity in time), `max_hold` (held as long as the environment allows), `unasked`
+    /// (nobody asked about it in time), `vanished` (its client had gone).
+    #[schema(required)]
+    end_reason: Option<&'static str>,
     /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
     deployments: Vec<DeploymentBrief<'a>>,
     deployment_count: u64,
@@ -54,7 +65,7 @@ pub struct EndedByView<'a> {
 }
 
 impl<'a> SessionView<'a> {
-    pub fn new(env_name: &'a str, session: &'a Session) -> Self {
+    pub fn new(env_name: Option<&'a str>, session: &'a Session, waiting: Option<Waiting>) -> Self {
         let status = session.status();
         Self {
             session_id: Text(session.id),
@@ -64,14 +75,18 @@ impl<'a> SessionView<'a> {
             user: UserView::from(&session.user),
             commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
             context: session.context.as_ref().map(|context| context.as_str()),
-            priority: 0,
-            queue_position: None,
-            fencing_token: session.fencing_token,
+            priority: session.priority.get(),
+            queue_position: waiting.map(|waiting| waiting.position),
+            fencing_token: session.fencing_token(),
             created_at: Time(session.created_at),
-            claimed_at: Time(session.claimed_at),
-            expires_at: None,
+            claimed_at: session.claimed.as_ref().map(|claimed| Time(claimed.at)),
+            expires_at: match waiting {
+                Some(waiting) => Some(Time(waiting.until)),
+                None => session.expiry().filter(|_| session.ended.is_none()).map(|(until, _)| Time(until.at)),
+            },
             ended_at: session.ended.as_ref().map(|ended| Time(ended.at)),
             ended_by: EndedByView::of(session),
+            end_reason: session.ended.as_ref().and_then(|ended| end_reason(ended.how)),
             deployments: session.deployments.iter().map(DeploymentBrief::from).collect(),
             deployment_count: session.deployment_count,
         }
@@ -82,10 +97,10 @@ impl<'a> EndedByView<'a> {
     pub fn of(session: &'a Session) -> Option<Self> {
         let ended = session.ended.as_ref()?;
         let session_id = match ended.how {
-            EndedHow::Released => None,
+            EndedHow::Released | EndedHow::Expired(_) => None,
             EndedHow::Overridden(by) => Some(Text(by)),
         };
-        Some(Self { user: UserView::from(&ended.by), session_id })
+        Some(Self { user: UserView::from(ended.by.as_ref()?), session_id })
     }
 }
 
@@ -103,7 +118,7 @@ pub struct ForceClaimView<'a> {
 impl<'a> ForceClaimView<'a> {
     pub fn new(env_name: &'a str, claimed: &'a ForceClaimed) -> Self {
         let overrode = claimed.overrode.as_ref().map(LockView::from);
-        Self { session: SessionView::new(env_name, &claimed.session), overrode }
+        Self { session: SessionView::new(Some(env_name), &claimed.session, None), overrode }
     }
 }
 
@@ -112,15 +127,68 @@ impl<'a> ForceClaimView<'a> {
 #[schema(as = SessionStatus, rename_all = "snake_case")]
 #[expect(dead_code, reason = "only its schema is used")]
 pub enum SessionStatusName {
+    Queued,
     Active,
     Released,
     Overridden,
+    Expired,
 }
 
 pub fn session_status_name(status: SessionStatus) -> &'static str {
     match status {
+        SessionStatus::Queued => "queued",
         SessionStatus::Active => "active",
         SessionStatus::Released => "released",
         SessionStatus::Overridden => "overridden",
+        SessionStatus::Expired => "expired",
+    }
+}
+
+pub fn end_reason(how: EndedHow) -> Option<&'static str> {
+    match how {
+        EndedHow::Released | EndedHow::Overridden(_) => None,
+        EndedHow::Expired(Expiry::Ttl) => Some("ttl"),
+        EndedHow::Expired(Expiry::MaxHold) => Some("max_hold"),
+        EndedHow::Expired(Expiry::Unasked) => Some("unasked"),
+        EndedHow::Expired(Expiry::Vanished) => Some("vanished"),
+    }
+}
+
+/// One who waits for an environment.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Waiter)]
+pub struct WaiterView<'a> {
+    position: usize,
+    /// Null for a claim that waits on its connection: it gets its session with the lock.
+    #[schema(value_type = Option<String>, required)]
+    session_id: Option<Text<SessionId>>,
+    user: UserView<'a>,
+    #[schema(required)]
+    commit_id: Option<&'a str>,
+    #[schema(required)]
+    context: Option<&'a str>,
+    priority: i8,
+    /// Whether it waits for any environment with labels that this one has.
+    any: bool,
+    /// Since when it waits.
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Time,
+}
+
+impl<'a> WaiterView<'a> {
+    pub fn new(position: usize, queued: &'a Queued) -> Self {
+        let Queued { waiter, any } = queued;
+        let session = &waiter.session;
+        Self {
+            position,
+            session_id: (waiter.kept == Kept::ByAsking).then_some(Text(session.id)),
+            user: UserView::from(&session.user),
+            commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
+            context: session.context.as_ref().map(|context| context.as_str()),
+            priority: session.priority.get(),
+            any: *any,
+            created_at: Time(session.created_at),
+        }
     }
 }

@@ -17,7 +17,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::dto::{
     DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView, SessionView,
-    TokenView,
+    TokenView, WaiterView,
 };
 use super::paging::{PagePagination, SlicePagination};
 use super::routes::{self, Routes};
@@ -95,7 +95,7 @@ fn path_parameters(path: &str) -> Value {
                 }
                 "sessionId" => (
                     "The session",
-                    json!({ "type": "string", "pattern": "^ses_[0-9a-f]{25,40}$" }),
+                    json!({ "type": "string", "pattern": "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$" }),
                     "ses_0199f3c2a4b07f3e9d2c5a1b2a",
                 ),
                 "tokenId" => (
@@ -118,6 +118,7 @@ fn schemas() -> Value {
     include::<EnvironmentView<'_>>(&mut schemas);
     include::<EnvironmentListItem<'_>>(&mut schemas);
     include::<SessionView<'_>>(&mut schemas);
+    include::<WaiterView<'_>>(&mut schemas);
     include::<ForceClaimView<'_>>(&mut schemas);
     include::<DeploymentView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
+use crate::http::clients::WAIT_SECONDS_MAX;
 use crate::http::codes::Code;
 use crate::http::paging::PLACE_MAX;
 use crate::http::{idempotent, problem};
@@ -116,6 +117,15 @@ impl Operation {
                 "After how many, 0 if left out",
                 json!({ "type": "integer", "minimum": 0, "maximum": PLACE_MAX }),
             )
+    }
+
+    /// A read that can be held open until there is something new.
+    pub fn until_changed(self) -> Self {
+        self.header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since").query(
+            "waitSeconds",
+            "With `If-None-Match`: how long to wait for a change before 304",
+            json!({ "type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX }),
+        )
     }
 
     /// One record.

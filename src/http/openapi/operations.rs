@@ -32,7 +32,7 @@ pub fn list_environments() -> Operation {
 
 pub fn get_environment() -> Operation {
     Operation::api(ENVIRONMENTS, "getEnvironment", "Get Environment", "With its configuration and its lock.")
-        .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+        .until_changed()
         .answers(200, "The environment", "Environment", &["ETag"])
         .answers_nothing(304, "It has not changed", &["ETag"])
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
@@ -63,6 +63,8 @@ pub fn delete_environment() -> Operation {
         Code::PipelineNotFound,
         Code::EnvironmentNotFound,
         Code::EnvironmentLocked,
+        Code::EnvironmentResetting,
+        Code::EnvironmentInUse,
         Code::DeploymentRunning,
         Code::PreconditionFailed,
     ])
@@ -76,22 +78,120 @@ pub fn get_history() -> Operation {
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
-pub fn claim_session() -> Operation {
-    Operation::api(ENVIRONMENTS, "claimSession", "Claim Session", "Takes the lock if it is free.")
-        .body("ClaimRequest", false)
-        .writes()
-        .answers(201, "The lock is yours", "Session", &["Location"])
-        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentLocked, Code::EnvironmentDisabled])
+pub fn get_queue() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "getQueue",
+        "Queue",
+        "Who waits for this environment, in order: by name, or for any environment with labels that it has (`any`). \
+         `queueLength` of an environment counts the former.",
+    )
+    .slice()
+    .answers_list("Who waits", "Waiter", "Pagination")
+    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
+
+pub fn claim_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "claimSession",
+        "Claim Session",
+        "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits its turn that long; with \
+         `queue` it is answered 202 with a queued session, whose place is kept while somebody asks about it at least every \
+         60 seconds. A client that hangs up while it waits is granted nothing.",
+    )
+    .body("ClaimRequest", false)
+    .writes()
+    .answers(201, "The lock is yours", "Session", &["Location"])
+    .answers(202, "Queued", "Session", &["Location"])
+    .fails(&CLAIM_FAULTS)
+}
+
+const CLAIM_FAULTS: [Code; 7] = [
+    Code::PipelineNotFound,
+    Code::EnvironmentNotFound,
+    Code::EnvironmentLocked,
+    Code::EnvironmentResetting,
+    Code::EnvironmentDisabled,
+    Code::QueueFull,
+    Code::ShuttingDown,
+];
+
+pub fn claim_any() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "claimAny",
+        "Claim Any",
+        "Claims whichever environment with all these labels is free, the least recently used first; waits and queues as \
+         Claim Session does, in one line with those who wait for one of them by name. A TTL above what the environment \
+         allows is shortened to that. A queued session has no `envName` \
+         until it has an environment; ask about it where `Location` says.",
+    )
+    .body("ClaimAnyRequest", false)
+    .writes()
+    .answers(201, "The lock is yours", "Session", &["Location"])
+    .answers(202, "Queued", "Session", &["Location"])
+    .fails(&CLAIM_FAULTS)
+}
+
+pub fn get_any_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "getAnySessionStatus",
+        "Get Session Status, wherever it is",
+        "A session that was queued, by its id alone: while it waits for any environment, and after it has one.",
+    )
+    .until_changed()
+    .answers(200, "The session", "Session", &["ETag"])
+    .answers_nothing(304, "It has not changed", &["ETag"])
+    .fails(&[Code::PipelineNotFound, Code::SessionNotFound])
+}
+
+pub fn release_any_session() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "releaseAnySession",
+        "Release Session, wherever it is",
+        "Leaves the queue for any environment, or gives the lock back if there is one by now.",
+    )
+    .writes()
+    .answers(200, "The session as it ended", "Session", &[])
+    .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::SessionNotFound])
+}
+
+pub fn heartbeat() -> Operation {
+    Operation::api(
+        ENVIRONMENTS,
+        "heartbeat",
+        "Heartbeat",
+        "The holder is alive: the session's TTL begins anew. `expiresAt` says until when.",
+    )
+    .body("HeartbeatRequest", false)
+    .writes()
+    .answers(200, "The session", "Session", &[])
+    .fails(&HOLDER_FAULTS)
+}
+
+const HOLDER_FAULTS: [Code; 9] = [
+    Code::NotSessionHolder,
+    Code::PipelineNotFound,
+    Code::EnvironmentNotFound,
+    Code::SessionNotFound,
+    Code::SessionOverridden,
+    Code::SessionReleased,
+    Code::SessionExpired,
+    Code::SessionQueued,
+    Code::StaleFencingToken,
+];
 
 pub fn force_claim() -> Operation {
     Operation::api(
         ENVIRONMENTS,
         "forceClaim",
         "Force Claim",
-        "Ends the holder's session, if there is one, and takes the lock in one step.",
+        "Ends the holder's session, if there is one, and takes the lock in one step. The queue keeps waiting.",
     )
-    .body("ClaimRequest", false)
+    .body("ForceClaimRequest", false)
     .writes()
     .answers(201, "The lock is yours", "ForceClaimedSession", &["Location"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
@@ -104,7 +204,7 @@ pub fn get_session() -> Operation {
         "Get Session Status",
         "Also long after it has ended; says whether it was overridden, by whom and when.",
     )
-    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
+    .until_changed()
     .answers(200, "The session", "Session", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
@@ -119,16 +219,10 @@ pub fn deploy_commit() -> Operation {
     )
     .body("DeployRequest", true)
     .writes()
+    .answers(200, "The deployment, finished within `waitSeconds`", "Deployment", &["Location"])
     .answers(202, "The deployment", "Deployment", &["Location"])
-    .fails(&[
-        Code::NotSessionHolder,
-        Code::PipelineNotFound,
-        Code::EnvironmentNotFound,
-        Code::SessionNotFound,
-        Code::SessionOverridden,
-        Code::SessionReleased,
-        Code::QueueFull,
-    ])
+    .fails(&HOLDER_FAULTS)
+    .fails(&[Code::QueueFull])
 }
 
 pub fn release_session() -> Operation {

@@ -6,10 +6,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use super::{Clock, Environments, Failure, ListFilter, Observer, Options};
+mod idempotency;
+mod leases;
+mod pool;
+mod queue;
+
+use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Observer, Options, Patience};
 use crate::domain::{
-    Claim, Command, Configuration, Configure, Delete, Deploy, Environment, EnvironmentKey, Event, ForceClaim,
-    Identifier, Person, PipelineKey, Plan, Rejection, Release, Role, Session, Timestamp, Transition, UserId,
+    Claim, Command, Configuration, Configure, Delete, Deploy, Draft, EnvironmentKey, Event, ForceClaim, Identifier,
+    Now, Origin, Person, PipelineKey, Plan, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp,
+    UserId,
 };
 use crate::entropy;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
@@ -19,6 +25,9 @@ struct Bench {
     environments: Environments,
     store: Arc<MemoryStore>,
     heard: Arc<AtomicUsize>,
+    /// Milliseconds: of the wall clock, and of the steady one.
+    wall: Arc<AtomicI64>,
+    steady: Arc<AtomicI64>,
 }
 
 struct Listener(Arc<AtomicUsize>);
@@ -35,12 +44,36 @@ impl Bench {
     }
 
     fn over(store: Arc<MemoryStore>, history_retention: u64) -> Self {
+        Self::starting(store, history_retention, 1_000_000)
+    }
+
+    /// A run that starts when the wall clock says this.
+    fn starting(store: Arc<MemoryStore>, history_retention: u64, wall: i64) -> Self {
         let heard = Arc::new(AtomicUsize::new(0));
-        let time = AtomicI64::new(0);
-        let clock: Clock = Arc::new(move || Timestamp::from_millis(time.fetch_add(1, Ordering::Relaxed)));
+        let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(0)));
+        let (at, tick) = (wall.clone(), steady.clone());
+        let clock: Clock = Arc::new(move || Now {
+            at: Timestamp::from_millis(at.load(Ordering::Relaxed)),
+            tick: Tick(tick.load(Ordering::Relaxed)),
+        });
         let options = Options { history_retention, mailbox: 16, answer_timeout: Duration::from_secs(30) };
-        let environments = Environments::new(store.clone(), clock, Box::new(Listener(heard.clone())), options);
-        Self { environments, store, heard }
+        let environments = Environments::open(store.clone(), clock, Box::new(Listener(heard.clone())), options);
+        Self { environments: environments.unwrap(), store, heard, wall, steady }
+    }
+
+    /// The server is killed and started again, so much later.
+    fn killed(&self, later_millis: i64) -> Self {
+        let wall = self.wall.load(Ordering::Relaxed) + later_millis;
+        Self::starting(Arc::new(self.store.crash()), 1000, wall)
+    }
+
+    /// Time passes on both clocks, and whatever has run out by then ends.
+    async fn pass(&self, millis: i64) {
+        self.wall.fetch_add(millis, Ordering::Relaxed);
+        self.steady.fetch_add(millis, Ordering::Relaxed);
+        self.environments.elapse();
+        self.environments.expire_pools();
+        self.let_others_run().await;
     }
 
     async fn with_environment() -> Self {
@@ -50,35 +83,60 @@ impl Bench {
     }
 
     async fn make(&self) {
-        let configure = Configure { configuration: Configuration::default(), expected: None };
-        self.environments.configure(&key(), configure).await.unwrap();
+        self.configure(&key(), Configuration::default()).await;
+    }
+
+    async fn configure(&self, key: &EnvironmentKey, configuration: Configuration) {
+        self.environments.configure(key, Configure { configuration, expected: None }).await.unwrap();
     }
 
     async fn claim(&self, who: u8) -> Result<Session, Failure> {
-        self.environments.claim(&key(), claim(who)).await
+        claim_at_once(&self.environments, &key(), claim(who)).await
     }
 
     async fn release(&self, session: &Session) -> Result<Session, Failure> {
+        self.release_in(&key(), session).await
+    }
+
+    async fn release_in(&self, key: &EnvironmentKey, session: &Session) -> Result<Session, Failure> {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        self.environments.release(&key(), release).await
+        self.environments.release(key, release).await
     }
 
     fn holder(&self) -> Option<Session> {
-        self.environments.environment(&key()).unwrap().and_then(|environment| environment.lock.clone())
+        self.holder_of(&key())
     }
 
-    /// Lets what is ready run, without letting time pass.
+    fn holder_of(&self, key: &EnvironmentKey) -> Option<Session> {
+        self.environments.environment(key).unwrap().and_then(|environment| environment.lock.clone())
+    }
+
+    fn queue_length(&self) -> usize {
+        self.environments.environment(&key()).unwrap().map_or(0, |environment| environment.queue.len())
+    }
+
+    /// Lets what is ready run, without letting time pass; what is being read from the store too.
     async fn let_others_run(&self) {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
+        for _ in 0..20 {
+            for _ in 0..20 {
+                tokio::task::yield_now().await;
+            }
+            actix::spawn(async { tokio::task::spawn_blocking(|| ()).await }).await.unwrap().unwrap();
         }
     }
 }
 
 fn key() -> EnvironmentKey {
+    named("review-1")
+}
+
+fn named(name: &str) -> EnvironmentKey {
+    EnvironmentKey { pipeline: pipeline(), name: Identifier::parse(name).unwrap() }
+}
+
+fn pipeline() -> PipelineKey {
     let identifier = |text| Identifier::parse(text).unwrap();
-    let pipeline = PipelineKey { organization: identifier("acme"), pipeline: identifier("web") };
-    EnvironmentKey { pipeline, name: identifier("review-1") }
+    PipelineKey { organization: identifier("acme"), pipeline: identifier("web") }
 }
 
 fn person(who: u8) -> Person {
@@ -86,7 +144,34 @@ fn person(who: u8) -> Person {
 }
 
 fn claim(who: u8) -> Claim {
-    Claim { seed: entropy::id_seed(), user: person(who), commit: None, context: None, plan: Plan::Nothing }
+    Claim {
+        seed: entropy::id_seed(),
+        user: person(who),
+        commit: None,
+        context: None,
+        plan: Plan::Nothing,
+        ttl_seconds: None,
+        priority: Priority::default(),
+        ticket: Ticket(0),
+        waits: None,
+    }
+}
+
+const AT_ONCE: Patience = Patience { wait: Duration::ZERO, queue: false };
+
+async fn claim_at_once(environments: &Environments, key: &EnvironmentKey, claim: Claim) -> Result<Session, Failure> {
+    environments.claim(key, claim, AT_ONCE, None).await.map(granted)
+}
+
+fn granted(outcome: ClaimOutcome) -> Session {
+    match outcome {
+        ClaimOutcome::Granted { session, .. } => *session,
+        ClaimOutcome::Queued { .. } => panic!("queued, not granted: {outcome:?}"),
+    }
+}
+
+fn token(session: &Session) -> u64 {
+    session.fencing_token().unwrap()
 }
 
 #[actix::test]
@@ -94,10 +179,10 @@ async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();
-    let first = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    let first = actix::spawn(async move { claim_at_once(&environments, &key(), claim(1)).await });
     bench.let_others_run().await;
     let environments = bench.environments.clone();
-    let second = actix::spawn(async move { environments.claim(&key(), claim(2)).await });
+    let second = actix::spawn(async move { claim_at_once(&environments, &key(), claim(2)).await });
     bench.let_others_run().await;
 
     assert!(!first.is_finished(), "a claim was answered before it was durable");
@@ -109,7 +194,7 @@ async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
     let session = first.await.unwrap().unwrap();
     let refused = second.await.unwrap();
     assert!(
-        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id)
+        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder, .. })) if holder.id == session.id)
     );
     assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
     assert_eq!(bench.heard.load(Ordering::Relaxed), heard + 1, "the claim was announced once, when it was durable");
@@ -134,7 +219,7 @@ async fn a_refusing_store_leaves_everything_as_it_was() {
     assert_eq!(bench.holder(), None);
     bench.store.refuse_with(None);
     let session = bench.claim(2).await.unwrap();
-    assert_eq!((session.fencing_token, session.id.number), (1, 1), "the refused claim left no trace");
+    assert_eq!((token(&session), session.id.origin), (1, Origin::Granted(1)), "the refused claim left no trace");
 }
 
 #[actix::test]
@@ -153,7 +238,7 @@ async fn a_crash_loses_only_what_nobody_was_told() {
     let after = Bench::over(Arc::new(bench.store.crash()), 1000);
     assert_eq!(after.holder().map(|holder| holder.id), Some(first.id));
     after.release(&first).await.unwrap();
-    assert_eq!(after.claim(2).await.unwrap().fencing_token, 2);
+    assert_eq!(token(&after.claim(2).await.unwrap()), 2);
 }
 
 #[actix::test]
@@ -163,15 +248,16 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     bench.store.hold();
     let environments = bench.environments.clone();
     let taking = actix::spawn(async move {
-        environments.force_claim(&key(), ForceClaim { claim: claim(2), role: Role::Admin }).await
+        environments.force_claim(&key(), ForceClaim { claim: claim(2), role: Role::Admin }, None).await
     });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());
     let deploying = actix::spawn(async move {
         let commit = crate::domain::CommitId::parse("c0ffee1").unwrap();
         let by = session.user.clone();
-        let deploy = Deploy { session: session.id.into(), by, seed: entropy::id_seed(), commit, plan: Plan::Nothing };
-        environments.deploy(&key(), deploy).await
+        let (session, seed) = (session.id.into(), entropy::id_seed());
+        let deploy = Deploy { session, by, seed, commit, plan: Plan::Nothing, fencing_token: None };
+        environments.deploy(&key(), deploy, None).await
     });
     bench.let_others_run().await;
     bench.store.release();
@@ -202,7 +288,7 @@ async fn an_actor_with_commits_under_way_does_not_leave() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();
-    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    let claiming = actix::spawn(async move { claim_at_once(&environments, &key(), claim(1)).await });
     bench.let_others_run().await;
     for _ in 0..3 {
         bench.environments.dismiss_unused();
@@ -238,8 +324,8 @@ async fn the_history_keeps_as_many_ended_sessions_as_it_should_and_no_record_mor
     let listed: Vec<_> = history.sessions.iter().map(|session| session.id).collect();
     assert_eq!(listed, [present.id, sessions[7], sessions[6], sessions[5]]);
     assert_eq!(history.total, 4);
-    assert!(bench.environments.session(&key(), &environment, sessions[5]).unwrap().is_some());
-    assert!(bench.environments.session(&key(), &environment, sessions[4]).unwrap().is_none());
+    assert!(bench.environments.session(&key(), &environment, sessions[5], person(1).id).unwrap().is_some());
+    assert!(bench.environments.session(&key(), &environment, sessions[4], person(1).id).unwrap().is_none());
     assert_eq!(bench.store.scan(b"h/", b"h0", 100).unwrap().len(), 3, "records that nobody can see are gone");
 }
 
@@ -253,7 +339,7 @@ async fn pages_of_the_history_are_cut_where_they_should_be() {
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
     let page = |offset, limit| {
         let history = bench.environments.history(&key(), &environment, offset, limit).unwrap();
-        history.sessions.iter().map(|session| session.id.number).collect::<Vec<_>>()
+        history.sessions.iter().map(token).collect::<Vec<_>>()
     };
     assert_eq!(page(0, 3), [7, 6, 5]);
     assert_eq!(page(3, 3), [4, 3, 2]);
@@ -282,8 +368,8 @@ async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token()
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
     assert_eq!(bench.environments.history(&key(), &environment, 0, 50).unwrap().total, 0);
     let old = last.unwrap();
-    assert!(bench.environments.session(&key(), &environment, old.id).unwrap().is_none());
-    assert_eq!(bench.claim(2).await.unwrap().fencing_token, old.fencing_token + 1);
+    assert!(bench.environments.session(&key(), &environment, old.id, person(1).id).unwrap().is_none());
+    assert_eq!(token(&bench.claim(2).await.unwrap()), token(&old) + 1);
 }
 
 #[actix::test]
@@ -309,13 +395,13 @@ async fn a_full_mailbox_says_so_and_loses_nothing() {
     let bench = Bench::with_environment().await;
     // All in one turn of the executor, so that the actor gets to none of them in between.
     let (environments, key) = (&bench.environments, key());
-    let many = (0..200).map(|_| environments.claim(&key, claim(1)));
+    let many = (0..200).map(|_| claim_at_once(environments, &key, claim(1)));
     let outcomes = futures_util::future::join_all(many).await;
     let refused = outcomes.iter().filter(|outcome| matches!(outcome, Err(Failure::Overloaded))).count();
     let granted = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     assert!(refused > 0, "the mailbox has no bound");
     assert_eq!(granted, 1);
-    assert_eq!(bench.holder().map(|holder| holder.fencing_token), Some(1));
+    assert_eq!(bench.holder().map(|holder| token(&holder)), Some(1));
 }
 
 /// Stands for a fault of ours in deciding.
@@ -324,7 +410,7 @@ struct Blunder;
 impl Command for Blunder {
     type Reply = ();
 
-    fn decide(self, _: &Environment, _: Timestamp) -> Result<Transition<()>, Rejection> {
+    fn decide(self, _: &mut Draft<'_>) -> Result<(), Rejection> {
         panic!("a blunder, made on purpose by a test")
     }
 }
@@ -334,19 +420,19 @@ async fn an_actor_that_dies_is_replaced_by_one_that_knows_all_it_handed_in() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();
-    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    let claiming = actix::spawn(async move { claim_at_once(&environments, &key(), claim(1)).await });
     bench.let_others_run().await;
     assert!(matches!(bench.environments.ask(&key(), Blunder).await, Err(Failure::Unavailable)));
 
     let environments = bench.environments.clone();
-    let rival = actix::spawn(async move { environments.claim(&key(), claim(2)).await });
+    let rival = actix::spawn(async move { claim_at_once(&environments, &key(), claim(2)).await });
     bench.let_others_run().await;
     assert!(!rival.is_finished(), "the successor decided before it knew what was under way");
     bench.store.release();
     let session = claiming.await.unwrap().unwrap();
     let refused = rival.await.unwrap();
     assert!(
-        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder })) if holder.id == session.id)
+        matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder, .. })) if holder.id == session.id)
     );
 }
 
@@ -382,14 +468,14 @@ async fn who_has_given_up_is_granted_nothing() {
     bench.store.hold();
     bench.store.commit(Batch::default()).unwrap();
     let environments = bench.environments.clone();
-    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1)).await });
+    let claiming = actix::spawn(async move { claim_at_once(&environments, &key(), claim(1)).await });
     bench.let_others_run().await;
     claiming.abort();
     bench.let_others_run().await;
     bench.store.release();
 
     let session = bench.claim(2).await.unwrap();
-    assert_eq!(session.fencing_token, 1, "the one who had gone was granted the lock");
+    assert_eq!(token(&session), 1, "the one who had gone was granted the lock");
 }
 
 #[actix::test]
@@ -408,5 +494,5 @@ async fn an_environment_that_cannot_be_read_says_so_and_is_tried_again() {
     assert!(matches!(bench.claim(1).await, Err(Failure::Store(StoreError::Read(_)))));
     put(good);
     bench.let_others_run().await;
-    assert_eq!(bench.claim(1).await.unwrap().fencing_token, 1);
+    assert_eq!(token(&bench.claim(1).await.unwrap()), 1);
 }

@@ -1,0 +1,383 @@
+//! From a decision to its effects: the batch that makes it durable, and what happens once it is.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use actix::prelude::*;
+
+use super::batching::Change;
+use super::claiming::ClaimOutcome;
+use super::crowd::{ActorCrowd, Held};
+use super::environment::{EnvironmentActor, Trim, deliver};
+use super::environments::{Environments, Failure, Parts};
+use super::pool::PipelinePool;
+use super::stored::{self, Keeping, StoredEnvironment};
+use super::{keys, reading};
+use crate::domain::{
+    self, ASK_WITHIN_MILLIS, Command, Environment, EnvironmentKey, Event, Kept, Now, Outcome, Session, SessionId,
+    Standing, Tick, Ticket, Timestamp, Transition,
+};
+use crate::store::{Batch, Sequence, StoreError};
+
+/// The environment as of the last command, durable or not.
+pub struct Loaded {
+    pub environment: Environment,
+    pub handed_in: Sequence,
+    /// When somebody in the queue may lose their place for want of a sign of life.
+    pub queue_due: Option<Tick>,
+    /// When to try again what the store has refused.
+    pub retry_at: Option<Tick>,
+    pub keeping: Keeping,
+    /// Sessions whose end may not be durable yet, so the store may not show it.
+    pub just_ended: VecDeque<(Sequence, Session)>,
+    /// Whether the store says that something here runs out by itself.
+    pub marked: bool,
+    armed: Option<Tick>,
+    reported: Option<(bool, u64, Option<Timestamp>)>,
+}
+
+impl Loaded {
+    pub fn new(stored: StoredEnvironment, settled: Sequence, now: Tick) -> Self {
+        let StoredEnvironment { environment, keeping } = stored;
+        Self {
+            handed_in: settled,
+            queue_due: environment.queue.has_durable().then_some(now),
+            retry_at: None,
+            keeping,
+            just_ended: VecDeque::new(),
+            marked: environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some()),
+            armed: None,
+            reported: None,
+            environment,
+        }
+    }
+
+    fn wake(&self) -> Option<Tick> {
+        let lock = self.environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
+        let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
+        [lock, queue, self.retry_at].into_iter().flatten().min()
+    }
+}
+
+/// A command that was decided and handed in.
+pub struct Executed<R> {
+    pub reply: R,
+    pub settlement: Settlement,
+}
+
+/// What is to happen when the store is durable up to a place.
+pub struct Settlement {
+    sequence: Sequence,
+    view: Option<Arc<Environment>>,
+    events: Vec<Event>,
+    changed: Vec<SessionId>,
+    granted: Option<Granted>,
+    trim_on: bool,
+}
+
+/// One who waited has the lock.
+struct Granted {
+    ticket: Ticket,
+    held: Option<Held>,
+    session: Session,
+    outsider: bool,
+}
+
+impl EnvironmentActor {
+    /// Decides, and hands in what comes of it; `record` may add to the batch. If the store refuses, nothing has changed.
+    pub(super) fn execute<C: Command>(
+        &mut self,
+        mut command: C,
+        record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
+    ) -> Result<Executed<C::Reply>, Failure> {
+        let parts = self.environments.parts.clone();
+        let loaded = self.loaded.as_mut().map_err(|error| error.clone())?;
+        if let Some(subject) = command.subject()
+            && loaded.environment.session(subject.id).is_none()
+        {
+            subject.ended = loaded.recall(&parts, &self.key, subject.id)?.map(Box::new);
+        }
+        let now = (parts.clock)();
+        let mut crowd = ActorCrowd { held: &self.held, parts: &parts, pool: &self.pool, now: now.tick, taken: None };
+        let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
+
+        let mut batch = Batch::default();
+        let mut change = Change { parts: &parts, key: &self.key, batch: &mut batch };
+        let (keeping, trim_on) = change.environment(loaded, &next, &outcome, now)?;
+        change.queue(&outcome);
+        self.record_grant(&outcome, &mut batch, now);
+        record(&reply, &mut batch, now.at);
+        let loaded = self.loaded.as_mut().map_err(|error| error.clone())?;
+        let sequence = match batch.is_empty() {
+            true => loaded.handed_in,
+            false => match parts.store.commit(batch) {
+                Ok(sequence) => sequence,
+                Err(error) => {
+                    if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
+                        // It is offered to others, and not to us again at once.
+                        self.report_unavailable();
+                        self.pool.put_back(&self.environments, granted.waiter.ticket);
+                    }
+                    return Err(error.into());
+                }
+            },
+        };
+        let settlement = self.accept(next, outcome, keeping, sequence, trim_on, now);
+        Ok(Executed { reply, settlement })
+    }
+
+    /// The answer to one who waited with a key is kept with the grant.
+    fn record_grant(&self, outcome: &Outcome, batch: &mut Batch, now: Now) {
+        let Some(granted) = &outcome.granted else { return };
+        let session = || Box::new(granted.session.clone());
+        let answer = || ClaimOutcome::Granted { environment: self.key.clone(), session: session() };
+        let mut keep = |held: &Held| {
+            if let Some(keyed) = &held.keyed {
+                keyed.record(batch, &answer(), now.at);
+            }
+        };
+        if granted.outsider {
+            self.pool.with_taken(granted.waiter.ticket, keep);
+        } else if let Some(held) = self.held.get(&granted.waiter.ticket) {
+            keep(held);
+        }
+    }
+
+    /// The environment is what was decided, from now on.
+    fn accept(
+        &mut self,
+        next: Environment,
+        outcome: Outcome,
+        keeping: Keeping,
+        sequence: Sequence,
+        trim_on: bool,
+        now: Now,
+    ) -> Settlement {
+        let Outcome { ended, left, enqueued, dequeued, granted, events } = outcome;
+        let parts = &self.environments.parts;
+        let granted = granted.map(|granted| {
+            let ticket = granted.waiter.ticket;
+            let held = if granted.outsider { self.pool.granted(ticket) } else { self.held.remove(&ticket) };
+            parts.forget(&granted.waiter);
+            Granted { ticket, held, session: granted.session, outsider: granted.outsider }
+        });
+        // After the one who got the lock is out of it: it must hear of that, or it is taken back.
+        for waiter in &dequeued {
+            parts.forget(waiter);
+            // One whose client is told something else has its answer taken by who tells it.
+            if self.held.get(&waiter.ticket).is_some_and(|held| held.reply.is_closed()) {
+                self.held.remove(&waiter.ticket);
+            }
+        }
+
+        let Ok(loaded) = &mut self.loaded else { unreachable!("what is not loaded decides nothing") };
+        let before = std::mem::replace(&mut loaded.environment, next);
+        parts.waiting.fetch_add(usize::from(enqueued.is_some()), Ordering::Relaxed);
+        parts.waiting.fetch_sub(dequeued.len(), Ordering::Relaxed);
+        let next = &loaded.environment;
+        let mut changed: Vec<_> = ended.iter().chain(&left).map(|session| session.id).collect();
+        if let Some(lock) = &next.lock
+            && before.lock.as_ref().is_none_or(|old| (old.id, old.revision) != (lock.id, lock.revision))
+        {
+            changed.push(lock.id);
+        }
+        let moved = before.revision != next.revision || enqueued.is_some() || !dequeued.is_empty();
+        loaded.marked = next.lock.as_ref().is_some_and(|lock| lock.expiry().is_some());
+        loaded.keeping = keeping;
+        loaded.handed_in = sequence;
+        if enqueued.is_some_and(|waiter| waiter.is_durable()) && loaded.queue_due.is_none() {
+            loaded.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
+        }
+        let desk = &self.desk;
+        while loaded.just_ended.pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at)).is_some() {}
+        loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
+        let view = moved.then(|| Arc::new(loaded.environment.clone()));
+        Settlement { sequence, view, events, changed, granted, trim_on }
+    }
+
+    /// Does what is to be done when it is durable, and then `answer`.
+    pub(super) fn settle(
+        &mut self,
+        settlement: Settlement,
+        context: &mut Context<Self>,
+        answer: impl FnOnce() + 'static,
+    ) {
+        let sequence = settlement.sequence;
+        let trim_on = settlement.trim_on.then(|| context.address());
+        if self.desk.has_settled(sequence) {
+            self.settled_now(settlement);
+            answer();
+            send_trim(trim_on);
+            return;
+        }
+        let (desk, environments, pool, key) =
+            (self.desk.clone(), self.environments.clone(), self.pool.clone(), self.key.clone());
+        let settle = move || {
+            if let Some(view) = &settlement.view {
+                desk.publish(view.clone(), sequence);
+            } else {
+                desk.settle(sequence);
+            }
+            settlement.happen(&environments, &pool, &key);
+            answer();
+            send_trim(trim_on);
+        };
+        self.parts().settlements.when_durable(sequence, Box::new(settle));
+    }
+
+    fn settled_now(&self, settlement: Settlement) {
+        if let Some(view) = &settlement.view {
+            self.desk.publish(view.clone(), settlement.sequence);
+        }
+        settlement.happen(&self.environments, &self.pool, &self.key);
+    }
+
+    /// Tells the pool how the environment stands, if it wants to know and does not. Says whether somebody there wants it.
+    pub(super) fn report(&mut self) -> bool {
+        let Ok(loaded) = &mut self.loaded else { return false };
+        if !self.pool.is_active() {
+            loaded.reported = None;
+            return false;
+        }
+        let environment = &loaded.environment;
+        let standing = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
+        if loaded.reported == Some(standing) {
+            return false;
+        }
+        loaded.reported = Some(standing);
+        self.pool.report(&self.environments.parts, &self.key.name, standing_of(environment))
+    }
+
+    /// The same although nothing may have changed: an offer has been answered.
+    pub(super) fn report_anew(&mut self) {
+        if let Ok(loaded) = &mut self.loaded {
+            loaded.reported = None;
+        }
+        self.report();
+    }
+
+    /// Tells the pool that the environment cannot be had for now, whatever it says of itself. The next report says more.
+    pub(super) fn report_unavailable(&mut self) {
+        let Ok(loaded) = &mut self.loaded else { return };
+        loaded.reported = None;
+        let configuration = loaded.environment.configuration.clone();
+        let standing = configuration.map_or(Standing::Gone, |configuration| Standing::Taken { configuration });
+        self.pool.report(&self.environments.parts, &self.key.name, standing);
+    }
+
+    /// Sees to it that the environment is looked at when something here may have run out.
+    pub(super) fn arm(&mut self) {
+        let Ok(loaded) = &mut self.loaded else { return };
+        let wake = loaded.wake();
+        let sooner = match (wake, loaded.armed) {
+            (Some(wake), Some(armed)) => wake < armed,
+            (Some(_), None) => true,
+            (None, armed) => armed.is_some(),
+        };
+        // One that is armed too early only looks, and is armed again.
+        if sooner {
+            loaded.armed = wake;
+            self.environments.parts.deadlines.arm(&self.key, wake);
+        }
+    }
+
+    /// The deadline that was armed has come.
+    pub(super) fn disarmed(&mut self) {
+        if let Ok(loaded) = &mut self.loaded {
+            loaded.armed = None;
+            if loaded.retry_at.take().is_some() {
+                // What the store refused may have been an offer; the pool has not heard since how the environment stands.
+                loaded.reported = None;
+            }
+        }
+    }
+}
+
+pub(super) fn standing_of(environment: &Environment) -> Standing {
+    match &environment.configuration {
+        None => Standing::Gone,
+        Some(configuration) if environment.is_vacant() => {
+            Standing::Free { configuration: configuration.clone(), last_used: environment.last_used }
+        }
+        Some(configuration) => Standing::Taken { configuration: configuration.clone() },
+    }
+}
+
+impl Settlement {
+    /// Readers find what is new before anybody is told to look.
+    fn happen(self, environments: &Environments, pool: &PipelinePool, key: &EnvironmentKey) {
+        let parts = &environments.parts;
+        if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {
+            pool.settled(granted.ticket);
+        }
+        if !self.events.is_empty() {
+            parts.observer.happened(key, &self.events);
+        }
+        if self.view.is_some() {
+            parts.watchers.environment_changed(key);
+        }
+        for session in self.changed {
+            parts.watchers.session_changed(session);
+        }
+        if let Some(Granted { held: Some(held), session, .. }) = self.granted {
+            let session = Box::new(session);
+            deliver(environments, held, ClaimOutcome::Granted { environment: key.clone(), session });
+        }
+    }
+}
+
+impl Loaded {
+    /// What the history says of a session that the environment no longer has.
+    fn recall(&self, parts: &Parts, key: &EnvironmentKey, id: SessionId) -> Result<Option<Session>, StoreError> {
+        if let Some((_, session)) = self.just_ended.iter().rev().find(|(_, session)| session.id == id) {
+            return Ok(Some(session.clone()));
+        }
+        reading::ended_session(parts, key, &self.environment, id)
+    }
+}
+
+impl Handler<Trim> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Trim, context: &mut Self::Context) {
+        let Ok(loaded) = &self.loaded else { return };
+        let parts = self.environments.parts.clone();
+        let mut batch = Batch::default();
+        let mut change = Change { parts: &parts, key: &self.key, batch: &mut batch };
+        // If the store refuses, the next commit of this environment trims on.
+        let Ok((keeping, trim_on)) = change.trim(&loaded.environment, loaded.keeping, &loaded.just_ended) else {
+            return;
+        };
+        let record = stored::encode_environment(&loaded.environment, keeping, parts.run);
+        batch.put(keys::environment(&self.key), record);
+        let Ok(sequence) = parts.store.commit(batch) else { return };
+        let now = (parts.clock)();
+        let next = loaded.environment.clone();
+        let settlement = self.accept(next, Outcome::default(), keeping, sequence, trim_on, now);
+        self.settle(settlement, context, || {});
+    }
+}
+
+/// A long history is dropped piece by piece, the next when the last is durable, so that it does not crowd out others. A
+/// mailbox that is full has more urgent things in it; the next commit trims on.
+fn send_trim(to: Option<Addr<EnvironmentActor>>) {
+    if let Some(actor) = to {
+        actor.try_send(Trim).ok();
+    }
+}
+
+impl Parts {
+    /// One who waited no longer does.
+    pub(super) fn forget(&self, waiter: &domain::Waiter) {
+        match &waiter.kept {
+            Kept::ByConnection => {}
+            Kept::ByKey(place) => {
+                self.places.remove(&place.record);
+            }
+            Kept::ByAsking => {
+                self.asked.remove(&waiter.ticket);
+            }
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! When to look at which environment again. One ordered set for all of them: a deadline that waits costs its place in it
+//! and nothing else, and an environment need not be in memory to have one.
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::domain::{EnvironmentKey, Tick};
+
+#[derive(Default)]
+pub struct Deadlines {
+    armed: Mutex<Armed>,
+    /// The first one is another now.
+    moved: Notify,
+}
+
+#[derive(Default)]
+struct Armed {
+    in_order: BTreeSet<(Tick, EnvironmentKey)>,
+    of: HashMap<EnvironmentKey, Tick>,
+}
+
+impl Deadlines {
+    /// The environment is to be looked at then, and no longer when it was before.
+    pub fn arm(&self, key: &EnvironmentKey, due: Option<Tick>) {
+        let mut armed = self.armed.lock();
+        let first = armed.first();
+        let before = match due {
+            Some(due) => armed.of.insert(key.clone(), due),
+            None => armed.of.remove(key),
+        };
+        if let Some(before) = before {
+            armed.in_order.remove(&(before, key.clone()));
+        }
+        if let Some(due) = due {
+            armed.in_order.insert((due, key.clone()));
+        }
+        if armed.first() != first {
+            self.moved.notify_one();
+        }
+    }
+
+    /// Takes out those whose time has come, at most so many.
+    pub fn take_due(&self, now: Tick, at_most: usize) -> Vec<EnvironmentKey> {
+        let mut armed = self.armed.lock();
+        let mut due = Vec::new();
+        while due.len() < at_most && armed.first().is_some_and(|first| first <= now) {
+            let Some((_, key)) = armed.in_order.pop_first() else { break };
+            armed.of.remove(&key);
+            due.push(key);
+        }
+        due
+    }
+
+    /// Waits until the first may be due, or has changed; `tick` reads the clock.
+    pub async fn next(&self, tick: impl Fn() -> Tick) {
+        let moved = self.moved.notified();
+        let first = self.armed.lock().first();
+        match first {
+            None => moved.await,
+            Some(first) => {
+                let millis = first.0.saturating_sub(tick().0).max(0);
+                let left = Duration::from_millis(u64::try_from(millis).unwrap_or(0));
+                tokio::select! {
+                    () = moved => {}
+                    () = tokio::time::sleep(left) => {}
+                }
+            }
+        }
+    }
+
+    #[cfg(test)]
+    pub fn len(&self) -> usize {
+        self.armed.lock().of.len()
+    }
+}
+
+impl Armed {
+    fn first(&self) -> Option<Tick> {
+        self.in_order.first().map(|(due, _)| *due)
+    }
+}

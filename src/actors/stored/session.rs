@@ -1,0 +1,265 @@
+//! Sessions and their deployments as they lie in the store.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::stored_enum;
+use crate::domain::{
+    Claimed, CommitId, Context, Deadline, Deployment, DeploymentId, DeploymentStatus, Ended, EndedHow, Expiry, IdSeed,
+    Lease, Malformed, Origin, Person, Plan, Priority, Session, SessionId, Tick, Ticket, Timestamp, UserId,
+};
+
+#[derive(Serialize, Deserialize)]
+pub struct SessionV1<'a> {
+    pub id: SessionIdV1,
+    #[serde(borrow)]
+    pub user: PersonV1<'a>,
+    pub commit: Option<&'a str>,
+    pub context: Option<&'a str>,
+    pub priority: i8,
+    pub ttl_seconds: Option<u32>,
+    pub plan: PlanV1,
+    pub created_at: i64,
+    pub claimed: Option<ClaimedV1>,
+    #[serde(borrow)]
+    pub ended: Option<EndedV1<'a>>,
+    #[serde(borrow)]
+    pub deployments: Vec<DeploymentV1<'a>>,
+    pub deployment_count: u64,
+    pub revision: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct SessionIdV1 {
+    pub seed: [u8; 12],
+    pub origin: OriginV1,
+}
+
+#[derive(Serialize, Deserialize)]
+pub enum OriginV1 {
+    Granted(u64),
+    Queued(u64),
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct ClaimedV1 {
+    pub fencing_token: u64,
+    pub at: i64,
+    pub tick: i64,
+    pub lease: Option<(u32, DeadlineV1)>,
+    pub hold_until: Option<DeadlineV1>,
+    pub unseen_until: Option<DeadlineV1>,
+    pub seen: bool,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct DeadlineV1 {
+    pub at: i64,
+    pub due: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct PersonV1<'a> {
+    pub id: [u8; 12],
+    pub name: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct EndedV1<'a> {
+    pub at: i64,
+    #[serde(borrow)]
+    pub by: Option<PersonV1<'a>>,
+    pub how: EndedHowV1,
+}
+
+#[derive(Serialize, Deserialize)]
+pub enum EndedHowV1 {
+    Released,
+    Overridden(SessionIdV1),
+    Expired(ExpiryV1),
+}
+
+#[derive(Serialize, Deserialize)]
+pub struct DeploymentV1<'a> {
+    pub id: [u8; 12],
+    pub commit: &'a str,
+    pub plan: PlanV1,
+    pub status: DeploymentStatusV1,
+    pub created_at: i64,
+    pub started_at: Option<i64>,
+    pub finished_at: Option<i64>,
+    pub error: Option<&'a str>,
+}
+
+stored_enum!(PlanV1, Plan { Nothing, Stages });
+stored_enum!(ExpiryV1, Expiry { Ttl, MaxHold, Unasked, Vanished });
+stored_enum!(DeploymentStatusV1, DeploymentStatus { Queued, Running, Cancelling, Succeeded, Failed, Cancelled });
+
+impl<'a> From<&'a Session> for SessionV1<'a> {
+    fn from(session: &'a Session) -> Self {
+        Self {
+            id: session.id.into(),
+            user: PersonV1::from(&session.user),
+            commit: session.commit.as_ref().map(CommitId::as_str),
+            context: session.context.as_ref().map(Context::as_str),
+            priority: session.priority.get(),
+            ttl_seconds: session.ttl_seconds,
+            plan: session.plan.into(),
+            created_at: session.created_at.as_millis(),
+            claimed: session.claimed.as_ref().map(ClaimedV1::from),
+            ended: session.ended.as_ref().map(EndedV1::from),
+            deployments: session.deployments.iter().map(DeploymentV1::from).collect(),
+            deployment_count: session.deployment_count,
+            revision: session.revision,
+        }
+    }
+}
+
+impl TryFrom<SessionV1<'_>> for Session {
+    type Error = Malformed;
+
+    fn try_from(form: SessionV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: form.id.into(),
+            user: form.user.into(),
+            commit: form.commit.map(CommitId::parse).transpose()?,
+            context: form.context.map(Context::parse).transpose()?,
+            priority: Priority::new(form.priority.into())?,
+            ttl_seconds: form.ttl_seconds,
+            plan: form.plan.into(),
+            created_at: Timestamp::from_millis(form.created_at),
+            claimed: form.claimed.map(Claimed::from),
+            ended: form.ended.map(Ended::from),
+            deployments: form.deployments.into_iter().map(Deployment::try_from).collect::<Result<_, _>>()?,
+            deployment_count: form.deployment_count,
+            revision: form.revision,
+        })
+    }
+}
+
+impl From<SessionId> for SessionIdV1 {
+    fn from(id: SessionId) -> Self {
+        let origin = match id.origin {
+            Origin::Granted(token) => OriginV1::Granted(token),
+            Origin::Queued(Ticket(ticket)) => OriginV1::Queued(ticket),
+        };
+        Self { seed: id.seed.0, origin }
+    }
+}
+
+impl From<SessionIdV1> for SessionId {
+    fn from(form: SessionIdV1) -> Self {
+        let origin = match form.origin {
+            OriginV1::Granted(token) => Origin::Granted(token),
+            OriginV1::Queued(ticket) => Origin::Queued(Ticket(ticket)),
+        };
+        Self { seed: IdSeed(form.seed), origin }
+    }
+}
+
+impl From<&Claimed> for ClaimedV1 {
+    fn from(claimed: &Claimed) -> Self {
+        Self {
+            fencing_token: claimed.fencing_token,
+            at: claimed.at.as_millis(),
+            tick: claimed.tick.0,
+            lease: claimed.lease.map(|lease| (lease.ttl_seconds, lease.until.into())),
+            hold_until: claimed.hold_until.map(DeadlineV1::from),
+            unseen_until: claimed.unseen_until.map(DeadlineV1::from),
+            seen: claimed.seen,
+        }
+    }
+}
+
+impl From<ClaimedV1> for Claimed {
+    fn from(form: ClaimedV1) -> Self {
+        Self {
+            fencing_token: form.fencing_token,
+            at: Timestamp::from_millis(form.at),
+            tick: Tick(form.tick),
+            lease: form.lease.map(|(ttl_seconds, until)| Lease { ttl_seconds, until: until.into() }),
+            hold_until: form.hold_until.map(Deadline::from),
+            unseen_until: form.unseen_until.map(Deadline::from),
+            seen: form.seen,
+        }
+    }
+}
+
+impl From<Deadline> for DeadlineV1 {
+    fn from(deadline: Deadline) -> Self {
+        Self { at: deadline.at.as_millis(), due: deadline.due.0 }
+    }
+}
+
+impl From<DeadlineV1> for Deadline {
+    fn from(form: DeadlineV1) -> Self {
+        Self { at: Timestamp::from_millis(form.at), due: Tick(form.due) }
+    }
+}
+
+impl<'a> From<&'a Person> for PersonV1<'a> {
+    fn from(person: &'a Person) -> Self {
+        Self { id: person.id.0.0, name: &person.name }
+    }
+}
+
+impl From<PersonV1<'_>> for Person {
+    fn from(form: PersonV1<'_>) -> Self {
+        Self { id: UserId(IdSeed(form.id)), name: Arc::from(form.name) }
+    }
+}
+
+impl<'a> From<&'a Ended> for EndedV1<'a> {
+    fn from(ended: &'a Ended) -> Self {
+        let how = match ended.how {
+            EndedHow::Released => EndedHowV1::Released,
+            EndedHow::Overridden(by) => EndedHowV1::Overridden(by.into()),
+            EndedHow::Expired(why) => EndedHowV1::Expired(why.into()),
+        };
+        Self { at: ended.at.as_millis(), by: ended.by.as_ref().map(PersonV1::from), how }
+    }
+}
+
+impl From<EndedV1<'_>> for Ended {
+    fn from(form: EndedV1<'_>) -> Self {
+        let how = match form.how {
+            EndedHowV1::Released => EndedHow::Released,
+            EndedHowV1::Overridden(by) => EndedHow::Overridden(by.into()),
+            EndedHowV1::Expired(why) => EndedHow::Expired(why.into()),
+        };
+        Self { at: Timestamp::from_millis(form.at), by: form.by.map(Person::from), how }
+    }
+}
+
+impl<'a> From<&'a Deployment> for DeploymentV1<'a> {
+    fn from(deployment: &'a Deployment) -> Self {
+        Self {
+            id: deployment.id.0.0,
+            commit: deployment.commit.as_str(),
+            plan: deployment.plan.into(),
+            status: deployment.status.into(),
+            created_at: deployment.created_at.as_millis(),
+            started_at: deployment.started_at.map(Timestamp::as_millis),
+            finished_at: deployment.finished_at.map(Timestamp::as_millis),
+            error: deployment.error.as_deref(),
+        }
+    }
+}
+
+impl TryFrom<DeploymentV1<'_>> for Deployment {
+    type Error = Malformed;
+
+    fn try_from(form: DeploymentV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: DeploymentId(IdSeed(form.id)),
+            commit: CommitId::parse(form.commit)?,
+            plan: form.plan.into(),
+            status: form.status.into(),
+            created_at: Timestamp::from_millis(form.created_at),
+            started_at: form.started_at.map(Timestamp::from_millis),
+            finished_at: form.finished_at.map(Timestamp::from_millis),
+            error: form.error.map(Arc::from),
+        })
+    }
+}

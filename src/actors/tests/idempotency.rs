@@ -1,0 +1,245 @@
+//! Requests with an idempotency key: what is kept, and for whom.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::actors::Keyed;
+use crate::domain::{IdSeed, SessionStatus};
+use crate::idempotency::{Answer, Begun, Fingerprint, IdempotencyKey, Keys};
+
+const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
+const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+
+impl Bench {
+    fn keys(&self) -> Keys {
+        Keys::open(self.store.clone(), 1_000).unwrap()
+    }
+}
+
+fn begin(keys: &Keys, key: &str) -> Begun {
+    let key = IdempotencyKey::parse(key).unwrap();
+    keys.begin(IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
+}
+
+fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {
+    let Begun::Fresh(pending) = begin(keys, key) else { panic!("the key is not free") };
+    Keyed { pending, render: Box::new(|outcome| Answer { status: 201, location: None, body: text(outcome) }) }
+}
+
+fn text(outcome: &ClaimOutcome) -> Vec<u8> {
+    match outcome {
+        ClaimOutcome::Granted { session, .. } | ClaimOutcome::Queued { session, .. } => session.id.to_string().into(),
+    }
+}
+
+fn replay(keys: &Keys, key: &str) -> Option<Vec<u8>> {
+    match begin(keys, key) {
+        Begun::Replay(answer) => Some(answer.body),
+        Begun::Fresh(_) | Begun::InFlight | Begun::Reused => None,
+    }
+}
+
+#[actix::test]
+async fn the_answer_is_durable_with_the_grant_and_not_before() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    bench.store.hold();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let claiming = actix::spawn(async move { environments.claim(&key(), claim(1), AT_ONCE, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    assert!(matches!(begin(&keys, "a"), Begun::InFlight));
+    let crashed = Bench::over(Arc::new(bench.store.crash()), 1000);
+    assert_eq!((replay(&crashed.keys(), "a"), crashed.holder()), (None, None), "neither happened");
+    bench.store.release();
+    let session = granted(claiming.await.unwrap().unwrap());
+    bench.let_others_run().await;
+    assert_eq!(replay(&keys, "a"), Some(session.id.to_string().into()));
+    let crashed = Bench::over(Arc::new(bench.store.crash()), 1000);
+    assert_eq!(replay(&crashed.keys(), "a"), Some(session.id.to_string().into()));
+    assert_eq!(crashed.holder().map(|holder| holder.id), Some(session.id));
+}
+
+#[actix::test]
+async fn a_refusal_frees_the_key() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    let refused = bench.environments.claim(&key(), claim(2), AT_ONCE, Some(keyed(&keys, "a"))).await;
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))));
+    bench.release(&first).await.unwrap();
+    bench.environments.claim(&key(), claim(2), AT_ONCE, Some(keyed(&keys, "a"))).await.unwrap();
+}
+
+#[actix::test]
+async fn a_client_with_a_key_has_a_while_to_come_back_for_its_grant() {
+    for comes_back in [true, false] {
+        let bench = Bench::with_environment().await;
+        let keys = bench.keys();
+        bench.store.hold();
+        let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+        let claiming =
+            actix::spawn(async move { environments.claim(&key(), claim(1), AT_ONCE, Some(key_of_claim)).await });
+        bench.let_others_run().await;
+        claiming.abort();
+        bench.let_others_run().await;
+        bench.store.release();
+        bench.let_others_run().await;
+        let holder = bench.holder().expect("it was not taken back at once");
+        assert_eq!(replay(&keys, "a"), Some(holder.id.to_string().into()));
+        if comes_back {
+            bench.environments.seen(&key(), holder.id).await.unwrap();
+        }
+        bench.pass(60_000).await;
+        assert_eq!(bench.holder().is_some(), comes_back);
+    }
+}
+
+#[actix::test]
+async fn one_that_came_back_already_does_not_lose_its_grant_to_its_first_connection() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim(1).await.unwrap();
+    bench.environments.seen(&key(), session.id).await.unwrap();
+    bench.environments.undelivered(&key(), session.id, true);
+    bench.let_others_run().await;
+    bench.pass(1_000_000).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+}
+
+#[actix::test]
+async fn a_waiter_comes_back_to_its_place_after_a_kill() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    let after = bench.killed(1_000);
+    let keys = after.keys();
+    assert_eq!(after.queue_length(), 1);
+    let environments = after.environments.clone();
+    let later = actix::spawn(async move { environments.claim(&key(), claim(3), LONG, None).await });
+    after.let_others_run().await;
+    let (environments, key_of_claim) = (after.environments.clone(), keyed(&keys, "a"));
+    let again = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    after.let_others_run().await;
+    assert_eq!(after.queue_length(), 2, "it has one place, not two");
+    after.release(&first).await.unwrap();
+    assert_eq!(granted(again.await.unwrap().unwrap()).user.id, person(2).id);
+    assert!(!later.is_finished());
+    drop(waiting);
+}
+
+#[actix::test]
+async fn the_lock_is_not_given_to_one_who_has_not_come_back_yet() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    let after = bench.killed(1_000);
+    after.release(&first).await.unwrap();
+    assert_eq!(after.holder(), None);
+    let keys = after.keys();
+    let (environments, key_of_claim) = (after.environments.clone(), keyed(&keys, "a"));
+    let again = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    assert_eq!(token(&granted(again.await.unwrap().unwrap())), 2, "it gets the free lock when it is back");
+
+    let after = after.killed(1_000);
+    assert!(replay(&after.keys(), "a").is_some());
+    assert_eq!(after.queue_length(), 0);
+    drop(waiting);
+}
+
+#[actix::test]
+async fn a_place_nobody_comes_back_for_is_given_up() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    bench.claim(1).await.unwrap();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    let after = bench.killed(1_000);
+    after.pass(59_999).await;
+    assert_eq!(after.queue_length(), 1);
+    after.pass(1).await;
+    assert_eq!(after.queue_length(), 0);
+    assert_eq!(after.store.scan(b"q/", b"q0", 10).unwrap().len(), 0);
+    assert!(after.environments.parts.places.is_empty());
+    drop(waiting);
+}
+
+#[actix::test]
+async fn one_that_hangs_up_itself_loses_its_place_with_a_key_too() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    bench.claim(1).await.unwrap();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    waiting.abort();
+    bench.let_others_run().await;
+    assert_eq!(bench.queue_length(), 0);
+    assert_eq!(bench.store.scan(b"q/", b"q0", 10).unwrap().len(), 0);
+    assert!(matches!(begin(&keys, "a"), Begun::Fresh(_)));
+}
+
+#[actix::test]
+async fn the_server_that_ends_keeps_the_place_of_those_with_a_key() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    bench.environments.send_waiters_away();
+    assert!(matches!(waiting.await.unwrap(), Err(Failure::ComeAgain)));
+    bench.release(&first).await.unwrap();
+    bench.let_others_run().await;
+    assert_eq!(bench.holder(), None);
+    let after = bench.killed(1_000);
+    assert_eq!(after.queue_length(), 1);
+    let again = after.environments.claim(&key(), claim(2), LONG, Some(keyed(&after.keys(), "a"))).await;
+    assert_eq!(token(&granted(again.unwrap())), 2);
+}
+
+#[actix::test]
+async fn a_queued_session_is_the_same_one_for_who_asks_again_for_it() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    // Also for one that waits on the line for a while, and is cut off by the end of the server.
+    let on_the_line = Patience { wait: Duration::from_secs(300), queue: true };
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting =
+        actix::spawn(async move { environments.claim(&key(), claim(2), on_the_line, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    let outcome = bench.environments.claim(&key(), claim(3), QUEUE, Some(keyed(&keys, "b"))).await.unwrap();
+    let after = bench.killed(1_000);
+    let first_in_line = String::from_utf8(replay(&after.keys(), "a").unwrap()).unwrap();
+    assert_eq!(replay(&after.keys(), "b"), Some(text(&outcome)));
+    after.release(&first).await.unwrap();
+    let holder = after.holder().unwrap();
+    assert_eq!((holder.id.to_string(), holder.status()), (first_in_line, SessionStatus::Active));
+    drop(waiting);
+}
+
+#[actix::test]
+async fn a_queued_session_with_a_key_survives_that_its_client_is_cut_off() {
+    let bench = Bench::with_environment().await;
+    let keys = bench.keys();
+    let first = bench.claim(1).await.unwrap();
+    let on_the_line = Patience { wait: Duration::from_secs(300), queue: true };
+    let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
+    let waiting =
+        actix::spawn(async move { environments.claim(&key(), claim(2), on_the_line, Some(key_of_claim)).await });
+    bench.let_others_run().await;
+    waiting.abort();
+    bench.let_others_run().await;
+    assert_eq!(bench.queue_length(), 1, "its key leads back to it");
+    let id = String::from_utf8(replay(&keys, "a").unwrap()).unwrap();
+    bench.release(&first).await.unwrap();
+    assert_eq!(bench.holder().map(|holder| holder.id.to_string()), Some(id));
+    bench.pass(60_000).await;
+    assert_eq!(bench.holder(), None, "nobody came for it");
+}

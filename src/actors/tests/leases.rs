@@ -1,0 +1,242 @@
+//! What runs out by itself: by which clock, and through restarts.
+
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::domain::{EndedHow, Expiry, Heartbeat, SessionStatus};
+
+impl Bench {
+    async fn claim_for(&self, who: u8, ttl_seconds: u32) -> Session {
+        let claim = Claim { ttl_seconds: Some(ttl_seconds), ..claim(who) };
+        claim_at_once(&self.environments, &key(), claim).await.unwrap()
+    }
+
+    async fn heartbeat(&self, session: &Session) -> Result<Session, Failure> {
+        let heartbeat = Heartbeat { session: session.id.into(), by: session.user.clone(), fencing_token: None };
+        self.environments.heartbeat(&key(), heartbeat, None).await
+    }
+
+    fn history(&self) -> Vec<Session> {
+        let environment = self.environments.environment(&key()).unwrap().unwrap();
+        self.environments.history(&key(), &environment, 0, 50).unwrap().sessions
+    }
+
+    /// The wall clock is set, and nothing else happens.
+    fn set_wall(&self, by_millis: i64) {
+        self.wall.fetch_add(by_millis, Ordering::Relaxed);
+    }
+}
+
+#[actix::test]
+async fn a_lease_runs_out_and_a_heartbeat_renews_it() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim_for(1, 10).await;
+    bench.pass(9_999).await;
+    let renewed = bench.heartbeat(&session).await.unwrap();
+    assert_eq!(renewed.expiry().unwrap().0.at, Timestamp::from_millis(1_000_000 + 19_999));
+    bench.pass(9_999).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    bench.pass(1).await;
+    assert_eq!(bench.holder(), None);
+    let ended = bench.history()[0].ended.clone().unwrap();
+    assert_eq!((ended.by, ended.how), (None, EndedHow::Expired(Expiry::Ttl)));
+    let refused = bench.heartbeat(&session).await;
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::SessionEnded { .. }))), "{refused:?}");
+}
+
+#[actix::test]
+async fn a_wall_clock_that_jumps_frees_nothing_early_and_holds_nothing_longer() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim_for(1, 10).await;
+    bench.set_wall(86_400_000);
+    bench.pass(9_999).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id), "the clock was set ahead");
+    bench.pass(1).await;
+    assert_eq!(bench.holder(), None);
+
+    let session = bench.claim_for(1, 10).await;
+    bench.set_wall(-86_400_000);
+    bench.pass(9_999).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    bench.pass(1).await;
+    assert_eq!(bench.holder(), None, "the clock was set back");
+}
+
+#[actix::test]
+async fn a_jump_does_not_matter_either_while_the_environment_is_out_of_memory() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim_for(1, 100).await;
+    for _ in 0..2 {
+        bench.environments.dismiss_unused();
+        bench.let_others_run().await;
+    }
+    assert_eq!(bench.environments.resident(), 0);
+    bench.set_wall(86_400_000);
+    bench.pass(99_000).await;
+    assert!(bench.heartbeat(&session).await.is_ok(), "the actor came back, and the lease had run out");
+    bench.pass(99_999).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    bench.pass(1).await;
+    assert_eq!(bench.holder(), None);
+}
+
+#[actix::test]
+async fn leases_run_out_also_in_environments_that_are_not_in_memory() {
+    let bench = Bench::with_environment().await;
+    bench.claim_for(1, 10).await;
+    for _ in 0..2 {
+        bench.environments.dismiss_unused();
+        bench.let_others_run().await;
+    }
+    assert_eq!(bench.environments.resident(), 0);
+    bench.pass(10_000).await;
+    assert_eq!(bench.holder(), None);
+}
+
+#[actix::test]
+async fn a_lease_does_not_run_out_because_the_server_was_down() {
+    for (ttl, left) in [(10, 10_000), (3_600, 30_000)] {
+        let bench = Bench::with_environment().await;
+        let session = bench.claim_for(1, ttl).await;
+        let after = bench.killed(86_400_000);
+        after.pass(left - 1).await;
+        assert_eq!(after.holder().map(|holder| holder.id), Some(session.id), "TTL {ttl}");
+        after.pass(1).await;
+        assert_eq!(after.holder(), None, "TTL {ttl}");
+    }
+}
+
+#[actix::test]
+async fn after_a_short_stop_a_lease_has_what_was_left_of_it() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim_for(1, 3_600).await;
+    let after = bench.killed(600_000);
+    after.pass(2_999_999).await;
+    assert_eq!(after.holder().map(|holder| holder.id), Some(session.id));
+    after.pass(1).await;
+    assert_eq!(after.holder(), None);
+
+    let session = after.claim_for(1, 3_600).await;
+    let before = after.killed(-86_400_000);
+    before.pass(3_599_999).await;
+    assert_eq!(before.holder().map(|holder| holder.id), Some(session.id));
+    before.pass(1).await;
+    assert_eq!(before.holder(), None, "a wall clock that was set back while the server was down gave it more");
+}
+
+#[actix::test]
+async fn a_maximal_hold_ends_a_session_whatever_it_does() {
+    let bench = Bench::new();
+    bench.configure(&key(), Configuration { max_hold_seconds: Some(60), ..Configuration::default() }).await;
+    let session = bench.claim_for(1, 30).await;
+    for _ in 0..3 {
+        bench.pass(19_000).await;
+        bench.heartbeat(&session).await.unwrap();
+    }
+    bench.pass(3_000).await;
+    assert_eq!(bench.holder(), None);
+    assert_eq!(bench.history()[0].ended.as_ref().unwrap().how, EndedHow::Expired(Expiry::MaxHold));
+}
+
+#[actix::test]
+async fn a_limit_that_is_set_while_somebody_holds_the_lock_holds_for_them_too() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim(1).await.unwrap();
+    bench.pass(50_000).await;
+    bench.configure(&key(), Configuration { max_hold_seconds: Some(60), ..Configuration::default() }).await;
+    bench.pass(9_999).await;
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    bench.pass(1).await;
+    assert_eq!(bench.holder(), None);
+}
+
+#[actix::test]
+async fn what_the_store_refuses_to_end_is_ended_when_it_does_not() {
+    let bench = Bench::with_environment().await;
+    bench.claim_for(1, 10).await;
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    bench.pass(10_000).await;
+    assert!(bench.holder().is_some());
+    bench.store.refuse_with(None);
+    bench.pass(1_000).await;
+    assert_eq!(bench.holder(), None);
+}
+
+#[actix::test]
+async fn a_deadline_that_is_no_more_costs_nothing() {
+    let bench = Bench::with_environment().await;
+    assert_eq!(bench.environments.parts.deadlines.len(), 0);
+    let session = bench.claim_for(1, 10).await;
+    assert_eq!(bench.environments.parts.deadlines.len(), 1);
+    assert_eq!(bench.store.scan(b"l/", b"l0", 10).unwrap().len(), 1);
+    bench.release(&session).await.unwrap();
+    assert_eq!(bench.environments.parts.deadlines.len(), 0);
+    assert_eq!(bench.store.scan(b"l/", b"l0", 10).unwrap().len(), 0);
+    assert_eq!(bench.killed(5).environments.parts.deadlines.len(), 0);
+}
+
+#[actix::test]
+async fn an_expired_lock_passes_to_the_next_in_line() {
+    let bench = Bench::with_environment().await;
+    bench.claim_for(1, 10).await;
+    let environments = bench.environments.clone();
+    let patience = Patience { wait: Duration::from_secs(300), queue: false };
+    let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), patience, None).await });
+    bench.let_others_run().await;
+    bench.pass(10_000).await;
+    let next = granted(waiting.await.unwrap().unwrap());
+    assert_eq!((next.user.id, token(&next), next.status()), (person(2).id, 2, SessionStatus::Active));
+}
+
+mod reset {
+    //! The reset after a release, with stages that somebody runs.
+
+    use super::*;
+    use crate::domain::{CommitId, DeploymentOutcome, FinishDeployment, LockStatus};
+
+    async fn resetting() -> (Bench, crate::domain::DeploymentId) {
+        let bench = Bench::new();
+        let on_release = Some(CommitId::parse("c1ea4").unwrap());
+        bench.configure(&key(), Configuration { on_release, ..Configuration::default() }).await;
+        let claim = Claim { plan: Plan::Stages, ..claim(1) };
+        let session = claim_at_once(&bench.environments, &key(), claim).await.unwrap();
+        bench.release(&session).await.unwrap();
+        let environment = bench.environments.environment(&key()).unwrap().unwrap();
+        assert_eq!(environment.lock_status(), LockStatus::Resetting);
+        let deployment = environment.current_deployment().unwrap();
+        assert_eq!(deployment.commit.as_str(), "c1ea4");
+        (bench, deployment.id)
+    }
+
+    async fn finish(bench: &Bench, deployment: crate::domain::DeploymentId, outcome: DeploymentOutcome) {
+        bench.environments.finish_deployment(&key(), FinishDeployment { deployment, outcome }).await.unwrap();
+    }
+
+    #[actix::test]
+    async fn nobody_gets_an_environment_that_is_being_reset_until_that_has_ended() {
+        let (bench, deployment) = resetting().await;
+        let refused = bench.claim(2).await;
+        assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentResetting { .. }))), "{refused:?}");
+        let environments = bench.environments.clone();
+        let patience = Patience { wait: Duration::from_secs(300), queue: false };
+        let waiting = actix::spawn(async move { environments.claim(&key(), claim(3), patience, None).await });
+        bench.let_others_run().await;
+        assert!(!waiting.is_finished());
+        let after = bench.killed(10);
+        assert!(after.holder().is_none() && after.claim(2).await.is_err(), "it is still being reset after a restart");
+        finish(&bench, deployment, DeploymentOutcome::Succeeded).await;
+        assert_eq!(token(&granted(waiting.await.unwrap().unwrap())), 2);
+    }
+
+    #[actix::test]
+    async fn a_reset_that_fails_takes_the_environment_out_of_service_until_it_is_enabled() {
+        let (bench, deployment) = resetting().await;
+        finish(&bench, deployment, DeploymentOutcome::Failed(Arc::from("exit code 1"))).await;
+        let refused = bench.claim(2).await;
+        let Err(Failure::Rejected(Rejection::EnvironmentDisabled { reason })) = refused else { panic!("{refused:?}") };
+        assert!(reason.unwrap().contains("exit code 1"));
+        bench.make().await;
+        assert_eq!(token(&bench.claim(2).await.unwrap()), 2);
+        assert_eq!(bench.environments.environment(&key()).unwrap().unwrap().disabled_reason, None);
+    }
+}

@@ -1,0 +1,270 @@
+//! What ends by itself, and what keeps it from ending: heartbeats, and asking.
+
+use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
+use super::{
+    Command, Deadline, Draft, Ended, EndedHow, Environment, Expiry, Lease, Notice, Now, Person, Rejection, Session,
+    SessionId, SessionRef, Tick, Ticket, queue, release,
+};
+
+/// What is left of a lease after a start, at least: its holder could not keep it up while the server was down.
+pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
+
+impl Lease {
+    pub(super) fn new(ttl_seconds: u32, now: Now) -> Self {
+        Self { ttl_seconds, until: Deadline::after(now, i64::from(ttl_seconds) * 1000) }
+    }
+}
+
+impl Session {
+    /// Its holder has done something: the lease begins anew.
+    pub(super) fn renew(&mut self, now: Now) {
+        if let Some(claimed) = &mut self.claimed {
+            claimed.lease = claimed.lease.map(|lease| Lease::new(lease.ttl_seconds, now));
+            claimed.unseen_until = None;
+            claimed.seen = true;
+            self.revision += 1;
+        }
+    }
+}
+
+/// The holder is alive.
+#[derive(Debug, Clone)]
+pub struct Heartbeat {
+    pub session: SessionRef,
+    pub by: Person,
+    pub fencing_token: Option<u64>,
+}
+
+impl Command for Heartbeat {
+    type Reply = Session;
+
+    fn subject(&mut self) -> Option<&mut SessionRef> {
+        Some(&mut self.session)
+    }
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Session, Rejection> {
+        release::find_holder(&draft.next, &self.session, &self.by, self.fencing_token)?;
+        draft.touch();
+        let now = draft.now;
+        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        holder.renew(now);
+        Ok(holder.clone())
+    }
+}
+
+/// Somebody has asked about a session whose client may not have known that it has the lock.
+#[derive(Debug, Clone)]
+pub struct Seen {
+    pub session: SessionId,
+}
+
+impl Command for Seen {
+    type Reply = ();
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        let Some(holder) = draft.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
+            return Ok(());
+        };
+        if let Some(claimed) = holder.claimed.as_mut().filter(|claimed| !claimed.seen) {
+            claimed.unseen_until = None;
+            claimed.seen = true;
+            holder.revision += 1;
+            draft.touch();
+        }
+        Ok(())
+    }
+}
+
+/// A grant could not be told to its client, who has gone.
+#[derive(Debug, Clone)]
+pub struct Undelivered {
+    pub session: SessionId,
+    /// Whether the client can come back for it with its idempotency key; it then has a while to do so.
+    pub keyed: bool,
+}
+
+impl Command for Undelivered {
+    type Reply = ();
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        let now = draft.now;
+        let Some(holder) = draft.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
+            return Ok(());
+        };
+        if holder.claimed.as_ref().is_some_and(|claimed| claimed.seen) {
+            // It has come back on another connection meanwhile.
+            return Ok(());
+        }
+        if !self.keyed {
+            let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(Expiry::Vanished) };
+            release::vacate(draft, ended, Notice::SessionExpired);
+        } else if let Some(claimed) = &mut holder.claimed {
+            claimed.unseen_until = Some(Deadline::after(now, ASK_WITHIN_MILLIS));
+            holder.revision += 1;
+            draft.touch();
+        }
+        Ok(())
+    }
+}
+
+/// Time has passed: whatever has run out ends.
+#[derive(Debug, Clone)]
+pub struct Elapse;
+
+impl Command for Elapse {
+    /// When somebody in the queue is next due to lose their place, at the earliest.
+    type Reply = Option<Tick>;
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Option<Tick>, Rejection> {
+        let now = draft.now;
+        let expiry = draft.next.lock.as_ref().and_then(Session::expiry);
+        if let Some((_, why)) = expiry.filter(|(until, _)| until.has_passed(now)) {
+            let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(why) };
+            release::vacate(draft, ended, Notice::SessionExpired);
+        }
+        for (ticket, why) in queue::overdue(&draft.next.queue, draft.crowd, now, LET_GO_AT_ONCE) {
+            queue::expire(draft, ticket, why);
+        }
+        Ok(queue::next_due(&draft.next.queue, draft.crowd))
+    }
+}
+
+/// The clients of these have hung up.
+#[derive(Debug, Clone)]
+pub struct HangUp {
+    pub tickets: Vec<Ticket>,
+}
+
+impl Command for HangUp {
+    type Reply = ();
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+        for ticket in self.tickets {
+            queue::expire(draft, ticket, Expiry::Vanished);
+        }
+        Ok(())
+    }
+}
+
+/// One has waited as long as it wanted to.
+#[derive(Debug, Clone)]
+pub struct StopWaiting {
+    pub ticket: Ticket,
+}
+
+impl Command for StopWaiting {
+    /// What to tell it, if it still waited.
+    type Reply = Option<Rejection>;
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<Option<Rejection>, Rejection> {
+        // It may have come back for its place just now, and the lock be free.
+        queue::hand_over(draft, None);
+        let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Released };
+        let left = queue::leave(draft, self.ticket, ended, Notice::SessionReleased);
+        Ok(left.map(|_| draft.next.occupied()))
+    }
+}
+
+/// Somebody may be ready for the lock who was not before.
+#[derive(Debug, Clone)]
+pub struct HandOver;
+
+impl Command for HandOver {
+    type Reply = ();
+
+    fn decide(self, _: &mut Draft<'_>) -> Result<(), Rejection> {
+        Ok(())
+    }
+}
+
+impl Environment {
+    /// Makes the deadlines those of a process that started at `started`, with the time that is left to each.
+    pub fn rearm(&mut self, started: Now) {
+        let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
+        let Some(claimed) = self.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) else { return };
+        let held = started.at.as_millis().saturating_sub(claimed.at.as_millis()).max(0);
+        claimed.tick = started.tick.plus(-held);
+        let rearmed = |until: Deadline, whole: i64| until.rearmed(started, whole.min(LEFT_AFTER_START_MILLIS), whole);
+        claimed.lease = claimed.lease.map(|lease| {
+            let until = rearmed(lease.until, i64::from(lease.ttl_seconds) * 1000);
+            Lease { until, ..lease }
+        });
+        claimed.hold_until =
+            claimed.hold_until.map(|until| rearmed(until, i64::from(max_hold.unwrap_or(u32::MAX)) * 1000));
+        claimed.unseen_until = claimed.unseen_until.map(|until| rearmed(until, ASK_WITHIN_MILLIS));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::samples::{Subject, at, by_key, claim, person};
+    use crate::domain::{Claim, Configuration, Kept, Presence, Timestamp};
+
+    fn holder(subject: &Subject) -> Session {
+        subject.environment.lock.clone().unwrap()
+    }
+
+    #[test]
+    fn whether_its_client_knows_changes_a_session() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        let session = holder(&subject).id;
+        let mut revision = holder(&subject).revision;
+        let mut rises = |subject: &Subject| std::mem::replace(&mut revision, holder(subject).revision) < revision;
+        subject.run(1, Undelivered { session, keyed: true }).unwrap();
+        assert!(rises(&subject) && holder(&subject).is_unseen());
+        subject.run(2, Seen { session }).unwrap();
+        assert!(rises(&subject) && !holder(&subject).is_unseen());
+        subject.run(3, Undelivered { session, keyed: true }).unwrap();
+        assert!(!rises(&subject), "it has come back meanwhile, so there is nothing to take from it");
+    }
+
+    #[test]
+    fn a_session_granted_while_its_client_was_away_ends_unless_somebody_asks() {
+        for (asks, holder) in [(false, None), (true, Some(2))] {
+            let mut subject = Subject::with(Configuration::default());
+            subject.run(0, claim(1)).unwrap();
+            subject.run(0, Claim { waits: Some(Kept::ByAsking), ..claim(2) }).unwrap();
+            subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+            let first = subject.environment.lock.as_ref().unwrap().id.into();
+            subject.run(1, release::Release { session: first, by: person(1), any: false }).unwrap();
+            let session = subject.environment.lock.as_ref().unwrap().id;
+            if asks {
+                subject.run(2, Seen { session }).unwrap();
+            }
+            subject.run(1 + ASK_WITHIN_MILLIS, Elapse).unwrap();
+            assert_eq!(subject.holder(), holder);
+        }
+    }
+
+    #[test]
+    fn who_has_waited_long_enough_is_not_refused_a_lock_that_is_free() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        subject.run(0, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
+        // The server has started anew, and the client comes back for its place only after the lock has become free.
+        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+        let session = holder(&subject).id.into();
+        subject.run(1, release::Release { session, by: person(1), any: false }).unwrap();
+        subject.crowd.except.clear();
+        let (refused, outcome) = subject.run(2, StopWaiting { ticket: Ticket(2) }).unwrap();
+        assert_eq!((refused, outcome.granted.map(|granted| granted.waiter.ticket)), (None, Some(Ticket(2))));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_while_the_server_was_down_leaves_time_for_a_heartbeat() {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, Claim { ttl_seconds: Some(45), ..claim(1) }).unwrap();
+        let started = Now { at: Timestamp::from_millis(at(100_000).at.as_millis()), tick: Tick(7) };
+        subject.environment.rearm(started);
+        assert_eq!(holder(&subject).expiry().unwrap().0.due, started.tick.plus(LEFT_AFTER_START_MILLIS));
+        subject.run(LEFT_AFTER_START_MILLIS, Elapse).unwrap();
+        assert_eq!(subject.holder(), Some(1));
+        let session = holder(&subject).id.into();
+        subject.run(20_000, Heartbeat { session, by: person(1), fencing_token: Some(1) }).unwrap();
+        assert_eq!(holder(&subject).expiry().unwrap().0.due, Tick(65_000));
+    }
+}

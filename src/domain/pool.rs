@@ -1,0 +1,263 @@
+//! Those who wait for any environment with certain labels, and which environments are free for them.
+//!
+//! A free environment is offered to those who wait; it is the environment's own decision that takes one of them, in
+//! order, with [`Pool::take`]. So no two environments can take the same one, and no offer binds anybody.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use super::{Configuration, Identifier, Labels, Presence, Rejection, Ticket, Timestamp, Turn, Waiter};
+
+/// How many may wait for any environment of one pipeline.
+pub const POOL_LENGTH_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub struct Pool {
+    /// By what they want, then in order: an environment looks at the first of each kind that it would do for.
+    waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
+    turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
+    environments: HashMap<Identifier, Known>,
+    /// The free ones, least recently used first; all of them, and by each label.
+    free: BTreeSet<Use>,
+    /// Free as far as is known, and asked to look who waits.
+    offered: BTreeSet<Identifier>,
+    free_by_label: BTreeMap<(Identifier, super::LabelValue), BTreeSet<Use>>,
+}
+
+type Use = (Option<Timestamp>, Identifier);
+
+#[derive(Debug)]
+struct Known {
+    configuration: Arc<Configuration>,
+    /// Since when it is free, if it is.
+    free: Option<Use>,
+}
+
+/// How an environment stands, as far as the pool is concerned.
+#[derive(Debug, Clone)]
+pub enum Standing {
+    Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
+    Taken { configuration: Arc<Configuration> },
+    Gone,
+}
+
+impl Pool {
+    pub fn len(&self) -> usize {
+        self.turns.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+
+    pub fn get(&self, ticket: Ticket) -> Option<&Arc<Waiter>> {
+        let (turn, labels) = self.turns.get(&ticket)?;
+        self.waiting.get(labels)?.get(turn)
+    }
+
+    pub fn labels(&self, ticket: Ticket) -> Option<&Arc<Labels>> {
+        self.turns.get(&ticket).map(|(_, labels)| labels)
+    }
+
+    /// In no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.waiting.values().flat_map(BTreeMap::values)
+    }
+
+    /// Those who would take such an environment, in no particular order.
+    pub fn waiting_for(&self, configuration: &Configuration) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.waiting.iter().filter(|(labels, _)| configuration.has_labels(labels)).flat_map(|(_, line)| line.values())
+    }
+
+    /// How many of those who want the same or less go first, and itself: the next one is at 1.
+    pub fn position(&self, waiter: &Waiter) -> usize {
+        let turn = waiter.turn();
+        let Some(wanted) = self.labels(waiter.ticket) else { return 0 };
+        let rivals = self.waiting.iter().filter(|(labels, _)| labels.iter().all(|(k, v)| wanted.get(k) == Some(v)));
+        rivals.map(|(_, line)| line.range(..=turn).count()).sum()
+    }
+
+    pub fn arrive(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) -> Result<(), Rejection> {
+        if self.len() >= POOL_LENGTH_MAX {
+            return Err(Rejection::QueueFull { limit: POOL_LENGTH_MAX });
+        }
+        self.put_back(waiter, labels);
+        Ok(())
+    }
+
+    /// For one that was taken and could not be granted after all: it has its old place.
+    pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
+        let turn = waiter.turn();
+        self.turns.insert(waiter.ticket, (turn, labels.clone()));
+        self.waiting.entry(labels).or_default().insert(turn, waiter);
+    }
+
+    pub fn leave(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
+        let (turn, labels) = self.turns.remove(&ticket)?;
+        let line = self.waiting.get_mut(&labels)?;
+        let waiter = line.remove(&turn);
+        if line.is_empty() {
+            self.waiting.remove(&labels);
+        }
+        waiter
+    }
+
+    /// Takes out the first whose client is there, of those this environment would do for and who come before `before`.
+    pub fn take(
+        &mut self,
+        configuration: &Configuration,
+        before: Option<Turn>,
+        presence: impl Fn(&Waiter) -> Presence,
+    ) -> Option<Arc<Waiter>> {
+        let first = self.first_for(configuration, presence)?;
+        let turn = first.turn();
+        if before.is_some_and(|before| before < turn) {
+            return None;
+        }
+        self.leave(first.ticket)
+    }
+
+    /// Whether anybody who is there would take this environment.
+    pub fn wants(&self, configuration: &Configuration, presence: impl Fn(&Waiter) -> Presence) -> bool {
+        self.first_for(configuration, presence).is_some()
+    }
+
+    fn first_for(&self, configuration: &Configuration, presence: impl Fn(&Waiter) -> Presence) -> Option<Arc<Waiter>> {
+        let lines = self.waiting.iter().filter(|(labels, _)| configuration.has_labels(labels));
+        let ready = |line: &BTreeMap<Turn, Arc<Waiter>>| {
+            line.values().find(|waiter| waiter.is_ready(presence(waiter))).cloned()
+        };
+        lines.filter_map(|(_, line)| ready(line)).min_by_key(|waiter| waiter.turn())
+    }
+
+    /// Notes how an environment stands.
+    pub fn report(&mut self, name: &Identifier, standing: Standing) {
+        self.forget_free(name);
+        self.offered.remove(name);
+        let (configuration, free) = match standing {
+            Standing::Gone => {
+                self.environments.remove(name);
+                return;
+            }
+            Standing::Taken { configuration } => (configuration, None),
+            Standing::Free { configuration, last_used } => (configuration, Some((last_used, name.clone()))),
+        };
+        if let Some(since) = &free {
+            self.free.insert(since.clone());
+            for (key, value) in &configuration.labels {
+                self.free_by_label.entry((key.clone(), value.clone())).or_default().insert(since.clone());
+            }
+        }
+        self.environments.insert(name.clone(), Known { configuration, free });
+    }
+
+    /// Whether the pool knows how this environment stands.
+    pub fn knows(&self, name: &Identifier) -> bool {
+        self.environments.contains_key(name)
+    }
+
+    /// Whether any environment has these labels, free or not.
+    pub fn has_match(&self, labels: &Labels) -> bool {
+        self.waiting.contains_key(labels) || self.matching(labels).next().is_some()
+    }
+
+    /// Whether all environments with these labels are out of service.
+    pub fn all_disabled(&self, labels: &Labels) -> bool {
+        self.matching(labels).all(|configuration| configuration.disabled)
+    }
+
+    fn matching(&self, labels: &Labels) -> impl Iterator<Item = &Configuration> {
+        self.environments.values().map(|known| &*known.configuration).filter(|known| known.has_labels(labels))
+    }
+
+    /// The least recently used free environment with these labels. It counts as offered, and not as free, until it
+    /// reports again.
+    pub fn offer(&mut self, labels: &Labels) -> Option<Identifier> {
+        // The label that fewest of the free ones have leaves the least to look through.
+        let narrowest = labels.iter().map(|(key, value)| self.free_by_label.get(&(key.clone(), value.clone())));
+        let candidates = match narrowest.min_by_key(|set| set.map_or(0, BTreeSet::len)) {
+            None => &self.free,
+            Some(set) => set?,
+        };
+        let fits = |name: &Identifier| self.environments.get(name).is_some_and(|k| k.configuration.has_labels(labels));
+        let name = candidates.iter().map(|(_, name)| name).find(|name| fits(name)).cloned()?;
+        self.forget_free(&name);
+        self.offered.insert(name.clone());
+        Some(name)
+    }
+
+    /// Whether one with these labels has been offered and has not reported since: it may yet be had.
+    pub fn is_offered(&self, labels: &Labels) -> bool {
+        let fits = |name: &Identifier| self.environments.get(name).is_some_and(|k| k.configuration.has_labels(labels));
+        self.offered.iter().any(fits)
+    }
+
+    /// Offers for all who wait, as far as there are free environments.
+    pub fn offers(&mut self, presence: impl Fn(&Waiter) -> Presence) -> Vec<Identifier> {
+        if self.free.is_empty() {
+            return Vec::new();
+        }
+        let wanted: Vec<_> = self
+            .waiting
+            .iter()
+            .map(|(labels, line)| {
+                let ready = line.values().filter(|waiter| waiter.is_ready(presence(waiter))).count();
+                (labels.clone(), ready.min(self.free.len()))
+            })
+            .collect();
+        let mut offers = Vec::new();
+        for (labels, ready) in wanted {
+            offers.extend(std::iter::from_fn(|| self.offer(&labels)).take(ready));
+        }
+        offers
+    }
+
+    fn forget_free(&mut self, name: &Identifier) {
+        let Some(known) = self.environments.get_mut(name) else { return };
+        let Some(since) = known.free.take() else { return };
+        self.free.remove(&since);
+        for (key, value) in &known.configuration.labels {
+            let label = (key.clone(), value.clone());
+            if let Some(set) = self.free_by_label.get_mut(&label) {
+                set.remove(&since);
+                if set.is_empty() {
+                    self.free_by_label.remove(&label);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::samples::{at, claim, labels};
+
+    #[test]
+    fn a_place_counts_those_before_it_who_want_the_same_or_less() {
+        let mut pool = Pool::default();
+        let wants: [&[(&str, &str)]; 5] =
+            [&[("os", "mac")], &[], &[("os", "linux"), ("size", "large")], &[("os", "linux")], &[("os", "linux")]];
+        for (number, wants) in (1..).zip(wants) {
+            pool.arrive(Arc::new(claim(number).into_waiter(at(0))), Arc::new(labels(wants))).unwrap();
+        }
+        let position = |number| pool.position(pool.get(Ticket(number)).unwrap());
+        assert_eq!([1, 2, 3, 4, 5].map(position), [1, 1, 2, 2, 3]);
+    }
+
+    #[test]
+    fn who_is_put_back_has_its_old_place() {
+        let mut pool = Pool::default();
+        let everybody_is_there = |_: &Waiter| Presence::Connected;
+        let any = Arc::new(Labels::new());
+        for number in 1..=2 {
+            pool.arrive(Arc::new(claim(number).into_waiter(at(0))), any.clone()).unwrap();
+        }
+        let taken = pool.take(&Configuration::default(), None, everybody_is_there).unwrap();
+        assert_eq!(taken.ticket, Ticket(1));
+        pool.put_back(taken, any);
+        assert_eq!(pool.take(&Configuration::default(), None, everybody_is_there).unwrap().ticket, Ticket(1));
+    }
+}

@@ -1,0 +1,343 @@
+//! Random scripts of commands for one environment, against the invariants and what a person would keep on paper. Who
+//! must be granted what, among several environments, is in [`waiting`].
+
+#![allow(clippy::unwrap_used)]
+
+mod checks;
+mod script;
+mod waiting;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::samples::{commit, number, person, seed};
+use super::*;
+use script::{Change, Step, Waits};
+
+proptest! {
+    // A decision is quick enough that this many scripts take a few seconds, also in a debug build.
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_script_of_commands_breaks_an_invariant(resets in any::<bool>(), script in script::steps()) {
+        let mut world = World::new(Change::OnRelease(resets));
+        for step in script {
+            world.play(step);
+        }
+    }
+}
+
+/// The environment, those who want it, and what a person would keep on paper: every session anybody knows the id of,
+/// and what the runner runs.
+struct World {
+    environment: Environment,
+    now: Now,
+    clients: Clients,
+    sessions: Vec<Session>,
+    tokens: Vec<u64>,
+    running: Option<DeploymentId>,
+    /// Whoever takes the lock by force need not be the next.
+    forcing: bool,
+}
+
+/// Who is there, and who waits for any environment.
+#[derive(Default)]
+struct Clients {
+    presence: BTreeMap<Ticket, Presence>,
+    outsiders: Vec<Arc<Waiter>>,
+    numbers: u64,
+    tick: i64,
+}
+
+impl Clients {
+    /// Whether the lock can be given to it: its client is there, or was not long ago and will ask again.
+    fn is_there(&self, waiter: &Waiter) -> bool {
+        match (self.presence[&waiter.ticket], &waiter.kept) {
+            (Presence::Connected, _) => true,
+            (Presence::LastSeen(Tick(seen)), Kept::ByAsking) => self.tick < seen + 60_000,
+            (Presence::LastSeen(_), _) | (Presence::Vanished, _) => false,
+        }
+    }
+}
+
+impl Crowd for Clients {
+    fn presence(&self, waiter: &Waiter) -> Presence {
+        self.presence[&waiter.ticket]
+    }
+
+    fn take_outsider(&mut self, _: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let first = self.outsiders.iter().filter(|waiter| self.is_there(waiter));
+        let first = first.min_by_key(|waiter| waiter.turn())?.clone();
+        if before.is_some_and(|before| before < first.turn()) {
+            return None;
+        }
+        self.outsiders.retain(|waiter| waiter.ticket != first.ticket);
+        Some(first)
+    }
+
+    fn seed(&mut self) -> IdSeed {
+        self.numbers += 1;
+        seed(self.numbers)
+    }
+}
+
+impl World {
+    fn new(setup: Change) -> Self {
+        let now = Now { at: Timestamp::from_millis(1_000_000), tick: Tick(0) };
+        let (environment, clients) = (Environment::absent(), Clients::default());
+        let mut world =
+            Self { environment, now, clients, sessions: Vec::new(), tokens: Vec::new(), running: None, forcing: false };
+        world.configure(setup);
+        world
+    }
+
+    fn run<C: Command>(&mut self, mut command: C) -> Result<C::Reply, Rejection> {
+        self.pass(1);
+        if let Some(subject) = command.subject() {
+            let known = self.sessions.iter().find(|s| s.id == subject.id && s.ended.is_some());
+            subject.ended = known.cloned().map(Box::new);
+        }
+        let before = self.environment.clone();
+        let first = self.first_in_line();
+        let transition = decide(&before, command, self.now, &mut self.clients)?;
+        assert_eq!(invariants::check(&transition.next), Ok(()));
+        assert_eq!(invariants::check_step(&before, &transition.next), Ok(()));
+        self.check_queue(&before.queue, &transition.next.queue, &transition.outcome);
+        let granted = transition.outcome.granted.as_ref();
+        assert!(granted.is_none_or(|granted| self.clients.is_there(&granted.waiter)), "it was granted to nobody");
+        self.write_down(&transition.outcome);
+        self.environment = transition.next;
+        self.check_grant(&before, first, &transition.outcome);
+        self.check_sessions();
+        Ok(transition.reply)
+    }
+
+    /// Of those who are there.
+    fn first_in_line(&self) -> Option<Turn> {
+        let waiting = self.environment.queue.iter().chain(&self.clients.outsiders);
+        waiting.filter(|waiter| self.clients.is_there(waiter)).map(|waiter| waiter.turn()).min()
+    }
+
+    fn pass(&mut self, millis: i64) {
+        self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
+        self.clients.tick = self.now.tick.0;
+    }
+
+    fn claim(&mut self, who: u8, deploys: bool, plan: Plan) -> Claim {
+        let seed = self.clients.seed();
+        let claim = samples::claim(number(seed));
+        Claim { user: person(who), commit: deploys.then(commit), plan, ..claim }
+    }
+
+    fn queue_up(&mut self, claim: &mut Claim, waits: Waits, priority: i64) {
+        claim.priority = Priority::new(priority).unwrap();
+        claim.waits = waits.kept(claim.ticket);
+        let presence = match waits {
+            Waits::No | Waits::Connected | Waits::Keyed => Presence::Connected,
+            Waits::Asking => Presence::LastSeen(self.now.tick),
+        };
+        self.clients.presence.insert(claim.ticket, presence);
+    }
+
+    /// The nth newest session, or one that never was.
+    fn session(&self, nth: usize) -> SessionRef {
+        let never = SessionId { seed: IdSeed([9; 12]), origin: Origin::Granted(1) };
+        self.sessions.iter().rev().nth(nth).map_or(never, |session| session.id).into()
+    }
+
+    fn nth_waiter(&self, nth: usize) -> Option<Arc<Waiter>> {
+        self.environment.queue.iter().nth(nth).cloned()
+    }
+
+    fn play(&mut self, step: Step) {
+        match step {
+            Step::Claim { person: who, deploys, plan, ttl_seconds, waits, priority } => {
+                let mut claim = Claim { ttl_seconds, ..self.claim(who, deploys, plan) };
+                self.queue_up(&mut claim, waits, priority);
+                self.check_claim(claim);
+            }
+            Step::Outsider { person: who, waits, priority } => {
+                let mut claim = self.claim(who, false, Plan::Nothing);
+                self.queue_up(&mut claim, waits, priority);
+                self.clients.outsiders.push(Arc::new(claim.into_waiter(self.now)));
+            }
+            Step::ForceClaim { person: who, role, deploys, plan } => {
+                let claim = self.claim(who, deploys, plan);
+                let configuration = self.environment.configuration.clone();
+                let allowed = configuration.is_some_and(|c| !c.disabled && role >= c.force_claim_role);
+                let holder = self.environment.lock.as_ref().map(|s| s.id);
+                let queue = self.environment.queue.clone();
+                self.forcing = true;
+                let reply = self.run(ForceClaim { claim, role });
+                self.forcing = false;
+                assert_eq!(reply.is_ok(), allowed, "{reply:?}");
+                if let Ok(claimed) = reply {
+                    assert_eq!(claimed.overrode.map(|s| s.id), holder);
+                    assert_eq!(self.environment.queue, queue, "the queue keeps waiting");
+                }
+            }
+            Step::Release { person: who, nth, any } => {
+                let session = self.session(nth);
+                if let Ok(released) = self.run(Release { session: session.clone(), by: person(who), any }) {
+                    assert!(released.ended.is_some() && (any || released.user.id == person(who).id));
+                    let active = self.environment.session(session.id).filter(|session| session.ended.is_none());
+                    assert_eq!(active, None, "it was released and is still there");
+                }
+            }
+            Step::Deploy { person: who, nth, plan } => {
+                let (session, may) = self.held_by(nth, who);
+                let seed = self.clients.seed();
+                let deploy = Deploy { session, by: person(who), seed, commit: commit(), plan, fencing_token: None };
+                let reply = self.run(deploy);
+                assert!(reply.is_err() || may, "somebody deployed without holding the lock");
+                assert!(reply.is_ok() || !may || matches!(reply, Err(Rejection::DeploymentQueueFull { .. })));
+            }
+            Step::Heartbeat { person: who, nth, stale } => {
+                let (session, may) = self.held_by(nth, who);
+                let token = self.environment.fencing_token - u64::from(stale && self.environment.fencing_token > 0);
+                let reply = self.run(Heartbeat { session, by: person(who), fencing_token: Some(token) });
+                assert_eq!(reply.is_ok(), may && !stale, "{reply:?}");
+            }
+            Step::Finish { outcome } => {
+                let Some(deployment) = self.running else { return };
+                self.run(FinishDeployment { deployment, outcome: script::outcome(outcome) }).unwrap();
+                assert_ne!(self.running, Some(deployment));
+            }
+            Step::FinishUnknown => {
+                let deployment = DeploymentId(IdSeed([7; 12]));
+                let reply = self.run(FinishDeployment { deployment, outcome: DeploymentOutcome::Succeeded });
+                assert_eq!(reply, Err(Rejection::DeploymentNotRunning));
+            }
+            Step::Configure(change) => self.configure(change),
+            Step::Delete => {
+                let environment = &self.environment;
+                let idle = environment.lock.is_none() && environment.queue.is_empty() && self.running.is_none();
+                let exists = environment.exists();
+                let reply = self.run(Delete { expected: None });
+                assert_eq!(reply.is_ok(), idle && exists, "{reply:?}");
+            }
+            Step::Pass { millis } => self.pass(millis),
+            Step::Elapse { millis } => {
+                self.pass(millis);
+                let next = self.run(Elapse).unwrap();
+                let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
+                assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "what ran out has not ended");
+                assert!(next.is_none_or(|due| due > self.now.tick), "somebody lost their place and is still there");
+            }
+            Step::Vanish { nth } => {
+                let Some(waiter) = self.nth_waiter(nth) else { return };
+                if self.clients.presence[&waiter.ticket] == Presence::Connected {
+                    self.clients.presence.insert(waiter.ticket, Presence::Vanished);
+                }
+            }
+            Step::HangUp { nth } => {
+                let Some(ticket) = self.nth_waiter(nth).map(|waiter| waiter.ticket) else { return };
+                self.clients.presence.insert(ticket, Presence::Vanished);
+                self.run(HangUp { tickets: vec![ticket] }).unwrap();
+                assert_eq!(self.environment.queue.get(ticket), None);
+            }
+            Step::StopWaiting { nth } => {
+                let Some(ticket) = self.nth_waiter(nth).map(|waiter| waiter.ticket) else { return };
+                let gone = self.clients.presence[&ticket] == Presence::Vanished;
+                let refused = self.run(StopWaiting { ticket }).unwrap().is_some();
+                let granted = self.environment.lock.as_ref().is_some_and(|lock| number(lock.id.seed) == ticket.0);
+                assert!(gone || refused != granted, "it is told one or the other");
+                assert_eq!(self.run(StopWaiting { ticket }), Ok(None));
+            }
+            Step::Ask { nth } => {
+                let asking = |waiter: &Arc<Waiter>| waiter.kept == Kept::ByAsking;
+                if let Some(waiter) = self.nth_waiter(nth).filter(asking) {
+                    self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
+                }
+            }
+            Step::ComeBack { nth } => {
+                let Some(waiter) = self.nth_waiter(nth) else { return };
+                if matches!(self.clients.presence[&waiter.ticket], Presence::LastSeen(_))
+                    && waiter.kept != Kept::ByAsking
+                {
+                    self.clients.presence.insert(waiter.ticket, Presence::Connected);
+                    self.run(HandOver).unwrap();
+                }
+            }
+            Step::HandOver => self.run(HandOver).unwrap(),
+            Step::Seen => {
+                let Some(session) = self.environment.lock.as_ref().map(|session| session.id) else { return };
+                self.run(Seen { session }).unwrap();
+                let claimed = self.environment.lock.as_ref().and_then(|session| session.claimed.as_ref()).unwrap();
+                assert_eq!(claimed.unseen_until, None);
+            }
+            Step::Undelivered { keyed } => {
+                let Some(holder) = self.environment.lock.as_ref() else { return };
+                let (session, seen) = (holder.id, holder.claimed.as_ref().unwrap().seen);
+                self.run(Undelivered { session, keyed }).unwrap();
+                let holder = self.environment.lock.as_ref().filter(|holder| holder.id == session);
+                assert_eq!(holder.is_some(), keyed || seen, "only who can come back keeps what it was not told of");
+            }
+            Step::Restart { millis } => self.restart(millis),
+        }
+    }
+
+    fn check_claim(&mut self, claim: Claim) {
+        let (before, ticket, waits) = (self.environment.clone(), claim.ticket, claim.waits.is_some());
+        let (limit, max_ttl) =
+            before.configuration.as_ref().map_or((0, 0), |c| (c.max_queue_length as usize, c.max_ttl_seconds));
+        let too_long = claim.ttl_seconds.is_some_and(|ttl| ttl > max_ttl);
+        let claimable = before.configuration.as_ref().is_some_and(|c| !c.disabled) && !too_long;
+        let reply = self.run(claim);
+        assert_eq!(reply.is_ok(), claimable, "{reply:?}");
+        let waiting = self.environment.queue.get(ticket).is_some();
+        match reply {
+            Ok(ClaimReply::Granted(session)) => {
+                assert!(before.is_vacant(), "a lock was given that was not free");
+                assert_eq!(self.environment.lock, Some(session));
+            }
+            Ok(ClaimReply::Queued(session, position)) => {
+                let waiter = self.environment.queue.session(session.id).expect("who is queued is in the queue");
+                assert_eq!(self.environment.queue.position(waiter), position);
+                self.sessions.push(session);
+            }
+            Ok(ClaimReply::Waiting) => assert!(waiting),
+            Ok(ClaimReply::Refused(Rejection::QueueFull { .. })) => assert!(waits && before.queue.len() >= limit),
+            Ok(ClaimReply::Refused(_)) => assert!(!waits && !self.environment.is_vacant()),
+            Err(_) => assert!(!waiting),
+        }
+    }
+
+    /// The nth newest session, and whether it is this person's and has the lock.
+    fn held_by(&self, nth: usize, who: u8) -> (SessionRef, bool) {
+        let session = self.session(nth);
+        let may = self.environment.lock.as_ref().map(|s| (s.id, s.user.id)) == Some((session.id, person(who).id));
+        (session, may)
+    }
+
+    fn configure(&mut self, change: Change) {
+        let present = self.environment.configuration.as_deref().cloned().unwrap_or_default();
+        let configuration = change.applied_to(present);
+        self.run(Configure { configuration, expected: None }).unwrap();
+    }
+
+    /// What is not durable is gone, and all connections with it.
+    fn restart(&mut self, millis: i64) {
+        self.now = Now { at: self.now.at.plus(millis), tick: Tick(self.now.tick.0 % 1_000) };
+        self.clients.outsiders.retain(|waiter| waiter.is_durable());
+        let mut queue = Queue::new();
+        for waiter in self.environment.queue.iter().filter(|waiter| waiter.is_durable()) {
+            queue.insert(waiter.clone());
+        }
+        self.environment.queue = queue;
+        for waiter in self.environment.queue.iter().chain(&self.clients.outsiders) {
+            self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
+        }
+        self.environment.rearm(self.now);
+        let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
+        assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "nobody could have kept it up");
+        // Deadlines are those of another process now: on paper too, without being another revision.
+        let lock = self.environment.lock.clone();
+        for holder in lock.into_iter() {
+            self.sessions.iter_mut().filter(|known| known.id == holder.id).for_each(|known| *known = holder.clone());
+        }
+        self.run(HandOver).unwrap();
+    }
+}

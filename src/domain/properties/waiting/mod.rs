@@ -1,0 +1,365 @@
+//! Who gets which environment: random scripts for several environments and those who want one or any of them, against
+//! a sequential model on paper. The two must agree after every step on who has what and who waits in which order.
+
+mod paper;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+
+use super::script::{self, Change, Waits};
+use crate::domain::samples::{self, number, person, seed};
+use crate::domain::*;
+use paper::{Paper, Reset, Room, There, Verdict, Wait, Wants};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_environments_go_to_whom_the_model_gives_them(
+        resets in prop::collection::vec(any::<bool>(), 3),
+        script in prop::collection::vec(step(), 1..50),
+    ) {
+        let mut building = Building::new(&resets);
+        for step in script {
+            building.play(step);
+            building.compare();
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Claim { wants: Wants, waits: Waits, priority: i64, ttl_seconds: Option<u32> },
+    Force { room: usize, ttl_seconds: Option<u32> },
+    Release { room: usize },
+    Heartbeat { room: usize },
+    Look { room: usize },
+    Undelivered { room: usize, keyed: bool },
+    Ask { nth: usize },
+    Leave { nth: usize, in_time: bool },
+    ComeBack { nth: usize },
+    FinishReset { room: usize, outcome: u8 },
+    Configure { room: usize, change: Change },
+    Pass { millis: i64 },
+    Restart { millis: i64 },
+}
+
+const ROOMS: usize = 3;
+const LABELS: [&[&str]; ROOMS] = [&["large"], &["large", "linux"], &[]];
+
+fn step() -> impl Strategy<Value = Step> {
+    let wants = prop_oneof![
+        3 => (0..ROOMS).prop_map(Wants::Room),
+        2 => prop::sample::subsequence(vec!["large", "linux"], 0..=2).prop_map(Wants::Any),
+    ];
+    let room = 0..ROOMS;
+    let nth = 0..6usize;
+    let change = script::change().prop_filter("the model has no deployments and no roles", |change| {
+        !matches!(change, Change::DeployOnClaim(_) | Change::ForceClaimRole(_) | Change::MaxTtl(_))
+    });
+    let ttl = || prop::option::of(1..90u32);
+    prop_oneof![
+        14 => (wants, script::waits(), script::priority(), ttl())
+            .prop_map(|(wants, waits, priority, ttl_seconds)| Step::Claim { wants, waits, priority, ttl_seconds }),
+        1 => (room.clone(), ttl()).prop_map(|(room, ttl_seconds)| Step::Force { room, ttl_seconds }),
+        8 => room.clone().prop_map(|room| Step::Release { room }),
+        1 => room.clone().prop_map(|room| Step::Heartbeat { room }),
+        1 => room.clone().prop_map(|room| Step::Look { room }),
+        1 => (room.clone(), any::<bool>()).prop_map(|(room, keyed)| Step::Undelivered { room, keyed }),
+        2 => nth.clone().prop_map(|nth| Step::Ask { nth }),
+        2 => (nth.clone(), any::<bool>()).prop_map(|(nth, in_time)| Step::Leave { nth, in_time }),
+        2 => nth.prop_map(|nth| Step::ComeBack { nth }),
+        5 => (room.clone(), 0..6u8).prop_map(|(room, outcome)| Step::FinishReset { room, outcome }),
+        2 => (room, change).prop_map(|(room, change)| Step::Configure { room, change }),
+        4 => script::millis().prop_map(|millis| Step::Pass { millis }),
+        1 => script::millis().prop_map(|millis| Step::Restart { millis }),
+    ]
+}
+
+/// The environments and the pool, each step done to its end before the next; and the same on paper.
+struct Building {
+    now: Now,
+    environments: Vec<Environment>,
+    names: Vec<Identifier>,
+    pool: Pool,
+    presence: BTreeMap<Ticket, Presence>,
+    numbers: u64,
+    paper: Paper,
+}
+
+struct Hall<'a> {
+    pool: &'a mut Pool,
+    presence: &'a BTreeMap<Ticket, Presence>,
+    numbers: &'a mut u64,
+}
+
+impl Crowd for Hall<'_> {
+    fn presence(&self, waiter: &Waiter) -> Presence {
+        self.presence[&waiter.ticket]
+    }
+
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let presence = self.presence;
+        self.pool.take(configuration, before, |waiter| presence[&waiter.ticket])
+    }
+
+    fn seed(&mut self) -> IdSeed {
+        *self.numbers += 1;
+        seed(*self.numbers)
+    }
+}
+
+impl Building {
+    fn new(resets: &[bool]) -> Self {
+        let rooms = LABELS.iter().zip(resets).map(|(labels, resets)| Room::new(labels.to_vec(), *resets)).collect();
+        let now = samples::at(0);
+        let mut building = Self {
+            now,
+            environments: vec![Environment::absent(); ROOMS],
+            names: (0..ROOMS).map(|room| Identifier::parse(&format!("room-{room}")).unwrap()).collect(),
+            pool: Pool::default(),
+            presence: BTreeMap::new(),
+            numbers: 0,
+            paper: Paper::new(rooms, now.at.as_millis()),
+        };
+        for (room, resets) in resets.iter().enumerate() {
+            let configuration = Configuration { labels: labels(LABELS[room]), ..Configuration::default() };
+            let configuration = Change::OnRelease(*resets).applied_to(configuration);
+            building.run(room, Configure { configuration, expected: None }).unwrap();
+        }
+        building
+    }
+
+    fn run<C: Command>(&mut self, room: usize, command: C) -> Result<(C::Reply, Outcome), Rejection> {
+        let mut hall = Hall { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
+        let transition = decide(&self.environments[room], command, self.now, &mut hall)?;
+        let next = transition.next;
+        let configuration = next.configuration.clone().unwrap();
+        let standing = match next.is_vacant() {
+            true => Standing::Free { configuration, last_used: next.last_used },
+            false => Standing::Taken { configuration },
+        };
+        self.pool.report(&self.names[room], standing);
+        self.environments[room] = next;
+        Ok((transition.reply, transition.outcome))
+    }
+
+    fn play(&mut self, step: Step) {
+        match step {
+            Step::Claim { wants, waits, priority, ttl_seconds } => self.claim(wants, waits, priority, ttl_seconds),
+            Step::Force { room, ttl_seconds } => {
+                let claim = Claim { ttl_seconds, ..self.next_claim() };
+                let verdict = self.paper.force(room, claim.ticket.0, millis(ttl_seconds));
+                let forced = self.run(room, ForceClaim { claim, role: Role::Admin });
+                assert_eq!(forced.is_ok(), verdict == Verdict::Granted);
+            }
+            Step::Release { room } => {
+                let Some(session) = self.holder(room) else { return };
+                self.run(room, Release { session: session.into(), by: person(1), any: true }).unwrap();
+                self.paper.release(room);
+            }
+            Step::Heartbeat { room } => {
+                let Some(session) = self.holder(room) else { return };
+                self.run(room, Heartbeat { session: session.into(), by: person(1), fencing_token: None }).unwrap();
+                self.paper.ask(number(session.seed), true);
+            }
+            Step::Look { room } => {
+                let Some(session) = self.holder(room) else { return };
+                self.run(room, Seen { session }).unwrap();
+                self.paper.ask(number(session.seed), false);
+            }
+            Step::Undelivered { room, keyed } => {
+                let Some(session) = self.holder(room) else { return };
+                self.run(room, Undelivered { session, keyed }).unwrap();
+                self.paper.undelivered(room, keyed);
+            }
+            Step::Ask { nth } => {
+                let asks = |wait: &&Wait| matches!(wait.there, There::Asks { .. });
+                let Some(who) = self.paper.line.get(nth).filter(asks).map(|wait| wait.who) else { return };
+                self.presence.insert(Ticket(who), Presence::LastSeen(self.now.tick));
+                self.paper.ask(who, false);
+            }
+            Step::Leave { nth, in_time } => self.leave(nth, in_time),
+            Step::ComeBack { nth } => self.come_back(nth),
+            Step::FinishReset { room, outcome } => {
+                let Some(deployment) = self.environments[room].reset.as_ref().map(|reset| reset.id) else { return };
+                let outcome = script::outcome(outcome);
+                self.paper.finish_reset(room, matches!(outcome, DeploymentOutcome::Failed(_)));
+                self.run(room, FinishDeployment { deployment, outcome }).unwrap();
+            }
+            Step::Configure { room, change } => self.configure(room, change),
+            Step::Pass { millis } => {
+                self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
+                let due = |waiter: &Arc<Waiter>| waiter.due(self.presence[&waiter.ticket]);
+                let overdue = self.pool.iter().filter(|waiter| due(waiter).is_some_and(|due| due <= self.now.tick));
+                for ticket in overdue.map(|waiter| waiter.ticket).collect::<Vec<_>>() {
+                    self.pool.leave(ticket);
+                }
+                for room in 0..ROOMS {
+                    self.run(room, Elapse).unwrap();
+                }
+                self.paper.pass(millis);
+            }
+            Step::Restart { millis } => self.restart(millis),
+        }
+    }
+
+    fn claim(&mut self, wants: Wants, waits: Waits, priority: i64, ttl_seconds: Option<u32>) {
+        let mut claim = Claim { ttl_seconds, priority: Priority::new(priority).unwrap(), ..self.next_claim() };
+        claim.waits = waits.kept(claim.ticket);
+        let (presence, there) = match waits {
+            Waits::No | Waits::Connected => (Presence::Connected, There::Connected { keyed: false }),
+            Waits::Keyed => (Presence::Connected, There::Connected { keyed: true }),
+            Waits::Asking => (Presence::LastSeen(self.now.tick), There::Asks { last: self.now.at.as_millis() }),
+        };
+        let who = claim.ticket.0;
+        self.presence.insert(claim.ticket, presence);
+        let wait = Wait { who, priority, ttl: millis(ttl_seconds), wants: wants.clone(), there };
+        let expected = self.paper.claim(wait, waits != Waits::No);
+        let verdict = match wants {
+            Wants::Room(room) => self.claim_room(room, claim),
+            Wants::Any(wanted) => self.claim_any(&wanted, claim),
+        };
+        assert_eq!(verdict, expected, "of {who}");
+    }
+
+    fn claim_room(&mut self, room: usize, claim: Claim) -> Verdict {
+        match self.run(room, claim) {
+            Ok((ClaimReply::Granted(_), _)) => Verdict::Granted,
+            Ok((ClaimReply::Queued(..) | ClaimReply::Waiting, _)) => Verdict::Waits,
+            Ok((ClaimReply::Refused(_), _)) | Err(_) => Verdict::Refused,
+        }
+    }
+
+    fn claim_any(&mut self, wanted: &[&str], claim: Claim) -> Verdict {
+        let (ticket, patient, labels) = (claim.ticket, claim.waits.is_some(), Arc::new(labels(wanted)));
+        self.pool.arrive(Arc::new(claim.into_waiter(self.now)), labels.clone()).unwrap();
+        self.offer(&labels);
+        if self.pool.get(ticket).is_none() {
+            return Verdict::Granted;
+        }
+        if !patient {
+            self.pool.leave(ticket);
+            return Verdict::Refused;
+        }
+        Verdict::Waits
+    }
+
+    fn offer(&mut self, labels: &Labels) {
+        if let Some(name) = self.pool.offer(labels) {
+            let room = self.names.iter().position(|known| *known == name).unwrap();
+            let (_, outcome) = self.run(room, HandOver).unwrap();
+            assert!(outcome.granted.is_some_and(|granted| granted.outsider), "what was free was taken");
+        }
+    }
+
+    fn leave(&mut self, nth: usize, in_time: bool) {
+        let Some(Wait { who, wants, there, .. }) = self.paper.line.get(nth).cloned() else { return };
+        let ticket = Ticket(who);
+        let session = SessionId { seed: seed(who), origin: Origin::Queued(ticket) };
+        match (wants, there) {
+            (Wants::Any(_), _) => assert!(self.pool.leave(ticket).is_some()),
+            (Wants::Room(room), There::Asks { .. }) => {
+                let release = Release { session: session.into(), by: person(1), any: false };
+                assert_eq!(self.run(room, release).unwrap().0.status(), SessionStatus::Released);
+            }
+            (Wants::Room(room), There::Connected { .. }) if in_time => {
+                assert!(self.run(room, StopWaiting { ticket }).unwrap().0.is_some());
+            }
+            (Wants::Room(room), There::Connected { .. }) => {
+                self.presence.insert(ticket, Presence::Vanished);
+                self.run(room, HangUp { tickets: vec![ticket] }).unwrap();
+            }
+            (Wants::Room(_), There::Away { .. }) => return,
+        }
+        self.paper.leave(who);
+    }
+
+    fn come_back(&mut self, nth: usize) {
+        let Some(Wait { who, wants, there, .. }) = self.paper.line.get(nth).cloned() else { return };
+        if !matches!(there, There::Away { .. }) {
+            return;
+        }
+        self.presence.insert(Ticket(who), Presence::Connected);
+        self.paper.come_back(who);
+        match wants {
+            Wants::Room(room) => {
+                self.run(room, HandOver).unwrap();
+            }
+            Wants::Any(wanted) => self.offer(&labels(&wanted)),
+        }
+    }
+
+    fn configure(&mut self, room: usize, change: Change) {
+        let on_paper = &mut self.paper.rooms[room];
+        match &change {
+            Change::Disabled(disabled) => on_paper.disabled = *disabled,
+            Change::OnRelease(resets) => on_paper.resets = *resets,
+            Change::QueueLength(length) => on_paper.limit = *length as usize,
+            Change::DefaultTtl(seconds) => on_paper.default_ttl = millis(*seconds),
+            Change::MaxHold(seconds) => self.paper.set_max_hold(room, millis(*seconds)),
+            Change::DeployOnClaim(_) | Change::ForceClaimRole(_) | Change::MaxTtl(_) => {}
+        }
+        self.paper.serve(room);
+        let present = self.environments[room].configuration.as_deref().cloned().unwrap();
+        let configuration = change.applied_to(present);
+        self.run(room, Configure { configuration, expected: None }).unwrap();
+    }
+
+    fn restart(&mut self, millis: i64) {
+        self.now = Now { at: self.now.at.plus(millis), tick: Tick(self.numbers as i64 * 10) };
+        let kept: Vec<_> = self.pool.iter().filter(|waiter| waiter.is_durable()).cloned().collect();
+        let kept: Vec<_> = kept.into_iter().map(|w| (w.clone(), self.pool.labels(w.ticket).unwrap().clone())).collect();
+        self.pool = Pool::default();
+        for (waiter, labels) in kept {
+            self.pool.put_back(waiter, labels);
+        }
+        self.presence.values_mut().for_each(|presence| *presence = Presence::LastSeen(self.now.tick));
+        for room in 0..ROOMS {
+            let mut queue = Queue::new();
+            for waiter in self.environments[room].queue.iter().filter(|waiter| waiter.is_durable()) {
+                queue.insert(waiter.clone());
+            }
+            self.environments[room].queue = queue;
+            self.environments[room].rearm(self.now);
+            self.run(room, HandOver).unwrap();
+        }
+        self.paper.restart(millis);
+    }
+
+    fn compare(&self) {
+        for (room, (environment, on_paper)) in self.environments.iter().zip(&self.paper.rooms).enumerate() {
+            let holder = environment.lock.as_ref();
+            let who = holder.map(|session| number(session.id.seed));
+            assert_eq!(who, on_paper.holder.as_ref().map(|holder| holder.who), "who has room-{room}");
+            let queue: Vec<_> = environment.queue.iter().map(|waiter| waiter.ticket.0).collect();
+            assert_eq!(queue, self.paper.queue(room), "who waits for room-{room}");
+            let until = holder.and_then(Session::expiry).map(|(until, _)| until.at.as_millis());
+            assert_eq!(until, on_paper.holder.as_ref().and_then(|holder| holder.until()), "until when room-{room}");
+            assert_eq!(environment.reset.is_some(), on_paper.reset != Reset::None, "whether room-{room} is reset");
+            assert_eq!(environment.configuration.as_ref().unwrap().disabled, on_paper.disabled);
+        }
+        let mut pool: Vec<_> = self.pool.iter().map(|waiter| waiter.ticket.0).collect();
+        pool.sort_unstable();
+        assert_eq!(pool, self.paper.pool(), "who waits for any");
+    }
+
+    fn next_claim(&mut self) -> Claim {
+        self.numbers += 1;
+        Claim { plan: Plan::Stages, ..samples::claim(self.numbers) }
+    }
+
+    fn holder(&self, room: usize) -> Option<SessionId> {
+        self.environments[room].lock.as_ref().map(|session| session.id)
+    }
+}
+
+fn labels(names: &[&str]) -> Labels {
+    samples::labels(&names.iter().map(|name| (*name, "yes")).collect::<Vec<_>>())
+}
+
+fn millis(seconds: Option<u32>) -> Option<i64> {
+    seconds.map(|seconds| i64::from(seconds) * 1000)
+}

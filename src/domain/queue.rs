@@ -1,0 +1,336 @@
+//! Who waits for an environment, and whose turn it is: higher priority first, then arrival.
+
+use std::cmp::Reverse;
+use std::sync::Arc;
+
+use rpds::RedBlackTreeMapSync;
+
+use super::{
+    Configuration, Draft, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session, SessionId, Tick,
+    Ticket, claim,
+};
+
+/// A queued session that nobody has asked about for this long expires, and so does a grant that nobody comes for.
+pub const ASK_WITHIN_MILLIS: i64 = 60_000;
+
+/// How many of those who wait one transition lets go, so that it stays within what the store takes at once: the record
+/// that one leaves behind has up to 5 KiB, most of it a context of 1,024 characters.
+pub(super) const LET_GO_AT_ONCE: usize = 50;
+
+/// From -100 to 100; the higher go first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Priority(i8);
+
+impl Priority {
+    pub const RANGE: std::ops::RangeInclusive<i64> = -100..=100;
+
+    pub fn new(value: i64) -> Result<Self, Malformed> {
+        i8::try_from(value)
+            .ok()
+            .filter(|_| Self::RANGE.contains(&value))
+            .map(Self)
+            .ok_or(Malformed("is a whole number from -100 to 100"))
+    }
+
+    pub const fn get(self) -> i8 {
+        self.0
+    }
+}
+
+/// A place in line: who has the smaller one goes first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Turn {
+    pub priority: Reverse<Priority>,
+    pub ticket: Ticket,
+}
+
+/// One who waits: a session that has not got its lock yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiter {
+    pub ticket: Ticket,
+    pub kept: Kept,
+    pub session: Session,
+}
+
+/// What keeps a place in the queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Kept {
+    /// Its client's open connection, and nothing else.
+    ByConnection,
+    /// The same; but if the server ends, the client may come back for its place with its idempotency key.
+    ByKey(PlaceKey),
+    /// Its client's asking about it. Its session has an id that the client knows.
+    ByAsking,
+}
+
+/// By which a client that comes again is known.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct PlaceKey {
+    pub record: Arc<[u8]>,
+    pub fingerprint: [u8; 16],
+}
+
+/// Whether the client of one who waits is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Presence {
+    /// Holding its connection open for the answer.
+    Connected,
+    /// It hung up.
+    Vanished,
+    /// Not connected; it was last heard of then.
+    LastSeen(Tick),
+}
+
+/// What the rules ask about those who wait and cannot know from the environment alone.
+pub trait Crowd {
+    fn presence(&self, waiter: &Waiter) -> Presence;
+
+    /// Takes the first of those who wait for any environment like this one, if it comes before `before`. It is then
+    /// nobody else's to grant.
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
+
+    /// What makes a new id unique.
+    fn seed(&mut self) -> IdSeed;
+}
+
+impl Waiter {
+    pub fn turn(&self) -> Turn {
+        Turn { priority: Reverse(self.session.priority), ticket: self.ticket }
+    }
+
+    /// Whether its place outlives the process.
+    pub fn is_durable(&self) -> bool {
+        !matches!(self.kept, Kept::ByConnection)
+    }
+
+    /// Whether the lock can be given to it now.
+    pub fn is_ready(&self, presence: Presence) -> bool {
+        match (presence, &self.kept) {
+            (Presence::Connected, _) | (Presence::LastSeen(_), Kept::ByAsking) => true,
+            // Its client is away; it keeps its place for a while, but the lock is not given to nobody.
+            (Presence::LastSeen(_), Kept::ByKey(_) | Kept::ByConnection) | (Presence::Vanished, _) => false,
+        }
+    }
+
+    /// When it loses its place for want of a sign of life, if nothing is heard of it until then.
+    pub fn due(&self, presence: Presence) -> Option<Tick> {
+        match presence {
+            Presence::Connected => None,
+            Presence::Vanished => Some(Tick(i64::MIN)),
+            Presence::LastSeen(tick) => Some(tick.plus(ASK_WITHIN_MILLIS)),
+        }
+    }
+
+    /// Its session as it ends without ever having had the lock.
+    pub fn ended(&self, ended: Ended) -> Session {
+        let mut session = self.session.clone();
+        session.end(ended);
+        session
+    }
+}
+
+/// Those who wait, in order. Cheap to clone, however many they are: copies share all they have in common.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Queue {
+    /// One lane a priority. A lane that is empty is not there.
+    lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
+    length: usize,
+    durable: usize,
+}
+
+type Lane = RedBlackTreeMapSync<Ticket, Arc<Waiter>>;
+
+impl Queue {
+    pub fn new() -> Self {
+        Self { lanes: RedBlackTreeMapSync::new_sync(), length: 0, durable: 0 }
+    }
+
+    pub fn len(&self) -> usize {
+        self.length
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// Whether there is anybody whose place must outlive the process.
+    pub fn has_durable(&self) -> bool {
+        self.durable > 0
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Waiter>> {
+        self.lanes.values().flat_map(Lane::values)
+    }
+
+    pub fn get(&self, ticket: Ticket) -> Option<&Arc<Waiter>> {
+        self.lanes.values().find_map(|lane| lane.get(&ticket))
+    }
+
+    /// The one who waits under this session id.
+    pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
+        match id.origin {
+            super::Origin::Queued(ticket) => self.get(ticket).filter(|waiter| waiter.session.id == id),
+            super::Origin::Granted(_) => None,
+        }
+    }
+
+    /// How many go first, and itself: the next one is at 1.
+    pub fn position(&self, waiter: &Waiter) -> usize {
+        let turn = waiter.turn();
+        let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);
+        let lane = self.lanes.get(&turn.priority);
+        ahead.map(|(_, lane)| lane.size()).sum::<usize>() + lane.map_or(0, |lane| lane.range(..=turn.ticket).count())
+    }
+
+    pub fn insert(&mut self, waiter: Arc<Waiter>) {
+        let turn = waiter.turn();
+        let mut lane = self.lanes.get(&turn.priority).cloned().unwrap_or_else(Lane::new_sync);
+        self.length += 1;
+        self.durable += usize::from(waiter.is_durable());
+        lane.insert_mut(turn.ticket, waiter);
+        self.lanes.insert_mut(turn.priority, lane);
+    }
+
+    pub fn remove(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
+        let waiter = self.get(ticket)?.clone();
+        let priority = waiter.turn().priority;
+        let mut lane = self.lanes.get(&priority)?.clone();
+        lane.remove_mut(&ticket);
+        self.length -= 1;
+        self.durable -= usize::from(waiter.is_durable());
+        if lane.is_empty() {
+            self.lanes.remove_mut(&priority);
+        } else {
+            self.lanes.insert_mut(priority, lane);
+        }
+        Some(waiter)
+    }
+}
+
+/// Gives a lock that nobody holds to whoever is first in line, of those who wait for this environment and those who wait
+/// for any like it; with a newcomer, only to those who come before it. Part of every transition, so there is no moment at
+/// which a newcomer can slip in.
+pub(super) fn hand_over(draft: &mut Draft<'_>, newcomer: Option<Turn>) {
+    if !draft.next.is_vacant() {
+        return;
+    }
+    let Some(configuration) = draft.next.configuration.clone() else { return };
+    let own = first_ready(draft).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
+    let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
+    if let Some(outsider) = draft.crowd.take_outsider(&configuration, before) {
+        claim::grant_waiter(draft, outsider, true);
+    } else if let Some(waiter) = own {
+        draft.dequeue(waiter.ticket);
+        claim::grant_waiter(draft, waiter, false);
+    }
+}
+
+/// The first whose client is there. Those found to have hung up leave the queue on the way; those who have not asked in
+/// time are passed over until the timer comes for them.
+fn first_ready(draft: &mut Draft<'_>) -> Option<Arc<Waiter>> {
+    let queue = draft.next.queue.clone();
+    for waiter in queue.iter() {
+        let presence = draft.crowd.presence(waiter);
+        let overdue = waiter.due(presence).is_some_and(|due| due <= draft.now.tick);
+        if waiter.is_ready(presence) && !overdue {
+            return Some(waiter.clone());
+        }
+        if presence == Presence::Vanished && draft.outcome.dequeued.len() < LET_GO_AT_ONCE {
+            expire(draft, waiter.ticket, Expiry::Vanished);
+        }
+    }
+    None
+}
+
+/// Takes one out of the queue whose client is gone.
+pub(super) fn expire(draft: &mut Draft<'_>, ticket: Ticket, why: Expiry) {
+    let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Expired(why) };
+    leave(draft, ticket, ended, Notice::SessionExpired);
+}
+
+/// Takes one out of the queue. If its client knows it as a session, it ends as one.
+pub(super) fn leave(draft: &mut Draft<'_>, ticket: Ticket, ended: Ended, notice: Notice) -> Option<Session> {
+    let waiter = draft.dequeue(ticket)?;
+    let session = waiter.ended(ended);
+    if waiter.kept == Kept::ByAsking {
+        draft.outcome.events.push(Event::session(notice, session.id));
+        draft.outcome.left.push(session.clone());
+    }
+    Some(session)
+}
+
+/// When somebody in the queue is next due to lose their place, at the earliest.
+pub(super) fn next_due(queue: &Queue, crowd: &dyn Crowd) -> Option<Tick> {
+    queue.iter().filter_map(|waiter| waiter.due(crowd.presence(waiter))).min()
+}
+
+/// Those who have lost their place by now, as many as one transition takes.
+pub(super) fn overdue(queue: &Queue, crowd: &dyn Crowd, now: Now, at_most: usize) -> Vec<(Ticket, Expiry)> {
+    let overdue = queue.iter().filter_map(|waiter| {
+        let presence = crowd.presence(waiter);
+        let why = if presence == Presence::Vanished { Expiry::Vanished } else { Expiry::Unasked };
+        (waiter.due(presence)? <= now.tick).then_some((waiter.ticket, why))
+    });
+    overdue.take(at_most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::samples::{Subject, claim, person};
+    use crate::domain::{Claim, Elapse, Release};
+
+    /// Locked by 1, and so many wait behind.
+    fn queued(kept: Kept, waiting: u64) -> Subject {
+        let mut subject = Subject::with(Configuration::default());
+        subject.run(0, claim(1)).unwrap();
+        for number in 2..2 + waiting {
+            subject.run(0, Claim { waits: Some(kept.clone()), ..claim(number) }).unwrap();
+        }
+        subject
+    }
+
+    fn release(subject: &mut Subject, millis: i64) {
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        subject.run(millis, Release { session, by: person(1), any: false }).unwrap();
+    }
+
+    #[test]
+    fn who_has_not_asked_in_time_is_passed_over_even_if_the_timer_is_late() {
+        let mut subject = queued(Kept::ByAsking, 2);
+        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
+        release(&mut subject, ASK_WITHIN_MILLIS);
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
+        subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
+        assert_eq!(subject.queue(), Vec::<u64>::new());
+    }
+
+    #[test]
+    fn who_hung_up_is_skipped_before_anybody_has_noticed() {
+        let mut subject = queued(Kept::ByConnection, 2);
+        subject.crowd.except = vec![(Ticket(2), Presence::Vanished)];
+        release(&mut subject, 1);
+        assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![]));
+    }
+
+    #[test]
+    fn a_crowd_that_is_gone_leaves_in_pieces_that_the_store_takes_and_gets_nothing_meanwhile() {
+        let waiting = 3 * LET_GO_AT_ONCE as u64;
+        for presence in [Presence::Vanished, Presence::LastSeen(Tick(0))] {
+            let mut subject = queued(Kept::ByAsking, waiting);
+            subject.crowd.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
+            release(&mut subject, ASK_WITHIN_MILLIS);
+            let mut pieces = 0;
+            while !subject.environment.queue.is_empty() {
+                let (due, outcome) = subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
+                assert!(outcome.left.len() <= LET_GO_AT_ONCE, "{} at once", outcome.left.len());
+                assert!(subject.queue().is_empty() || due.is_some_and(|due| due.0 <= ASK_WITHIN_MILLIS));
+                assert_eq!(subject.holder(), None, "a lock is not given to nobody");
+                pieces += 1;
+                assert!(pieces <= 3, "they leave too slowly");
+            }
+        }
+    }
+}

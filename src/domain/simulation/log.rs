@@ -1,0 +1,119 @@
+//! The store as far as the domain's surroundings rely on it: batches in one order for all, and after a crash a prefix of
+//! them that has at least everything that was durable.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use crate::domain::{Environment, Labels, Queue, Session, SessionId, Ticket, Waiter};
+
+pub type Key = u64;
+
+/// Where one waits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    Environment(usize),
+    Pool(Arc<Labels>),
+}
+
+/// What was granted under an idempotency key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    pub environment: usize,
+    pub session: SessionId,
+}
+
+/// What becomes durable as one.
+#[derive(Debug, Default)]
+pub struct Batch {
+    pub environment: Option<(usize, Environment)>,
+    pub arrived: Option<(Place, Arc<Waiter>)>,
+    pub gone: Vec<Ticket>,
+    pub ended: Vec<Session>,
+    pub answer: Option<(Key, Grant)>,
+}
+
+impl Batch {
+    pub fn is_empty(&self) -> bool {
+        let Self { environment, arrived, gone, ended, answer } = self;
+        environment.is_none() && arrived.is_none() && gone.is_empty() && ended.is_empty() && answer.is_none()
+    }
+}
+
+/// What a start finds.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    pub environments: Vec<Environment>,
+    pub waiting: BTreeMap<Ticket, (Place, Arc<Waiter>)>,
+    pub ended: BTreeMap<SessionId, Session>,
+    pub answers: BTreeMap<Key, Grant>,
+    /// Of all who ever had a record: no ticket is given twice.
+    pub last_ticket: u64,
+}
+
+impl Stored {
+    fn apply(&mut self, batch: Batch) {
+        if let Some((index, environment)) = batch.environment {
+            self.environments[index] = environment;
+        }
+        if let Some((place, waiter)) = batch.arrived {
+            self.last_ticket = self.last_ticket.max(waiter.ticket.0);
+            self.waiting.insert(waiter.ticket, (place, waiter));
+        }
+        for ticket in batch.gone {
+            self.waiting.remove(&ticket);
+        }
+        self.ended.extend(batch.ended.into_iter().map(|session| (session.id, session)));
+        self.answers.extend(batch.answer);
+    }
+}
+
+pub struct Log {
+    /// All that is durable.
+    pub stored: Stored,
+    under_way: VecDeque<Batch>,
+    durable: usize,
+}
+
+impl Log {
+    pub fn new(environments: usize) -> Self {
+        let stored = Stored {
+            environments: vec![Environment::absent(); environments],
+            waiting: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            last_ticket: 0,
+        };
+        Self { stored, under_way: VecDeque::new(), durable: 0 }
+    }
+
+    /// Answers with its place in the order: it is durable when that many are.
+    pub fn hand_in(&mut self, mut batch: Batch) -> usize {
+        if let Some((_, environment)) = &mut batch.environment {
+            environment.queue = Queue::new();
+        }
+        self.under_way.push_back(batch);
+        self.handed_in()
+    }
+
+    pub fn handed_in(&self) -> usize {
+        self.durable + self.under_way.len()
+    }
+
+    pub fn durable(&self) -> usize {
+        self.durable
+    }
+
+    /// The first so many of those under way become durable.
+    pub fn settle(&mut self, count: usize) {
+        for batch in self.under_way.drain(..count) {
+            self.stored.apply(batch);
+        }
+        self.durable += count;
+    }
+
+    /// The first so many of those under way have made it to the disk, although nobody was told; the others are lost.
+    pub fn crash(&mut self, survive: usize) {
+        self.settle(survive);
+        self.under_way.clear();
+    }
+}

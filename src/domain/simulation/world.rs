@@ -1,0 +1,297 @@
+//! Everything there is: a server of several environments, its clients, the log, and the witness who sees it all.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::clients::Client;
+use super::log::{Grant, Key, Log, Place};
+use super::random::Random;
+use super::witness::Witness;
+use crate::domain::samples::{labels, seed};
+use crate::domain::*;
+
+pub struct World {
+    pub random: Random,
+    pub trace: Trace,
+    pub now: Now,
+    pub log: Log,
+    pub server: Server,
+    /// All there ever were: they outlive the server.
+    pub requests: Vec<Request>,
+    pub clients: Vec<Client>,
+    pub witness: Witness,
+}
+
+/// What a crash leaves nothing of.
+pub struct Server {
+    pub names: Vec<Identifier>,
+    /// As of the last decision, durable or not.
+    pub environments: Vec<Environment>,
+    /// Up to where the log must be durable before what an environment says may be told.
+    pub written: Vec<usize>,
+    /// One for each environment's actor, and the last for the pool.
+    pub mailboxes: Vec<VecDeque<Message>>,
+    pub pool: Pool,
+    pub ended: BTreeMap<SessionId, Session>,
+    pub answers: BTreeMap<Key, Grant>,
+    /// Whose connection is held open for which place in a line.
+    pub held: BTreeMap<Ticket, usize>,
+    /// When those were last heard of whose connection is not.
+    pub asked: BTreeMap<Ticket, Tick>,
+    pub in_flight: BTreeSet<Key>,
+    pub replies: Vec<Reply>,
+    /// That somebody has gone is noticed at some time later.
+    pub notes: Vec<(usize, Message)>,
+    /// Environments that have decided something the pool does not know yet.
+    pub unreported: BTreeSet<usize>,
+    pub last_ticket: u64,
+    pub last_number: u64,
+}
+
+/// What an actor is told. `Attach` and `Replay` are of clients that come back with their key, for a place in a line or for
+/// what they were granted. `HandOver` says that somebody in the pool may want the environment; or that it was offered,
+/// perhaps because of one who has just arrived.
+#[derive(Debug, Clone)]
+pub enum Message {
+    Ask(usize),
+    Attach(usize, Ticket),
+    Replay(usize, SessionId),
+    GiveUp(Ticket),
+    HungUp(Ticket),
+    Undelivered { session: SessionId, keyed: bool },
+    HandOver { offered: bool, to: Option<Ticket> },
+    Elapse,
+    Finish(DeploymentId, DeploymentOutcome),
+    Configure(Box<Configuration>),
+}
+
+/// What a client has sent, and whether it holds its connection open for the answer.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub client: usize,
+    pub what: What,
+    pub open: bool,
+}
+
+#[derive(Debug, Clone)]
+pub enum What {
+    Claim(Wish),
+    Force(usize, Wish),
+    Release(usize, SessionId),
+    Heartbeat(usize, SessionId),
+    Deploy(usize, SessionId),
+    Look(usize, SessionId),
+}
+
+/// How a client claims.
+#[derive(Debug, Clone)]
+pub struct Wish {
+    /// What the client wants to be done once, however often it has to ask with its key.
+    pub operation: usize,
+    pub place: Place,
+    pub priority: Priority,
+    pub ttl_seconds: Option<u32>,
+    pub deploys: bool,
+    pub wait_millis: i64,
+    pub queue: bool,
+    pub key: Option<Key>,
+    pub ticket: Ticket,
+    /// When it has waited long enough; none once that is known.
+    pub until: Option<Tick>,
+}
+
+#[derive(Debug)]
+pub struct Reply {
+    /// It is sent when the log is durable up to here.
+    pub position: usize,
+    pub request: usize,
+    pub answer: Answer,
+}
+
+#[derive(Debug)]
+pub enum Answer {
+    Granted(usize, Session),
+    Queued(Session),
+    Refused,
+    /// The session as it stands: after a release, a heartbeat, a deployment, or when somebody asked about it.
+    Stands(usize, Option<Session>),
+    InFlight,
+}
+
+pub enum Trace {
+    Off,
+    Print,
+    Keep(Vec<String>),
+}
+
+impl World {
+    pub fn new(seed_number: u64, trace: Trace) -> Self {
+        let mut random = Random::new(seed_number);
+        let count = 1 + random.below(3);
+        let started = Now { at: Timestamp::from_millis(1_000_000), tick: Tick(random.between(0, 5_000)) };
+        let mut world = Self {
+            trace,
+            now: started,
+            log: Log::new(count),
+            server: Server::new(count),
+            requests: Vec::new(),
+            clients: (0..3 + random.below(5)).map(Client::new).collect(),
+            witness: Witness::new(count),
+            random,
+        };
+        for index in 0..count {
+            let configuration = world.configuration(index);
+            world.server.mailboxes[index].push_back(Message::Configure(Box::new(configuration)));
+            world.process(index);
+            world.process(index);
+        }
+        world.log.settle(world.log.handed_in());
+        world
+    }
+
+    fn configuration(&mut self, index: usize) -> Configuration {
+        let random = &mut self.random;
+        let of: [&[(&str, &str)]; 3] = [&[("size", "large")], &[("size", "large"), ("os", "linux")], &[]];
+        Configuration {
+            labels: labels(of[index]),
+            default_ttl_seconds: random.percent(30).then_some(20),
+            max_hold_seconds: random.percent(20).then_some(90),
+            max_queue_length: if random.percent(15) { 1 } else { 10_000 },
+            on_release: random.percent(40).then(samples::commit),
+            ..Configuration::default()
+        }
+    }
+
+    pub fn line(&mut self, line: impl FnOnce(&Self) -> String) {
+        match self.trace {
+            Trace::Off => {}
+            Trace::Print => eprintln!("{:>9}  {}", self.now.at.as_millis() - 1_000_000, line(self)),
+            Trace::Keep(_) => {
+                let line = format!("{} {}", self.now.at.as_millis(), line(self));
+                if let Trace::Keep(lines) = &mut self.trace {
+                    lines.push(line);
+                }
+            }
+        }
+    }
+
+    pub fn pool_mailbox(&self) -> usize {
+        self.server.environments.len()
+    }
+
+    /// Whether an actor has something to do.
+    pub fn is_busy(&self, mailbox: usize) -> bool {
+        !self.server.mailboxes[mailbox].is_empty() || self.server.unreported.contains(&mailbox)
+    }
+
+    /// Whether nothing is under way that could change who has what.
+    pub fn is_at_rest(&self) -> bool {
+        self.server.notes.is_empty() && !(0..=self.pool_mailbox()).any(|mailbox| self.is_busy(mailbox))
+    }
+
+    pub fn mailbox_of(&self, place: &Place) -> usize {
+        match place {
+            Place::Environment(index) => *index,
+            Place::Pool(_) => self.pool_mailbox(),
+        }
+    }
+
+    /// Time passes, and the timers go off whose time has come.
+    pub fn pass(&mut self, millis: i64) {
+        self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
+        for index in 0..self.server.environments.len() {
+            let environment = &self.server.environments[index];
+            let expiry = environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
+            let due = environment.queue.iter().filter_map(|waiter| waiter.due(self.presence(waiter)));
+            let is_due = due.chain(expiry).min().is_some_and(|due| due <= self.now.tick);
+            let mailbox = &mut self.server.mailboxes[index];
+            if is_due && !mailbox.iter().any(|message| matches!(message, Message::Elapse)) {
+                mailbox.push_back(Message::Elapse);
+            }
+        }
+        self.expire_in_pool();
+        for request in 0..self.requests.len() {
+            let Request { what: What::Claim(wish), open: true, .. } = &mut self.requests[request] else { continue };
+            if wish.until.take_if(|until| *until <= self.now.tick).is_some() {
+                let (ticket, place) = (wish.ticket, wish.place.clone());
+                let mailbox = self.mailbox_of(&place);
+                self.server.mailboxes[mailbox].push_back(Message::GiveUp(ticket));
+            }
+        }
+    }
+
+    pub fn presence(&self, waiter: &Waiter) -> Presence {
+        presence(waiter, &self.server.held, &self.server.asked, &self.requests)
+    }
+
+    pub fn wish(&self, request: usize) -> Option<&Wish> {
+        match &self.requests[request].what {
+            What::Claim(wish) | What::Force(_, wish) => Some(wish),
+            What::Release(..) | What::Heartbeat(..) | What::Deploy(..) | What::Look(..) => None,
+        }
+    }
+}
+
+impl Server {
+    pub fn new(count: usize) -> Self {
+        Self {
+            names: (0..count).map(|index| Identifier::parse(&format!("review-{index}")).unwrap()).collect(),
+            environments: vec![Environment::absent(); count],
+            written: vec![0; count],
+            mailboxes: vec![VecDeque::new(); count + 1],
+            pool: Pool::default(),
+            ended: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            held: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            in_flight: BTreeSet::new(),
+            replies: Vec::new(),
+            notes: Vec::new(),
+            unreported: BTreeSet::new(),
+            last_ticket: 0,
+            last_number: 0,
+        }
+    }
+}
+
+/// As an actor knows it: by the connection, if there is one to know it by.
+pub fn presence(
+    waiter: &Waiter,
+    held: &BTreeMap<Ticket, usize>,
+    asked: &BTreeMap<Ticket, Tick>,
+    requests: &[Request],
+) -> Presence {
+    match (held.get(&waiter.ticket), &waiter.kept) {
+        (Some(request), _) if requests[*request].open => Presence::Connected,
+        (Some(_), _) | (None, Kept::ByConnection) => Presence::Vanished,
+        (None, Kept::ByKey(_) | Kept::ByAsking) => Presence::LastSeen(asked[&waiter.ticket]),
+    }
+}
+
+/// What an environment gets to know of the crowd while it decides.
+pub struct Hall<'a> {
+    pub pool: &'a mut Pool,
+    pub held: &'a BTreeMap<Ticket, usize>,
+    pub asked: &'a BTreeMap<Ticket, Tick>,
+    pub requests: &'a [Request],
+    pub last_number: &'a mut u64,
+}
+
+/// The numbers of requests are small; what the server numbers itself begins here.
+const FIRST_OF_SERVER: u64 = 1 << 32;
+
+impl Crowd for Hall<'_> {
+    fn presence(&self, waiter: &Waiter) -> Presence {
+        presence(waiter, self.held, self.asked, self.requests)
+    }
+
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let (held, asked, requests) = (self.held, self.asked, self.requests);
+        self.pool.take(configuration, before, |waiter| presence(waiter, held, asked, requests))
+    }
+
+    fn seed(&mut self) -> IdSeed {
+        *self.last_number += 1;
+        seed(FIRST_OF_SERVER + *self.last_number)
+    }
+}

@@ -1,0 +1,36 @@
+"""What a schema cannot say of a good request, put right before it is sent. What is to be refused is sent as it is."""
+
+import uuid
+
+import schemathesis
+
+
+@schemathesis.hook
+def before_call(context, case, kwargs):
+    if case.meta is None or case.meta.generation.mode.is_negative:
+        return
+    # What is checked is the answer, and thousands of them are awaited.
+    for part in (case.body, case.query):
+        if isinstance(part, dict):
+            keep_at_most(part, "waitSeconds", 1, valid_up_to=300)
+    # A key belongs to one request.
+    if case.headers and "Idempotency-Key" in case.headers:
+        case.headers["Idempotency-Key"] = str(uuid.uuid4())
+    if isinstance(case.body, dict):
+        # A TTL is bounded by the environment, and the environment's default by its own bound.
+        keep_at_most(case.body, "ttlSeconds", 1, valid_up_to=31_622_400)
+        longest = case.body.get("maxTtlSeconds", 86_400)
+        if is_whole(longest):
+            keep_at_most(case.body, "defaultTtlSeconds", longest, valid_up_to=31_622_400)
+
+
+def keep_at_most(part, field, most, valid_up_to):
+    value = part.get(field)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value)
+    if is_whole(value) and most < value <= valid_up_to:
+        part[field] = most
+
+
+def is_whole(value):
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == value // 1

@@ -1,0 +1,110 @@
+//! What clients do that wait: in a queue, for a change, with a key. Nothing here sleeps; it holds a read open instead.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::task::JoinHandle;
+
+use super::{Answer, Client, at};
+
+/// How long one read is held open.
+const HOLD_SECONDS: u64 = 20;
+/// Only there so that a change that never comes fails the test instead of hanging it.
+const HOLDS: usize = 3;
+
+/// Where any environment of the pipeline `web` is claimed, below the organization.
+pub const ANY: &str = "/pipelines/web/ephemeral-environments/sessions";
+
+impl Client {
+    pub async fn heartbeat(&self, environment: &str, session: &str) -> Answer {
+        self.post(&format!("{}/sessions/{session}/heartbeat", at(environment)), json!({})).await
+    }
+
+    pub async fn claim_any(&self, body: Value) -> Answer {
+        self.post(ANY, body).await
+    }
+
+    /// A session by its id alone.
+    pub async fn any_session(&self, session: &str) -> Answer {
+        self.get(&format!("{ANY}/{session}")).await
+    }
+
+    pub async fn release_any(&self, session: &str) -> Answer {
+        self.delete(&format!("{ANY}/{session}")).await
+    }
+
+    pub async fn queue(&self, environment: &str) -> Answer {
+        self.get(&format!("{}/queue", at(environment))).await
+    }
+
+    /// A claim that waits, in a task of its own, as soon as it is the last of `place` in the queue.
+    pub async fn wait_in_line(&self, environment: &str, body: Value, place: usize) -> JoinHandle<Answer> {
+        let (client, name) = (self.clone(), environment.to_owned());
+        let claim = tokio::spawn(async move { client.claim(&name, body).await });
+        self.until_queue_is(environment, place).await;
+        claim
+    }
+
+    /// A claim that is answered with a queued session.
+    pub async fn enqueue(&self, environment: &str, body: Value) -> Answer {
+        let mut body = body;
+        body["queue"] = json!(true);
+        self.claim(environment, body).await.has_status(202)
+    }
+
+    /// Reads a resource unless it is still as this tag says, for as long as the server may hold the read.
+    pub async fn read_unless(&self, rest: &str, etag: &str, wait_seconds: u64) -> Answer {
+        let path = self.path(&format!("{rest}?waitSeconds={wait_seconds}"));
+        self.send(self.request(Method::GET, &path).header("If-None-Match", etag)).await
+    }
+
+    /// Waits until a resource is as wanted, and answers with how it is then.
+    pub async fn until(&self, rest: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut found = self.get(rest).await.ok();
+        let mut held = 0;
+        while !wanted(&found.data()) {
+            assert!(held < HOLDS, "it stays as it is: {found:?}");
+            let next = self.read_unless(rest, found.header("etag"), HOLD_SECONDS).await;
+            if next.status == 304 {
+                held += 1;
+            } else {
+                found = next.ok();
+            }
+        }
+        found.data()
+    }
+
+    pub async fn until_environment(&self, environment: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.until(&at(environment), wanted).await
+    }
+
+    /// Waits until so many are in the queue.
+    pub async fn until_queue_is(&self, environment: &str, length: usize) {
+        self.until_environment(environment, |found| found["queueLength"] == length).await;
+    }
+
+    /// Waits until a session stands so, and answers with the session.
+    pub async fn until_session_is(&self, environment: &str, session: &str, status: &str) -> Value {
+        self.until(&format!("{}/sessions/{session}", at(environment)), |found| found["lockStatus"] == status).await
+    }
+
+    /// The same by its id alone.
+    pub async fn until_any_session_is(&self, session: &str, status: &str) -> Value {
+        self.until(&format!("{ANY}/{session}"), |found| found["lockStatus"] == status).await
+    }
+}
+
+/// A time of an answer, in milliseconds.
+pub fn millis(time: &Value) -> i64 {
+    let text = time.as_str().unwrap_or_else(|| panic!("no time: {time}"));
+    text.parse::<jiff::Timestamp>().unwrap().as_millisecond()
+}
+
+/// The same of this moment.
+pub fn now_millis() -> i64 {
+    jiff::Timestamp::now().as_millisecond()
+}
+
+/// The values of one field of a list.
+pub fn column(list: &Answer, field: &str) -> Vec<Value> {
+    list.data().as_array().unwrap().iter().map(|item| item[field].clone()).collect()
+}
