@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, value_parser};
 
 use crate::server_cpu;
+use crate::server_memory;
 use crate::target::{Target, TargetError};
 use crate::token::{Token, TokenError};
 
@@ -30,6 +31,93 @@ pub struct CommandLine {
 pub enum Command {
     /// Compare /healthz, durable claim + release, and reads of an environment, side by side in one run
     Cycle(Options),
+    /// Let many wait for one lock and hand it through all of them: memory a waiter, time from release to next grant
+    LongQueue(QueueOptions),
+}
+
+#[derive(Args)]
+#[command(
+    after_help = "Each waiter joins the queue when the one before it is seen there, so their order is known and checked, as \
+    are the fencing tokens. A hand-over is from sending a release to receiving the next grant; a short queue is run \
+    through several times in a row, for at least 1,000 of them.\n\
+    The token is read from LOCKKEEPER_TOKEN or --token-file; its user must be a maintainer. The server must allow as \
+    many connections (http.max_connections; ulimit -n, two for each) and have no rate limit \
+    (LOCKKEEPER_RATE_LIMIT=off).\n\
+    Exit codes: 0 clean, 1 errors or violations, 2 refused, 130 interrupted.\n\n\
+    Example:\n  loadtest long-queue --waiters 10,1000,10000 --rounds 3 --server-pid $(pidof lockkeeper)"
+)]
+pub struct QueueOptions {
+    /// Server to load, http://HOST[:PORT]; loopback only, unless --allow-remote
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    target: String,
+    /// Load a server that is not on this machine
+    #[arg(long)]
+    allow_remote: bool,
+    #[arg(long, default_value = "acme")]
+    organization: String,
+    #[arg(long, default_value = "web")]
+    pipeline: String,
+    /// The environment to wait for; it is made if missing, and never deleted
+    #[arg(long, default_value = "load-queue")]
+    environment: String,
+    /// Lengths of the queue, one after the other in each round
+    #[arg(long, default_value = "10,1000,10000", value_delimiter = ',', value_parser = value_parser!(u32).range(1..=20_000))]
+    waiters: Vec<u32>,
+    /// Queued sessions behind the waiters: they lengthen the queue without a connection, and leave at the end
+    #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=20_000))]
+    queued: u32,
+    /// How often the lengths take turns
+    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=20))]
+    rounds: u32,
+    /// Process of the server, to report its memory for each waiter
+    #[arg(long)]
+    server_pid: Option<u32>,
+    /// File that holds the token, instead of LOCKKEEPER_TOKEN
+    #[arg(long)]
+    token_file: Option<PathBuf>,
+}
+
+/// What is to be done with a queue, checked.
+#[derive(Debug)]
+pub struct QueuePlan {
+    pub address: SocketAddr,
+    pub authority: String,
+    pub organization: String,
+    pub pipeline: String,
+    pub environment: String,
+    pub token: Token,
+    pub waiters: Vec<usize>,
+    pub queued: usize,
+    pub rounds: u32,
+    pub server_pid: Option<u32>,
+}
+
+impl QueueOptions {
+    pub fn into_plan(self) -> Result<QueuePlan, Refusal> {
+        identifier("organization", &self.organization, MAX_IDENTIFIER)?;
+        identifier("pipeline", &self.pipeline, MAX_IDENTIFIER)?;
+        identifier("environment", &self.environment, MAX_IDENTIFIER)?;
+        let connections = self.waiters.iter().copied().max().unwrap_or(0);
+        enough_files(connections)?;
+        let token = Token::read(self.token_file.as_deref())?;
+        let target = Target::parse(&self.target)?;
+        let address = target.reach(self.allow_remote)?;
+        if let Some(pid) = self.server_pid {
+            server_memory::read(pid).map_err(|error| Refusal::ServerPid(pid, error))?;
+        }
+        Ok(QueuePlan {
+            address,
+            authority: target.authority(),
+            organization: self.organization,
+            pipeline: self.pipeline,
+            environment: self.environment,
+            token,
+            waiters: self.waiters.into_iter().map(|waiters| waiters as usize).collect(),
+            queued: self.queued as usize,
+            rounds: self.rounds,
+            server_pid: self.server_pid,
+        })
+    }
 }
 
 #[derive(Args)]
@@ -109,7 +197,7 @@ pub enum Refusal {
     TooFewEnvironments { connections: u32, environments: u32 },
     #[error("{connections} connections need more open files than the limit of {limit}: raise it with `ulimit -n`")]
     TooFewFiles { connections: u32, limit: u64 },
-    #[error("cannot read the CPU time of the server's process {0}: {1}")]
+    #[error("cannot read the CPU time or memory of the server's process {0}: {1}")]
     ServerPid(u32, std::io::Error),
     #[error("cannot write {0}: {1}")]
     Json(PathBuf, std::io::Error),
@@ -125,9 +213,7 @@ impl Options {
         if environments < connections {
             return Err(Refusal::TooFewEnvironments { connections, environments });
         }
-        if let Some(limit) = open_file_limit().filter(|limit| *limit < u64::from(connections) + SPARE_FILES) {
-            return Err(Refusal::TooFewFiles { connections, limit });
-        }
+        enough_files(connections)?;
         let token = Token::read(self.token_file.as_deref())?;
         let target = Target::parse(&self.target)?;
         let address = target.reach(self.allow_remote)?;
@@ -165,6 +251,13 @@ fn identifier(option: &'static str, text: &str, longest: usize) -> Result<(), Re
     if fits { Ok(()) } else { Err(Refusal::Identifier(option, text.to_owned(), longest)) }
 }
 
+fn enough_files(connections: u32) -> Result<(), Refusal> {
+    match open_file_limit().filter(|limit| *limit < u64::from(connections) + SPARE_FILES) {
+        Some(limit) => Err(Refusal::TooFewFiles { connections, limit }),
+        None => Ok(()),
+    }
+}
+
 /// The soft limit; none if it is unlimited or this is not Linux.
 fn open_file_limit() -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
@@ -199,7 +292,7 @@ mod tests {
     fn parse(arguments: &[&str]) -> Result<Options, clap::Error> {
         let all = ["loadtest", "cycle"].iter().chain(arguments);
         CommandLine::try_parse_from(all).map(|line| {
-            let Command::Cycle(options) = line.command;
+            let Command::Cycle(options) = line.command else { panic!("another command") };
             options
         })
     }
