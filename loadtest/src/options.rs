@@ -39,7 +39,8 @@ pub enum Command {
 #[command(
     after_help = "Each waiter joins the queue when the one before it is seen there, so their order is known and checked, as \
     are the fencing tokens. A hand-over is from sending a release to receiving the next grant; a short queue is run \
-    through several times in a row, for at least 1,000 of them.\n\
+    through several times in a row, for at least 1,000 of them. What a waiter takes is told best by the first round on a \
+    fresh server: later ones use again what it has kept.\n\
     The token is read from LOCKKEEPER_TOKEN or --token-file; its user must be a maintainer. The server must allow as \
     many connections (http.max_connections; ulimit -n, two for each) and have no rate limit \
     (LOCKKEEPER_RATE_LIMIT=off).\n\
