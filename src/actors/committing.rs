@@ -92,7 +92,7 @@ impl EnvironmentActor {
         record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
     ) -> Result<Executed<C::Reply>, Failure> {
         let parts = self.environments.parts.clone();
-        let loaded = self.loaded.as_mut().map_err(|error| error.clone())?;
+        let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
         if let Some(subject) = command.subject()
             && loaded.environment.session(subject.id).is_none()
         {
@@ -102,29 +102,41 @@ impl EnvironmentActor {
         let mut crowd = ActorCrowd { held: &self.held, parts: &parts, pool: &self.pool, now: now.tick, taken: None };
         let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
 
-        let mut batch = Batch::default();
-        let mut change = Change { parts: &parts, key: &self.key, batch: &mut batch };
-        let (keeping, trim_on) = change.environment(loaded, &next, &outcome, now)?;
-        change.queue(&outcome);
-        self.record_grant(&outcome, &mut batch, now);
-        record(&reply, &mut batch, now.at);
-        let loaded = self.loaded.as_mut().map_err(|error| error.clone())?;
-        let sequence = match batch.is_empty() {
-            true => loaded.handed_in,
-            false => match parts.store.commit(batch) {
-                Ok(sequence) => sequence,
-                Err(error) => {
-                    if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
-                        // It is offered to others, and not to us again at once.
-                        self.report_unavailable();
-                        self.pool.put_back(&self.environments, granted.waiter.ticket);
-                    }
-                    return Err(error.into());
+        match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
+            Ok((keeping, sequence, trim_on)) => {
+                let settlement = self.accept(next, outcome, keeping, sequence, trim_on, now);
+                Ok(Executed { reply, settlement })
+            }
+            Err(error) => {
+                if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
+                    // It is offered to others, and not to us again at once.
+                    self.report_unavailable();
+                    self.pool.put_back(&self.environments, granted.waiter.ticket);
                 }
-            },
-        };
-        let settlement = self.accept(next, outcome, keeping, sequence, trim_on, now);
-        Ok(Executed { reply, settlement })
+                Err(error.into())
+            }
+        }
+    }
+
+    /// Hands the batch of a decision to the store, if it has one. Says what the store has of the history then, up to where
+    /// it must be durable, and whether there is more of the history to drop.
+    fn hand_in(
+        &self,
+        next: &Environment,
+        outcome: &Outcome,
+        now: Now,
+        record: impl FnOnce(&mut Batch),
+    ) -> Result<(Keeping, Sequence, bool), StoreError> {
+        let parts = &self.environments.parts;
+        let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
+        let mut batch = Batch::default();
+        let mut change = Change { parts, key: &self.key, batch: &mut batch };
+        let (keeping, trim_on) = change.environment(loaded, next, outcome, now)?;
+        change.queue(outcome);
+        self.record_grant(outcome, &mut batch, now);
+        record(&mut batch);
+        let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
+        Ok((keeping, sequence, trim_on))
     }
 
     /// The answer to one who waited with a key is kept with the grant.

@@ -8,7 +8,7 @@ use super::crowd::Held;
 use super::directory::Note;
 use super::environment::{EnvironmentActor, deliver};
 use super::environments::Failure;
-use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, StopWaiting, Ticket, Undelivered};
+use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, Standing, StopWaiting, Ticket, Undelivered};
 
 /// How many of those who have hung up one commit takes out of the queue, so that the store takes it.
 const HUNG_UP_AT_ONCE: usize = 50;
@@ -45,6 +45,7 @@ impl EnvironmentActor {
         for note in self.desk.take_notes() {
             tracing::warn!(environment = %self.key, ?note, "an environment that cannot be loaded was told something");
             if let Note::Offer = note {
+                self.pool.report(&self.environments.parts, &self.key.name, Standing::Gone);
                 self.pool.offer_around(&self.environments);
             }
         }

@@ -11,7 +11,7 @@ use crate::actors::{keys, stored};
 use crate::domain::{Ended, EndedHow, Expiry, Kept, Rejection, Session, Ticket, Waiter};
 use crate::store::{Batch, Sequence, StoreError};
 
-/// How many of those who wait are let go in one batch.
+/// How many of those who wait are let go in one go; the rest the next time.
 const EXPIRED_AT_ONCE: usize = 200;
 
 pub(super) enum Told {

@@ -115,6 +115,21 @@ impl Bench {
         self.environments.environment(&key()).unwrap().map_or(0, |environment| environment.queue.len())
     }
 
+    /// Every actor leaves memory, as far as it can.
+    async fn let_go_of_all(&self) {
+        for _ in 0..2 {
+            self.environments.dismiss_unused();
+            self.let_others_run().await;
+        }
+    }
+
+    /// What lies in the store of an environment is another thing from now on.
+    fn put(&self, key: &EnvironmentKey, record: Vec<u8>) {
+        let mut batch = Batch::default();
+        batch.put(super::keys::environment(key), record);
+        self.store.commit(batch).unwrap();
+    }
+
     /// Lets what is ready run, without letting time pass; what is being read from the store too.
     async fn let_others_run(&self) {
         for _ in 0..20 {
@@ -485,14 +500,9 @@ async fn an_environment_that_cannot_be_read_says_so_and_is_tried_again() {
     bench.environments.dismiss_unused();
     bench.let_others_run().await;
     let good = bench.store.get(&super::keys::environment(&key())).unwrap().unwrap();
-    let put = |record: Vec<u8>| {
-        let mut batch = Batch::default();
-        batch.put(super::keys::environment(&key()), record);
-        bench.store.commit(batch).unwrap();
-    };
-    put(vec![255, 1, 2]);
+    bench.put(&key(), vec![255, 1, 2]);
     assert!(matches!(bench.claim(1).await, Err(Failure::Store(StoreError::Read(_)))));
-    put(good);
+    bench.put(&key(), good);
     bench.let_others_run().await;
     assert_eq!(token(&bench.claim(1).await.unwrap()), 1);
 }

@@ -350,3 +350,46 @@ async fn who_waits_for_any_while_the_store_refuses_is_served_when_it_does_not() 
     bench.pass(1_000).await;
     assert_eq!(served(waiting).await.0, "a");
 }
+
+#[actix::test]
+async fn an_environment_that_cannot_be_read_holds_up_nobody_who_would_take_any() {
+    let bench = Bench::with_large(&["a", "b"]).await;
+    let session = bench.any(1, AT_ONCE).await.unwrap().1;
+    bench.release_in(&named("a"), &session).await.unwrap();
+    bench.let_go_of_all().await;
+    let good = bench.store.get(&crate::actors::keys::environment(&named("b"))).unwrap().unwrap();
+    bench.put(&named("b"), vec![255, 1, 2]);
+    // b has not been used for longest, so it is tried first.
+    assert_eq!(bench.any(1, AT_ONCE).await.unwrap().0, "a");
+    let refused = bench.any(1, AT_ONCE).await;
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::AllLocked { .. }))), "{refused:?}");
+    bench.put(&named("b"), good);
+    bench.let_go_of_all().await;
+    bench.configure(&named("b"), Configuration { labels: large(), ..Configuration::default() }).await;
+    assert_eq!(bench.any(1, AT_ONCE).await.unwrap().0, "b", "it can be read again");
+}
+
+#[actix::test]
+async fn one_who_was_taken_is_put_back_also_where_the_history_cannot_be_read() {
+    let bench = Bench::over(Arc::new(MemoryStore::new()), 1);
+    for name in ["a", "b"] {
+        bench.configure(&named(name), Configuration { labels: large(), ..Configuration::default() }).await;
+    }
+    // A session of a that was queued once: to forget it, its record must be read.
+    let first = bench.take(1, "a").await;
+    let ClaimOutcome::Queued { session: queued, .. } =
+        bench.environments.claim(&named("a"), claim(1), QUEUE, None).await.unwrap()
+    else {
+        panic!("not queued")
+    };
+    bench.release_in(&named("a"), &first).await.unwrap();
+    bench.release_in(&named("a"), &queued).await.unwrap();
+    let (a, b) = (bench.take(1, "a").await, bench.take(1, "b").await);
+    let waiting = bench.wait_for_any(2).await;
+    let mut batch = Batch::default();
+    batch.put(crate::actors::keys::session(&named("a"), 2), vec![255]);
+    bench.store.commit(batch).unwrap();
+    assert!(matches!(bench.release_in(&named("a"), &a).await, Err(Failure::Store(StoreError::Read(_)))));
+    bench.release_in(&named("b"), &b).await.unwrap();
+    assert_eq!(served(waiting).await.0, "b");
+}
