@@ -187,6 +187,7 @@ impl EnvironmentActor {
         let before = std::mem::replace(&mut loaded.environment, next);
         parts.waiting.fetch_add(usize::from(enqueued.is_some()), Ordering::Relaxed);
         parts.waiting.fetch_sub(dequeued.len(), Ordering::Relaxed);
+        parts.left.fetch_add(left.len(), Ordering::Relaxed);
         let next = &loaded.environment;
         let mut changed: Vec<_> = ended.iter().chain(&left).map(|session| session.id).collect();
         if let Some(lock) = &next.lock

@@ -58,6 +58,8 @@ pub(super) struct Parts {
     pub tickets: AtomicU64,
     /// How many wait for an environment by name, as far as it is in memory.
     pub waiting: AtomicUsize,
+    /// How many have ended in a queue since the surplus of those was last forgotten.
+    pub left: AtomicUsize,
     /// When somebody last asked about those whose place is kept by that.
     pub asked: DashMap<Ticket, Tick>,
     /// Places in a queue whose clients may come back for them.
@@ -146,6 +148,8 @@ impl Environments {
             pools: DashMap::new(),
             tickets: AtomicU64::new(first_ticket(started)),
             waiting: AtomicUsize::new(0),
+            // As if one had: what the last run left behind is looked at once.
+            left: AtomicUsize::new(1),
             asked: DashMap::new(),
             places: DashMap::new(),
             queues_at_rest: DashMap::new(),

@@ -10,10 +10,7 @@ use crate::domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
     SessionId, Ticket, Timestamp, UserId, Waiter,
 };
-use crate::store::{Store, StoreError, end_of_prefix};
-
-/// How many environments a scan takes from the store at once.
-const SCAN_AT_ONCE: usize = 512;
+use crate::store::{Store, StoreError, end_of_prefix, walk};
 
 /// A session, where it is, and how it waits if it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,27 +261,14 @@ impl Environments {
         mut visit: impl FnMut(Identifier, &[u8]) -> Result<ControlFlow<()>, StoreError>,
     ) -> Result<(), StoreError> {
         let prefix = keys::environments_of(pipeline);
-        let end = end_of_prefix(&prefix);
-        let behind = |key: &[u8]| [key, &[0]].concat();
-        let mut from = match after {
-            Some(name) => behind(&[&prefix, name.as_str().as_bytes()].concat()),
+        let from = match after {
+            Some(name) => [prefix.as_slice(), name.as_str().as_bytes(), &[0]].concat(),
             None => prefix.clone(),
         };
-        loop {
-            let pairs = self.parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
-            for (key, record) in &pairs {
-                let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
-                if let Some(name) = name
-                    && visit(name, record)?.is_break()
-                {
-                    return Ok(());
-                }
-            }
-            match pairs.last() {
-                Some((last, _)) => from = behind(last),
-                None => return Ok(()),
-            }
-        }
+        walk(&*self.parts.store, &from, &end_of_prefix(&prefix), |key, record| {
+            let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
+            name.map_or(Ok(ControlFlow::Continue(())), |name| visit(name, record))
+        })
     }
 }
 
@@ -326,19 +310,11 @@ fn fill_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironmen
 
 fn read_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
     let prefix = keys::waiters_of(key);
-    let end = end_of_prefix(&prefix);
-    let mut from = prefix;
-    loop {
-        let pairs = parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
-        for (_, record) in &pairs {
-            let (waiter, _) = readable(stored::decode_waiter(record))?;
-            stored.environment.queue.insert(Arc::new(waiter));
-        }
-        match pairs.last() {
-            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
-            None => return Ok(()),
-        }
-    }
+    walk(&*parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+        let (waiter, _) = readable(stored::decode_waiter(record))?;
+        stored.environment.queue.insert(Arc::new(waiter));
+        Ok(ControlFlow::Continue(()))
+    })
 }
 
 /// A session that the environment no longer has, if it is remembered.

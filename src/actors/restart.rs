@@ -1,15 +1,16 @@
 //! What a run finds when it starts: who waited when the last one ended, and what runs out by itself.
 
+use std::ops::ControlFlow;
 use std::sync::atomic::Ordering;
 
 use super::directory::Note;
 use super::environments::{Environments, Parts};
 use super::{keys, reading, stored};
 use crate::domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Kept, PipelineKey, Ticket, Waiter};
-use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix};
+use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix, walk};
 
-/// How many records a scan takes from the store at once.
-const SCAN_AT_ONCE: usize = 512;
+/// How many records one commit drops.
+const FORGOTTEN_AT_ONCE: usize = 512;
 /// How many environments are looked at in one go when their time has come; the rest a moment later.
 const DUE_AT_ONCE: usize = 256;
 /// When to look again at an environment that could not be told.
@@ -100,21 +101,25 @@ impl Environments {
 
     /// Forgets the oldest of those that ended in a queue, beyond what is remembered.
     pub async fn forget_those_who_left(&self) -> Result<(), StoreError> {
-        let store = &self.parts.store;
-        let end = end_of_prefix(keys::LEFT);
-        let mut kept = Vec::new();
-        let mut from = keys::LEFT.to_vec();
-        loop {
-            let pairs = store.scan(&from, &end, SCAN_AT_ONCE)?;
-            let Some((last, _)) = pairs.last() else { break };
-            from = [last.as_slice(), &[0]].concat();
-            kept.extend(pairs.into_iter().map(|(key, _)| key));
+        // Nobody has left since the last time, so there are no more than there were.
+        if self.parts.left.swap(0, Ordering::Relaxed) == 0 {
+            return Ok(());
         }
-        let surplus = kept.len().saturating_sub(LEFT_KEPT);
-        for keys in kept[..surplus].chunks(SCAN_AT_ONCE) {
+        let parts = self.parts.clone();
+        let read = tokio::task::spawn_blocking(move || {
+            let mut all = Vec::new();
+            each(&parts, keys::LEFT, |key, _| {
+                all.push(key.to_vec());
+                Ok(())
+            })
+            .map(|()| all)
+        });
+        let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
+        let surplus = all.len().saturating_sub(LEFT_KEPT);
+        for keys in all[..surplus].chunks(FORGOTTEN_AT_ONCE) {
             let mut batch = Batch::default();
             keys.iter().for_each(|key| batch.delete(key.clone()));
-            durable_up_to(&**store, store.commit(batch)?).await;
+            durable_up_to(&*self.parts.store, self.parts.store.commit(batch)?).await;
         }
         Ok(())
     }
@@ -139,16 +144,7 @@ fn each(
     prefix: &[u8],
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let end = end_of_prefix(prefix);
-    let mut from = prefix.to_vec();
-    loop {
-        let pairs = parts.store.scan(&from, &end, SCAN_AT_ONCE)?;
-        for (key, record) in &pairs {
-            visit(key, record)?;
-        }
-        match pairs.last() {
-            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
-            None => return Ok(()),
-        }
-    }
+    walk(&*parts.store, prefix, &end_of_prefix(prefix), |key, record| {
+        visit(key, record).map(|()| ControlFlow::Continue(()))
+    })
 }

@@ -55,12 +55,6 @@ pub struct Pending {
     fingerprint: Fingerprint,
 }
 
-/// A request whose answer is on its way to the disk. Dropping it frees the key, so it is held until the answer is durable,
-/// or refused.
-pub struct InFlight {
-    _slot: Slot,
-}
-
 /// A key taken, and freed when this is dropped.
 pub(super) struct Slot {
     shared: Arc<Shared>,
@@ -129,10 +123,11 @@ impl Pending {
         batch.put(stored::index_key(number), record_key.to_vec());
     }
 
-    /// The same, for who has nothing else to do with the request.
-    pub fn keep(self, batch: &mut Batch, answer: &Answer, now: Timestamp) -> InFlight {
+    /// The same, for who has nothing else to do with the request than to hold it so long.
+    #[must_use]
+    pub fn keep(self, batch: &mut Batch, answer: &Answer, now: Timestamp) -> Self {
         self.record(batch, answer, now);
-        InFlight { _slot: self.slot }
+        self
     }
 }
 

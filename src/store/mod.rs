@@ -24,6 +24,8 @@ pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};
 pub use memory::MemoryStore;
 
+use std::ops::ControlFlow;
+
 use tokio::sync::watch;
 
 /// The place of a batch in the one order that all commits have. The first is 1.
@@ -114,6 +116,32 @@ pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
         }
     }
     vec![u8::MAX; 256]
+}
+
+/// How many pairs a walk takes from the store at once.
+const WALKED_AT_ONCE: usize = 512;
+
+/// Shows `visit` every pair with `from <= key < to`, ascending, as far as it wants to go; however many they are, only a few
+/// are in memory at once.
+pub fn walk(
+    store: &dyn Store,
+    from: &[u8],
+    to: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let mut from = from.to_vec();
+    loop {
+        let pairs = store.scan(&from, to, WALKED_AT_ONCE)?;
+        for (key, value) in &pairs {
+            if visit(key, value)?.is_break() {
+                return Ok(());
+            }
+        }
+        match pairs.last() {
+            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
+            None => return Ok(()),
+        }
+    }
 }
 
 /// Waits until everything up to `sequence` is durable. A store that is gone will never say so, and neither do we.

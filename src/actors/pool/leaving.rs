@@ -1,6 +1,7 @@
 //! How those in the pool are answered, and how they leave it without a lock.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::{Inner, PipelinePool};
 use crate::actors::claiming::ClaimOutcome;
@@ -146,6 +147,7 @@ impl PipelinePool {
         batch.delete(keys::outsider(&self.pipeline, ticket));
         if waiter.kept == Kept::ByAsking {
             batch.put(keys::left(ticket), stored::encode_left(&self.pipeline, None, &session));
+            parts.left.fetch_add(1, Ordering::Relaxed);
         }
         let sequence = parts.store.commit(batch)?;
         if let Some(taken) = inner.leave(ticket) {

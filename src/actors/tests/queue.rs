@@ -302,3 +302,19 @@ async fn a_grant_that_could_not_be_taken_back_at_once_is_taken_back_later() {
     bench.pass(1_000).await;
     assert_eq!(bench.holder(), None);
 }
+
+#[actix::test]
+async fn of_those_who_left_the_queue_only_so_many_are_remembered() {
+    let bench = Bench::with_environment().await;
+    bench.claim(1).await.unwrap();
+    let mut batch = Batch::default();
+    for old in 0..10_000_u64 {
+        batch.put([b"g/".as_slice(), &old.to_be_bytes()].concat(), Vec::new());
+    }
+    bench.store.commit(batch).unwrap();
+    let queued = bench.queued(2).await;
+    bench.release(&queued).await.unwrap();
+    bench.environments.forget_those_who_left().await.unwrap();
+    assert_eq!(bench.store.scan(b"g/", b"g0", usize::MAX).unwrap().len(), 10_000);
+    assert_eq!(bench.ask(&queued).status(), SessionStatus::Released, "the oldest goes first");
+}
