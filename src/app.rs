@@ -241,7 +241,7 @@ async fn open_environments(
     Ok(environments)
 }
 
-async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {
+async fn do_chores(state: Arc<State>, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
     let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
@@ -273,7 +273,7 @@ async fn do_chores(state: http::App, idle: Duration, metrics: metrics_exporter_p
 }
 
 /// Ends what runs out by itself, when it does, and serves those who have waited since before the start.
-async fn keep_time(state: http::App) {
+async fn keep_time(state: Arc<State>) {
     if let Err(error) = state.environments.resume_pools().await {
         tracing::error!(%error, "those who waited for any environment could not be served");
     }
@@ -281,7 +281,7 @@ async fn keep_time(state: http::App) {
 }
 
 /// Apart from the other chores, since a million of them take a while.
-async fn sweep_keys(state: http::App) {
+async fn sweep_keys(state: Arc<State>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {

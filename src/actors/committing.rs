@@ -22,7 +22,7 @@ use crate::store::{Batch, Sequence, StoreError};
 
 /// The environment as of the last command, durable or not.
 pub struct Loaded {
-    pub environment: Environment,
+    pub environment: Arc<Environment>,
     pub handed_in: Sequence,
     /// When somebody in the queue may lose their place for want of a sign of life.
     pub queue_due: Option<Tick>,
@@ -49,7 +49,7 @@ impl Loaded {
             marked: environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some()),
             armed: None,
             reported: None,
-            environment,
+            environment: Arc::new(environment),
         }
     }
 
@@ -104,7 +104,7 @@ impl EnvironmentActor {
 
         match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
             Ok((keeping, sequence, trim_on)) => {
-                let settlement = self.accept(next, outcome, keeping, sequence, trim_on, now);
+                let settlement = self.accept(Arc::new(next), outcome, keeping, sequence, trim_on, now);
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {
@@ -159,7 +159,7 @@ impl EnvironmentActor {
     /// The environment is what was decided, from now on.
     fn accept(
         &mut self,
-        next: Environment,
+        next: Arc<Environment>,
         outcome: Outcome,
         keeping: Keeping,
         sequence: Sequence,
@@ -205,7 +205,7 @@ impl EnvironmentActor {
         let desk = &self.desk;
         while loaded.just_ended.pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at)).is_some() {}
         loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
-        let view = moved.then(|| Arc::new(loaded.environment.clone()));
+        let view = moved.then(|| loaded.environment.clone());
         Settlement { sequence, view, events, changed, granted, trim_on }
     }
 
@@ -227,10 +227,9 @@ impl EnvironmentActor {
         let (desk, environments, pool, key) =
             (self.desk.clone(), self.environments.clone(), self.pool.clone(), self.key.clone());
         let settle = move || {
-            if let Some(view) = &settlement.view {
-                desk.publish(view.clone(), sequence);
-            } else {
-                desk.settle(sequence);
+            match &settlement.view {
+                Some(view) => desk.publish(view.clone(), sequence),
+                None => desk.settle(sequence),
             }
             settlement.happen(&environments, &pool, &key);
             answer();

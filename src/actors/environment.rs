@@ -101,10 +101,11 @@ impl Actor for EnvironmentActor {
         let load = load(self.environments.clone(), self.key.clone()).into_actor(self);
         context.wait(load.map(|loaded, actor, _| match loaded {
             Ok((stored, settled)) => {
-                actor.desk.publish(Arc::new(stored.environment.clone()), settled);
+                let loaded = Loaded::new(stored, settled, actor.parts().tick());
+                actor.desk.publish(loaded.environment.clone(), settled);
                 actor.parts().queues_at_rest.remove(&actor.key);
-                actor.parts().waiting.fetch_add(stored.environment.queue.len(), Ordering::Relaxed);
-                actor.loaded = Ok(Loaded::new(stored, settled, actor.parts().tick()));
+                actor.parts().waiting.fetch_add(loaded.environment.queue.len(), Ordering::Relaxed);
+                actor.loaded = Ok(loaded);
                 actor.arm();
             }
             Err(error) => {

@@ -1,9 +1,9 @@
 //! Who calls, and may they? Every handler of the API begins here. Another organization looks exactly like one that does
 //! not exist.
 
-use actix_web::http::header::AUTHORIZATION;
-use actix_web::{HttpRequest, web};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 
+use super::call::Call;
 use super::codes::Code;
 use super::problem::Problem;
 use super::{App, State};
@@ -19,13 +19,13 @@ pub struct Access {
 }
 
 impl Access {
-    pub fn to(request: &HttpRequest, permission: Permission) -> Result<Self, Problem> {
-        let app = app(request);
-        let caller = authenticate(request, &app)?;
+    pub fn to(call: &Call, permission: Permission) -> Result<Self, Problem> {
+        let app = call.app.clone();
+        let caller = authenticate(call.request.headers(), &app)?;
         if let Some(limits) = &app.rate_limits {
             limits.check(caller.token)?;
         }
-        if caller.organization.as_str() != segment(request, "orgId") {
+        if caller.organization.as_str() != call.segment("orgId") {
             return Err(Problem::new(
                 Code::OrganizationNotFound,
                 "there is no such organization for this token; a token belongs to one organization",
@@ -41,37 +41,28 @@ impl Access {
         permission.is_granted_to(self.caller.role)
     }
 
-    pub fn pipeline(&self, request: &HttpRequest) -> Result<&Pipeline, Problem> {
-        let id = segment(request, "pipelineId");
+    pub fn pipeline(&self, call: &Call) -> Result<&Pipeline, Problem> {
+        let id = call.segment("pipelineId");
         self.app.organizations.pipeline(&self.caller.organization, id).ok_or_else(|| {
             Problem::new(Code::PipelineNotFound, "the organization has no such pipeline; list them to see their ids")
         })
     }
 
     /// The environment of the path; whether it exists is for the actor or the reader to say.
-    pub fn environment(&self, request: &HttpRequest) -> Result<EnvironmentKey, Problem> {
-        let pipeline = self.pipeline(request)?.key.clone();
-        let name =
-            Identifier::parse(segment(request, "envName")).map_err(|_| super::refusals::environment_not_found())?;
+    pub fn environment(&self, call: &Call) -> Result<EnvironmentKey, Problem> {
+        let pipeline = self.pipeline(call)?.key.clone();
+        let name = Identifier::parse(call.segment("envName")).map_err(|_| super::refusals::environment_not_found())?;
         Ok(EnvironmentKey { pipeline, name })
     }
 }
 
-pub fn app(request: &HttpRequest) -> App {
-    request.app_data::<web::Data<State>>().expect("the server gives every worker its state").clone()
-}
-
-pub fn segment<'a>(request: &'a HttpRequest, name: &str) -> &'a str {
-    request.match_info().get(name).unwrap_or_default()
-}
-
 /// The session of the path. One that cannot be read as an id never was.
-pub fn session_id(request: &HttpRequest) -> Result<SessionId, Problem> {
-    segment(request, "sessionId").parse().map_err(|_| super::refusals::session_not_found())
+pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
+    call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
-fn authenticate(request: &HttpRequest, app: &State) -> Result<Caller, Problem> {
-    let Some(header) = request.headers().get(AUTHORIZATION) else {
+fn authenticate(headers: &HeaderMap, app: &State) -> Result<Caller, Problem> {
+    let Some(header) = headers.get(AUTHORIZATION) else {
         let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin makes tokens with POST /tokens";
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
     };

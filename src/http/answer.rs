@@ -5,7 +5,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
-use super::problem::Problem;
+use super::routes::Answered;
 use crate::domain::Expected;
 
 #[derive(Serialize, utoipa::ToSchema)]
@@ -18,30 +18,24 @@ pub fn one<T: Serialize>(status: StatusCode, data: T) -> HttpResponse {
 }
 
 pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
-    match written(body) {
-        Ok(bytes) => HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(bytes),
-        Err(error) => {
-            tracing::error!(%error, "an answer could not be written as JSON");
-            HttpResponse::from_error(Problem::internal())
-        }
-    }
+    HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(written(body))
 }
 
-pub fn written<T: Serialize>(body: &T) -> serde_json::Result<Vec<u8>> {
+pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
     /// Room for an ordinary answer, so that it is written without growing.
     const USUAL_BYTES: usize = 768;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut bytes, body)?;
-    Ok(bytes)
+    serde_json::to_writer(&mut bytes, body).expect("our views have a form in JSON: all their keys are texts");
+    bytes
 }
 
 /// 304 if the client has this state already, else what `render` makes, with the `ETag`.
-pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> HttpResponse) -> HttpResponse {
-    let mut response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render() };
+pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
+    let mut response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
     if let Ok(etag) = etag.parse() {
         response.headers_mut().insert(ETAG, etag);
     }
-    response
+    Ok(response)
 }
 
 /// Whether the client has the state with this tag already.

@@ -1,14 +1,16 @@
 //! The list of a pipeline's environments: a part of it, or all of it, however long, in bounded memory.
 
+use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
-use actix_web::{HttpRequest, HttpResponse};
 use futures_util::stream;
 
 use super::access::Access;
+use super::call::Call;
 use super::dto::{EnvironmentListItem, lock_status_name};
 use super::paging::{Query, Slice, SlicePagination};
 use super::problem::Problem;
+use super::routes::Answered;
 use super::scans::scan;
 use super::{App, paging};
 use crate::actors::ListFilter;
@@ -18,10 +20,10 @@ use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, PipelineKey}
 /// How many environments are held in memory at once for one who reads them all.
 const PIECE: usize = 1_000;
 
-pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    let mut query = Query::of(&request);
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let pipeline = access.pipeline(&call)?.key.clone();
+    let mut query = Query::of(&call.request);
     let filter = list_filter(&mut query);
     let slice = Slice::take_if_given(&mut query);
     query.finish()?;
@@ -31,7 +33,7 @@ pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let page = scan(&access.app, move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
     let views = page.environments.iter();
     let views = views.map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e)).collect();
-    Ok(paging::slice(&request, slice, page.total, views))
+    Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
 /// All of them: written piece by piece, each read when the client has taken the one before.

@@ -1,17 +1,19 @@
 //! Environments: view, history, make or change, delete.
 
+use std::fmt;
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
 
-use super::access::{Access, segment};
+use super::access::Access;
 use super::body::{Fields, read_fields};
+use super::call::Call;
 use super::clients::{self, Read, WAIT_SECONDS_MAX};
 use super::dto::{EnvironmentView, SessionView, WaiterView};
 use super::paging::{Page, Query, Slice};
 use super::problem::Problem;
+use super::routes::Answered;
 use super::scans::scan;
 use super::{answer, paging, refusals};
 use crate::auth::Permission;
@@ -21,10 +23,10 @@ use crate::domain::{
     VariableValue,
 };
 
-pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let key = access.environment(&request)?;
-    let mut query = Query::of(&request);
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let key = access.environment(&call)?;
+    let mut query = Query::of(&call.request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
     let environments = &access.app.environments;
@@ -34,14 +36,14 @@ pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
     };
     let watch = || environments.watch_environment(&key);
     let Read { state, etag } =
-        clients::read_when_changed(&request, environments, Duration::from_secs(wait), watch, read).await?;
-    Ok(answer::tagged(request.headers(), &etag, || render(StatusCode::OK, &key, &state)))
+        clients::read_when_changed(&call.request, environments, Duration::from_secs(wait), watch, read).await?;
+    answer::tagged(call.request.headers(), &etag, || render(StatusCode::OK, &key, &state))
 }
 
-pub async fn queue(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let key = access.environment(&request)?;
-    let mut query = Query::of(&request);
+pub async fn queue(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let key = access.environment(&call)?;
+    let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
     let environment = access.app.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
@@ -49,13 +51,13 @@ pub async fn queue(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let queue = access.app.environments.queue(&key, &environment);
     let shown = queue.iter().enumerate().skip(skipped).take(limit);
     let views = shown.map(|(place, queued)| WaiterView::new(place + 1, queued)).collect();
-    Ok(paging::slice(&request, slice, queue.len() as u64, views))
+    Ok(paging::slice(&call.request, slice, queue.len() as u64, views))
 }
 
-pub async fn history(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let key = access.environment(&request)?;
-    let mut query = Query::of(&request);
+pub async fn history(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let key = access.environment(&call)?;
+    let mut query = Query::of(&call.request);
     let page = Page::take(&mut query);
     query.finish()?;
     let environments = access.app.environments.clone();
@@ -65,15 +67,15 @@ pub async fn history(request: HttpRequest) -> Result<HttpResponse, Problem> {
         scan(&access.app, move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
     let sessions =
         history.sessions.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
-    Ok(paging::page(&request, page, history.total, sessions))
+    Ok(paging::page(&call.request, page, history.total, sessions))
 }
 
-pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::ManageEnvironments)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    Query::of(&request).finish()?;
-    let mut fields = read_fields(&request, &mut payload.into_inner(), &access.app).await?.unwrap_only("configuration");
-    let name = Identifier::parse(segment(&request, "envName"));
+pub async fn put(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageEnvironments)?;
+    let pipeline = access.pipeline(&call)?.key.clone();
+    Query::of(&call.request).finish()?;
+    let mut fields = read_fields(&mut call).await?.unwrap_only("configuration");
+    let name = Identifier::parse(call.segment("envName"));
     if let Err(malformed) = &name {
         fields.wrong("envName", malformed.to_string());
     }
@@ -82,44 +84,39 @@ pub async fn put(request: HttpRequest, payload: Payload) -> Result<HttpResponse,
 
     let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
     let key = EnvironmentKey { pipeline, name };
-    let expected = answer::expected(request.headers());
+    let expected = answer::expected(call.request.headers());
     let configured = access.app.environments.configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = render(status, &key, &configured.environment);
+    let mut response = render(status, &key, &configured.environment)?;
     if let Ok(etag) = etag(&configured.environment).parse() {
         response.headers_mut().insert(actix_web::http::header::ETAG, etag);
     }
     if configured.created
-        && let Ok(location) = url(&key).parse()
+        && let Ok(location) = format!("{}/{}", base(&key.pipeline), key.name).parse()
     {
         response.headers_mut().insert(actix_web::http::header::LOCATION, location);
     }
     Ok(response)
 }
 
-pub async fn delete(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::ManageEnvironments)?;
-    let key = access.environment(&request)?;
-    Query::of(&request).finish()?;
-    let expected = answer::expected(request.headers());
+pub async fn delete(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageEnvironments)?;
+    let key = access.environment(&call)?;
+    Query::of(&call.request).finish()?;
+    let expected = answer::expected(call.request.headers());
     access.app.environments.delete(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
     Ok(HttpResponse::NoContent().finish())
 }
 
-pub fn url(key: &EnvironmentKey) -> String {
-    format!("{}/{}", base(&key.pipeline), key.name)
-}
-
 /// Where a pipeline's environments are.
-pub fn base(key: &PipelineKey) -> String {
-    format!("/api/v1/organizations/{}/pipelines/{}/ephemeral-environments", key.organization, key.pipeline)
+pub fn base(key: &PipelineKey) -> impl fmt::Display + '_ {
+    let PipelineKey { organization, pipeline } = key;
+    fmt::from_fn(move |f| write!(f, "/api/v1/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments"))
 }
 
-fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> HttpResponse {
-    match &environment.configuration {
-        Some(configuration) => answer::one(status, EnvironmentView::new(key, environment, configuration)),
-        None => HttpResponse::from_error(refusals::environment_not_found()),
-    }
+fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> Answered {
+    let configuration = environment.configuration.as_ref().ok_or_else(refusals::environment_not_found)?;
+    Ok(answer::one(status, EnvironmentView::new(key, environment, configuration)))
 }
 
 fn etag(environment: &Environment) -> String {

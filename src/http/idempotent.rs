@@ -63,8 +63,7 @@ pub fn begin(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Star
 
 /// An answer as it is sent, and kept if the request has a key.
 pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> Answer {
-    let body = written(&One { data }).expect("our views have a form in JSON: all their keys are texts");
-    Answer { status: status.as_u16(), location, body }
+    Answer { status: status.as_u16(), location, body: written(&One { data }) }
 }
 
 /// The same for an answer that is sent for the first time and for one that is sent again.

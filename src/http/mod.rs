@@ -3,6 +3,7 @@
 mod access;
 mod answer;
 mod body;
+mod call;
 mod clients;
 mod codes;
 mod connections;
@@ -29,6 +30,7 @@ pub use rate_limit::RateLimits;
 pub use scans::Scans;
 pub use server::{Front, Running, start};
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
@@ -63,4 +65,6 @@ pub struct State {
     pub underway: AtomicUsize,
 }
 
-pub type App = actix_web::web::Data<State>;
+/// A thread's own handle on the state: what every request counts several times over is not counted by all threads in the
+/// same place.
+pub type App = Rc<Arc<State>>;

@@ -1,9 +1,9 @@
 //! Around every request: its id, its span, its numbers, and a clear answer whatever went wrong inside.
 
 use std::convert::Infallible;
-use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
@@ -11,121 +11,81 @@ use std::time::Instant;
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, Method, StatusCode};
-use actix_web::middleware::Next;
 use actix_web::web::Bytes;
-use actix_web::{Error, HttpResponse, ResponseError};
+use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
 use metrics::{Counter, Histogram};
 use tracing::Instrument;
 
+use super::App;
+use super::call::Call;
 use super::codes::Code;
 use super::connections::{Busy, Connection};
-use super::problem::{self, Problem};
-use super::{App, access};
+use super::problem::Problem;
+use super::routes::Router;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-pub async fn observe(
-    request: ServiceRequest,
-    next: Next<impl MessageBody + 'static>,
-) -> Result<ServiceResponse<BoxBody>, Error> {
-    let app = access::app(request.request());
+pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> Result<ServiceResponse, Infallible> {
+    let (request, payload) = request.into_parts();
     let underway = Underway::begin(&app, request.conn_data());
-    let id = request_id(&request);
-    let method = request.method().clone();
+    let id = request_id(request.headers());
     let started = Instant::now();
-    let span = tracing::info_span!("request", id = %id, %method, path = request.path());
+    // Costs as much as all of the request's reading and writing, so there is one only where somebody looks at it.
+    let span = tracing::debug_span!("request", ?id, method = %request.method(), path = request.path());
 
-    let outcome = AssertUnwindSafe(next.call(request)).catch_unwind().instrument(span.clone()).await;
-    let _entered = span.enter();
-    let mut response = match outcome {
-        Ok(Ok(response)) => with_problem_rendered(response.map_into_boxed_body(), &id),
-        Ok(Err(error)) => {
-            return Err(Fault { problem: Problem::of_status(error.as_response_error().status_code()), id }.into());
-        }
-        Err(_) => {
-            tracing::error!("a handler panicked");
-            count_problem(Code::InternalError);
-            return Err(Fault { problem: Problem::internal(), id }.into());
-        }
+    let found = router.find(&request);
+    let meter = found.as_ref().ok().map(|resource| &resource.meter);
+    let answered = found.and_then(|resource| {
+        let places = resource.places.clone();
+        resource.handle(Call::new(app.clone(), request.clone(), payload, places))
+    });
+    let answered = match answered {
+        Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,
+        Err(problem) => Ok(Err(problem)),
     };
-    if let Ok(id) = HeaderValue::from_str(&id) {
-        response.headers_mut().insert(REQUEST_ID, id);
-    }
+    let _entered = span.enter();
+    let mut response = answered
+        .unwrap_or_else(|_| {
+            tracing::error!(?id, path = request.path(), "a handler panicked");
+            Err(Problem::internal())
+        })
+        .unwrap_or_else(|problem| refused(&problem, &request, &id));
+    response.headers_mut().insert(REQUEST_ID, id);
     if app.draining.load(Ordering::Relaxed) {
-        response.response_mut().head_mut().set_connection_type(ConnectionType::Close);
+        response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let elapsed = started.elapsed();
-    if let Some(meter) = response.request().app_data::<Meter>() {
-        meter.record(&method, response.status(), elapsed.as_secs_f64());
+    if let Some(meter) = meter {
+        meter.record(request.method(), response.status(), elapsed.as_secs_f64());
     }
     tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
-    Ok(response.map_body(|_, body| underway.with(body)))
+    Ok(ServiceResponse::new(request, response.map_body(|_, body| underway.with(body))))
 }
 
-/// A problem leaves its handler without a body; anything else that went wrong was not made by us. Both become one.
-fn with_problem_rendered(response: ServiceResponse<BoxBody>, id: &str) -> ServiceResponse<BoxBody> {
-    let status = response.status();
-    if !status.is_client_error() && !status.is_server_error() {
-        return response;
-    }
-    let known = response.response().error().and_then(|error| error.as_error::<Problem>());
-    let (rendered, code) = match known {
-        Some(problem) => (problem.render(id), problem.code()),
-        None if is_problem(&response) => return response,
-        None => {
-            let problem = Problem::of_status(status);
-            (problem.render(id), problem.code())
-        }
-    };
+fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpResponse {
+    let code = problem.code();
     count_problem(code);
     // That a server which stops sends its clients away is no failure.
-    if status.is_server_error() && code != Code::ShuttingDown {
-        tracing::warn!(code = code.as_str(), "a request failed");
+    if code.status().is_server_error() && code != Code::ShuttingDown {
+        let (method, path) = (request.method(), request.path());
+        tracing::warn!(?id, %method, path, code = code.as_str(), "a request failed");
     }
-    let request = response.into_parts().0;
-    ServiceResponse::new(request, rendered)
-}
-
-fn is_problem(response: &ServiceResponse<BoxBody>) -> bool {
-    response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == problem::CONTENT.as_bytes())
+    problem.render(id.to_str().unwrap_or_default())
 }
 
 /// The client's own id if it can stand in a log line and a header, else a new one.
-fn request_id(request: &ServiceRequest) -> String {
+fn request_id(headers: &HeaderMap) -> HeaderValue {
     const LENGTH_MAX: usize = 128;
-    let sane = |id: &&str| (1..=LENGTH_MAX).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_graphic());
-    let own = request.headers().get(REQUEST_ID).and_then(|id| id.to_str().ok()).filter(sane);
-    own.map_or_else(|| format!("req_{}", crate::entropy::id_seed()), str::to_owned)
-}
-
-/// For faults where no response was made: renders itself, with its request id.
-#[derive(Debug)]
-struct Fault {
-    problem: Problem,
-    id: String,
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.problem.fmt(f)
-    }
-}
-
-impl ResponseError for Fault {
-    fn status_code(&self) -> StatusCode {
-        self.problem.code().status()
-    }
-
-    fn error_response(&self) -> HttpResponse<BoxBody> {
-        let mut response = self.problem.render(&self.id);
-        if let Ok(id) = HeaderValue::from_str(&self.id) {
-            response.headers_mut().insert(REQUEST_ID, id);
-        }
-        response
-    }
+    let sane = |id: &&HeaderValue| {
+        (1..=LENGTH_MAX).contains(&id.len()) && id.as_bytes().iter().all(|byte| byte.is_ascii_graphic())
+    };
+    headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
+        let id = format!("req_{}", crate::entropy::id_seed());
+        HeaderValue::try_from(id).expect("letters and digits can stand in a header")
+    })
 }
 
 /// Counts a request as under way as long as it, or an answer that is written piece by piece, lives.

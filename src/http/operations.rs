@@ -2,50 +2,62 @@
 
 use std::sync::atomic::Ordering;
 
+use actix_web::HttpResponse;
+use actix_web::body::MessageBody;
 use actix_web::http::StatusCode;
-use actix_web::http::header::CONTENT_TYPE;
-use actix_web::{HttpRequest, HttpResponse};
+use actix_web::http::header::{CONTENT_TYPE, LOCATION};
 
-use super::access::{app, segment};
+use super::call::{Call, path_of};
 use super::codes::Code;
 use super::openapi;
 use super::problem::Problem;
+use super::routes::{Answered, not_served};
 
 /// Alive: the process answers.
-pub async fn healthz() -> HttpResponse {
-    HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(r#"{"status":"alive"}"#)
+pub async fn healthz(_: Call) -> Answered {
+    Ok(text("application/json", r#"{"status":"alive"}"#))
 }
 
 /// Serving: writes are accepted, and the server is not on its way out.
-pub async fn readyz(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let app = app(&request);
-    if app.draining.load(Ordering::Relaxed) {
+pub async fn readyz(call: Call) -> Answered {
+    if call.app.draining.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1));
     }
-    if let Some(why) = app.store.refusing_writes() {
+    if let Some(why) = call.app.store.refusing_writes() {
         return Err(why.into());
     }
-    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(r#"{"status":"ready"}"#))
+    Ok(text("application/json", r#"{"status":"ready"}"#))
 }
 
-pub async fn metrics(request: HttpRequest) -> HttpResponse {
-    let text = (app(&request).metrics)();
-    HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")).body(text)
+pub async fn metrics(call: Call) -> Answered {
+    Ok(text("text/plain; version=0.0.4; charset=utf-8", (call.app.metrics)()))
 }
 
-pub async fn description() -> HttpResponse {
-    HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).body(openapi::document_text())
+pub async fn description(_: Call) -> Answered {
+    Ok(text("application/json", openapi::document_text()))
 }
 
 /// What `type` of a problem points to.
-pub async fn problem(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let name = segment(&request, "code");
+pub async fn problem(call: Call) -> Answered {
+    let name = call.segment("code");
     let code = Code::ALL.iter().find(|code| code.as_str() == name);
     let code = code.ok_or_else(|| Problem::new(Code::ProblemNotFound, Code::ProblemNotFound.meaning()))?;
-    let text = format!("{} ({}, {})\n\n{}\n", code.title(), code.as_str(), code.status(), code.meaning());
-    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "text/plain; charset=utf-8")).body(text))
+    let meaning = format!("{} ({}, {})\n\n{}\n", code.title(), code.as_str(), code.status(), code.meaning());
+    Ok(text("text/plain; charset=utf-8", meaning))
 }
 
-pub async fn root() -> HttpResponse {
-    HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header(("location", "/docs/")).finish()
+pub async fn root(_: Call) -> Answered {
+    Ok(HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header((LOCATION, "/docs/")).finish())
+}
+
+/// The API's explorer, from files in this program alone.
+pub async fn explorer(call: Call) -> Answered {
+    let path = path_of(&call.request);
+    let name = path.strip_prefix("/docs/").unwrap_or_default();
+    let file = openapi::explorer_file(name).ok_or_else(|| not_served(path))?;
+    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, file.content_type)).body(file.bytes.into_owned()))
+}
+
+fn text(kind: &'static str, body: impl MessageBody + 'static) -> HttpResponse {
+    HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(body)
 }

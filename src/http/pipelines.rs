@@ -1,20 +1,21 @@
 //! Pipelines: list and view.
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::Access;
+use super::call::Call;
 use super::dto::PipelineView;
 use super::paging::{Query, Slice};
 use super::problem::Problem;
+use super::routes::Answered;
 use super::scans::scan;
 use super::{answer, paging};
 use crate::auth::Permission;
 use crate::organizations::Pipeline;
 
-pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let mut query = Query::of(&request);
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
     let pipelines: Vec<_> = access.app.organizations.pipelines(&access.caller.organization).collect();
@@ -25,13 +26,13 @@ pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
     for pipeline in shown {
         views.push(PipelineView::new(pipeline, count_environments(&access, pipeline).await?));
     }
-    Ok(paging::slice(&request, slice, total, views))
+    Ok(paging::slice(&call.request, slice, total, views))
 }
 
-pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let pipeline = access.pipeline(&request)?;
-    Query::of(&request).finish()?;
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let pipeline = access.pipeline(&call)?;
+    Query::of(&call.request).finish()?;
     let environments = count_environments(&access, pipeline).await?;
     Ok(answer::one(StatusCode::OK, PipelineView::new(pipeline, environments)))
 }

@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use actix_web::body::BoxBody;
-use actix_web::http::StatusCode;
+use actix_web::HttpResponse;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
-use actix_web::{HttpResponse, ResponseError};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -96,16 +94,6 @@ impl Problem {
         Self::new(Code::InternalError, Code::InternalError.meaning())
     }
 
-    /// For answers that something else than our handlers made: what can be said from the status alone.
-    pub fn of_status(status: StatusCode) -> Self {
-        let code = Code::ALL
-            .iter()
-            .copied()
-            .find(|code| code.status() == status)
-            .unwrap_or(if status.is_server_error() { Code::InternalError } else { Code::BadRequest });
-        Self::new(code, code.meaning())
-    }
-
     pub fn code(&self) -> Code {
         self.0.code
     }
@@ -149,14 +137,3 @@ impl fmt::Display for Problem {
 }
 
 impl std::error::Error for Problem {}
-
-impl ResponseError for Problem {
-    fn status_code(&self) -> StatusCode {
-        self.0.code.status()
-    }
-
-    /// Without a body: the outermost layer knows the request id and renders it.
-    fn error_response(&self) -> HttpResponse<BoxBody> {
-        HttpResponse::new(self.status_code())
-    }
-}

@@ -1,8 +1,14 @@
 //! The one table of routes: what is served where, by which handler, and how the OpenAPI document describes it.
 
-use actix_web::http::Method;
-use actix_web::{Handler, HttpRequest, HttpResponse, Resource, Responder, guard, web};
+use std::future::Future;
+use std::rc::Rc;
 
+use actix_web::http::Method;
+use actix_web::{HttpRequest, HttpResponse};
+use futures_util::FutureExt;
+use futures_util::future::LocalBoxFuture;
+
+use super::call::{Call, NAMES_MAX, Places, path_of};
 use super::codes::Code;
 use super::observe::Meter;
 use super::openapi::{self, Operation};
@@ -14,22 +20,30 @@ pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ep
 pub const ORGANIZATION: &str = "/organizations/{orgId}";
 pub const API: &str = "/api/v1";
 
+/// What a handler makes of a call.
+pub type Answered = Result<HttpResponse, Problem>;
+
 /// Everything served under one path.
 pub struct Routes {
     /// Below the place the table is for, as the document has it.
     pub path: &'static str,
     pub endpoints: Vec<Endpoint>,
-    /// What the web server matches; the same but where paths would clash.
+    /// What the router matches; the same but where paths would clash.
     pattern: &'static str,
+    /// The same with a name for each segment that a handler asks for.
+    named: &'static str,
     /// Served here too, and described under another path.
     others: Vec<Endpoint>,
 }
 
 pub struct Endpoint {
     pub method: Method,
-    pub operation: Operation,
-    route: actix_web::Route,
+    /// None for what is no part of the API.
+    pub operation: Option<Operation>,
+    handler: Handler,
 }
+
+type Handler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
@@ -40,10 +54,10 @@ pub fn environment_routes() -> Vec<Routes> {
                 on(Method::DELETE, sessions::release_any, openapi::release_any_session()),
             ],
         )
-        .matching("/sessions/{sessionId:ses_[^/]*}"),
+        .matching("/sessions/ses_{sessionId}"),
         // An environment may be called `sessions` too.
         at("/sessions", [on(Method::POST, sessions::claim_any, openapi::claim_any())])
-            .matching("/{envName:sessions}")
+            .named("/{envName}")
             .and(environment()),
         at("/{envName}/sessions", [on(Method::POST, sessions::claim, openapi::claim_session())]),
         at(
@@ -96,61 +110,98 @@ pub fn operator_routes() -> Vec<Routes> {
     ]
 }
 
-pub fn configure(config: &mut web::ServiceConfig) {
-    for base in [API, ""] {
-        config.service(scope(&format!("{base}{ENVIRONMENTS}"), environment_routes()));
+/// What people look at in a browser.
+fn explorer_routes() -> Vec<Routes> {
+    let [root, docs] = ["/", "/docs"].map(|path| at(path, [unlisted(Method::GET, operations::root)]));
+    let files = ["/docs/", "/docs/{*file}"].map(|path| at(path, [unlisted(Method::GET, operations::explorer)]));
+    [root, docs].into_iter().chain(files).collect()
+}
+
+/// Finds what a request asks for. Each thread that answers has its own.
+pub struct Router(matchit::Router<Rc<Resource>>);
+
+/// One path with its methods, `HEAD` with every `GET`.
+pub struct Resource {
+    pub meter: Meter,
+    pub places: Rc<Places>,
+    endpoints: Vec<Endpoint>,
+    allowed: String,
+}
+
+impl Router {
+    pub fn new() -> Self {
+        let mut router = Self(matchit::Router::new());
+        for base in [API, ""] {
+            router.add(&format!("{base}{ENVIRONMENTS}"), environment_routes());
+        }
+        router.add(&format!("{API}{ORGANIZATION}"), organization_routes());
+        router.add("", operator_routes());
+        for routes in explorer_routes() {
+            router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
+        }
+        router
     }
-    config.service(scope(&format!("{API}{ORGANIZATION}"), organization_routes()));
-    for routes in operator_routes() {
-        config.service(resource(routes));
+
+    /// A trailing slash is accepted.
+    fn add(&mut self, base: &str, table: Vec<Routes>) {
+        for routes in table {
+            let pattern = format!("{base}{}", routes.pattern);
+            let resource = Rc::new(Resource::new(base, routes));
+            self.insert(format!("{pattern}/"), resource.clone());
+            self.insert(pattern, resource);
+        }
     }
-    for path in ["/", "/docs"] {
-        let resource = web::resource(path).route(get_or_head().to(operations::root));
-        config.service(resource.default_service(refuse("GET, HEAD".to_owned())));
+
+    fn insert(&mut self, pattern: String, resource: Rc<Resource>) {
+        self.0.insert(pattern, resource).expect("the paths of the table do not clash");
     }
-    config.service(openapi::explorer());
-    config.service(web::resource("/docs/{_:.*}").default_service(refuse("GET".to_owned())));
-}
 
-pub async fn not_found(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let detail = format!("nothing is served under {}; {API}/openapi.json lists what is", request.path());
-    Err(Problem::new(Code::RouteNotFound, detail))
-}
-
-fn scope(path: &str, table: Vec<Routes>) -> actix_web::Scope {
-    table.into_iter().fold(web::scope(path), |scope, routes| scope.service(resource(routes)))
-}
-
-/// One path with its methods, `HEAD` with every `GET`, and 405 for the others. A trailing slash is accepted.
-fn resource(routes: Routes) -> Resource {
-    let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
-    let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
-    let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
-    if methods.contains(&Method::GET) {
-        allowed.push("HEAD");
+    pub fn find(&self, request: &HttpRequest) -> Result<&Resource, Problem> {
+        let found = self.0.at(path_of(request)).map_err(|_| not_served(request.path()))?;
+        Ok(found.value)
     }
-    let refuse = refuse(allowed.join(", "));
-    let slashed = format!("{}/", routes.pattern);
-    let resource = web::resource([routes.pattern, slashed.as_str()])
-        .app_data(Meter::new(routes.path, methods))
-        .default_service(refuse);
-    endpoints.into_iter().fold(resource, |resource, endpoint| resource.route(endpoint.route))
 }
 
-/// What every method gets that a path does not have.
-fn refuse(allowed: String) -> actix_web::Route {
-    web::to(move |request: HttpRequest| {
-        let problem = Problem::method_not_allowed(request.method().as_str(), &allowed);
-        async move { Err::<HttpResponse, _>(problem) }
-    })
+pub fn not_served(path: &str) -> Problem {
+    Problem::new(Code::RouteNotFound, format!("nothing is served under {path}; {API}/openapi.json lists what is"))
 }
 
-fn get_or_head() -> actix_web::Route {
-    web::route().guard(guard::Any(guard::Get()).or(guard::Head()))
+impl Resource {
+    fn new(base: &str, routes: Routes) -> Self {
+        let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
+        let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
+        let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
+        if methods.contains(&Method::GET) {
+            allowed.push("HEAD");
+        }
+        Self {
+            allowed: allowed.join(", "),
+            places: places(&format!("{base}{}", routes.named)),
+            meter: Meter::new(routes.path, methods),
+            endpoints,
+        }
+    }
+
+    pub fn handle(&self, call: Call) -> Result<LocalBoxFuture<'static, Answered>, Problem> {
+        let method = if call.request.method() == Method::HEAD { &Method::GET } else { call.request.method() };
+        match self.endpoints.iter().find(|endpoint| endpoint.method == *method) {
+            Some(endpoint) => Ok((endpoint.handler)(call)),
+            None => Err(Problem::method_not_allowed(call.request.method().as_str(), &self.allowed)),
+        }
+    }
+}
+
+/// Where a path has its names.
+fn places(path: &str) -> Rc<Places> {
+    let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
+    let places: Rc<Places> =
+        path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect();
+    assert!(places.len() <= NAMES_MAX, "{path} has more names than a call has room for");
+    places
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
-    Routes { path, endpoints: endpoints.into(), pattern: path, others: Vec::new() }
+    Routes { path, endpoints: endpoints.into(), pattern: path, named: path, others: Vec::new() }
 }
 
 impl Routes {
@@ -158,17 +209,23 @@ impl Routes {
         Self { pattern, ..self }
     }
 
+    fn named(self, named: &'static str) -> Self {
+        Self { named, ..self }
+    }
+
     fn and<const N: usize>(self, others: [Endpoint; N]) -> Self {
         Self { others: others.into(), ..self }
     }
 }
 
-fn on<F, Args>(method: Method, handler: F, operation: Operation) -> Endpoint
-where
-    F: Handler<Args>,
-    Args: actix_web::FromRequest + 'static,
-    F::Output: Responder + 'static,
-{
-    let route = if method == Method::GET { get_or_head() } else { web::method(method.clone()) };
-    Endpoint { method, operation, route: route.to(handler) }
+fn on<F: Future<Output = Answered> + 'static>(
+    method: Method,
+    handler: fn(Call) -> F,
+    operation: Operation,
+) -> Endpoint {
+    Endpoint { operation: Some(operation), ..unlisted(method, handler) }
+}
+
+fn unlisted<F: Future<Output = Answered> + 'static>(method: Method, handler: fn(Call) -> F) -> Endpoint {
+    Endpoint { method, operation: None, handler: Box::new(move |call| handler(call).boxed_local()) }
 }

@@ -2,14 +2,18 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_web::dev::ServerHandle;
-use actix_web::{App as ActixApp, HttpServer, middleware, web};
+use actix_web::dev::{ServerHandle, fn_service};
+use actix_web::{App, HttpServer};
+use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::{App, State, observe, routes};
+use super::routes::Router;
+use super::{State, observe};
 
 /// How the server listens.
 #[derive(Debug, Clone)]
@@ -24,7 +28,7 @@ pub struct Front {
 /// A server that accepts requests.
 pub struct Running {
     pub address: SocketAddr,
-    pub state: App,
+    pub state: Arc<State>,
     handle: ServerHandle,
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
@@ -43,17 +47,17 @@ const DESCRIPTORS_PER_WORKER: u64 = 4;
 const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 
 pub fn start(front: &Front, state: State) -> io::Result<Running> {
-    let state = web::Data::new(state);
+    let state = Arc::new(state);
     let shared = state.clone();
     let connections = state.connections.clone();
     let listener = listen(front.listen)?;
     let address = listener.local_addr()?;
     let server = HttpServer::new(move || {
-        ActixApp::new()
-            .app_data(shared.clone())
-            .wrap(middleware::from_fn(observe::observe))
-            .configure(routes::configure)
-            .default_service(web::to(routes::not_found))
+        let (app, router) = (Rc::new(shared.clone()), Rc::new(Router::new()));
+        // One service for everything: a layer of the web framework for each thing that one function does costs more than
+        // all of them do.
+        let serve = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
+        App::new().default_service(fn_service(serve))
     })
     .on_connect(move |stream, data| connections.opened(stream, data))
     .workers(front.workers)

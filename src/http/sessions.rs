@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::LOCATION;
-use actix_web::web::Payload;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, session_id};
 use super::body::{Body, Fields, read_body};
+use super::call::Call;
 use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
 use super::dto::{DeploymentView, ForceClaimView, SessionView};
 use super::idempotent::{self, Start};
 use super::paging::Query;
 use super::problem::Problem;
+use super::routes::Answered;
 use super::{answer, environments, refusals};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
@@ -24,39 +25,39 @@ use crate::domain::{
 use crate::entropy;
 use crate::idempotency::{Answer, Pending};
 
-pub async fn claim(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let key = access.environment(&request)?;
-    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+pub async fn claim(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let key = access.environment(&call)?;
+    let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
-    let (claim, patience) = read_claim(&request, &access, &mut fields)?;
+    let (claim, patience) = read_claim(&call, &access, &mut fields)?;
     fields.finish()?;
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let claiming = access.app.environments.claim(&key, claim, patience, keyed);
-    answer_claim(&request, &access, &place, has_key, while_connected(&request, waits, claiming).await)
+    answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
 }
 
-pub async fn claim_any(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+pub async fn claim_any(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let pipeline = access.pipeline(&call)?.key.clone();
+    let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
     let labels = fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default();
-    let (claim, patience) = read_claim(&request, &access, &mut fields)?;
+    let (claim, patience) = read_claim(&call, &access, &mut fields)?;
     fields.finish()?;
     let place = Place { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let claiming = access.app.environments.claim_any(&pipeline, labels, claim, patience, keyed);
-    answer_claim(&request, &access, &place, has_key, while_connected(&request, waits, claiming).await)
+    answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
 }
 
 /// A client that has gone by now gets nothing; with a key, it can come back for it.
@@ -78,15 +79,15 @@ fn answer_claim(
     }
 }
 
-pub async fn force_claim(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let key = access.environment(&request)?;
-    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+pub async fn force_claim(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let key = access.environment(&call)?;
+    let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
-    let claim = read_request(&request, &access, &mut fields)?;
+    let claim = read_request(&call, &access, &mut fields)?;
     fields.finish()?;
     let role = access.caller.role;
     let render = {
@@ -101,12 +102,12 @@ pub async fn force_claim(request: HttpRequest, payload: Payload) -> Result<HttpR
     Ok(idempotent::response(render(&claimed)))
 }
 
-pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let key = access.environment(&request)?;
-    let id = session_id(&request)?;
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let key = access.environment(&call)?;
+    let id = session_id(&call)?;
     let (environments, reader) = (&access.app.environments, access.caller.person.id);
-    show(&request, &access, id, || {
+    show(&call.request, &access, id, || {
         let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
         environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
     })
@@ -114,12 +115,12 @@ pub async fn view(request: HttpRequest) -> Result<HttpResponse, Problem> {
 }
 
 /// A session that waits for any environment, or once did.
-pub async fn view_any(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::Read)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    let id = session_id(&request)?;
+pub async fn view_any(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let pipeline = access.pipeline(&call)?.key.clone();
+    let id = session_id(&call)?;
     let (environments, reader) = (&access.app.environments, access.caller.person.id);
-    show(&request, &access, id, || {
+    show(&call.request, &access, id, || {
         environments.session_of_any(&pipeline, id, reader)?.ok_or_else(refusals::queued_session_not_found)
     })
     .await
@@ -145,10 +146,10 @@ async fn show(
         shown = read()?;
     }
     let SessionFound { environment, session, waiting } = &shown.state;
-    Ok(answer::tagged(request.headers(), &shown.etag, || {
+    answer::tagged(request.headers(), &shown.etag, || {
         let name = environment.as_ref().map(|key| key.name.as_str());
-        answer::one(StatusCode::OK, SessionView::new(name, session, *waiting))
-    }))
+        Ok(answer::one(StatusCode::OK, SessionView::new(name, session, *waiting)))
+    })
 }
 
 /// The place in the queue is no part of it: it changes with every other session, and nobody should have to hear of that.
@@ -156,11 +157,11 @@ fn etag(session: &Session) -> String {
     format!("\"{}\"", session.revision)
 }
 
-pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let plan = access.pipeline(&request)?.plan();
-    let key = access.environment(&request)?;
-    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+pub async fn deploy(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let plan = access.pipeline(&call)?.plan();
+    let key = access.environment(&call)?;
+    let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
         Err(replayed) => return Ok(replayed),
     };
@@ -171,7 +172,7 @@ pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     fields.finish()?;
     let commit = commit.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 
-    let session = session_id(&request)?;
+    let session = session_id(&call)?;
     let by = access.caller.person.clone();
     let deploy = Deploy { session: session.into(), by, seed: entropy::id_seed(), commit, plan, fencing_token };
     let render = {
@@ -187,17 +188,17 @@ pub async fn deploy(request: HttpRequest, payload: Payload) -> Result<HttpRespon
     Ok(idempotent::response(render(&deployed)))
 }
 
-pub async fn heartbeat(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let key = access.environment(&request)?;
-    let Begun { body, pending } = match begin(&request, payload, &access).await? {
+pub async fn heartbeat(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let key = access.environment(&call)?;
+    let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
     let fencing_token = read_fencing_token(&mut fields);
     fields.finish()?;
-    let session = session_id(&request)?.into();
+    let session = session_id(&call)?.into();
     let heartbeat = Heartbeat { session, by: access.caller.person.clone(), fencing_token };
     let render = {
         let name = key.name.clone();
@@ -209,20 +210,20 @@ pub async fn heartbeat(request: HttpRequest, payload: Payload) -> Result<HttpRes
     Ok(idempotent::response(render(&session)))
 }
 
-pub async fn release(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let key = access.environment(&request)?;
-    Query::of(&request).finish()?;
-    let session = release_in(&access, &key, session_id(&request)?).await?;
+pub async fn release(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let key = access.environment(&call)?;
+    Query::of(&call.request).finish()?;
+    let session = release_in(&access, &key, session_id(&call)?).await?;
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
 /// Leaves the line for any environment; or, if it has one by now, releases that.
-pub async fn release_any(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::UseEnvironments)?;
-    let pipeline = access.pipeline(&request)?.key.clone();
-    Query::of(&request).finish()?;
-    let id = session_id(&request)?;
+pub async fn release_any(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let pipeline = access.pipeline(&call)?.key.clone();
+    Query::of(&call.request).finish()?;
+    let id = session_id(&call)?;
     let environments = &access.app.environments;
     let any = access.may(Permission::ReleaseAnySession);
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
@@ -242,7 +243,7 @@ async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -
 }
 
 fn url(key: &EnvironmentKey, session: SessionId) -> String {
-    format!("{}/sessions/{session}", environments::url(key))
+    format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name)
 }
 
 /// What was claimed: one environment, or any.
@@ -290,14 +291,10 @@ struct Begun {
     pending: Option<Pending>,
 }
 
-async fn begin(
-    request: &HttpRequest,
-    payload: Payload,
-    access: &Access,
-) -> Result<Result<Begun, HttpResponse>, Problem> {
-    Query::of(request).finish()?;
-    let body = read_body(request, &mut payload.into_inner(), &access.app).await?;
-    Ok(match idempotent::begin(request, access, body.bytes())? {
+async fn begin(call: &mut Call, access: &Access) -> Result<Result<Begun, HttpResponse>, Problem> {
+    Query::of(&call.request).finish()?;
+    let body = read_body(call).await?;
+    Ok(match idempotent::begin(&call.request, access, body.bytes())? {
         Start::Replayed(response) => {
             came_back(access, &response).await?;
             Err(response)
@@ -326,19 +323,19 @@ async fn came_back(access: &Access, response: &HttpResponse) -> Result<(), Probl
 }
 
 /// What a claim asks for, and what it does if it cannot have it at once.
-fn read_claim(request: &HttpRequest, access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
+fn read_claim(call: &Call, access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
     let wait = read_wait(fields);
     let queue = fields.nullable_boolean("queue").unwrap_or(false);
     let priority = fields.nullable_integer("priority", Priority::RANGE).unwrap_or(0);
     if priority > 0 && !access.may(Permission::RaisePriority) {
         return Err(refusals::priority_too_high(&access.caller));
     }
-    let mut claim = read_request(request, access, fields)?;
+    let mut claim = read_request(call, access, fields)?;
     claim.priority = Priority::new(priority).unwrap_or_default();
     Ok((claim, Patience { wait, queue }))
 }
 
-fn read_request(request: &HttpRequest, access: &Access, fields: &mut Fields) -> Result<Claim, Problem> {
+fn read_request(call: &Call, access: &Access, fields: &mut Fields) -> Result<Claim, Problem> {
     let commit = fields.nullable_text("commitId", CommitId::parse);
     let context = fields.nullable_text("context", Context::parse);
     let ttl = fields.nullable_integer("ttlSeconds", 1..=i64::from(SECONDS_MAX));
@@ -347,7 +344,7 @@ fn read_request(request: &HttpRequest, access: &Access, fields: &mut Fields) -> 
         user: access.caller.person.clone(),
         commit,
         context,
-        plan: access.pipeline(request)?.plan(),
+        plan: access.pipeline(call)?.plan(),
         ttl_seconds: ttl.and_then(|ttl| u32::try_from(ttl).ok()),
         priority: Priority::default(),
         // What it needs if it has to wait, it gets on the way.

@@ -2,19 +2,20 @@
 
 use std::time::Duration;
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::web::Payload;
-use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::access::{Access, segment};
+use super::access::Access;
 use super::body::read_body;
+use super::call::Call;
 use super::codes::Code;
 use super::dto::{OpenTokenView, TokenView};
 use super::idempotent::{self, Start};
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
+use super::routes::Answered;
 use crate::auth::{NewToken, OpenToken, Permission, Token, TokenId};
 use crate::domain::{Malformed, Timestamp, UserId};
 use crate::idempotency::Pending;
@@ -24,9 +25,9 @@ const NAME_MAX: usize = 100;
 /// Long enough for a disk that stalled to have caught up.
 const STALLED_RETRY_SECONDS: u64 = 1;
 
-pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::ManageTokens)?;
-    let mut query = Query::of(&request);
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageTokens)?;
+    let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
     let organization = &access.caller.organization;
@@ -35,17 +36,17 @@ pub async fn list(request: HttpRequest) -> Result<HttpResponse, Problem> {
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = tokens.iter().skip(offset).take(slice.limit as usize);
     let views = shown.map(|token| TokenView::new(token, |user| access.user_name(user))).collect();
-    Ok(paging::slice(&request, slice, tokens.len() as u64, views))
+    Ok(paging::slice(&call.request, slice, tokens.len() as u64, views))
 }
 
 /// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
-pub async fn create(request: HttpRequest, payload: Payload) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::ManageTokens)?;
-    Query::of(&request).finish()?;
+pub async fn create(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageTokens)?;
+    Query::of(&call.request).finish()?;
     let now = (access.app.clock)();
     let (accounts, organization) = (&access.app.accounts, &access.caller.organization);
-    let body = read_body(&request, &mut payload.into_inner(), &access.app).await?;
-    let pending = match idempotent::begin(&request, &access, body.bytes())? {
+    let body = read_body(&mut call).await?;
+    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
         Start::Replayed(response) => return Ok(response),
         Start::Execute(pending) => pending,
     };
@@ -108,11 +109,11 @@ pub struct KeptTokenView<'a> {
     token: Option<String>,
 }
 
-pub async fn revoke(request: HttpRequest) -> Result<HttpResponse, Problem> {
-    let access = Access::to(&request, Permission::ManageTokens)?;
-    Query::of(&request).finish()?;
+pub async fn revoke(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageTokens)?;
+    Query::of(&call.request).finish()?;
     let not_found = || Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning());
-    let id: TokenId = segment(&request, "tokenId").parse().map_err(|_| not_found())?;
+    let id: TokenId = call.segment("tokenId").parse().map_err(|_| not_found())?;
     let revoking = access.app.accounts.revoke(&access.caller.organization, id);
     if !done_within(access.app.answer_timeout, revoking).await? {
         return Err(not_found());

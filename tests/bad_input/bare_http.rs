@@ -150,7 +150,7 @@ async fn odd_paths_lead_nowhere() {
         (format!("{list}/%"), "environment_not_found"),
         (format!("{list}/{long}"), "environment_not_found"),
         (format!("{list}/review-1/sessions/..%2F..%2Freview-2"), "session_not_found"),
-        (format!("{list}/sessions/ses_"), "session_not_found"),
+        (format!("{list}/sessions/ses_"), "route_not_found"),
         (format!("{list}/sessions/ses_%00"), "session_not_found"),
         (format!("{list}/sessions/ses_%2F..%2Freview-2"), "session_not_found"),
         (format!("{list}/sessions/{long}"), "route_not_found"),

@@ -6,13 +6,11 @@ mod json;
 pub use fields::Fields;
 pub use json::Json;
 
-use actix_web::HttpRequest;
-use actix_web::dev::Payload;
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use actix_web::web::BytesMut;
 use futures_util::StreamExt;
 
-use super::App;
+use super::call::Call;
 use super::codes::Code;
 use super::problem::{FieldError, Problem};
 
@@ -24,17 +22,17 @@ pub struct Body {
     bytes: BytesMut,
 }
 
-pub async fn read_body(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result<Body, Problem> {
-    let bytes = read(request, payload, app).await?;
+pub async fn read_body(call: &mut Call) -> Result<Body, Problem> {
+    let bytes = read(call).await?;
     if !bytes.is_empty() {
-        check_media_type(request)?;
+        check_media_type(call.request.headers())?;
     }
     Ok(Body { bytes })
 }
 
 /// For those who need nothing of a body but its fields.
-pub async fn read_fields(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result<Fields, Problem> {
-    read_body(request, payload, app).await?.fields()
+pub async fn read_fields(call: &mut Call) -> Result<Fields, Problem> {
+    read_body(call).await?.fields()
 }
 
 impl Body {
@@ -58,7 +56,8 @@ impl Body {
     }
 }
 
-async fn read(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result<BytesMut, Problem> {
+async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
+    let Call { app, request, payload, .. } = call;
     let too_large =
         || Problem::new(Code::BodyTooLarge, format!("a body has at most {BODY_MAX} bytes; send a smaller one"));
     let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
@@ -84,8 +83,8 @@ async fn read(request: &HttpRequest, payload: &mut Payload, app: &App) -> Result
     })
 }
 
-fn check_media_type(request: &HttpRequest) -> Result<(), Problem> {
-    let header = |name| request.headers().get(name).map(|value| value.to_str().unwrap_or("something else"));
+fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or("something else"));
     let unsupported = |got: &str| {
         let detail = format!("the body is {got}; send JSON in UTF-8 with `Content-Type: application/json`");
         Err(Problem::new(Code::UnsupportedMediaType, detail))

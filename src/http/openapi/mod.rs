@@ -8,12 +8,12 @@ pub use operation::Operation;
 pub use operations::*;
 
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use utoipa_swagger_ui::{Config, SwaggerUi};
+use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
     DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView, SessionView,
@@ -31,10 +31,10 @@ pub fn document_text() -> &'static str {
     TEXT.get_or_init(|| document().to_string())
 }
 
-/// The explorer under `/docs`, from files in this program alone.
-pub fn explorer() -> SwaggerUi {
+/// A file of the explorer of this document.
+pub fn explorer_file(name: &str) -> Option<SwaggerFile<'static>> {
     let config = Config::from("/api/v1/openapi.json").persist_authorization(true).display_request_duration(true);
-    SwaggerUi::new("/docs/{_:.*}").config(config)
+    utoipa_swagger_ui::serve(name, Arc::new(config)).ok().flatten()
 }
 
 fn document() -> Value {
@@ -74,8 +74,8 @@ fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
         let mut item = Map::new();
         item.insert("parameters".to_owned(), path_parameters(&path));
         for endpoint in routes.endpoints {
-            let is_post = endpoint.method == Method::POST;
-            let operation = if is_post { endpoint.operation.idempotent() } else { endpoint.operation };
+            let Some(operation) = endpoint.operation else { continue };
+            let operation = if endpoint.method == Method::POST { operation.idempotent() } else { operation };
             item.insert(endpoint.method.as_str().to_ascii_lowercase(), operation.describe());
         }
         paths.insert(path, Value::Object(item));
