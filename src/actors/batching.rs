@@ -1,62 +1,69 @@
 //! The batch that makes a decision durable.
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 
 use super::committing::Loaded;
 use super::environments::Parts;
-use super::stored::{self, Keeping};
-use super::{keys, reading};
+use super::keys;
+use super::stored::{self, Keeping, Page};
 use crate::domain::{Environment, EnvironmentKey, Now, Origin, Outcome, Session, Ticket};
 use crate::store::{Batch, Sequence, StoreError};
 
-/// How many old sessions one commit drops from the history, so that a lowered retention or a deletion never makes a
-/// batch that the store refuses.
-const TRIM_AT_ONCE: u64 = 500;
-
-/// The batch of one decision.
+/// What one decision changes in the store.
 pub struct Change<'a> {
-    pub parts: &'a Parts,
-    pub key: &'a EnvironmentKey,
-    pub batch: &'a mut Batch,
+    pub(super) parts: &'a Parts,
+    pub(super) key: &'a EnvironmentKey,
+    pub(super) loaded: &'a Loaded,
+    pub batch: Batch,
+    /// Pages of the history as they will be.
+    pub(super) pages: BTreeMap<u64, Page>,
+    pub(super) keeping: Keeping,
+    /// Whether there is more of the history to drop.
+    pub(super) trim_on: bool,
 }
 
-impl Change<'_> {
-    /// The environment's own record and its history. Says what the store has of the history then, and whether there is
-    /// more of it to drop.
-    pub fn environment(
-        &mut self,
-        loaded: &Loaded,
-        next: &Environment,
-        outcome: &Outcome,
-        now: Now,
-    ) -> Result<(Keeping, bool), StoreError> {
-        if next.revision == loaded.environment.revision {
-            return Ok((loaded.keeping, false));
+/// A change that was handed in, and what the store has of the history with it.
+pub struct Committed {
+    /// Up to where the store must be durable.
+    pub sequence: Sequence,
+    pub pages: BTreeMap<u64, Page>,
+    pub keeping: Keeping,
+    pub trim_on: bool,
+}
+
+impl<'a> Change<'a> {
+    pub fn new(parts: &'a Parts, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
+        let (batch, pages, keeping) = (Batch::default(), BTreeMap::new(), loaded.keeping);
+        Self { parts, key, loaded, batch, pages, keeping, trim_on: false }
+    }
+
+    /// The environment's own record and its history.
+    pub fn environment(&mut self, next: &Environment, outcome: &Outcome, now: Now) -> Result<(), StoreError> {
+        if next.revision == self.loaded.environment.revision {
+            return Ok(());
         }
-        let remembered = next.remembered_sessions(self.parts.retention());
-        for session in &outcome.ended {
-            if let Some(number) = session.fencing_token().filter(|number| remembered.contains(number)) {
-                self.batch.put(keys::session(self.key, number), stored::encode_session(session));
-            }
-        }
-        let mut keeping = loaded.keeping;
+        self.remember(next, outcome)?;
         if let Some((ticket, token)) = outcome.granted.as_ref().and_then(|granted| pointed(&granted.session)) {
             self.batch.put(keys::pointer(ticket), stored::encode_pointer(self.key, token));
-            keeping.pointers += 1;
+            self.keeping.pointers += 1;
         }
-        let (keeping, trim_on) = self.trim(next, keeping, &loaded.just_ended)?;
+        self.trim(next)?;
         let expiry = next.lock.as_ref().and_then(Session::expiry);
         match expiry {
-            Some((until, _)) if !loaded.marked => {
+            Some((until, _)) if !self.loaded.marked => {
                 let within = until.due.0.saturating_sub(now.tick.0);
                 self.batch.put(keys::wake(self.key), stored::encode_wake(until.at, within));
             }
-            None if loaded.marked => self.batch.delete(keys::wake(self.key)),
+            None if self.loaded.marked => self.batch.delete(keys::wake(self.key)),
             Some(_) | None => {}
         }
-        let record = stored::encode_environment(next, keeping, self.parts.run);
+        self.put_environment(next);
+        Ok(())
+    }
+
+    pub fn put_environment(&mut self, next: &Environment) {
+        let record = stored::encode_environment(next, self.keeping, self.parts.run);
         self.batch.put(keys::environment(self.key), record);
-        Ok((keeping, trim_on))
     }
 
     /// Who came to wait, and who does no longer.
@@ -80,36 +87,22 @@ impl Change<'_> {
         }
     }
 
-    /// Deletes what the history no longer keeps, a bounded number at once.
-    pub fn trim(
-        &mut self,
-        next: &Environment,
-        keeping: Keeping,
-        just_ended: &VecDeque<(Sequence, Session)>,
-    ) -> Result<(Keeping, bool), StoreError> {
-        let wanted = *next.remembered_sessions(self.parts.retention()).start();
-        let until = wanted.min(keeping.from + TRIM_AT_ONCE).max(keeping.from);
-        let mut pointers = keeping.pointers;
-        for number in keeping.from..until {
-            if pointers > 0 {
-                let known = just_ended.iter().find(|(_, session)| session.fencing_token() == Some(number));
-                let session = match known {
-                    Some((_, session)) => Some(session.clone()),
-                    None => reading::session_numbered(&*self.parts.store, self.key, number)?,
-                };
-                if let Some((ticket, _)) = session.as_ref().and_then(pointed) {
-                    self.batch.delete(keys::pointer(ticket));
-                    pointers -= 1;
-                }
+    /// Hands it to the store, if there is anything to it.
+    pub fn commit(self) -> Result<Committed, StoreError> {
+        let Self { parts, key, loaded, mut batch, pages, keeping, trim_on } = self;
+        for (number, page) in &pages {
+            match page.record() {
+                Some(record) => batch.put(keys::page(key, *number), record.to_vec()),
+                None => batch.delete(keys::page(key, *number)),
             }
-            self.batch.delete(keys::session(self.key, number));
         }
-        Ok((Keeping { from: until, pointers }, until < wanted))
+        let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
+        Ok(Committed { sequence, pages, keeping, trim_on })
     }
 }
 
 /// The ticket and the token of a session that has an id from the queue.
-fn pointed(session: &Session) -> Option<(Ticket, u64)> {
+pub(super) fn pointed(session: &Session) -> Option<(Ticket, u64)> {
     match session.id.origin {
         Origin::Queued(ticket) => Some((ticket, session.fencing_token()?)),
         Origin::Granted(_) => None,

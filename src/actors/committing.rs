@@ -1,19 +1,18 @@
 //! From a decision to its effects: the batch that makes it durable, and what happens once it is.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix::prelude::*;
 
-use super::batching::Change;
+use super::batching::{Change, Committed};
 use super::claiming::ClaimOutcome;
 use super::crowd::{ActorCrowd, Held};
-use super::environment::{EnvironmentActor, Trim, deliver};
+use super::environment::{EnvironmentActor, deliver};
 use super::environments::{Environments, Failure, Parts};
+use super::history::{RecentPages, send_trim};
 use super::pool::PipelinePool;
-use super::stored::{self, Keeping, StoredEnvironment};
-use super::{keys, reading};
+use super::stored::{Keeping, StoredEnvironment};
 use crate::domain::{
     self, ASK_WITHIN_MILLIS, Command, Environment, EnvironmentKey, Event, Kept, Now, Outcome, Session, SessionId,
     Standing, Tick, Ticket, Timestamp, Transition,
@@ -29,8 +28,7 @@ pub struct Loaded {
     /// When to try again what the store has refused.
     pub retry_at: Option<Tick>,
     pub keeping: Keeping,
-    /// Sessions whose end may not be durable yet, so the store may not show it.
-    pub just_ended: VecDeque<(Sequence, Session)>,
+    pub recent: RecentPages,
     /// Whether the store says that something here runs out by itself.
     pub marked: bool,
     armed: Option<Tick>,
@@ -45,7 +43,7 @@ impl Loaded {
             queue_due: environment.queue.has_durable().then_some(now),
             retry_at: None,
             keeping,
-            just_ended: VecDeque::new(),
+            recent: RecentPages::default(),
             marked: environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some()),
             armed: None,
             reported: None,
@@ -103,8 +101,8 @@ impl EnvironmentActor {
         let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
 
         match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
-            Ok((keeping, sequence, trim_on)) => {
-                let settlement = self.accept(Arc::new(next), outcome, keeping, sequence, trim_on, now);
+            Ok(committed) => {
+                let settlement = self.accept(Arc::new(next), outcome, committed, now);
                 Ok(Executed { reply, settlement })
             }
             Err(error) => {
@@ -118,25 +116,21 @@ impl EnvironmentActor {
         }
     }
 
-    /// Hands the batch of a decision to the store, if it has one. Says what the store has of the history then, up to where
-    /// it must be durable, and whether there is more of the history to drop.
+    /// Hands what a decision changes to the store.
     fn hand_in(
         &self,
         next: &Environment,
         outcome: &Outcome,
         now: Now,
         record: impl FnOnce(&mut Batch),
-    ) -> Result<(Keeping, Sequence, bool), StoreError> {
-        let parts = &self.environments.parts;
+    ) -> Result<Committed, StoreError> {
         let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
-        let mut batch = Batch::default();
-        let mut change = Change { parts, key: &self.key, batch: &mut batch };
-        let (keeping, trim_on) = change.environment(loaded, next, outcome, now)?;
+        let mut change = Change::new(&self.environments.parts, &self.key, loaded);
+        change.environment(next, outcome, now)?;
         change.queue(outcome);
-        self.record_grant(outcome, &mut batch, now);
-        record(&mut batch);
-        let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
-        Ok((keeping, sequence, trim_on))
+        self.record_grant(outcome, &mut change.batch, now);
+        record(&mut change.batch);
+        change.commit()
     }
 
     /// The answer to one who waited with a key is kept with the grant.
@@ -157,15 +151,14 @@ impl EnvironmentActor {
     }
 
     /// The environment is what was decided, from now on.
-    fn accept(
+    pub(super) fn accept(
         &mut self,
         next: Arc<Environment>,
         outcome: Outcome,
-        keeping: Keeping,
-        sequence: Sequence,
-        trim_on: bool,
+        committed: Committed,
         now: Now,
     ) -> Settlement {
+        let Committed { sequence, pages, keeping, trim_on } = committed;
         let Outcome { ended, left, enqueued, dequeued, granted, events } = outcome;
         let parts = &self.environments.parts;
         let granted = granted.map(|granted| {
@@ -203,8 +196,7 @@ impl EnvironmentActor {
             loaded.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
         }
         let desk = &self.desk;
-        while loaded.just_ended.pop_front_if(|(ended_at, _)| desk.has_settled(*ended_at)).is_some() {}
-        loaded.just_ended.extend(ended.into_iter().map(|session| (sequence, session)));
+        loaded.recent.advance(pages, sequence, |written| desk.has_settled(written));
         let view = moved.then(|| loaded.environment.clone());
         Settlement { sequence, view, events, changed, granted, trim_on }
     }
@@ -336,46 +328,6 @@ impl Settlement {
             let session = Box::new(session);
             deliver(environments, held, ClaimOutcome::Granted { environment: key.clone(), session });
         }
-    }
-}
-
-impl Loaded {
-    /// What the history says of a session that the environment no longer has.
-    fn recall(&self, parts: &Parts, key: &EnvironmentKey, id: SessionId) -> Result<Option<Session>, StoreError> {
-        if let Some((_, session)) = self.just_ended.iter().rev().find(|(_, session)| session.id == id) {
-            return Ok(Some(session.clone()));
-        }
-        reading::ended_session(parts, key, &self.environment, id)
-    }
-}
-
-impl Handler<Trim> for EnvironmentActor {
-    type Result = ();
-
-    fn handle(&mut self, _: Trim, context: &mut Self::Context) {
-        let Ok(loaded) = &self.loaded else { return };
-        let parts = self.environments.parts.clone();
-        let mut batch = Batch::default();
-        let mut change = Change { parts: &parts, key: &self.key, batch: &mut batch };
-        // If the store refuses, the next commit of this environment trims on.
-        let Ok((keeping, trim_on)) = change.trim(&loaded.environment, loaded.keeping, &loaded.just_ended) else {
-            return;
-        };
-        let record = stored::encode_environment(&loaded.environment, keeping, parts.run);
-        batch.put(keys::environment(&self.key), record);
-        let Ok(sequence) = parts.store.commit(batch) else { return };
-        let now = (parts.clock)();
-        let next = loaded.environment.clone();
-        let settlement = self.accept(next, Outcome::default(), keeping, sequence, trim_on, now);
-        self.settle(settlement, context, || {});
-    }
-}
-
-/// A long history is dropped piece by piece, the next when the last is durable, so that it does not crowd out others. A
-/// mailbox that is full has more urgent things in it; the next commit trims on.
-fn send_trim(to: Option<Addr<EnvironmentActor>>) {
-    if let Some(actor) = to {
-        actor.try_send(Trim).ok();
     }
 }
 

@@ -17,8 +17,8 @@ pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
     path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
-/// `h/{organization}/{pipeline}/{environment}/{number, big-endian}`: numbers sort as they count.
-pub fn session(key: &EnvironmentKey, number: u64) -> Vec<u8> {
+/// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history sort as they count.
+pub fn page(key: &EnvironmentKey, number: u64) -> Vec<u8> {
     path(b"h/", &key.pipeline, &[key.name.as_str().as_bytes(), &number.to_be_bytes()])
 }
 

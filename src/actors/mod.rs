@@ -12,6 +12,7 @@ mod declared;
 mod directory;
 mod environment;
 mod environments;
+mod history;
 mod keys;
 mod notes;
 mod pool;

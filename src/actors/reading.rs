@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::environments::{Environments, Parts};
 use super::keys;
-use super::stored::{self, StoredEnvironment, Unreadable};
+use super::stored::{self, Page, StoredEnvironment, Unreadable};
 use crate::domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
     SessionId, Ticket, Timestamp, UserId, Waiter,
@@ -142,7 +142,7 @@ impl Environments {
         all
     }
 
-    /// `limit` sessions after the `offset` newest. Numbers are contiguous, so every page costs the same.
+    /// `limit` sessions after the `offset` newest. Numbers are contiguous, so those at the end cost what the first do.
     pub fn history(
         &self,
         key: &EnvironmentKey,
@@ -158,12 +158,13 @@ impl Environments {
         }
         let last = newest - offset;
         let first = last.saturating_sub(limit - 1).max(oldest);
-        let pairs = self.parts.store.scan(&keys::session(key, first), &keys::session(key, last + 1), limit as usize)?;
-        let mut sessions = pairs
-            .iter()
-            .map(|(_, record)| readable(stored::decode_session(record)))
-            .filter(|session| session.as_ref().map_or(true, |s| environment.session(s.id).is_none()))
-            .collect::<Result<Vec<_>, _>>()?;
+        let (from, to) = (Page::of(first), Page::of(last) + 1);
+        let pages = self.parts.store.scan(&keys::page(key, from), &keys::page(key, to), (to - from) as usize)?;
+        let mut sessions = Vec::new();
+        for (_, record) in pages {
+            sessions.extend(readable(Page::read(record).and_then(|page| page.sessions(first..=last)))?);
+        }
+        sessions.retain(|session| environment.session(session.id).is_none());
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
         let number = |session: &Session| session.fencing_token().unwrap_or_default();
         sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
@@ -340,17 +341,14 @@ pub(super) fn ended_session(
     if !environment.remembered_sessions(parts.retention()).contains(&number) {
         return Ok(None);
     }
-    Ok(session_numbered(store, key, number)?.filter(|session| session.id == id))
+    let sessions = readable(page(store, key, Page::of(number))?.sessions(number..=number))?;
+    Ok(sessions.into_iter().find(|session| session.id == id))
 }
 
-/// The record under a number.
-pub(super) fn session_numbered(
-    store: &dyn Store,
-    key: &EnvironmentKey,
-    number: u64,
-) -> Result<Option<Session>, StoreError> {
-    let record = store.get(&keys::session(key, number))?;
-    record.map(|record| readable(stored::decode_session(&record))).transpose()
+/// A page of the history, as it durably is.
+pub(super) fn page(store: &dyn Store, key: &EnvironmentKey, number: u64) -> Result<Page, StoreError> {
+    let record = store.get(&keys::page(key, number))?;
+    readable(record.map_or_else(|| Ok(Page::default()), Page::read))
 }
 
 fn pointed(store: &dyn Store, ticket: Ticket) -> Result<Option<(EnvironmentKey, u64)>, StoreError> {

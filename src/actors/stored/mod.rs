@@ -2,6 +2,7 @@
 //! a change of those cannot silently change what lies on the disk.
 
 mod environment;
+mod page;
 mod session;
 
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use environment::{
     ConfigurationV1, EnvironmentKeyV1, EnvironmentV1, KeptV1, LastDeploymentV1, LeftV1, PointerV1, WaiterV1,
 };
+pub use page::Page;
 use session::{DeploymentV1, SessionV1};
 
 use crate::domain::{
@@ -62,9 +64,9 @@ pub struct StoredEnvironment {
 /// What the store has of an environment's history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keeping {
-    /// Records of sessions before this number are no longer in the store.
+    /// Sessions before this number are forgotten: the store has them only as far as they share a page with others.
     pub from: u64,
-    /// How many of those that are have an id that is found by a pointer.
+    /// How many of those that it has have an id that is found by a pointer.
     pub pointers: u64,
 }
 
@@ -147,11 +149,11 @@ pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
     encode(&ConfigurationV1::from(configuration))
 }
 
-pub fn encode_session(session: &Session) -> Vec<u8> {
+fn encode_session(session: &Session) -> Vec<u8> {
     encode(&SessionV1::from(session))
 }
 
-pub fn decode_session(bytes: &[u8]) -> Result<Session, Unreadable> {
+fn decode_session(bytes: &[u8]) -> Result<Session, Unreadable> {
     Ok(Session::try_from(decode::<SessionV1<'_>>(bytes)?)?)
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+mod history;
 mod idempotency;
 mod leases;
 mod pool;
@@ -13,9 +14,8 @@ mod queue;
 
 use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Observer, Options, Patience};
 use crate::domain::{
-    Claim, Command, Configuration, Configure, Delete, Deploy, Draft, EnvironmentKey, Event, ForceClaim, Identifier,
-    Now, Origin, Person, PipelineKey, Plan, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp,
-    UserId,
+    Claim, Command, Configuration, Configure, Deploy, Draft, EnvironmentKey, Event, ForceClaim, Identifier, Now,
+    Origin, Person, PipelineKey, Plan, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp, UserId,
 };
 use crate::entropy;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
@@ -320,71 +320,6 @@ async fn names_out_of_thin_air_get_no_actor() {
     let refused = bench.claim(1).await;
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentNotFound))));
     assert_eq!(bench.environments.resident(), 0);
-}
-
-#[actix::test]
-async fn the_history_keeps_as_many_ended_sessions_as_it_should_and_no_record_more() {
-    let bench = Bench::over(Arc::new(MemoryStore::new()), 3);
-    bench.make().await;
-    let mut sessions = Vec::new();
-    for _ in 0..8 {
-        let session = bench.claim(1).await.unwrap();
-        bench.release(&session).await.unwrap();
-        sessions.push(session.id);
-    }
-    let present = bench.claim(2).await.unwrap();
-
-    let environment = bench.environments.environment(&key()).unwrap().unwrap();
-    let history = bench.environments.history(&key(), &environment, 0, 50).unwrap();
-    let listed: Vec<_> = history.sessions.iter().map(|session| session.id).collect();
-    assert_eq!(listed, [present.id, sessions[7], sessions[6], sessions[5]]);
-    assert_eq!(history.total, 4);
-    assert!(bench.environments.session(&key(), &environment, sessions[5], person(1).id).unwrap().is_some());
-    assert!(bench.environments.session(&key(), &environment, sessions[4], person(1).id).unwrap().is_none());
-    assert_eq!(bench.store.scan(b"h/", b"h0", 100).unwrap().len(), 3, "records that nobody can see are gone");
-}
-
-#[actix::test]
-async fn pages_of_the_history_are_cut_where_they_should_be() {
-    let bench = Bench::with_environment().await;
-    for _ in 0..7 {
-        let session = bench.claim(1).await.unwrap();
-        bench.release(&session).await.unwrap();
-    }
-    let environment = bench.environments.environment(&key()).unwrap().unwrap();
-    let page = |offset, limit| {
-        let history = bench.environments.history(&key(), &environment, offset, limit).unwrap();
-        history.sessions.iter().map(token).collect::<Vec<_>>()
-    };
-    assert_eq!(page(0, 3), [7, 6, 5]);
-    assert_eq!(page(3, 3), [4, 3, 2]);
-    assert_eq!(page(6, 3), [1]);
-    assert!(page(7, 3).is_empty());
-    assert!(page(u64::MAX, 3).is_empty());
-}
-
-#[actix::test]
-async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token() {
-    let store = Arc::new(MemoryStore::new());
-    let bench = Bench::over(store, 1_000_000);
-    bench.make().await;
-    let mut last = None;
-    for _ in 0..1_200 {
-        let session = bench.claim(1).await.unwrap();
-        bench.release(&session).await.unwrap();
-        last = Some(session);
-    }
-    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
-    assert!(bench.environments.environment(&key()).unwrap().is_none());
-    bench.let_others_run().await;
-    assert_eq!(bench.store.scan(b"h/", b"h0", 10_000).unwrap().len(), 0, "every record of it is gone");
-
-    bench.make().await;
-    let environment = bench.environments.environment(&key()).unwrap().unwrap();
-    assert_eq!(bench.environments.history(&key(), &environment, 0, 50).unwrap().total, 0);
-    let old = last.unwrap();
-    assert!(bench.environments.session(&key(), &environment, old.id, person(1).id).unwrap().is_none());
-    assert_eq!(token(&bench.claim(2).await.unwrap()), token(&old) + 1);
 }
 
 #[actix::test]

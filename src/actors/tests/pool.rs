@@ -375,7 +375,7 @@ async fn one_who_was_taken_is_put_back_also_where_the_history_cannot_be_read() {
     for name in ["a", "b"] {
         bench.configure(&named(name), Configuration { labels: large(), ..Configuration::default() }).await;
     }
-    // A session of a that was queued once: to forget it, its record must be read.
+    // A session of a that was queued once: to forget it, its page must be read.
     let first = bench.take(1, "a").await;
     let ClaimOutcome::Queued { session: queued, .. } =
         bench.environments.claim(&named("a"), claim(1), QUEUE, None).await.unwrap()
@@ -384,10 +384,17 @@ async fn one_who_was_taken_is_put_back_also_where_the_history_cannot_be_read() {
     };
     bench.release_in(&named("a"), &first).await.unwrap();
     bench.release_in(&named("a"), &queued).await.unwrap();
-    let (a, b) = (bench.take(1, "a").await, bench.take(1, "b").await);
+    // The first page has the numbers up to 7, and is forgotten when the eighth session ends.
+    let b = bench.take(1, "b").await;
+    for _ in 3..=7 {
+        let session = bench.take(1, "a").await;
+        bench.release_in(&named("a"), &session).await.unwrap();
+    }
+    bench.let_go_of_all().await;
+    let a = bench.take(1, "a").await;
     let waiting = bench.wait_for_any(2).await;
     let mut batch = Batch::default();
-    batch.put(crate::actors::keys::session(&named("a"), 2), vec![255]);
+    batch.put(crate::actors::keys::page(&named("a"), 0), vec![255]);
     bench.store.commit(batch).unwrap();
     assert!(matches!(bench.release_in(&named("a"), &a).await, Err(Failure::Store(StoreError::Read(_)))));
     bench.release_in(&named("b"), &b).await.unwrap();

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{pause, sleep};
 
 use super::*;
-use crate::domain::{EndedHow, Expiry, SessionStatus};
+use crate::domain::{Delete, EndedHow, Expiry, SessionStatus};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -273,16 +273,21 @@ async fn a_store_that_refuses_the_hand_over_leaves_holder_and_queue_as_they_were
 async fn the_records_of_queued_sessions_go_with_the_history() {
     let bench = Bench::over(Arc::new(MemoryStore::new()), 3);
     bench.make().await;
-    for _ in 0..10 {
+    let count = |prefix: &[u8], end: &[u8]| bench.store.scan(prefix, end, 100).unwrap().len();
+    for round in 1..=20 {
         let first = bench.claim(1).await.unwrap();
         let queued = bench.queued(2).await;
         bench.release(&first).await.unwrap();
         bench.release(&queued).await.unwrap();
+        if round % 3 == 0 {
+            bench.let_go_of_all().await;
+        }
+        assert!(count(b"h/", b"h0") <= 2, "pages of which nothing is remembered");
+        assert!(count(b"i/", b"i0") <= 8, "pointers to sessions that are in no page");
     }
-    let count = |prefix: &[u8], end: &[u8]| bench.store.scan(prefix, end, 100).unwrap().len();
-    assert_eq!(count(b"h/", b"h0"), 3);
-    assert!(count(b"i/", b"i0") <= 3, "pointers to sessions that are forgotten");
     assert_eq!(count(b"q/", b"q0"), 0);
+    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
+    assert_eq!((count(b"h/", b"h0"), count(b"i/", b"i0")), (0, 0));
 }
 
 #[actix::test]
