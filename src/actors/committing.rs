@@ -8,14 +8,13 @@ use actix::prelude::*;
 use super::batching::{Change, Committed};
 use super::claiming::ClaimOutcome;
 use super::crowd::{ActorCrowd, Held};
-use super::environment::{EnvironmentActor, deliver};
-use super::environments::{Environments, Failure, Parts};
+use super::environment::{EnvironmentActor, Home, deliver};
+use super::environments::{Failure, Parts};
 use super::history::{RecentPages, send_trim};
-use super::pool::PipelinePool;
 use super::stored::{Keeping, StoredEnvironment};
 use crate::domain::{
-    self, ASK_WITHIN_MILLIS, Command, Environment, EnvironmentKey, Event, Kept, Now, Outcome, Session, SessionId,
-    Standing, Tick, Ticket, Timestamp, Transition,
+    self, ASK_WITHIN_MILLIS, Command, Environment, Event, Kept, Now, Outcome, Session, SessionId, Standing, Tick,
+    Ticket, Timestamp, Transition,
 };
 use crate::store::{Batch, Sequence, StoreError};
 
@@ -89,15 +88,16 @@ impl EnvironmentActor {
         mut command: C,
         record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
     ) -> Result<Executed<C::Reply>, Failure> {
-        let parts = self.environments.parts.clone();
+        let home = self.home.clone();
+        let parts = &home.environments.parts;
         let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
         if let Some(subject) = command.subject()
             && loaded.environment.session(subject.id).is_none()
         {
-            subject.ended = loaded.recall(&parts, &self.key, subject.id)?.map(Box::new);
+            subject.ended = loaded.recall(parts, &home.key, subject.id)?.map(Box::new);
         }
         let now = (parts.clock)();
-        let mut crowd = ActorCrowd { held: &self.held, parts: &parts, pool: &self.pool, now: now.tick, taken: None };
+        let mut crowd = ActorCrowd { held: &self.held, parts, pool: &home.pool, now: now.tick, taken: None };
         let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
 
         match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
@@ -109,7 +109,7 @@ impl EnvironmentActor {
                 if let Some(granted) = outcome.granted.filter(|granted| granted.outsider) {
                     // It is offered to others, and not to us again at once.
                     self.report_unavailable();
-                    self.pool.put_back(&self.environments, granted.waiter.ticket);
+                    self.home.pool.put_back(&self.home.environments, granted.waiter.ticket);
                 }
                 Err(error.into())
             }
@@ -125,7 +125,7 @@ impl EnvironmentActor {
         record: impl FnOnce(&mut Batch),
     ) -> Result<Committed, StoreError> {
         let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
-        let mut change = Change::new(&self.environments.parts, &self.key, loaded);
+        let mut change = Change::new(&self.home.environments.parts, &self.home.key, loaded);
         change.environment(next, outcome, now)?;
         change.queue(outcome);
         self.record_grant(outcome, &mut change.batch, now);
@@ -137,14 +137,14 @@ impl EnvironmentActor {
     fn record_grant(&self, outcome: &Outcome, batch: &mut Batch, now: Now) {
         let Some(granted) = &outcome.granted else { return };
         let session = || Box::new(granted.session.clone());
-        let answer = || ClaimOutcome::Granted { environment: self.key.clone(), session: session() };
+        let answer = || ClaimOutcome::Granted { environment: self.home.key.clone(), session: session() };
         let mut keep = |held: &Held| {
             if let Some(keyed) = &held.keyed {
                 keyed.record(batch, &answer(), now.at);
             }
         };
         if granted.outsider {
-            self.pool.with_taken(granted.waiter.ticket, keep);
+            self.home.pool.with_taken(granted.waiter.ticket, keep);
         } else if let Some(held) = self.held.get(&granted.waiter.ticket) {
             keep(held);
         }
@@ -160,10 +160,10 @@ impl EnvironmentActor {
     ) -> Settlement {
         let Committed { sequence, pages, keeping, trim_on } = committed;
         let Outcome { ended, left, enqueued, dequeued, granted, events } = outcome;
-        let parts = &self.environments.parts;
+        let parts = &self.home.environments.parts;
         let granted = granted.map(|granted| {
             let ticket = granted.waiter.ticket;
-            let held = if granted.outsider { self.pool.granted(ticket) } else { self.held.remove(&ticket) };
+            let held = if granted.outsider { self.home.pool.granted(ticket) } else { self.held.remove(&ticket) };
             parts.forget(&granted.waiter);
             Granted { ticket, held, session: granted.session, outsider: granted.outsider }
         });
@@ -195,7 +195,7 @@ impl EnvironmentActor {
         if enqueued.is_some_and(|waiter| waiter.is_durable()) && loaded.queue_due.is_none() {
             loaded.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
         }
-        let desk = &self.desk;
+        let desk = &self.home.desk;
         loaded.recent.advance(pages, sequence, |written| desk.has_settled(written));
         let view = moved.then(|| loaded.environment.clone());
         Settlement { sequence, view, events, changed, granted, trim_on }
@@ -210,20 +210,19 @@ impl EnvironmentActor {
     ) {
         let sequence = settlement.sequence;
         let trim_on = settlement.trim_on.then(|| context.address());
-        if self.desk.has_settled(sequence) {
+        if self.home.desk.has_settled(sequence) {
             self.settled_now(settlement);
             answer();
             send_trim(trim_on);
             return;
         }
-        let (desk, environments, pool, key) =
-            (self.desk.clone(), self.environments.clone(), self.pool.clone(), self.key.clone());
+        let home = self.home.clone();
         let settle = move || {
             match &settlement.view {
-                Some(view) => desk.publish(view.clone(), sequence),
-                None => desk.settle(sequence),
+                Some(view) => home.desk.publish(view.clone(), sequence),
+                None => home.desk.settle(sequence),
             }
-            settlement.happen(&environments, &pool, &key);
+            settlement.happen(&home);
             answer();
             send_trim(trim_on);
         };
@@ -232,15 +231,15 @@ impl EnvironmentActor {
 
     fn settled_now(&self, settlement: Settlement) {
         if let Some(view) = &settlement.view {
-            self.desk.publish(view.clone(), settlement.sequence);
+            self.home.desk.publish(view.clone(), settlement.sequence);
         }
-        settlement.happen(&self.environments, &self.pool, &self.key);
+        settlement.happen(&self.home);
     }
 
     /// Tells the pool how the environment stands, if it wants to know and does not. Says whether somebody there wants it.
     pub(super) fn report(&mut self) -> bool {
         let Ok(loaded) = &mut self.loaded else { return false };
-        if !self.pool.is_active() {
+        if !self.home.pool.is_active() {
             loaded.reported = None;
             return false;
         }
@@ -250,7 +249,7 @@ impl EnvironmentActor {
             return false;
         }
         loaded.reported = Some(standing);
-        self.pool.report(&self.environments.parts, &self.key.name, standing_of(environment))
+        self.home.pool.report(&self.home.environments.parts, &self.home.key.name, standing_of(environment))
     }
 
     /// The same although nothing may have changed: an offer has been answered.
@@ -267,7 +266,7 @@ impl EnvironmentActor {
         loaded.reported = None;
         let configuration = loaded.environment.configuration.clone();
         let standing = configuration.map_or(Standing::Gone, |configuration| Standing::Taken { configuration });
-        self.pool.report(&self.environments.parts, &self.key.name, standing);
+        self.home.pool.report(&self.home.environments.parts, &self.home.key.name, standing);
     }
 
     /// Sees to it that the environment is looked at when something here may have run out.
@@ -282,7 +281,7 @@ impl EnvironmentActor {
         // One that is armed too early only looks, and is armed again.
         if sooner {
             loaded.armed = wake;
-            self.environments.parts.deadlines.arm(&self.key, wake);
+            self.home.environments.parts.deadlines.arm(&self.home.key, wake);
         }
     }
 
@@ -310,7 +309,8 @@ pub(super) fn standing_of(environment: &Environment) -> Standing {
 
 impl Settlement {
     /// Readers find what is new before anybody is told to look.
-    fn happen(self, environments: &Environments, pool: &PipelinePool, key: &EnvironmentKey) {
+    fn happen(self, home: &Home) {
+        let Home { key, environments, pool, .. } = home;
         let parts = &environments.parts;
         if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {
             pool.settled(granted.ticket);

@@ -2,6 +2,7 @@
 //! is durable. It does not wait for the disk before it decides the next one; it waits before it answers.
 
 use std::collections::HashMap;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -20,16 +21,21 @@ use crate::domain::{Claim, ClaimReply, Command, Environment, EnvironmentKey, Han
 use crate::store::{Sequence, StoreError, durable_up_to};
 
 pub struct EnvironmentActor {
-    pub(super) key: EnvironmentKey,
-    pub(super) environments: Environments,
-    pub(super) pool: Arc<PipelinePool>,
-    pub(super) desk: Arc<Desk>,
+    pub(super) home: Rc<Home>,
     /// Clients that hold their connection open until their turn comes.
     pub(super) held: HashMap<Ticket, Held>,
     /// What it was told and the store did not let it do yet.
     pub(super) undone: Vec<Note>,
     /// Or why it could not be loaded. Nothing is handled before one of both is known.
     pub(super) loaded: Result<Loaded, StoreError>,
+}
+
+/// Who the actor is and whom it deals with: what everything that waits for the disk needs, too.
+pub(super) struct Home {
+    pub key: EnvironmentKey,
+    pub environments: Environments,
+    pub pool: Arc<PipelinePool>,
+    pub desk: Arc<Desk>,
 }
 
 /// A command and where its answer goes.
@@ -84,12 +90,13 @@ impl EnvironmentActor {
         Self::create(|context| {
             context.set_mailbox_capacity(environments.parts.options.mailbox);
             let loaded = Err(StoreError::Read("it is still being loaded".to_owned()));
-            Self { key, environments, pool, desk, held: HashMap::new(), undone: Vec::new(), loaded }
+            let home = Rc::new(Home { key, environments, pool, desk });
+            Self { home, held: HashMap::new(), undone: Vec::new(), loaded }
         })
     }
 
     pub(super) fn parts(&self) -> &Arc<Parts> {
-        &self.environments.parts
+        &self.home.environments.parts
     }
 }
 
@@ -98,18 +105,18 @@ impl Actor for EnvironmentActor {
 
     /// Commands wait in the mailbox until the environment is there.
     fn started(&mut self, context: &mut Self::Context) {
-        let load = load(self.environments.clone(), self.key.clone()).into_actor(self);
+        let load = load(self.home.environments.clone(), self.home.key.clone()).into_actor(self);
         context.wait(load.map(|loaded, actor, _| match loaded {
             Ok((stored, settled)) => {
                 let loaded = Loaded::new(stored, settled, actor.parts().tick());
-                actor.desk.publish(loaded.environment.clone(), settled);
-                actor.parts().queues_at_rest.remove(&actor.key);
+                actor.home.desk.publish(loaded.environment.clone(), settled);
+                actor.parts().queues_at_rest.remove(&actor.home.key);
                 actor.parts().waiting.fetch_add(loaded.environment.queue.len(), Ordering::Relaxed);
                 actor.loaded = Ok(loaded);
                 actor.arm();
             }
             Err(error) => {
-                tracing::error!(environment = %actor.key, %error, "an environment cannot be loaded");
+                tracing::error!(environment = %actor.home.key, %error, "an environment cannot be loaded");
                 actor.loaded = Err(error);
             }
         }));
@@ -158,12 +165,12 @@ impl EnvironmentActor {
         match self.execute(command, record) {
             Ok(Executed { reply: outcome, settlement }) => {
                 let note = C::grants(&outcome).map(|session| Note::Undelivered { session, keyed: keyed.is_some() });
-                let (environments, key) = (self.environments.clone(), self.key.clone());
+                let home = self.home.clone();
                 self.settle(settlement, context, move || {
                     if reply.send(Ok(outcome)).is_err()
                         && let Some(note) = note
                     {
-                        environments.note(&key, note);
+                        home.environments.note(&home.key, note);
                     }
                     drop(keyed);
                 });
@@ -187,10 +194,10 @@ impl EnvironmentActor {
         if held.reply.is_closed() {
             return;
         }
-        let (ticket, key) = (claim.ticket, self.key.clone());
+        let (ticket, home) = (claim.ticket, self.home.clone());
         let outcome_of = |reply: &ClaimReply| match reply {
             ClaimReply::Granted(session) => {
-                Some(ClaimOutcome::Granted { environment: key.clone(), session: Box::new(session.clone()) })
+                Some(ClaimOutcome::Granted { environment: home.key.clone(), session: Box::new(session.clone()) })
             }
             ClaimReply::Queued(session, position) => {
                 Some(ClaimOutcome::Queued { session: Box::new(session.clone()), position: *position })
@@ -229,10 +236,10 @@ impl EnvironmentActor {
                 if let ClaimReply::Queued(..) = reply {
                     self.parts().asked.insert(ticket, self.parts().tick());
                 }
-                let environments = self.environments.clone();
+                let home = self.home.clone();
                 self.settle(settlement, context, move || {
                     if let Some(outcome) = outcome {
-                        deliver(&environments, held, outcome);
+                        deliver(&home.environments, held, outcome);
                     }
                 });
             }
@@ -283,10 +290,9 @@ impl Handler<Leave> for EnvironmentActor {
         self.attend(context, |_, _| {});
         // The last thing it does: whoever comes next finds another actor, and what that one does not know of is lost.
         let needed = !self.undone.is_empty()
-            || self
-                .loaded
-                .as_ref()
-                .is_ok_and(|loaded| !self.desk.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty());
+            || self.loaded.as_ref().is_ok_and(|loaded| {
+                !self.home.desk.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty()
+            });
         if !needed {
             self.leave_if_unneeded(context);
         }
@@ -297,7 +303,7 @@ impl EnvironmentActor {
     /// One message, and what goes with each: it counts as handled, the notes come first, and afterwards the pool learns
     /// how the environment stands and the next deadline is set.
     fn attend(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
-        self.desk.handled();
+        self.home.desk.handled();
         self.read_notes(context);
         work(self, context);
         if self.report() {
@@ -316,7 +322,7 @@ impl EnvironmentActor {
     ) {
         match &self.loaded {
             // A refusal too speaks of a state, and nobody is told of a state that could still be lost.
-            Ok(loaded) if !self.desk.has_settled(loaded.handed_in) => {
+            Ok(loaded) if !self.home.desk.has_settled(loaded.handed_in) => {
                 let settle = move || {
                     reply.send(Err(failure)).ok();
                 };
@@ -333,7 +339,7 @@ impl EnvironmentActor {
     }
 
     fn leave_if_unneeded(&mut self, context: &mut Context<Self>) {
-        if self.parts().directory.remove_unneeded(&self.key, &self.desk) {
+        if self.parts().directory.remove_unneeded(&self.home.key, &self.home.desk) {
             context.stop();
         }
     }
@@ -347,7 +353,7 @@ impl Drop for EnvironmentActor {
         }
         let waiting = self.held.values().filter(|held| !held.reply.is_closed()).count();
         if waiting > 0 {
-            tracing::warn!(environment = %self.key, waiting, "an environment's actor ended while clients waited");
+            tracing::warn!(environment = %self.home.key, waiting, "an environment's actor ended while clients waited");
         }
     }
 }

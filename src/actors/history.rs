@@ -137,9 +137,9 @@ impl Handler<Trim> for EnvironmentActor {
 
     fn handle(&mut self, _: Trim, context: &mut Self::Context) {
         let Ok(loaded) = &self.loaded else { return };
-        let parts = self.environments.parts.clone();
+        let parts = self.home.environments.parts.clone();
         let next = loaded.environment.clone();
-        let mut change = Change::new(&parts, &self.key, loaded);
+        let mut change = Change::new(&parts, &self.home.key, loaded);
         // If the store refuses, the next commit of this environment trims on.
         let Ok(()) = change.trim(&next) else { return };
         change.put_environment(&next);

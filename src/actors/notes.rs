@@ -22,7 +22,7 @@ impl EnvironmentActor {
         }
         let mut gone = Vec::new();
         let undone = std::mem::take(&mut self.undone);
-        for note in undone.into_iter().chain(self.desk.take_notes()) {
+        for note in undone.into_iter().chain(self.home.desk.take_notes()) {
             match note {
                 Note::HungUp(ticket) => gone.push(ticket),
                 Note::LongEnough(ticket) => self.stop_waiting(ticket, context),
@@ -42,11 +42,11 @@ impl EnvironmentActor {
 
     /// What cannot be loaded can do nothing of what it is told; the next to need it starts it anew.
     fn drop_notes(&mut self) {
-        for note in self.desk.take_notes() {
-            tracing::warn!(environment = %self.key, ?note, "an environment that cannot be loaded was told something");
+        for note in self.home.desk.take_notes() {
+            tracing::warn!(environment = %self.home.key, ?note, "an environment that cannot be loaded was told something");
             if let Note::Offer = note {
-                self.pool.report(&self.environments.parts, &self.key.name, Standing::Gone);
-                self.pool.offer_around(&self.environments);
+                self.home.pool.report(&self.home.environments.parts, &self.home.key.name, Standing::Gone);
+                self.home.pool.offer_around(&self.home.environments);
             }
         }
     }
@@ -62,7 +62,7 @@ impl EnvironmentActor {
                 true
             }
             Err(Failure::Store(error)) => {
-                tracing::warn!(environment = %self.key, %error, "the store refuses; trying again soon");
+                tracing::warn!(environment = %self.home.key, %error, "the store refuses; trying again soon");
                 self.retry();
                 false
             }
@@ -74,7 +74,7 @@ impl EnvironmentActor {
         if self.perform(HandOver, context) {
             self.report_anew();
         }
-        self.pool.offer_around(&self.environments);
+        self.home.pool.offer_around(&self.home.environments);
     }
 
     fn elapse(&mut self, context: &mut Context<Self>) {
@@ -87,7 +87,7 @@ impl EnvironmentActor {
                 self.settle(settlement, context, || {});
             }
             Err(error) => {
-                tracing::warn!(environment = %self.key, %error, "what has run out could not be ended; trying again soon");
+                tracing::warn!(environment = %self.home.key, %error, "what has run out could not be ended; trying again soon");
                 self.retry();
             }
         }
@@ -153,7 +153,7 @@ impl EnvironmentActor {
         };
         match self.execute(HandOver, record) {
             Ok(Executed { settlement, .. }) => {
-                let environments = self.environments.clone();
+                let environments = self.home.environments.clone();
                 self.settle(settlement, context, move || deliver(&environments, held, outcome));
             }
             Err(failure) => {
@@ -164,7 +164,7 @@ impl EnvironmentActor {
 
     fn retry(&mut self) {
         if let Ok(loaded) = &mut self.loaded {
-            loaded.retry_at = Some(self.environments.parts.tick().plus(RETRY_MILLIS));
+            loaded.retry_at = Some(self.home.environments.parts.tick().plus(RETRY_MILLIS));
         }
     }
 }
