@@ -1,0 +1,40 @@
+//! Owns the rules that a history must keep, and what is said when it does not: one file a rule. A rule looks at nothing
+//! but the history, and speaks up only where a server that keeps its promises could not have given these answers,
+//! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
+
+mod about;
+mod doubts;
+mod evidence;
+mod fencing;
+mod findings;
+mod holding;
+mod left_behind;
+mod line;
+mod one_holder;
+mod queue_order;
+mod retries;
+mod rising;
+mod seen_later;
+
+#[cfg(test)]
+mod model;
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod story;
+
+use crate::history::History;
+use crate::report::model::Check;
+use evidence::Evidence;
+
+/// Every rule, on everything that was seen.
+pub fn all(history: &History) -> Vec<Check> {
+    let evidence = Evidence::of(history);
+    vec![
+        one_holder::check(&evidence),
+        fencing::check(&evidence),
+        queue_order::check(&evidence),
+        seen_later::check(&evidence),
+        left_behind::check(&evidence),
+    ]
+}

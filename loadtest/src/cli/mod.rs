@@ -1,0 +1,134 @@
+//! Owns the command line: every command with its options and help, and the exit codes.
+
+mod run;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{compare, report, scenario};
+
+/// Nothing to complain about.
+const EXIT_CLEAN: u8 = 0;
+/// A rule was broken, or something went wrong that the scenario does not provide for.
+const EXIT_WRONG: u8 = 1;
+/// Refused before the first request.
+const EXIT_REFUSED: u8 = 2;
+/// Ended by Ctrl-C, and clean until then.
+const EXIT_INTERRUPTED: u8 = 130;
+
+#[derive(Parser)]
+#[command(
+    name = "loadtest",
+    version,
+    about = "Drives a Lockkeeper over HTTP as a black box, checks what it saw, and reports",
+    after_help = "Exit codes: 0 clean, 1 a rule was broken or something went wrong, 2 refused before the first request, \
+    130 interrupted but clean.\n\n\
+    Examples:\n  \
+    loadtest scenarios\n  \
+    loadtest run cycle --server target/release/lockkeeper --html cycle.html\n  \
+    LOCKKEEPER_TOKEN=lk_… loadtest run hot --target http://127.0.0.1:8080 --seconds 5\n  \
+    loadtest report before.json after.json --html both.html"
+)]
+struct CommandLine {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run a scenario and report what was seen
+    Run(Box<run::Options>),
+    /// List the scenarios that are built in
+    Scenarios,
+    /// Print a scenario's file, to look at or to start one's own from
+    Show {
+        /// One of `loadtest scenarios`
+        scenario: String,
+    },
+    /// Show runs that were written with --json, one or several side by side
+    Report(ReportOptions),
+    /// The same work against the peers and against bare actix-web, by turns: the table of goals with ratios and spread
+    Compare(Box<compare::Options>),
+}
+
+#[derive(Args)]
+struct ReportOptions {
+    /// Files written with --json
+    #[arg(required = true, value_name = "RUN.json")]
+    runs: Vec<PathBuf>,
+    /// Write one page with all of them
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+/// Does what the arguments say (the first is the program's name) and returns the exit code.
+pub fn run_with<I, T>(arguments: I) -> u8
+where
+    I: IntoIterator<Item = T>,
+    T: Into<OsString> + Clone,
+{
+    let line = match CommandLine::try_parse_from(arguments) {
+        Ok(line) => line,
+        Err(error) => {
+            // Help and version are errors to clap, and none to whoever asked for them.
+            _ = error.print();
+            return if error.use_stderr() { EXIT_REFUSED } else { EXIT_CLEAN };
+        }
+    };
+    match line.command {
+        Command::Run(options) => run::run(&options),
+        Command::Scenarios => list(),
+        Command::Show { scenario } => show(&scenario),
+        Command::Report(options) => show_runs(&options),
+        Command::Compare(options) => compare::run(*options),
+    }
+}
+
+fn list() -> u8 {
+    let mut text = String::new();
+    for name in scenario::names() {
+        let description = scenario::load(name, false, &[]).map(|scenario| scenario.common.description);
+        text += &format!("{name:<20}{}\n", description.unwrap_or_else(|error| error.to_string()));
+    }
+    said(&text)
+}
+
+fn show(named: &str) -> u8 {
+    match scenario::find(named) {
+        Ok((.., text)) => said(&text),
+        Err(error) => failed(&error.to_string(), EXIT_REFUSED),
+    }
+}
+
+fn show_runs(options: &ReportOptions) -> u8 {
+    let mut runs = Vec::with_capacity(options.runs.len());
+    for path in &options.runs {
+        let read = std::fs::read_to_string(path).map_err(|error| error.to_string());
+        match read.and_then(|text| report::read(&text).map_err(|error| error.to_string())) {
+            Ok(run) => runs.push(run),
+            Err(error) => return failed(&format!("cannot read {}: {error}", path.display()), EXIT_REFUSED),
+        }
+    }
+    let Some(html) = &options.html else {
+        return said(&runs.iter().map(report::text).collect::<Vec<_>>().join("\n"));
+    };
+    match std::fs::write(html, report::html(&runs)) {
+        Ok(()) => EXIT_CLEAN,
+        Err(error) => failed(&format!("cannot write {}: {error}", html.display()), EXIT_WRONG),
+    }
+}
+
+/// On stdout.
+fn said(text: &str) -> u8 {
+    use std::io::Write;
+    // Nobody reads on: `loadtest scenarios | head -1` is no failure.
+    _ = std::io::stdout().lock().write_all(text.as_bytes());
+    EXIT_CLEAN
+}
+
+fn failed(why: &str, code: u8) -> u8 {
+    eprintln!("loadtest: {why}");
+    code
+}

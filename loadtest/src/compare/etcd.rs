@@ -1,0 +1,121 @@
+//! Owns the lock in etcd. Alone: a transaction that makes the key if it is not there, and one that deletes it if it is
+//! still the one that was made; the store's revision is the fencing token. In a crowd: etcd's own Lock service, which
+//! queues on the server.
+
+use std::net::SocketAddr;
+
+use crate::compare::etcd_messages::{
+    COMPARE_CREATE_REVISION, Compare, CompareWith, DeleteRangeRequest, LeaseGrantRequest, LeaseGrantResponse,
+    LockRequest, LockResponse, Op, PutRequest, RequestOp, ResponseHeader, TxnRequest, TxnResponse, UnlockRequest,
+    UnlockResponse,
+};
+use crate::compare::grpc::{Channel, GrpcError, Method};
+use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
+
+/// Longer than any turn, so that no lock expires within one.
+const LEASE_SECONDS: i64 = 3600;
+
+#[derive(Clone)]
+pub struct Etcd {
+    pub address: SocketAddr,
+}
+
+pub struct EtcdClient {
+    channel: Channel,
+    txn: Method,
+    lock: Method,
+    unlock: Method,
+    lease_grant: Method,
+    /// One for all locks of this client: a new one for each would be one more write.
+    lease: Option<i64>,
+    owner: Vec<u8>,
+    held: Held,
+}
+
+enum Held {
+    Nothing,
+    Key { key: Vec<u8>, created_at: i64 },
+    Lock { key: Vec<u8> },
+}
+
+impl Peer for Etcd {
+    type Client = EtcdClient;
+
+    async fn connect(&self, number: u32) -> Result<EtcdClient, Fault> {
+        let channel = Channel::open(self.address).await?;
+        Ok(EtcdClient {
+            txn: channel.method("/etcdserverpb.KV/Txn")?,
+            lock: channel.method("/v3lockpb.Lock/Lock")?,
+            unlock: channel.method("/v3lockpb.Lock/Unlock")?,
+            lease_grant: channel.method("/etcdserverpb.Lease/LeaseGrant")?,
+            channel,
+            lease: None,
+            owner: format!("client-{number}").into_bytes(),
+            held: Held::Nothing,
+        })
+    }
+}
+
+impl Client for EtcdClient {
+    async fn claim(&mut self, name: u32) -> Result<Claim, Fault> {
+        let key = name_of(name).into_bytes();
+        let put = Op::Put(PutRequest { key: key.clone(), value: self.owner.clone() });
+        let answer: TxnResponse = self.channel.call(&self.txn, &transaction(key.clone(), 0, put)).await?;
+        if !answer.succeeded {
+            return Ok(Claim::Busy);
+        }
+        let revision = revision(answer.header)?;
+        self.held = Held::Key { key, created_at: revision };
+        Ok(Claim::Granted(Some(revision.unsigned_abs())))
+    }
+
+    async fn claim_waiting(&mut self, name: u32) -> Result<Claim, Fault> {
+        let lease = self.lease().await?;
+        let request = LockRequest { name: name_of(name).into_bytes(), lease };
+        let answer: LockResponse = self.channel.call(&self.lock, &request).await?;
+        let revision = revision(answer.header)?;
+        self.held = Held::Lock { key: answer.key };
+        Ok(Claim::Granted(Some(revision.unsigned_abs())))
+    }
+
+    async fn release(&mut self) -> Result<(), Fault> {
+        match std::mem::replace(&mut self.held, Held::Nothing) {
+            Held::Nothing => Err(Fault::NotHeld),
+            Held::Lock { key } => {
+                let UnlockResponse {} = self.channel.call(&self.unlock, &UnlockRequest { key }).await?;
+                Ok(())
+            }
+            Held::Key { key, created_at } => {
+                let delete = Op::DeleteRange(DeleteRangeRequest { key: key.clone() });
+                let answer: TxnResponse = self.channel.call(&self.txn, &transaction(key, created_at, delete)).await?;
+                if answer.succeeded { Ok(()) } else { Err(Fault::NotHeld) }
+            }
+        }
+    }
+}
+
+impl EtcdClient {
+    async fn lease(&mut self) -> Result<i64, GrpcError> {
+        if let Some(lease) = self.lease {
+            return Ok(lease);
+        }
+        let request = LeaseGrantRequest { ttl: LEASE_SECONDS };
+        let granted: LeaseGrantResponse = self.channel.call(&self.lease_grant, &request).await?;
+        self.lease = Some(granted.id);
+        Ok(granted.id)
+    }
+}
+
+/// Does it if the key was made at that revision; zero means that it is not there.
+fn transaction(key: Vec<u8>, created_at: i64, then: Op) -> TxnRequest {
+    let with = Some(CompareWith::CreateRevision(created_at));
+    TxnRequest {
+        compare: vec![Compare { target: COMPARE_CREATE_REVISION, key, with }],
+        success: vec![RequestOp { op: Some(then) }],
+    }
+}
+
+/// Every answer has one, and it is above zero.
+fn revision(header: Option<ResponseHeader>) -> Result<i64, GrpcError> {
+    header.map(|header| header.revision).filter(|revision| *revision > 0).ok_or(GrpcError::Framing)
+}

@@ -1,0 +1,252 @@
+//! Owns what the clients do in a turn: claim and release their own names, fight for one hot lock, or read.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+
+use crate::compare::http_lock::{HttpClient, HttpLock};
+use crate::compare::ledger::Ledger;
+use crate::compare::peer::{Claim, Client, Fault, Peer};
+use crate::compare::turn::{Gauge, Operation, Shared, Turn, measure};
+
+/// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
+/// shortened at random by up to half, as those who poll do it to not ask all at once.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Work {
+    Cycle,
+    Hot,
+    ReadEnvironment,
+    ReadSession,
+}
+
+/// How many do it, for how long, and over how many names.
+#[derive(Clone, Copy)]
+pub struct Shift {
+    pub clients: u32,
+    pub names: u32,
+    pub length: Duration,
+}
+
+impl Work {
+    /// What is counted.
+    pub fn unit(self) -> Operation {
+        match self {
+            // A cycle ends with its release.
+            Self::Cycle => Operation::Release,
+            Self::Hot => Operation::Handoff,
+            Self::ReadEnvironment | Self::ReadSession => Operation::Read,
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cycle => "cycle",
+            Self::Hot => "hot lock",
+            Self::ReadEnvironment => "read environment",
+            Self::ReadSession => "read session",
+        }
+    }
+}
+
+/// Each client has names of its own, so that no claim is ever refused.
+pub async fn cycle(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, gauge: &Gauge) -> Result<Turn, Fault> {
+    let shared = Shared::new(ledger);
+    let mut running = JoinSet::new();
+    for (number, client) in connect(peer, shift.clients).await? {
+        running.spawn(keep_cycling(client, share_of(number, shift), Arc::clone(&shared)));
+    }
+    Ok(measure(shared, running, shift.length, gauge).await)
+}
+
+async fn keep_cycling(mut client: impl Client, names: Range<u32>, shared: Arc<Shared>) -> Result<(), Fault> {
+    for name in names.cycle() {
+        if shared.closing() {
+            break;
+        }
+        let asked = Instant::now();
+        let Claim::Granted(token) = client.claim(name).await? else { return Err(Fault::Busy) };
+        let granted = Instant::now();
+        shared.took(Operation::Claim, granted - asked);
+        shared.ledger().granted(name, token);
+        client.release().await?;
+        shared.took(Operation::Release, granted.elapsed());
+    }
+    Ok(())
+}
+
+/// All of them want the one name behind the others.
+pub async fn hot(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, gauge: &Gauge) -> Result<Turn, Fault> {
+    let shared = Shared::new(ledger);
+    let last_release = Arc::new(Mutex::new(None));
+    let mut running = JoinSet::new();
+    for (number, client) in connect(peer, shift.clients).await? {
+        let crowd = Crowd { number, name: shift.names, last_release: Arc::clone(&last_release) };
+        running.spawn(keep_fighting(client, crowd, Arc::clone(&shared)));
+    }
+    Ok(measure(shared, running, shift.length, gauge).await)
+}
+
+/// One of those who want the hot lock.
+struct Crowd {
+    number: u32,
+    name: u32,
+    last_release: Arc<Mutex<Option<Instant>>>,
+}
+
+async fn keep_fighting(mut client: impl Client, crowd: Crowd, shared: Arc<Shared>) -> Result<(), Fault> {
+    let mut jitter = Jitter::new(crowd.number);
+    let mut pause = FIRST_PAUSE;
+    let mut asked = Instant::now();
+    while !shared.closing() {
+        match client.claim_waiting(crowd.name).await? {
+            Claim::Busy => {
+                tokio::time::sleep(jitter.around(pause)).await;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            Claim::Granted(token) => {
+                shared.took(Operation::Claim, asked.elapsed());
+                crowd.hold(token, &shared).await;
+                let releasing = Instant::now();
+                client.release().await?;
+                shared.took(Operation::Release, releasing.elapsed());
+                pause = FIRST_PAUSE;
+                asked = Instant::now();
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Crowd {
+    async fn hold(&self, token: Option<u64>, shared: &Shared) {
+        let released = self.last_release.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(released) = released {
+            shared.took(Operation::Handoff, released.elapsed());
+        }
+        shared.ledger().granted(self.name, token);
+        shared.ledger().holds(self.number);
+        // Lets a second grant be seen while this one is held; otherwise the release would always be first.
+        tokio::task::yield_now().await;
+        shared.ledger().releases(self.number);
+        *self.last_release.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+}
+
+/// Over HTTP only: the peers' own reads are of another kind.
+pub async fn read(
+    peer: &HttpLock,
+    work: Work,
+    shift: Shift,
+    ledger: &Arc<Mutex<Ledger>>,
+    gauge: &Gauge,
+) -> Result<Turn, Fault> {
+    let shared = Shared::new(ledger);
+    let mut preparing = JoinSet::new();
+    for (number, mut client) in connect(peer, shift.clients).await? {
+        let (peer, names) = (peer.clone(), share_of(number, shift));
+        // All at once: a server rightly hangs up on a connection that is silent while others prepare.
+        preparing.spawn(async move {
+            let mut requests = Vec::new();
+            for name in names {
+                requests.push(match work {
+                    Work::ReadSession => peer.read_session(&mut client, name).await?,
+                    Work::ReadEnvironment | Work::Cycle | Work::Hot => peer.read_environment(name),
+                });
+            }
+            Ok((client, requests))
+        });
+    }
+    let mut running = JoinSet::new();
+    for (client, requests) in all(preparing).await? {
+        running.spawn(keep_reading(client, requests, Arc::clone(&shared)));
+    }
+    Ok(measure(shared, running, shift.length, gauge).await)
+}
+
+async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, shared: Arc<Shared>) -> Result<(), Fault> {
+    for request in requests.iter().cycle() {
+        if shared.closing() {
+            break;
+        }
+        let asked = Instant::now();
+        client.read(request).await?;
+        shared.took(Operation::Read, asked.elapsed());
+    }
+    Ok(())
+}
+
+/// All at once, as a fleet does.
+async fn connect<P: Peer>(peer: &P, clients: u32) -> Result<Vec<(u32, P::Client)>, Fault> {
+    let mut connecting = JoinSet::new();
+    for number in 0..clients {
+        let peer = peer.clone();
+        connecting.spawn(async move { peer.connect(number).await.map(|client| (number, client)) });
+    }
+    all(connecting).await
+}
+
+/// What each of them has made, or the first fault.
+async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<Vec<T>, Fault> {
+    let mut made = Vec::new();
+    while let Some(joined) = tasks.join_next().await {
+        match joined {
+            Ok(one) => made.push(one?),
+            Err(error) => std::panic::resume_unwind(error.into_panic()),
+        }
+    }
+    Ok(made)
+}
+
+/// The shares differ in size by one at most.
+fn share_of(number: u32, shift: Shift) -> Range<u32> {
+    let start = |number: u32| {
+        let before = u64::from(number) * u64::from(shift.names) / u64::from(shift.clients);
+        u32::try_from(before).expect("at most the number of names, which is a u32")
+    };
+    start(number)..start(number + 1)
+}
+
+/// Numbers that need not be good, only different.
+struct Jitter(u64);
+
+impl Jitter {
+    fn new(number: u32) -> Self {
+        Self(u64::from(number) + 1)
+    }
+
+    /// Between half of it and one and a half.
+    fn around(&mut self, pause: Duration) -> Duration {
+        // Knuth's constants for 64 bits; the upper bits are the better ones.
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let part = f64::from((self.0 >> 33) as u32) / f64::from(1_u32 << 31);
+        pause.mul_f64(0.5 + part)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shares_cover_every_name_once() {
+        for (clients, names) in [(1, 1000), (64, 1000), (256, 1000), (7, 7), (3, 10)] {
+            let shift = Shift { clients, names, length: Duration::ZERO };
+            let all: Vec<u32> = (0..clients).flat_map(|number| share_of(number, shift)).collect();
+            assert_eq!(all, (0..names).collect::<Vec<_>>(), "{clients} clients");
+            assert!((0..clients).all(|number| !share_of(number, shift).is_empty()));
+        }
+    }
+
+    #[test]
+    fn pauses_differ_and_stay_within_half_of_what_was_asked() {
+        let mut jitter = Jitter::new(3);
+        let pauses: Vec<Duration> = (0..100).map(|_| jitter.around(Duration::from_millis(10))).collect();
+        assert!(pauses.iter().all(|pause| (5..=15).contains(&pause.as_millis())));
+        assert!(pauses.iter().any(|pause| *pause != pauses[0]));
+    }
+}

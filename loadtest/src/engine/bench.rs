@@ -1,0 +1,263 @@
+//! Owns one run: the server, the threads, and everything that is gathered until the report. Workloads use nothing else.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Semaphore, watch};
+
+use crate::engine::client::Client;
+use crate::engine::crew::{Crew, ThreadLost, work};
+use crate::engine::phase::{Figures, Phase};
+use crate::engine::progress::Progress;
+use crate::engine::recorder::{MAX_RECORDS, Recorder};
+use crate::engine::share::share_of;
+use crate::engine::stage::Stage;
+use crate::engine::tally::{Findings, Operation};
+use crate::report::model::{Check, FORMAT, Run};
+use crate::scenario::Common;
+use crate::server::Server;
+use crate::server::process::ProcessError;
+use crate::wire::request::Place;
+
+/// Enough to make a million environments at under 2,000 a second.
+pub const PREPARATION_LIMIT: Duration = Duration::from_secs(600);
+/// For requests that are under way when preparation ends.
+const PREPARATION_GRACE: Duration = Duration::from_secs(10);
+/// Makes environments fast, and is no strain for any server.
+const PREPARING_CONNECTIONS: u32 = 64;
+/// Connections opened at once: within what a listening socket holds for a server that is busy accepting.
+const OPENING_AT_ONCE: usize = 128;
+/// 20,000 take a few seconds; those that a full server does not accept are never answered.
+const CONNECTING_LIMIT: Duration = Duration::from_secs(60);
+/// For the server to notice that its clients have gone.
+const AFTER_DISCONNECTING: Duration = Duration::from_millis(200);
+
+pub struct Bench {
+    pub common: Common,
+    pub server: Server,
+    pub progress: Progress,
+    pub place: Arc<Place>,
+    pub(super) crew: Crew,
+    pub(super) recorder: Arc<Recorder>,
+    pub(super) stop: watch::Receiver<bool>,
+    pub(super) origin: Instant,
+    pub(super) phases: Vec<Phase>,
+    pub(super) ratios: Figures,
+    pub(super) checks: Vec<Check>,
+    pub(super) findings: Findings,
+    pub(super) stretches: u32,
+    pub(super) retention: u64,
+    /// What a reader should know about how this was measured.
+    notes: BTreeMap<String, String>,
+}
+
+/// Why a run ended before its time.
+#[derive(Debug, thiserror::Error)]
+pub enum Fault {
+    #[error("interrupted")]
+    Interrupted,
+    #[error(transparent)]
+    ThreadLost(#[from] ThreadLost),
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    #[error("cannot start the load generator: {0}")]
+    NoThreads(std::io::Error),
+    #[error(
+        "{opened} of {wanted} connections could be opened: has the server room for them? It takes two open files for each \
+         (ulimit -n)"
+    )]
+    NotConnected { opened: u64, wanted: u32 },
+    #[error("{made} of {wanted} environments could be made, so nothing was measured")]
+    NotPrepared { made: u64, wanted: u32 },
+}
+
+impl Bench {
+    pub fn start(
+        common: Common,
+        server: Server,
+        place: Place,
+        progress: Progress,
+        stop: watch::Receiver<bool>,
+    ) -> Result<Self, Fault> {
+        let (place, origin) = (Arc::new(place), Instant::now());
+        let recorder = Arc::new(Recorder::new(MAX_RECORDS));
+        let threads = common.threads.min(common.connections).max(1);
+        let stages = (0..threads)
+            .map(|thread| {
+                Arc::new(Stage::new(thread, threads, server.address, place.clone(), origin, recorder.clone()))
+            })
+            .collect();
+        let crew = Crew::start(stages, &stop).map_err(Fault::NoThreads)?;
+        Ok(Self {
+            retention: common.retention(),
+            common,
+            server,
+            progress,
+            place,
+            crew,
+            recorder,
+            stop,
+            origin,
+            phases: Vec::new(),
+            ratios: Figures::default(),
+            checks: Vec::new(),
+            findings: Findings::default(),
+            stretches: 0,
+            notes: BTreeMap::new(),
+        })
+    }
+
+    /// Makes the environments that are not there yet: all of these numbers, with this configuration.
+    pub async fn environments(
+        &mut self,
+        numbers: std::ops::RangeInclusive<u32>,
+        configuration: &str,
+    ) -> Result<(), Fault> {
+        let (first, wanted) = (*numbers.start(), (numbers.end() + 1).saturating_sub(*numbers.start()));
+        self.progress.begin(format!("making {wanted} environments"));
+        let connections = PREPARING_CONNECTIONS.min(wanted);
+        let put = Arc::new(self.crew.stages[0].requests.put(configuration));
+        let making = work(move |stage| {
+            let put = put.clone();
+            let make = move |mut client: Client| {
+                let put = put.clone();
+                async move {
+                    for number in share_of(client.number, connections, wanted) {
+                        // A run without all its environments is none, so the first failure ends it.
+                        if !client.goes_on() || client.put(first + number - 1, &put).await.is_err() {
+                            return;
+                        }
+                    }
+                }
+            };
+            async move { stage.clients(connections, make).await }
+        });
+        let until = tokio::time::Instant::now() + PREPARATION_LIMIT;
+        self.crew.perform(&making, None, until, PREPARATION_GRACE).await?;
+        let tally = self.crew.take_tally();
+        let made = tally.count(Operation::Put);
+        self.findings.merge(tally.findings);
+        self.interrupted()?;
+        if made == u64::from(wanted) { Ok(()) } else { Err(Fault::NotPrepared { made, wanted }) }
+    }
+
+    /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
+    pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
+        self.progress.begin(format!("opening {connections} connections"));
+        let opening = work(move |stage| {
+            let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
+            let kept = Arc::new(Mutex::new(Vec::new()));
+            let open = move |mut client: Client| {
+                let (permits, kept) = (permits.clone(), kept.clone());
+                async move {
+                    let _permit = permits.acquire().await;
+                    // With one answered request behind it, as any that is kept open: the server has its buffers for it.
+                    if client.healthz().await.is_ok() {
+                        // All are held until the last is open, lest one connection be taken again and again.
+                        kept.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+                    }
+                }
+            };
+            async move { stage.clients(connections, open).await }
+        });
+        let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
+        self.crew.perform(&opening, None, until, Duration::ZERO).await?;
+        let tally = self.crew.take_tally();
+        self.interrupted()?;
+        let opened = tally.count(Operation::Health);
+        if opened == u64::from(connections) { Ok(()) } else { Err(Fault::NotConnected { opened, wanted: connections }) }
+    }
+
+    /// Closes all connections that are kept open, so that the server's memory can be seen without them.
+    pub async fn disconnect(&mut self) {
+        self.crew.stages.iter().for_each(|stage| stage.drop_connections());
+        tokio::time::sleep(AFTER_DISCONNECTING).await;
+    }
+
+    /// Kills and restarts the server between two stretches; says how long that took to be ready.
+    pub async fn restart(&mut self) -> Result<Duration, Fault> {
+        self.progress.begin("restarting the server".to_owned());
+        self.server.kill()?;
+        self.crew.stages.iter().for_each(|stage| stage.drop_connections());
+        Ok(self.server.start_again().await?)
+    }
+
+    /// An error if somebody has asked for the end.
+    pub fn interrupted(&self) -> Result<(), Fault> {
+        if *self.stop.borrow() { Err(Fault::Interrupted) } else { Ok(()) }
+    }
+
+    /// The phase of this name; it is made when it is first asked for.
+    pub fn phase(&mut self, name: &str) -> &mut Phase {
+        let index = self.phases.iter().position(|phase| phase.name == name).unwrap_or_else(|| {
+            self.phases.push(Phase::new(name));
+            self.phases.len() - 1
+        });
+        &mut self.phases[index]
+    }
+
+    /// Leaves out of the report what was only preparation.
+    pub fn forget_phase(&mut self, name: &str) {
+        self.phases.retain(|phase| phase.name != name);
+    }
+
+    /// One round's value of a figure of a phase.
+    pub fn figure(&mut self, phase: &str, name: &str, unit: &'static str, value: Option<f64>) {
+        self.phase(phase).figures.add(name, unit, value);
+    }
+
+    /// One round's ratio of two phases.
+    pub fn ratio(&mut self, name: &str, value: Option<f64>) {
+        self.ratios.add(name, "", value);
+    }
+
+    pub fn note(&mut self, name: &str, text: String) {
+        self.notes.insert(name.to_owned(), text);
+    }
+
+    pub fn error(&mut self, what: String) {
+        self.findings.error(what);
+    }
+
+    /// Ends threads and server, and says what was seen.
+    pub async fn finish(mut self, fault: Option<Fault>, scenario: &str, started_at: String) -> Run {
+        self.progress.finish();
+        let interrupted = *self.stop.borrow();
+        match fault {
+            None | Some(Fault::Interrupted) => {}
+            Some(fault) => self.findings.error(fault.to_string()),
+        }
+        self.crew.finish();
+        if let Err(error) = self.server.stop().await {
+            self.findings.error(error.to_string());
+        }
+        let mut settings = self.common.shown();
+        settings.extend(self.notes);
+        let unexamined = unexamined(&self.common.examines, &self.checks);
+        if !unexamined.is_empty() {
+            settings.insert("nothing to examine for".to_owned(), unexamined.join(", "));
+        }
+        Run {
+            format: FORMAT,
+            scenario: scenario.to_owned(),
+            description: self.common.description,
+            started_at,
+            seconds: self.origin.elapsed().as_secs_f64(),
+            interrupted,
+            target: format!("http://{}", self.server.authority),
+            settings,
+            phases: self.phases.into_iter().map(Phase::into_model).collect(),
+            ratios: self.ratios.into_model(),
+            checks: self.checks,
+            errors: self.findings.errors,
+        }
+    }
+}
+
+/// Rules that the scenario is there to try, and that found nothing to look at.
+fn unexamined(wanted: &[String], checks: &[Check]) -> Vec<String> {
+    let examined: HashMap<_, _> = checks.iter().map(|check| (check.name.as_str(), check.examined)).collect();
+    let missing = |name: &&String| examined.get(name.as_str()).is_none_or(|count| *count == 0);
+    wanted.iter().filter(missing).cloned().collect()
+}

@@ -1,0 +1,290 @@
+//! Owns one client: a connection with one request at a time, and the truth about each of them: what was sent when, and
+//! what came back, or that nothing can be known about it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::engine::arrivals::Arrivals;
+use crate::engine::stage::Stage;
+use crate::engine::tally::Operation;
+use crate::history::{Answer, Moment, Record, Request};
+use crate::wire::answer::problem_code;
+use crate::wire::connection::Connection;
+
+/// A client that cannot connect this often in a row ends its work instead of hammering a dead server.
+const MAX_FAILURES_IN_A_ROW: u32 = 20;
+const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
+/// What the server answers when it cannot say whether it was done.
+const OUTCOME_UNKNOWN: &str = "outcome_unknown";
+
+pub struct Client {
+    pub stage: Arc<Stage>,
+    pub number: u32,
+    /// Codes of refusals that belong to the workload, such as `environment_locked` in a stampede.
+    pub tolerates: &'static [&'static str],
+    /// The server is killed on purpose, so a broken connection is no error.
+    pub expects_breaks: bool,
+    /// For somebody who sees this client in the queue, to say when: nanoseconds of that moment, 0 before.
+    pub seen_in_line: Arc<AtomicU64>,
+    pub(super) request: Vec<u8>,
+    arrivals: Option<Arc<Arrivals>>,
+    due: Option<Instant>,
+    connection: Option<Connection>,
+    pending: Option<Pending>,
+    failures_in_a_row: u32,
+}
+
+/// A request under way.
+struct Pending {
+    environment: Option<u32>,
+    request: Option<Request>,
+    sent: Instant,
+    waits: bool,
+}
+
+/// Has been counted and recorded already; says what may be done next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Failure {
+    /// It never left, so the server's state is known.
+    NotSent,
+    /// The server said that nothing was done.
+    Refused { status: u16, code: Box<str> },
+    /// It may have been done or not.
+    Unknown,
+}
+
+/// What is asked, apart from its bytes.
+pub(super) struct Asked {
+    pub operation: Operation,
+    pub environment: Option<u32>,
+    /// None: not worth remembering.
+    pub request: Option<Request>,
+    pub waits: bool,
+    pub accepted: &'static [u16],
+}
+
+/// What an accepted answer says.
+pub(super) struct Reading<T> {
+    pub value: T,
+    pub answer: Answer,
+    /// Where the answer, not the request, names it.
+    pub environment: Option<u32>,
+}
+
+impl Client {
+    pub fn new(stage: Arc<Stage>, number: u32) -> Self {
+        stage.clients.fetch_add(1, Ordering::Relaxed);
+        Self {
+            arrivals: stage.arrivals(),
+            connection: stage.take_connection(),
+            stage,
+            number,
+            tolerates: &[],
+            expects_breaks: false,
+            seen_in_line: Arc::default(),
+            request: Vec::with_capacity(512),
+            due: None,
+            pending: None,
+            failures_in_a_row: 0,
+        }
+    }
+
+    /// Whether there is something to do: in a closed loop at once, in an open one when it is due.
+    pub async fn turn(&mut self) -> bool {
+        if let Some(arrivals) = &self.arrivals {
+            self.due = arrivals.next().await;
+            if self.due.is_none() {
+                return false;
+            }
+        }
+        self.goes_on()
+    }
+
+    /// False once the load is to end, or the server is not to be reached.
+    pub fn goes_on(&self) -> bool {
+        if self.stage.is_closing() {
+            return false;
+        }
+        if self.is_hopeless() {
+            self.error(format!("a connection gave up after {MAX_FAILURES_IN_A_ROW} failures in a row"));
+            return false;
+        }
+        true
+    }
+
+    /// The server is not to be reached.
+    pub fn is_hopeless(&self) -> bool {
+        self.failures_in_a_row >= MAX_FAILURES_IN_A_ROW
+    }
+
+    /// Goes away without a word, whatever is under way.
+    pub fn vanish(&mut self) {
+        self.connection = None;
+        self.settle(Answer::Unknown, None);
+    }
+
+    /// Connects and asks nothing, so that the first request does not pay for it.
+    pub async fn connect(&mut self) -> Result<(), Failure> {
+        if self.connection.as_ref().is_none_or(Connection::closes) {
+            self.connection = Some(self.opened("connect").await?);
+        }
+        Ok(())
+    }
+
+    pub fn error(&self, what: String) {
+        self.stage.tally().error(what);
+    }
+
+    pub fn count(&self, what: &'static str) {
+        self.stage.tally().findings.count(what, 1);
+    }
+
+    /// Sends `self.request`, and reads the answer with `read` if its status is an accepted one.
+    pub(super) async fn ask<T>(
+        &mut self,
+        mut asked: Asked,
+        read: impl FnOnce(&[u8]) -> Option<Reading<T>>,
+    ) -> Result<T, Failure> {
+        let operation = asked.operation.name();
+        // A connection that the server announced to close is kept until here, because its last body is still read.
+        let mut connection = match self.connection.take().filter(|connection| !connection.closes()) {
+            Some(connection) => connection,
+            None => self.opened(operation).await?,
+        };
+        let from = self.begin(&mut asked);
+        let exchanged = connection.exchange(&self.request).await;
+        let ended = Instant::now();
+        let status = match exchanged {
+            Ok(status) => status,
+            Err(error) => {
+                self.settle(Answer::Unknown, None);
+                self.broken(format!("{operation}: {error}")).await;
+                return Err(Failure::Unknown);
+            }
+        };
+        self.failures_in_a_row = 0;
+        let accepted = asked.accepted.contains(&status);
+        self.stage.tally().answered(asked.operation, status, accepted, ended, ended - from);
+        let outcome = match accepted {
+            true => self.read_accepted(operation, connection.body(), read),
+            false => Err(self.read_refusal(operation, status, connection.body())),
+        };
+        self.connection = Some(connection);
+        outcome
+    }
+
+    /// Sends the first bytes of `self.request` and goes away. It may still count as a whole one, if they were all.
+    pub(super) async fn send_part(&mut self, mut asked: Asked, bytes: usize) {
+        if self.connect().await.is_err() {
+            return;
+        }
+        let Some(mut connection) = self.connection.take() else { return };
+        self.begin(&mut asked);
+        let part = &self.request[..bytes.min(self.request.len())];
+        // Whether it arrives is as unknown as what becomes of it.
+        _ = connection.send(part).await;
+        drop(connection);
+        self.settle(Answer::Unknown, None);
+    }
+
+    fn begin(&mut self, asked: &mut Asked) -> Instant {
+        let sent = Instant::now();
+        self.stage.in_flight.fetch_add(1, Ordering::Relaxed);
+        if asked.waits {
+            self.stage.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        let (environment, request) = (asked.environment, asked.request.take());
+        self.pending = Some(Pending { environment, request, sent, waits: asked.waits });
+        let Some(due) = self.due.take() else { return sent };
+        self.stage.tally().sent_late(sent.saturating_duration_since(due));
+        due
+    }
+
+    fn read_accepted<T>(
+        &mut self,
+        operation: &str,
+        body: &[u8],
+        read: impl FnOnce(&[u8]) -> Option<Reading<T>>,
+    ) -> Result<T, Failure> {
+        let Some(reading) = read(body) else {
+            self.settle(Answer::Unknown, None);
+            self.error(format!("{operation}: the answer lacks what the API promises"));
+            return Err(Failure::Unknown);
+        };
+        self.settle(reading.answer, reading.environment);
+        Ok(reading.value)
+    }
+
+    fn read_refusal(&mut self, operation: &str, status: u16, body: &[u8]) -> Failure {
+        let code = problem_code(body).unwrap_or("without a problem code");
+        if !self.tolerates.contains(&code) {
+            self.error(format!("{operation}: answered {status} {code}"));
+        }
+        if status < 400 || status == 500 || code == OUTCOME_UNKNOWN {
+            self.settle(Answer::Unknown, None);
+            return Failure::Unknown;
+        }
+        let code: Box<str> = code.into();
+        self.settle(Answer::Refused { status, code: code.clone() }, None);
+        Failure::Refused { status, code }
+    }
+
+    /// Records what became of the request under way, if there is one.
+    fn settle(&mut self, answer: Answer, named: Option<u32>) {
+        let Some(pending) = self.pending.take() else { return };
+        self.stage.in_flight.fetch_sub(1, Ordering::Relaxed);
+        if pending.waits {
+            self.stage.waiting.fetch_sub(1, Ordering::Relaxed);
+        }
+        let Some(mut request) = pending.request else { return };
+        if let Request::Claim { in_line_at, .. } = &mut request {
+            let seen = self.seen_in_line.swap(0, Ordering::Relaxed);
+            *in_line_at = (seen > 0).then_some(Moment(seen));
+        }
+        self.stage.record(Record {
+            client: self.number,
+            environment: pending.environment.or(named),
+            request,
+            sent: self.stage.moment(pending.sent),
+            ended: self.stage.moment(Instant::now()),
+            answer,
+        });
+    }
+
+    async fn opened(&mut self, operation: &str) -> Result<Connection, Failure> {
+        match Connection::open(self.stage.address).await {
+            Ok(connection) => Ok(connection),
+            Err(error) => {
+                self.broken(format!("{operation}: {error}")).await;
+                Err(Failure::NotSent)
+            }
+        }
+    }
+
+    async fn broken(&mut self, what: String) {
+        if self.expects_breaks {
+            self.count("connections broken");
+        } else {
+            self.error(what);
+            self.failures_in_a_row += 1;
+        }
+        tokio::time::sleep(PAUSE_AFTER_FAILURE).await;
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if self.pending.is_some() {
+            self.error("no answer long after the load's end".to_owned());
+            self.vanish();
+        }
+        if let Some(connection) = self.connection.take().filter(|connection| !connection.closes()) {
+            self.stage.keep_connection(connection);
+        }
+        self.stage.clients.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests;

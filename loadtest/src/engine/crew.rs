@@ -1,0 +1,149 @@
+//! Owns the threads that make the load. Each has a runtime of its own for its share of the clients, so that nothing is
+//! locked or woken across threads while load runs.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::Instant;
+
+use crate::engine::arrivals::Arrivals;
+use crate::engine::stage::Stage;
+use crate::engine::tally::Tally;
+use crate::history::Record;
+
+/// What every thread does with its stage.
+pub type Work = Arc<dyn Fn(Arc<Stage>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+
+pub fn work<F>(of_thread: impl Fn(Arc<Stage>) -> F + Send + Sync + 'static) -> Work
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    Arc::new(move |stage| Box::pin(of_thread(stage)))
+}
+
+pub struct Crew {
+    pub stages: Vec<Arc<Stage>>,
+    threads: Vec<Thread>,
+}
+
+struct Thread {
+    orders: mpsc::Sender<Order>,
+    handle: JoinHandle<()>,
+}
+
+struct Order {
+    work: Work,
+    arrivals: Option<Arc<Arrivals>>,
+    until: Instant,
+    /// For what is under way when the time has come.
+    grace: Duration,
+    done: oneshot::Sender<()>,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("a thread of the load generator has died; this is a fault of loadtest")]
+pub struct ThreadLost;
+
+impl Crew {
+    pub fn start(stages: Vec<Arc<Stage>>, stop: &watch::Receiver<bool>) -> std::io::Result<Self> {
+        let threads = stages
+            .iter()
+            .map(|stage| {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+                let (orders, received) = mpsc::channel(1);
+                let (stage, stop) = (stage.clone(), stop.clone());
+                let handle = std::thread::Builder::new()
+                    .name(format!("load-{}", stage.thread))
+                    .spawn(move || run_thread(&runtime, &stage, received, stop))?;
+                Ok(Thread { orders, handle })
+            })
+            .collect::<std::io::Result<_>>()?;
+        Ok(Self { stages, threads })
+    }
+
+    /// Until the work is done, the time has come or the run is stopped, and then until what was begun is finished.
+    pub async fn perform(
+        &self,
+        work: &Work,
+        arrivals: Option<Arc<Arrivals>>,
+        until: Instant,
+        grace: Duration,
+    ) -> Result<(), ThreadLost> {
+        let mut answers = Vec::with_capacity(self.threads.len());
+        for thread in &self.threads {
+            let (done, answer) = oneshot::channel();
+            let order = Order { work: work.clone(), arrivals: arrivals.clone(), until, grace, done };
+            thread.orders.send(order).await.map_err(|_| ThreadLost)?;
+            answers.push(answer);
+        }
+        for answer in answers {
+            answer.await.map_err(|_| ThreadLost)?;
+        }
+        Ok(())
+    }
+
+    pub fn take_tally(&self) -> Tally {
+        let mut merged = Tally::default();
+        for stage in &self.stages {
+            merged.merge(std::mem::take(&mut *stage.tally()));
+        }
+        merged
+    }
+
+    pub fn take_records(&self) -> Vec<Record> {
+        let mut all = Vec::new();
+        for stage in &self.stages {
+            let records = stage.take_records();
+            if all.is_empty() { all = records } else { all.extend(records) }
+        }
+        all
+    }
+
+    pub fn finish(self) {
+        for Thread { orders, handle } in self.threads {
+            drop(orders);
+            // A thread that has panicked has said so itself, and its missing answer was reported as `ThreadLost`.
+            _ = handle.join();
+        }
+    }
+}
+
+fn run_thread(
+    runtime: &Runtime,
+    stage: &Arc<Stage>,
+    mut orders: mpsc::Receiver<Order>,
+    mut stop: watch::Receiver<bool>,
+) {
+    runtime.block_on(async {
+        while let Some(order) = orders.recv().await {
+            stage.open(order.arrivals.clone());
+            perform(stage, &order, &mut stop).await;
+            // Nobody listens any more only if the run is being torn down, and then the orders end, too.
+            _ = order.done.send(());
+        }
+    });
+}
+
+async fn perform(stage: &Arc<Stage>, order: &Order, stop: &mut watch::Receiver<bool>) {
+    let mut working = (order.work)(stage.clone());
+    // One timer for all: a deadline for each request would cost more than the rest of it.
+    let done = tokio::select! {
+        () = &mut working => true,
+        () = tokio::time::sleep_until(order.until) => false,
+        _ = stop.wait_for(|stopped| *stopped) => false,
+    };
+    stage.close();
+    if !done && tokio::time::timeout(order.grace, &mut working).await.is_err() {
+        // Each client that is dropped now says that its request was never answered.
+        drop(working);
+        while stage.clients.load(Ordering::Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Owns the bound on what is remembered of a stretch of load: the history of its first so many requests. Where the bound
+//! is reached, everybody stops recording at that one moment, and what is under way then counts as unanswered, so that
+//! what was recorded is still a history that can be judged: what an observer saw who left at that moment.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::history::{Answer, History, Moment, Record, Request};
+
+/// About 150 bytes each, with the session's id.
+pub const MAX_RECORDS: usize = 2_000_000;
+/// Reads say little beside the claims, and there can be very many: these take at most one record in so many.
+const READS_ARE_ONE_IN: usize = 4;
+
+/// What all threads share.
+pub struct Recorder {
+    limit: usize,
+    count: AtomicUsize,
+    reads: AtomicUsize,
+    /// From here on nothing is recorded; `u64::MAX` until the bound is reached.
+    cut: AtomicU64,
+}
+
+impl Recorder {
+    pub fn new(limit: usize) -> Self {
+        let (count, reads) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { limit, count, reads, cut: AtomicU64::new(u64::MAX) }
+    }
+
+    /// Whether this one is to be kept; counts it, if so.
+    pub fn keeps(&self, record: &Record) -> bool {
+        if record.sent.0 >= self.cut.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_read = matches!(record.request, Request::ReadEnvironment | Request::ReadSession { .. });
+        // A read that is left out takes nothing from what the others prove.
+        if is_read && self.reads.fetch_add(1, Ordering::Relaxed) >= self.limit / READS_ARE_ONE_IN {
+            return false;
+        }
+        if self.count.fetch_add(1, Ordering::Relaxed) + 1 >= self.limit {
+            self.cut.fetch_min(record.ended.0, Ordering::Relaxed);
+        }
+        true
+    }
+
+    /// For the next stretch.
+    pub fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.reads.store(0, Ordering::Relaxed);
+        self.cut.store(u64::MAX, Ordering::Relaxed);
+    }
+
+    pub fn was_cut(&self) -> bool {
+        self.cut.load(Ordering::Relaxed) != u64::MAX
+    }
+
+    /// The records of all threads as the history up to the cut.
+    /// Also says which number in it each environment has.
+    pub fn history(
+        &self,
+        records: Vec<Record>,
+        name: impl Fn(u32) -> String,
+        retention: u64,
+    ) -> (History, HashMap<u32, u32>) {
+        let cut = Moment(self.cut.load(Ordering::Relaxed));
+        let mut history = History { alone: true, retention, ..History::default() };
+        let mut numbers = HashMap::new();
+        history.records = records;
+        history.records.retain(|record| record.sent < cut);
+        for record in &mut history.records {
+            if record.ended > cut {
+                // It was under way when the recording ended.
+                (record.ended, record.answer) = (cut, Answer::Unknown);
+            }
+            record.environment = record.environment.map(|number| {
+                *numbers.entry(number).or_insert_with(|| {
+                    history.environments.push(name(number));
+                    history.environments.len() as u32 - 1
+                })
+            });
+        }
+        (history, numbers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::SessionName;
+
+    fn claim(environment: u32, sent: u64, ended: u64) -> Record {
+        let session = SessionName("ses_1".into());
+        Record {
+            client: 0,
+            environment: Some(environment),
+            request: Request::Claim { any: false, in_line_at: None, ttl: None },
+            sent: Moment(sent),
+            ended: Moment(ended),
+            answer: Answer::Granted { session, fencing: 1 },
+        }
+    }
+
+    fn read(sent: u64) -> Record {
+        Record { request: Request::ReadEnvironment, answer: Answer::Unknown, ..claim(1, sent, sent + 1) }
+    }
+
+    #[test]
+    fn the_history_ends_for_all_at_the_moment_at_which_the_bound_is_reached() {
+        let recorder = Recorder::new(3);
+        let all = [claim(7, 0, 10), claim(7, 5, 20), claim(9, 12, 30), claim(9, 29, 40), claim(9, 31, 41)];
+        let kept: Vec<_> = all.into_iter().filter(|record| recorder.keeps(record)).collect();
+        assert!(recorder.was_cut());
+        let (history, _) = recorder.history(kept, |number| format!("load-{number}"), 100);
+        let ends: Vec<_> = history.records.iter().map(|record| (record.environment, record.ended.0)).collect();
+        // The fourth was under way at 30; the fifth was sent later.
+        assert_eq!(ends, [(Some(0), 10), (Some(0), 20), (Some(1), 30), (Some(1), 30)]);
+        assert_eq!(history.records[3].answer, Answer::Unknown);
+        assert_eq!(history.environments, ["load-7", "load-9"]);
+    }
+
+    #[test]
+    fn reads_leave_room_for_the_others() {
+        let recorder = Recorder::new(8);
+        let reads = (0..100).filter(|number| recorder.keeps(&read(*number))).count();
+        assert_eq!(reads, 2);
+        assert!(!recorder.was_cut());
+        assert!(recorder.keeps(&claim(1, 200, 201)));
+    }
+
+    #[test]
+    fn a_new_stretch_is_recorded_from_its_start() {
+        let recorder = Recorder::new(1);
+        assert!(recorder.keeps(&claim(1, 0, 1)));
+        assert!(!recorder.keeps(&claim(1, 2, 3)));
+        recorder.reset();
+        assert!(recorder.keeps(&claim(1, 4, 5)));
+    }
+}

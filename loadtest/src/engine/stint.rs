@@ -1,0 +1,246 @@
+//! Owns one stretch of load from its start to its judgement: the threads work, the timeline is drawn, and when all
+//! clients have stopped, what they saw is checked and forgotten. So the memory of a long run is that of one stretch.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::arrivals::Arrivals;
+use crate::engine::audit;
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::crew::Work;
+use crate::engine::handoffs::handoffs;
+use crate::engine::phase::quotient;
+use crate::engine::sampler::Sampler;
+use crate::engine::stage::Stage;
+use crate::engine::tally::{Operation, Tally};
+use crate::report::model::Check;
+use crate::server::Server;
+
+/// For requests that are under way when a stretch ends; waiters are served one after the other then.
+const GRACE: Duration = Duration::from_secs(30);
+const AUDIT_LIMIT: Duration = Duration::from_secs(60);
+/// Nobody reads more of them than this.
+const MAX_VIOLATIONS: usize = 20;
+
+/// One stretch of load.
+pub struct Stint {
+    pub phase: String,
+    pub limit: Duration,
+    /// Requests a second, whether or not the server keeps up; none: the next when the last is answered.
+    pub rate: Option<f64>,
+    /// For what ends by itself, before the last look.
+    pub settle: Duration,
+}
+
+/// What was seen in one stretch.
+pub struct Seen {
+    /// To the last accepted answer.
+    pub seconds: f64,
+    pub handoffs: u64,
+    pub cpu_microseconds: Option<u64>,
+    pub tally: Tally,
+}
+
+/// What may be done to the server while load runs.
+pub struct Interference<'a> {
+    pub server: &'a mut Server,
+    marks: Marks,
+    stages: Vec<Arc<Stage>>,
+}
+
+#[derive(Clone, Default)]
+pub struct Marks(Arc<Mutex<Vec<String>>>);
+
+impl Marks {
+    fn add(&self, mark: &str) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(mark.to_owned());
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Interference<'_> {
+    /// `kill -9` and a new start; says how long that took to be ready.
+    pub async fn restart(&mut self) -> Result<Duration, Fault> {
+        self.server.kill()?;
+        self.marks.add("server killed");
+        self.stages.iter().for_each(|stage| stage.drop_connections());
+        let took = self.server.start_again().await?;
+        self.marks.add("server ready");
+        Ok(took)
+    }
+}
+
+impl Seen {
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.tally.count(operation)
+    }
+
+    /// A second.
+    pub fn rate(&self, operation: Operation) -> Option<f64> {
+        quotient(self.count(operation) as f64, self.seconds)
+    }
+
+    /// Server CPU microseconds for each of so many requests or cycles.
+    pub fn cpu_per(&self, count: u64) -> Option<f64> {
+        quotient(self.cpu_microseconds? as f64, count as f64)
+    }
+
+    pub fn quantile(&self, operation: Operation, quantile: f64) -> Option<f64> {
+        Some(self.tally.latencies.of(operation)?.value_at_quantile(quantile) as f64)
+    }
+
+    pub fn counted(&self, what: &str) -> u64 {
+        self.tally.findings.counts.get(what).copied().unwrap_or(0)
+    }
+}
+
+impl Bench {
+    /// A stretch as long as the scenario says.
+    pub fn stint(&self, phase: &str) -> Stint {
+        let limit = Duration::from_secs(self.common.seconds);
+        Stint { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
+    }
+
+    pub async fn measure(&mut self, stint: Stint, work: Work) -> Result<Seen, Fault> {
+        self.measure_beside(stint, work, async |_| Ok(())).await
+    }
+
+    /// The same, while something is done to the server.
+    pub async fn measure_beside(
+        &mut self,
+        stint: Stint,
+        work: Work,
+        beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
+    ) -> Result<Seen, Fault> {
+        self.stretches += 1;
+        self.recorder.reset();
+        self.progress.begin(stint.phase.clone());
+        let arrivals = stint.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
+        let cpu_before = self.server.cpu();
+        let began = Instant::now();
+        self.perform(&stint, &work, arrivals.clone(), beside).await?;
+        let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
+        let tally = self.crew.take_tally();
+        let seconds = tally.elapsed_since(began).as_secs_f64();
+        let mut seen = Seen { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
+        seen.handoffs = self.judge(&stint, &mut seen.tally).await?;
+        self.gather(&stint, &seen, arrivals.as_deref());
+        // A handoff is made of two requests that are counted already.
+        let asked = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Handoff);
+        let requests: u64 = asked.map(|operation| seen.count(operation)).sum();
+        let rate = requests as f64 / seconds.max(1e-3);
+        self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", stint.phase));
+        self.interrupted()?;
+        Ok(seen)
+    }
+
+    async fn perform(
+        &mut self,
+        stint: &Stint,
+        work: &Work,
+        arrivals: Option<Arc<Arrivals>>,
+        beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let marks = Marks::default();
+        let mut sampler = Sampler::new(self.stretches, self.origin, self.server.meter());
+        self.phase(&stint.phase);
+        let index = self.phases.iter().position(|phase| phase.name == stint.phase).unwrap_or(0);
+        let timeline = &mut self.phases[index].timeline;
+        let until = tokio::time::Instant::now() + stint.limit;
+        let mut performing = pin!(self.crew.perform(work, arrivals, until, GRACE));
+        let stages = self.crew.stages.clone();
+        let interference = Interference { server: &mut self.server, marks: marks.clone(), stages };
+        let mut beside = pin!(beside(interference));
+        let mut beside_done = false;
+        loop {
+            tokio::select! {
+                done = &mut performing => {
+                    done?;
+                    break;
+                }
+                outcome = &mut beside, if !beside_done => {
+                    outcome?;
+                    beside_done = true;
+                }
+                () = tokio::time::sleep(timeline.width()) => {
+                    let slice = sampler.slice(&self.crew.stages, marks.take());
+                    self.progress.update(&sampler.describe(&slice));
+                    timeline.push(slice);
+                }
+            }
+        }
+        if !beside_done {
+            beside.await?;
+        }
+        timeline.push(sampler.slice(&self.crew.stages, marks.take()));
+        Ok(())
+    }
+
+    /// Reads what was left behind, and holds everything against the rules.
+    async fn judge(&mut self, stint: &Stint, tally: &mut Tally) -> Result<u64, Fault> {
+        let records = self.crew.take_records();
+        let handed = handoffs(&records);
+        let phase = self.phase(&stint.phase);
+        for (at, took) in &handed {
+            tally.latencies.record(Operation::Handoff, *took);
+            phase.timeline.record(Operation::Handoff, at.0 as f64 / 1e9, *took);
+        }
+        let cut = self.recorder.was_cut();
+        if cut {
+            let text = format!("the first {} requests of a stretch of load, without a last look", records.len());
+            self.note("recorded for the checks", text);
+        }
+        let plan = if cut { Vec::new() } else { audit::plan(&records) };
+        let place = self.place.clone();
+        let (mut history, numbers) =
+            self.recorder.history(records, |number| place.environment_name(number), self.retention);
+        if !plan.is_empty() {
+            tokio::time::sleep(stint.settle).await;
+            self.progress.begin(format!("{}: looking at what was left behind", stint.phase));
+            self.recorder.reset();
+            let until = tokio::time::Instant::now() + AUDIT_LIMIT;
+            self.crew.perform(&audit::reads(plan), None, until, AUDIT_LIMIT).await?;
+            history.audit = self.crew.take_records();
+            for record in &mut history.audit {
+                record.environment = record.environment.and_then(|number| numbers.get(&number).copied());
+            }
+            let audited = self.crew.take_tally();
+            self.findings.merge(audited.findings);
+        }
+        self.progress.begin(format!("{}: checking", stint.phase));
+        merge_checks(&mut self.checks, crate::checks::all(&history));
+        Ok(handed.len() as u64)
+    }
+
+    fn gather(&mut self, stint: &Stint, seen: &Seen, arrivals: Option<&Arrivals>) {
+        let lateness = seen.tally.lateness.as_ref().map(|lateness| lateness.value_at_quantile(0.99) as f64);
+        let phase = self.phase(&stint.phase);
+        phase.latencies.merge(&seen.tally.latencies);
+        for (status, count) in &seen.tally.findings.statuses {
+            *phase.statuses.entry(*status).or_default() += count;
+        }
+        phase.figures.add("sent after due, p99", "µs", lateness);
+        phase.figures.add("due and never sent", "", arrivals.map(|arrivals| arrivals.never_taken() as f64));
+        for (what, times) in &seen.tally.findings.errors {
+            self.findings.add_errors(what.clone(), *times);
+        }
+    }
+}
+
+fn merge_checks(all: &mut Vec<Check>, fresh: Vec<Check>) {
+    for check in fresh {
+        match all.iter_mut().find(|known| known.name == check.name) {
+            Some(known) => {
+                known.examined += check.examined;
+                known.violation_count += check.violation_count;
+                known.violations.extend(check.violations);
+                known.violations.truncate(MAX_VIOLATIONS);
+            }
+            None => all.push(check),
+        }
+    }
+}

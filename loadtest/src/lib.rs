@@ -1,0 +1,14 @@
+//! Drives a Lockkeeper over HTTP as a black box, checks what it saw, draws it, and sets it beside the peers.
+
+pub mod checks;
+mod cli;
+pub mod compare;
+mod engine;
+pub mod history;
+pub mod report;
+mod scenario;
+mod server;
+mod wire;
+mod workloads;
+
+pub use cli::run_with;

@@ -1,0 +1,157 @@
+//! Owns the page: one file with everything in it that asks for nothing from anywhere. Tables, ratios and checks are
+//! plain HTML; the plots are drawn by the page's own script from the data that it carries, to fit the window.
+
+mod checks;
+mod data;
+mod latencies;
+mod ratios;
+mod tables;
+mod thin;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html as markup};
+
+use super::model::Run;
+use super::number::{count, counted};
+use super::verdict::Verdict;
+
+const STYLE: &str = include_str!("page.css");
+/// In this order: each uses the ones before it.
+const SCRIPTS: [&str; 4] =
+    [include_str!("scale.js"), include_str!("draw.js"), include_str!("hover.js"), include_str!("plots.js")];
+/// Says to the browser what the page promises to its reader.
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
+
+/// One run alone, or several side by side; all changes are against the first.
+pub fn html(runs: &[Run]) -> String {
+    let title = title(runs);
+    let page = markup! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) }
+                // Else a browser asks the server for one.
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                main { (header(runs, &title)) (sections(runs)) }
+                div #tip hidden {}
+                svg #seed width="0" height="0" aria-hidden="true" {}
+                script #data type="application/json" { (PreEscaped(data::embedded(runs))) }
+                script { (PreEscaped("\"use strict\";\n(() => {\n")) @for script in SCRIPTS { (PreEscaped(script)) } (PreEscaped("})();\n")) }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn sections(runs: &[Run]) -> Markup {
+    if runs.is_empty() {
+        return markup! { p.none { "There is no run to show." } };
+    }
+    markup! {
+        div.pair { (checks::section(runs)) (ratios::section(runs)) }
+        (checks::broken(runs))
+        // Beside each other only while each has but a few columns.
+        div.pair[runs.len() == 1] { (tables::figures(runs)) (latencies::section(runs)) }
+        section {
+            h2 { "Latency by percentile" }
+            @if data::has_distributions(runs) {
+                div #percentiles.plots {}
+                (without_script())
+            } @else {
+                p.none { "No latencies were recorded in enough detail to draw them." }
+            }
+        }
+        section {
+            h2 { "Over time" }
+            @if data::has_timeline(runs) {
+                (thin_note(runs))
+                div #timeline.plots {}
+                (without_script())
+            } @else {
+                p.none { "Nothing was recorded over time." }
+            }
+        }
+        (errors(runs))
+        (tables::statuses(runs))
+    }
+}
+
+fn without_script() -> Markup {
+    markup! { noscript { p.none { "The plots need JavaScript; everything else on this page does not." } } }
+}
+
+fn thin_note(runs: &[Run]) -> Markup {
+    let merged: Vec<usize> = runs.iter().map(thin::most_merged).collect();
+    let most = merged.into_iter().max().unwrap_or(1);
+    markup! {
+        @if most > 1 {
+            p.note {
+                "Up to " (most) " slices in a row are drawn as one point: the median of their p50, the highest of their "
+                "p99, max, requests under way and memory."
+            }
+        }
+    }
+}
+
+fn title(runs: &[Run]) -> String {
+    let mut scenarios: Vec<&str> = runs.iter().map(|run| run.scenario.as_str()).collect();
+    scenarios.dedup();
+    match runs.len() {
+        0 => "load test".to_owned(),
+        1 => format!("load test: {}", scenarios[0]),
+        several => format!("load test: {}, {several} runs", scenarios.join(", ")),
+    }
+}
+
+fn header(runs: &[Run], title: &str) -> Markup {
+    let mut descriptions: Vec<&str> = runs.iter().map(|run| run.description.as_str()).collect();
+    descriptions.dedup();
+    markup! {
+        header {
+            h1 { (title) }
+            @for description in descriptions { p.description { (description) } }
+            @for (index, run) in runs.iter().enumerate() {
+                p.verdict.(verdict_class(run)) {
+                    @if runs.len() > 1 { (tables::run_name(index)) " " }
+                    (run.verdict_sentence())
+                }
+            }
+            (tables::settings(runs))
+        }
+    }
+}
+
+fn verdict_class(run: &Run) -> &'static str {
+    match run.verdict() {
+        Verdict::Clean => "good",
+        Verdict::Errors => "doubtful",
+        Verdict::Violations => "bad",
+    }
+}
+
+fn errors(runs: &[Run]) -> Markup {
+    let failed: Vec<(usize, &Run)> = runs.iter().enumerate().filter(|(_, run)| !run.errors.is_empty()).collect();
+    markup! {
+        @if !failed.is_empty() {
+            section {
+                h2 { "Errors" }
+                @for (index, run) in failed {
+                    @if runs.len() > 1 { h3 { (tables::run_name(index)) } }
+                    table.narrow {
+                        @for (what, times) in &run.errors { tr { td.number { (count(*times)) } td { (what) } } }
+                        tr.total { td.number { (count(run.error_count())) } td { "in " (counted(run.errors.len() as u64, "kind")) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,17 @@
+//! Owns how a run is shown: as text for a terminal, as JSON for scripts, as a page for people. Only reads the model; it
+//! measures nothing and decides nothing but whether a run was clean.
+
+mod html;
+mod json;
+pub mod model;
+mod number;
+#[cfg(test)]
+mod sample;
+mod table;
+mod text;
+mod verdict;
+
+pub use html::html;
+pub use json::{ReadError, json, read};
+pub use text::text;
+pub use verdict::Verdict;

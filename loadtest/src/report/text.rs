@@ -1,0 +1,244 @@
+//! Owns the report for a terminal: what was run, what it measured, what was checked, and a last line that says whether
+//! it was clean.
+
+use std::fmt::Write;
+
+use super::model::{Check, Figure, Phase, Run, Violation};
+use super::number::{NOTHING, count, goal, latency, seconds, with_unit};
+use super::table::Align::{Left, Right};
+use super::table::Table;
+
+/// The widest line of words that we break ourselves.
+const WIDTH: usize = 100;
+
+pub fn text(run: &Run) -> String {
+    let mut out = String::new();
+    heading(&mut out, run);
+    for phase in &run.phases {
+        self::phase(&mut out, phase);
+    }
+    if !run.ratios.is_empty() {
+        out.push('\n');
+        figures(&mut out, "ratios", &run.ratios);
+    }
+    checks(&mut out, &run.checks);
+    errors(&mut out, run);
+    out.push('\n');
+    out.push_str(&run.verdict_sentence());
+    out.push('\n');
+    out
+}
+
+fn heading(out: &mut String, run: &Run) {
+    wrapped(out, "", &format!("{}: {}", printable(&run.scenario), printable(&run.description)));
+    let end = if run.interrupted { ", ended early" } else { "" };
+    let when = printable(&run.started_at);
+    wrapped(out, "", &format!("{}, {when}, {}{end}", printable(&run.target), seconds(run.seconds)));
+    let settings: Vec<String> =
+        run.settings.iter().map(|(name, value)| format!("{} {}", printable(name), printable(value))).collect();
+    if !settings.is_empty() {
+        wrapped(out, "", &settings.join(", "));
+    }
+}
+
+fn phase(out: &mut String, phase: &Phase) {
+    out.push('\n');
+    figures(out, &phase.name, &phase.figures);
+    let mut table = Table::new(&[Right; 6]);
+    for operation in &phase.operations {
+        if table.is_empty() {
+            table.row(["  latency", "count", "p50", "p90", "p99", "p99.9", "max"].map(str::to_owned));
+        }
+        let at = operation.latency;
+        let [p50, p90, p99, p999, max] = match operation.count {
+            0 => [NOTHING; 5].map(str::to_owned),
+            _ => [at.p50_us, at.p90_us, at.p99_us, at.p999_us, at.max_us].map(latency),
+        };
+        table.row([format!("  {}", printable(&operation.name)), count(operation.count), p50, p90, p99, p999, max]);
+    }
+    table.render(out);
+    let statuses: Vec<String> = phase
+        .statuses
+        .iter()
+        .map(|seen| format!("{} {} × {}", printable(&seen.operation), seen.status, count(seen.count)))
+        .collect();
+    if !statuses.is_empty() {
+        wrapped(out, "  ", &format!("statuses: {}", statuses.join(", ")));
+    }
+}
+
+fn figures(out: &mut String, heading: &str, figures: &[Figure]) {
+    let mut table = Table::new(&[Right, Left, Right, Left]);
+    let any_goal = figures.iter().any(|figure| figure.goal.is_some());
+    let [median, spread, rounds, wanted] = match figures.is_empty() {
+        true => [""; 4],
+        false => ["median", "min – max", "rounds", if any_goal { "goal" } else { "" }],
+    };
+    table.row([printable(heading), median.into(), spread.into(), rounds.into(), wanted.into()]);
+    for figure in figures {
+        let (median, spread) = (with_unit(figure.median, &figure.unit), figure.spread());
+        let wanted = figure.goal.map_or_else(String::new, |wanted| {
+            let met = match figure.meets_goal() {
+                Some(true) => ", met",
+                Some(false) => ", missed",
+                None => "",
+            };
+            format!("{}{met}", goal(wanted, &figure.unit))
+        });
+        table.row([format!("  {}", printable(&figure.name)), median, spread, figure.rounds.to_string(), wanted]);
+    }
+    table.render(out);
+}
+
+fn checks(out: &mut String, checks: &[Check]) {
+    if checks.is_empty() {
+        return;
+    }
+    out.push('\n');
+    let mut table = Table::new(&[Right, Right, Left]);
+    table.row(["checks", "examined", "violations", ""].map(str::to_owned));
+    for check in checks {
+        let found = check.found();
+        let remark = match (found, check.examined) {
+            (0, 0) => "nothing to examine",
+            (0, _) => "",
+            (_, _) => "BROKEN",
+        };
+        table.row([format!("  {}", printable(&check.name)), count(check.examined), count(found), remark.to_owned()]);
+    }
+    table.render(out);
+    for check in checks.iter().filter(|check| !check.violations.is_empty()) {
+        let shown = check.violations.len() as u64;
+        let first = if shown < check.found() { format!(" (the first {shown})") } else { String::new() };
+        let _ = writeln!(out, "\nbroken: {}{first}", printable(&check.name));
+        for violation in &check.violations {
+            self::violation(out, violation);
+        }
+    }
+}
+
+fn violation(out: &mut String, violation: &Violation) {
+    wrapped(out, "  ", &printable(&violation.what));
+    for request in &violation.requests {
+        // Not broken into lines: they are compared with each other, and searched for.
+        let _ = writeln!(out, "    {}", printable(request));
+    }
+}
+
+fn errors(out: &mut String, run: &Run) {
+    if run.errors.is_empty() {
+        return;
+    }
+    out.push_str("\nerrors\n");
+    for (what, times) in &run.errors {
+        let _ = writeln!(out, "{:>10} × {}", count(*times), printable(what));
+    }
+}
+
+/// Breaks between words only.
+fn wrapped(out: &mut String, indent: &str, text: &str) {
+    let mut column = 0;
+    for word in text.split(' ') {
+        let width = word.chars().count();
+        if column == 0 {
+            out.push_str(indent);
+            column = indent.len();
+        } else if column + 1 + width > WIDTH {
+            let _ = write!(out, "\n{indent}  ");
+            column = indent.len() + 2;
+        } else {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += width;
+    }
+    out.push('\n');
+}
+
+/// What a server sent must not steer the terminal, nor break a row in two.
+fn printable(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '·' } else { character }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn a_run_reads_like_this() {
+        assert_eq!(text(&sample::cycle()), SAMPLE);
+    }
+
+    const SAMPLE: &str = "\
+cycle: claims and releases environments, side by side with reads and with health checks that do
+  nothing
+127.0.0.1:7700, 2026-03-04T09:00:00Z, 90.0 s
+connections 64, environments 1,000, rounds 3, threads 2
+
+healthz                    median   min – max            rounds
+  requests per second   76,300 /s   75,120 – 77,004 /s        3
+  latency       count      p50      p90       p99     p99.9       max
+  healthz   2,289,000   487 µs   883 µs   1.93 ms   3.72 ms   17.7 ms
+
+cycle                       median   min – max            rounds   goal
+  cycles per second      29,812 /s   28,900 – 31,004 /s        3
+  server CPU per cycle     36.4 µs   35.9 – 37.2 µs            3   ≤ 35 µs, missed
+  resident memory           148 MB   131 MB – 160 MB           3
+  latency     count      p50       p90       p99     p99.9       max
+  claim     894,360   763 µs   1.38 ms   3.03 ms   5.83 ms   23.8 ms
+  release   894,360   746 µs   1.35 ms   2.96 ms   5.70 ms   23.3 ms
+  statuses: claim 201 × 894,360, release 200 × 894,360
+
+read                       median   min – max            rounds
+  requests per second   59,440 /s   57,000 – 61,004 /s        3
+  latency       count      p50       p90       p99     p99.9       max
+  read      1,783,200   609 µs   1.10 ms   2.42 ms   4.66 ms   21.3 ms
+
+ratios                       median   min – max       rounds   goal
+  cycle requests / healthz    0.781   0.768 – 0.795        3   ≥ 0.75, met
+  reads / healthz             0.779   0.741 – 0.812        3   ≥ 0.8, missed
+  claim p50 / fdatasync        1.32   1.28 – 1.61          3   ≤ 1.5, met
+
+checks                                   examined   violations
+  one holder at a time                    894,360            0
+  fencing tokens rise                     894,360            0
+  what was acknowledged is still there      1,000            0
+
+clean: all 3 checks held, no errors
+";
+
+    #[test]
+    fn violations_are_shown_with_their_requests_and_errors_with_their_count() {
+        let told = text(&sample::killed());
+        for part in ["BROKEN", "broken: one holder at a time", "    client 12", "       128 × connection reset by peer"]
+        {
+            assert!(told.contains(part), "{part} in\n{told}");
+        }
+        assert!(told.ends_with("; ended early\n"), "{told}");
+    }
+
+    #[test]
+    fn no_line_of_a_sample_is_wider_than_a_hundred_columns() {
+        for run in [sample::cycle(), sample::long_queue(), sample::killed()] {
+            for line in text(&run).lines().filter(|line| !line.starts_with("    ")) {
+                assert!(line.chars().count() <= 100, "{line}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_sent_cannot_steer_the_terminal() {
+        let mut run = sample::empty();
+        run.errors.insert("\u{1b}[2Jgone\nclean: really".to_owned(), 1);
+        let told = text(&run);
+        assert!(told.contains("1 × ·[2Jgone·clean: really\n"), "{told}");
+    }
+
+    #[test]
+    fn a_run_without_anything_still_ends_with_its_verdict() {
+        assert!(text(&sample::empty()).ends_with("\nclean: nothing was checked, no errors\n"));
+        assert!(text(&sample::without_numbers()).contains('–'));
+    }
+}

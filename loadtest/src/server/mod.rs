@@ -1,0 +1,122 @@
+//! Owns the server under test: one that runs already, or one that is started, killed, restarted and measured here.
+
+pub mod cpu;
+pub mod disk;
+pub mod memory;
+pub mod process;
+pub mod target;
+pub mod token;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use process::{Process, ProcessError};
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub authority: String,
+    meter: Meter,
+    process: Option<Process>,
+}
+
+/// Reads what the server takes of the machine, also while somebody else restarts it.
+#[derive(Clone, Default)]
+pub struct Meter {
+    /// 0: not known.
+    pid: Arc<AtomicU32>,
+}
+
+/// What a process has used so far.
+#[derive(Clone, Copy)]
+pub struct CpuTime {
+    pid: u32,
+    microseconds: u64,
+}
+
+impl CpuTime {
+    /// In microseconds. None if the server was started anew in between: what the old one used last is lost.
+    pub fn since(self, before: Self) -> Option<u64> {
+        (self.pid == before.pid).then(|| self.microseconds.saturating_sub(before.microseconds))
+    }
+}
+
+impl Meter {
+    /// None if its process is not known, or gone; the errors then tell the story.
+    pub fn cpu(&self) -> Option<CpuTime> {
+        let pid = self.pid()?;
+        Some(CpuTime { pid, microseconds: cpu::read(pid).ok()? })
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory(&self) -> Option<u64> {
+        self.pid().and_then(|pid| memory::read(pid).ok())
+    }
+
+    fn pid(&self) -> Option<u32> {
+        Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
+    }
+
+    fn set(&self, pid: Option<u32>) {
+        self.pid.store(pid.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+impl Server {
+    /// With its process, if that was told.
+    pub fn running_already(address: SocketAddr, authority: String, pid: Option<u32>) -> Self {
+        let meter = Meter::default();
+        meter.set(pid);
+        Self { address, authority, meter, process: None }
+    }
+
+    pub fn ours(process: Process) -> Self {
+        let (address, meter) = (process.address(), Meter::default());
+        meter.set(process.pid());
+        Self { address, authority: address.to_string(), meter, process: Some(process) }
+    }
+
+    pub fn is_ours(&self) -> bool {
+        self.process.is_some()
+    }
+
+    pub fn meter(&self) -> Meter {
+        self.meter.clone()
+    }
+
+    pub fn cpu(&self) -> Option<CpuTime> {
+        self.meter.cpu()
+    }
+
+    pub fn memory(&self) -> Option<u64> {
+        self.meter.memory()
+    }
+
+    /// Bytes that its data takes on the disk.
+    pub fn data_bytes(&self) -> Option<u64> {
+        disk::bytes(self.process.as_ref()?.data_dir()).ok()
+    }
+
+    /// `kill -9`.
+    pub fn kill(&mut self) -> Result<(), ProcessError> {
+        self.meter.set(None);
+        self.process.as_mut().ok_or(ProcessError::NotOurs)?.kill()
+    }
+
+    /// Starts it again on the same address and data; says how long it took until it was ready.
+    pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
+        let process = self.process.as_mut().ok_or(ProcessError::NotOurs)?;
+        let took = process.start_again().await?;
+        self.meter.set(process.pid());
+        Ok(took)
+    }
+
+    /// Lets it end by itself, if it is ours.
+    pub async fn stop(&mut self) -> Result<(), ProcessError> {
+        match &mut self.process {
+            Some(process) => process.stop().await,
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Owns the API token: where it is read from, and that it is never shown.
+
+use std::fmt;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+
+pub const TOKEN_VARIABLE: &str = "LOCKKEEPER_TOKEN";
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+#[derive(Clone)]
+pub struct Token(String);
+
+#[derive(Debug, thiserror::Error)]
+pub enum TokenError {
+    #[error("no token: set {TOKEN_VARIABLE} or give --token-file")]
+    Missing,
+    #[error("cannot read the token file: {0}")]
+    Unreadable(#[from] std::io::Error),
+    #[error("the token is empty or has characters that cannot stand in a header")]
+    Unusable,
+}
+
+impl Token {
+    /// There is no flag for the token itself, because arguments are visible to every user of the machine.
+    pub fn read(file: Option<&Path>) -> Result<Self, TokenError> {
+        let text = match file {
+            Some(file) => std::fs::read_to_string(file)?,
+            None => std::env::var(TOKEN_VARIABLE).map_err(|_| TokenError::Missing)?,
+        };
+        Self::parse(&text)
+    }
+
+    pub fn parse(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(TokenError::Unusable);
+        }
+        Ok(Self(text.to_owned()))
+    }
+
+    /// For a server that we start ourselves: `lk_`, 30 random characters, and 6 that are the CRC-32 of those.
+    pub fn random() -> Self {
+        // Keyed from the system's randomness each time, and one way: enough for a server that lives for minutes.
+        let mut characters = String::with_capacity(30);
+        while characters.len() < 30 {
+            let mut number = RandomState::new().hash_one(characters.len());
+            for _ in 0..5 {
+                characters.push(char::from(BASE62[(number % 62) as usize]));
+                number /= 62;
+            }
+        }
+        Self(with_checksum(&characters))
+    }
+
+    /// Only for the bytes of a request.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+fn with_checksum(characters: &str) -> String {
+    let mut checksum = crc32(characters.as_bytes());
+    let mut digits = [b'0'; 6];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(checksum % 62) as usize];
+        checksum /= 62;
+    }
+    format!("lk_{characters}{}", String::from_utf8_lossy(&digits))
+}
+
+/// IEEE, bit by bit: it is computed once a run.
+fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(!0, |sum, byte| {
+        (0..8).fold(sum ^ u32::from(*byte), |sum, _| if sum & 1 == 1 { (sum >> 1) ^ 0xEDB8_8320 } else { sum >> 1 })
+    })
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Token(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_loses_the_newline_of_its_file_and_is_hidden_from_debug_output() {
+        let token = Token::parse("lk_secret\n").expect("usable");
+        assert_eq!(token.reveal(), "lk_secret");
+        assert!(!format!("{token:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_random_token_has_the_form_that_a_server_takes_and_is_new_each_time() {
+        assert_eq!(crc32(b"123456789"), 0xCBF4_3926);
+        assert_eq!(with_checksum("000000000000000000000000000000"), "lk_0000000000000000000000000000002C8GjS");
+        let (one, other) = (Token::random(), Token::random());
+        assert_eq!((one.reveal().len(), &one.reveal()[..3]), (39, "lk_"));
+        assert_ne!(one.reveal(), other.reveal());
+    }
+
+    #[test]
+    fn a_token_that_would_break_the_header_is_refused() {
+        for text in ["", " \n", "lk_a\r\nX-Evil: 1", "lk ä"] {
+            assert!(matches!(Token::parse(text), Err(TokenError::Unusable)), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Owns `cycle`: /healthz, durable claim and release, and reads take turns, so that what is compared was measured side by
+//! side.
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::Client;
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::share::{Share, share_of};
+use crate::engine::stint::Seen;
+use crate::engine::tally::Operation;
+use crate::scenario::Common;
+use crate::workloads::cycling::cycling;
+use crate::workloads::{Kind, one_environment_each};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    environments: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        one_environment_each(self.environments, common)
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        let connections = bench.common.connections;
+        bench.environments(1..=self.environments, "{}").await?;
+        for _ in 0..bench.common.rounds {
+            let health = bench.measure(bench.stint("healthz"), healthz(connections)).await?;
+            let cycle = bench.measure(bench.stint("cycle"), cycling(connections, self.environments)).await?;
+            let read = bench.measure(bench.stint("read"), reading(connections, self.environments)).await?;
+            let rate = |seen: &Seen, operation| seen.rate(operation);
+            let health_rate = rate(&health, Operation::Health);
+            bench.figure("healthz", "requests per second", "1/s", health_rate);
+            let health_cpu = health.cpu_per(health.count(Operation::Health));
+            bench.figure("healthz", "server CPU per request", "µs", health_cpu);
+            let cycle_rate = report_cycles(bench, "cycle", &cycle);
+            let read_rate = rate(&read, Operation::Read);
+            bench.figure("read", "requests per second", "1/s", read_rate);
+            bench.figure("read", "server CPU per request", "µs", read.cpu_per(read.count(Operation::Read)));
+            let against = |rate: Option<f64>| rate.zip(health_rate).and_then(|(rate, health)| quotient(rate, health));
+            bench.ratio("cycle requests against healthz", against(cycle_rate));
+            bench.ratio("reads against healthz", against(read_rate));
+        }
+        Ok(())
+    }
+}
+
+/// The figures of a stretch of cycles; gives the rate of requests, two for each cycle.
+pub fn report_cycles(bench: &mut Bench, phase: &str, seen: &Seen) -> Option<f64> {
+    // A cycle is complete when its release is answered.
+    let cycles = seen.count(Operation::Release);
+    let requests = quotient((seen.count(Operation::Claim) + cycles) as f64, seen.seconds);
+    bench.figure(phase, "cycles per second", "1/s", seen.rate(Operation::Release));
+    bench.figure(phase, "requests per second", "1/s", requests);
+    bench.figure(phase, "server CPU per cycle", "µs", seen.cpu_per(cycles));
+    requests
+}
+
+fn healthz(connections: u32) -> Work {
+    work(move |stage| async move {
+        let ask = |mut client: Client| async move {
+            while client.turn().await {
+                _ = client.healthz().await;
+            }
+        };
+        stage.clients(connections, ask).await;
+    })
+}
+
+fn reading(connections: u32, environments: u32) -> Work {
+    work(move |stage| async move {
+        let read = |mut client: Client| async move {
+            let mut share = Share::new(share_of(client.number, connections, environments));
+            while client.turn().await {
+                let Some(environment) = share.advance() else { return };
+                _ = client.read(environment).await;
+            }
+        };
+        stage.clients(connections, read).await;
+    })
+}

@@ -1,0 +1,86 @@
+//! Owns `deploy-storm`: claim, many deployments, release; what is read afterwards shows all of them.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::{Client, Failure};
+use crate::engine::crew::{Work, work};
+use crate::engine::share::{Share, share_of};
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::{Kind, one_environment_each};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    environments: u32,
+    /// In each session.
+    deploys: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        within("deploys", self.deploys.into(), 1, 10_000)?;
+        one_environment_each(self.environments, common)
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        bench.environments(1..=self.environments, "{}").await?;
+        for _ in 0..bench.common.rounds {
+            let seen = bench.measure(bench.stint("deploy"), self.storm(bench.common.connections)).await?;
+            bench.figure("deploy", "deployments per second", "1/s", seen.rate(Operation::Deploy));
+            bench.figure("deploy", "sessions per second", "1/s", seen.rate(Operation::Release));
+            let cpu = seen.cpu_per(seen.count(Operation::Deploy));
+            bench.figure("deploy", "server CPU per deployment", "µs", cpu);
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    fn storm(&self, connections: u32) -> Work {
+        let (environments, deploys) = (self.environments, self.deploys);
+        work(move |stage| {
+            let claim = Arc::new(stage.requests.claim(Terms::default()));
+            let storm = move |mut client: Client| {
+                let (claim, mut share) =
+                    (claim.clone(), Share::new(share_of(client.number, connections, environments)));
+                async move {
+                    while client.turn().await {
+                        let Some(environment) = share.advance() else { return };
+                        match one_session(&mut client, environment, deploys, &claim).await {
+                            Ok(()) | Err(Failure::NotSent) => {}
+                            Err(Failure::Refused { .. } | Failure::Unknown) => share.leave_out(environment),
+                        }
+                    }
+                }
+            };
+            async move { stage.clients(connections, storm).await }
+        })
+    }
+}
+
+async fn one_session(
+    client: &mut Client,
+    environment: u32,
+    deploys: u32,
+    claim: &ClaimTemplate,
+) -> Result<(), Failure> {
+    let session = client.claim(environment, claim).await?.session;
+    let held = async {
+        for _ in 0..deploys {
+            client.deploy(environment, session.clone()).await?;
+            // One that is as long as it likes would outlast the load.
+            if !client.goes_on() {
+                break;
+            }
+        }
+        client.read_session(environment, session.clone()).await?;
+        client.release(environment, session.clone()).await?;
+        client.read_session(environment, session).await
+    };
+    held.await.map(|_| ()).map_err(|_| Failure::Unknown)
+}

@@ -1,0 +1,68 @@
+//! Owns `force-claim-race`: many take the same few environments from each other. Who was displaced learns it with its next
+//! deployment.
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::{Client, Failure};
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::tally::Operation;
+use crate::history::SessionStatus;
+use crate::scenario::{Common, within};
+use crate::workloads::{Kind, only_closed};
+
+const DISPLACED: &str = "sessions displaced";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Fewer than connections, or nobody is displaced.
+    environments: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        only_closed(common)?;
+        within("environments", self.environments.into(), 1, common.connections.into())
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        bench.environments(1..=self.environments, "{}").await?;
+        for _ in 0..bench.common.rounds {
+            let seen = bench.measure(bench.stint("race"), race(bench.common.connections, self.environments)).await?;
+            let force_claims = seen.count(Operation::ForceClaim);
+            bench.figure("race", "force-claims per second", "1/s", seen.rate(Operation::ForceClaim));
+            let displaced = quotient(seen.counted(DISPLACED) as f64, force_claims as f64);
+            bench.figure("race", "displaced while they deployed", "of 1", displaced);
+        }
+        Ok(())
+    }
+}
+
+fn race(connections: u32, environments: u32) -> Work {
+    work(move |stage| async move { stage.clients(connections, |client| race_one(client, environments)).await })
+}
+
+async fn race_one(mut client: Client, environments: u32) {
+    client.tolerates = &["session_overridden"];
+    let mut environment = client.number % environments + 1;
+    while client.turn().await {
+        environment = environment % environments + 1;
+        let Ok(granted) = client.force_claim(environment).await else { continue };
+        let session = granted.session;
+        if let Err(Failure::Refused { code, .. }) = client.deploy(environment, session.clone()).await
+            && *code == *"session_overridden"
+        {
+            client.count(DISPLACED);
+            // Who was displaced is told so by its session, too.
+            match client.read_session(environment, session.clone()).await {
+                Ok(view) if view.status != SessionStatus::Overridden => {
+                    client.error(format!("a session that was overridden reads as {:?}", view.status));
+                }
+                Ok(_) | Err(_) => {}
+            }
+        }
+        _ = client.release(environment, session).await;
+    }
+}

@@ -1,0 +1,108 @@
+//! Owns `history`: the first and the last page of an environment's history, of one with few sessions and one with very
+//! many.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault, PREPARATION_LIMIT};
+use crate::engine::client::Client;
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::stint::Stint;
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::workloads::{Kind, sizes};
+
+/// Of a page.
+const LIMIT: u32 = 50;
+const FILLING_CONNECTIONS: u32 = 64;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How many the environment has, one number for each phase; the server must keep as many.
+    sessions: Vec<u32>,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        sizes("sessions", &self.sessions, 10_000_000)?;
+        let most = self.sessions.iter().copied().max().unwrap_or(0);
+        within("sessions", most.into(), 1, common.retention())
+    }
+
+    fn connections(&self, common: &Common) -> u32 {
+        common.connections.max(FILLING_CONNECTIONS)
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        let environments = self.sessions.len() as u32;
+        bench.environments(1..=environments, "{}").await?;
+        for (environment, &sessions) in (1..).zip(&self.sessions) {
+            let text = format!("making {sessions} sessions");
+            let stint = Stint { phase: text.clone(), limit: PREPARATION_LIMIT, rate: None, settle: Duration::ZERO };
+            bench.measure(stint, filling(environment, sessions.into())).await?;
+            bench.forget_phase(&text);
+        }
+        for _ in 0..bench.common.rounds {
+            let mut slow = Vec::new();
+            for (environment, &sessions) in (1..).zip(&self.sessions) {
+                let phase = format!("{sessions} sessions");
+                let seen = bench.measure(bench.stint(&phase), paging(bench.common.connections, environment)).await?;
+                let [first, last] = [Operation::FirstPage, Operation::LastPage].map(|page| seen.quantile(page, 0.5));
+                bench.figure(&phase, "first page p50", "µs", first);
+                bench.figure(&phase, "last page p50", "µs", last);
+                slow.push([first.unwrap_or(0.0), last.unwrap_or(0.0)]);
+            }
+            let (few, many) = (self.sessions[0], self.sessions[self.sessions.len() - 1]);
+            for (page, name) in ["first page", "last page"].into_iter().enumerate().filter(|_| few != many) {
+                let name = format!("{name} p50 of {many} sessions against {few}");
+                bench.ratio(&name, quotient(slow[slow.len() - 1][page], slow[0][page]));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Each takes the lock from the one before: one request for a session, and many can be under way.
+fn filling(environment: u32, sessions: u64) -> Work {
+    let begun = Arc::new(AtomicU64::new(0));
+    work(move |stage| {
+        let begun = begun.clone();
+        let fill = move |mut client: Client| {
+            let begun = begun.clone();
+            async move {
+                while begun.fetch_add(1, Ordering::Relaxed) < sessions && client.goes_on() {
+                    if client.add_session(environment).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        };
+        async move {
+            stage.clients(FILLING_CONNECTIONS, fill).await;
+            // The last one still holds the lock.
+            let mut client = Client::new(stage.clone(), 0);
+            if let Ok(Some(holder)) = client.read(environment).await.map(|seen| seen.holder) {
+                _ = client.release(environment, holder).await;
+            }
+        }
+    })
+}
+
+fn paging(connections: u32, environment: u32) -> Work {
+    work(move |stage| async move {
+        let page = |mut client: Client| async move {
+            let first = client.stage.requests.history_page(1, LIMIT);
+            while client.turn().await {
+                let Ok(pages) = client.page(Operation::FirstPage, environment, &first).await else { continue };
+                let last = client.stage.requests.history_page(pages.max(1), LIMIT);
+                _ = client.page(Operation::LastPage, environment, &last).await;
+            }
+        };
+        stage.clients(connections, page).await;
+    })
+}

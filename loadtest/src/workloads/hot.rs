@@ -1,0 +1,70 @@
+//! Owns `hot`: one environment, and all clients want it all the time. It never rests, so what is measured is how fast a
+//! lock goes from hand to hand.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::Client;
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::tally::Operation;
+use crate::scenario::Common;
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::{Kind, only_closed, sizes};
+
+/// As long as the server lets anybody wait.
+const WAIT_SECONDS: u32 = 300;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// How many want it, one number for each phase.
+    waiters: Vec<u32>,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        only_closed(common)?;
+        sizes("waiters", &self.waiters, 10_000)
+    }
+
+    fn connections(&self, _common: &Common) -> u32 {
+        self.waiters.iter().copied().max().unwrap_or(0)
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        bench.environments(1..=1, "{}").await?;
+        bench.connect(self.waiters.iter().copied().max().unwrap_or(1)).await?;
+        for _ in 0..bench.common.rounds {
+            for &waiters in &self.waiters {
+                let phase = format!("{waiters} waiters");
+                let seen = bench.measure(bench.stint(&phase), contending(waiters)).await?;
+                bench.figure(&phase, "handoffs per second", "1/s", quotient(seen.handoffs as f64, seen.seconds));
+                let cpu = seen.cpu_per(seen.count(Operation::Release));
+                bench.figure(&phase, "server CPU per cycle", "µs", cpu);
+                bench.figure(&phase, "handoff p50", "µs", seen.quantile(Operation::Handoff, 0.5));
+                bench.figure(&phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn contending(waiters: u32) -> Work {
+    work(move |stage| {
+        let terms = Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() };
+        let claim = Arc::new(stage.requests.claim(terms));
+        async move { stage.clients(waiters, |client| contend(client, 1, claim.clone())).await }
+    })
+}
+
+/// Claims, waits and releases the one environment as often as it can.
+pub async fn contend(mut client: Client, environment: u32, claim: Arc<ClaimTemplate>) {
+    while client.turn().await {
+        if let Ok(granted) = client.claim(environment, &claim).await {
+            _ = client.release(environment, granted.session).await;
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Owns `long-queue`: many clients wait for one lock, which then goes through all of them. What a waiter costs the server
+//! in memory, and how long a release takes to reach the next, side by side for queues of several lengths. Each waiter joins
+//! when the one before it is seen in the queue, so that their order is known and can be checked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use serde::Deserialize;
+use tokio::task::JoinSet;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::{Client, Failure};
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::stage::Stage;
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::server::Meter;
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::{Kind, only_closed, sizes};
+
+const ENVIRONMENT: u32 = 1;
+/// As long as the server lets anybody wait.
+const WAIT_SECONDS: u32 = 300;
+/// A short queue is run through several times in a row, so that its p99 is more than its slowest.
+const FEWEST_HANDOFFS: u32 = 1_000;
+/// With fewer waiters, what they take is lost in what the allocator keeps and gives back.
+const FEWEST_FOR_MEMORY: u32 = 1_000;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Lengths of the queue, one for each phase.
+    waiters: Vec<u32>,
+    /// Queued sessions behind the waiters: they lengthen the queue without a connection, and leave at the end.
+    #[serde(default)]
+    queued: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        only_closed(common)?;
+        within("threads", common.threads.into(), 1, 1)?;
+        within("queued", self.queued.into(), 0, 20_000)?;
+        sizes("waiters", &self.waiters, 19_000)
+    }
+
+    fn connections(&self, _common: &Common) -> u32 {
+        self.waiters.iter().copied().max().unwrap_or(0) + 1
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        let longest = self.waiters.iter().copied().max().unwrap_or(0) + self.queued;
+        let configuration = format!(r#"{{"maxQueueLength":{longest}}}"#);
+        bench.environments(ENVIRONMENT..=ENVIRONMENT, &configuration).await?;
+        for _ in 0..bench.common.rounds {
+            let mut slowest = Vec::new();
+            for &waiters in &self.waiters {
+                slowest.push(self.measure(bench, waiters).await?.unwrap_or(0.0));
+            }
+            let (first, last) = (slowest[0], slowest[slowest.len() - 1]);
+            let (shortest, longest) = (self.waiters[0], self.waiters[self.waiters.len() - 1]);
+            if shortest != longest {
+                bench.ratio(&format!("handoff p99, {longest} waiters against {shortest}"), quotient(last, first));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// Gives the p99.
+    async fn measure(&self, bench: &mut Bench, waiters: u32) -> Result<Option<f64>, Fault> {
+        let phase = format!("{waiters} waiters");
+        bench.disconnect().await;
+        let before = bench.server.memory();
+        bench.connect(waiters + 1).await?;
+        let connected = bench.server.memory();
+        let all_waiting = Arc::new(AtomicU64::new(0));
+        let load = self.load(waiters, bench.server.meter(), all_waiting.clone());
+        let seen = bench.measure(bench.stint(&phase), load).await?;
+        for (name, quantile) in [("handoff p50", 0.5), ("handoff p99", 0.99), ("handoff max", 1.0)] {
+            bench.figure(&phase, name, "µs", seen.quantile(Operation::Handoff, quantile));
+        }
+        let all_waiting = Some(all_waiting.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
+        if waiters >= FEWEST_FOR_MEMORY {
+            let each = |before: Option<u64>| Some((all_waiting? as f64 - before? as f64) / f64::from(waiters));
+            bench.figure(&phase, "memory a waiter, with its connection", "B", each(before));
+            bench.figure(&phase, "memory a waiter, beyond its connection", "B", each(connected));
+        }
+        let (handed, least) = (seen.handoffs, u64::from(waiters));
+        if handed < least {
+            bench.error(format!("{phase}: the lock went through {handed} of {least}"));
+        }
+        Ok(seen.quantile(Operation::Handoff, 0.99))
+    }
+
+    fn load(&self, waiters: u32, meter: Meter, all_waiting: Arc<AtomicU64>) -> Work {
+        let queued = self.queued;
+        work(move |stage| {
+            let (meter, all_waiting) = (meter.clone(), all_waiting.clone());
+            async move {
+                let mut line = Line::new(&stage, waiters);
+                let mut handed = 0;
+                while handed < FEWEST_HANDOFFS && line.own.goes_on() {
+                    if let Err(failure) = line.run_through(queued, &meter, &all_waiting).await {
+                        line.own.error(format!("the queue was not run through: {failure:?}"));
+                        return;
+                    }
+                    handed += waiters;
+                }
+            }
+        })
+    }
+}
+
+/// Those who wait, and the one that holds the lock until all do.
+struct Line {
+    own: Client,
+    waiters: Vec<Client>,
+    claim_at_once: ClaimTemplate,
+    claim_waiting: Arc<ClaimTemplate>,
+}
+
+impl Line {
+    fn new(stage: &Arc<Stage>, waiters: u32) -> Self {
+        Self {
+            own: Client::new(stage.clone(), 0),
+            waiters: (1..=waiters).map(|number| Client::new(stage.clone(), number)).collect(),
+            claim_at_once: stage.requests.claim(Terms::default()),
+            claim_waiting: Arc::new(stage.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() })),
+        }
+    }
+
+    async fn run_through(&mut self, queued: u32, meter: &Meter, all_waiting: &AtomicU64) -> Result<(), Failure> {
+        let held = self.own.claim(ENVIRONMENT, &self.claim_at_once).await?;
+        let mut waiting = JoinSet::new();
+        for (place, client) in std::mem::take(&mut self.waiters).into_iter().enumerate() {
+            let seen_in_line = client.seen_in_line.clone();
+            waiting.spawn(wait_and_release(client, self.claim_waiting.clone()));
+            self.until_joined(place as u64 + 1, &seen_in_line, &mut waiting).await?;
+        }
+        let mut behind = Vec::with_capacity(queued as usize);
+        let queue_last = self.own.stage.requests.queue_last();
+        for _ in 0..queued {
+            behind.push(self.own.queue_last(ENVIRONMENT, &queue_last).await?);
+        }
+        // Only the first time is nothing used again of what was there before.
+        _ = all_waiting.compare_exchange(0, meter.memory().unwrap_or(0), Ordering::Relaxed, Ordering::Relaxed);
+        self.own.release(ENVIRONMENT, held.session).await?;
+        while let Some(client) = waiting.join_next().await {
+            self.waiters.push(client.expect("a waiter neither panics nor is aborted"));
+        }
+        self.waiters.sort_unstable_by_key(|client| client.number);
+        for session in behind {
+            self.own.release(ENVIRONMENT, session).await?;
+        }
+        Ok(())
+    }
+
+    async fn until_joined(
+        &mut self,
+        length: u64,
+        seen_in_line: &AtomicU64,
+        waiting: &mut JoinSet<Client>,
+    ) -> Result<(), Failure> {
+        loop {
+            if self.own.read(ENVIRONMENT).await?.queue_length >= length {
+                let seen = self.own.stage.moment(Instant::now()).0;
+                seen_in_line.store(seen, Ordering::Relaxed);
+                return Ok(());
+            }
+            // Somebody has been answered while we hold the lock, or it is over.
+            if waiting.try_join_next().is_some() || !self.own.goes_on() {
+                return Err(Failure::Unknown);
+            }
+        }
+    }
+}
+
+async fn wait_and_release(mut client: Client, claim: Arc<ClaimTemplate>) -> Client {
+    if let Ok(granted) = client.claim(ENVIRONMENT, &claim).await {
+        _ = client.release(ENVIRONMENT, granted.session).await;
+    }
+    client
+}

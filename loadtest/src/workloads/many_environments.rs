@@ -1,0 +1,73 @@
+//! Owns `many-environments`: the same load on few, many and very many environments of one server; what they take of its
+//! memory, and how long it takes to start with them.
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::phase::quotient;
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::workloads::cycle::report_cycles;
+use crate::workloads::cycling::cycling;
+use crate::workloads::{Kind, MAX_ENVIRONMENTS, sizes};
+
+const MEBIBYTE: f64 = 1024.0 * 1024.0;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// One number for each phase, ascending; each has those of the one before.
+    environments: Vec<u32>,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        sizes("environments", &self.environments, MAX_ENVIRONMENTS)?;
+        let smallest = self.environments.first().copied().unwrap_or(0);
+        within("environments", smallest.into(), common.connections.into(), MAX_ENVIRONMENTS)?;
+        let ascending = self.environments.windows(2).all(|pair| pair[0] < pair[1]);
+        if ascending { Ok(()) } else { Err("`environments` must ascend".to_owned()) }
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        let mut made = 0;
+        for &environments in &self.environments {
+            bench.environments(made + 1..=environments, "{}").await?;
+            made = environments;
+            self.look_at_idle_server(bench, environments).await?;
+        }
+        for _ in 0..bench.common.rounds {
+            let mut rates = Vec::new();
+            for &environments in &self.environments {
+                let phase = phase(environments);
+                let load = cycling(bench.common.connections, environments);
+                let seen = bench.measure(bench.stint(&phase), load).await?;
+                report_cycles(bench, &phase, &seen);
+                rates.push(seen.rate(Operation::Release).unwrap_or(0.0));
+            }
+            for (rate, environments) in rates.iter().zip(&self.environments).skip(1) {
+                let name = format!("cycles on {environments} environments against {}", self.environments[0]);
+                bench.ratio(&name, quotient(*rate, rates[0]));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    /// Restarted, if it is ours: then nothing is left in memory of how the environments were made.
+    async fn look_at_idle_server(&self, bench: &mut Bench, environments: u32) -> Result<(), Fault> {
+        let phase = phase(environments);
+        if bench.server.is_ours() {
+            let took = bench.restart().await?;
+            bench.figure(&phase, "killed, restarted, ready after", "ms", Some(took.as_secs_f64() * 1e3));
+        }
+        let memory = bench.server.memory().map(|bytes| bytes as f64 / MEBIBYTE);
+        bench.figure(&phase, "resident memory, idle", "MiB", memory);
+        Ok(())
+    }
+}
+
+fn phase(environments: u32) -> String {
+    format!("{environments} environments")
+}

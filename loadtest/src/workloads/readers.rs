@@ -1,0 +1,93 @@
+//! Owns `readers`: many read, alone and beside a few who claim and release what is read.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::Client;
+use crate::engine::crew::{Work, work};
+use crate::engine::phase::quotient;
+use crate::engine::share::share_of;
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::Kind;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    readers: u32,
+    writers: u32,
+    environments: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, _common: &Common) -> Result<(), String> {
+        within("readers", self.readers.into(), 1, 10_000)?;
+        within("writers", self.writers.into(), 1, 10_000)?;
+        within("environments", self.environments.into(), self.writers.into(), 1_000_000)
+    }
+
+    fn connections(&self, _common: &Common) -> u32 {
+        self.readers + self.writers
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        bench.environments(1..=self.environments, "{}").await?;
+        bench.connect(self.readers + self.writers).await?;
+        for _ in 0..bench.common.rounds {
+            let mut rates = Vec::new();
+            for (phase, writers) in [("readers alone", 0), ("beside writers", self.writers)] {
+                let seen = bench.measure(bench.stint(phase), self.load(writers)).await?;
+                bench.figure(phase, "reads per second", "1/s", seen.rate(Operation::Read));
+                let cycles = seen.rate(Operation::Release).filter(|_| writers > 0);
+                bench.figure(phase, "cycles per second", "1/s", cycles);
+                rates.push(seen.rate(Operation::Read).unwrap_or(0.0));
+            }
+            bench.ratio("reads beside writers against alone", quotient(rates[1], rates[0]));
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    fn load(&self, writers: u32) -> Work {
+        let (readers, environments) = (self.readers, self.environments);
+        work(move |stage| {
+            let claim = Arc::new(stage.requests.claim(Terms::default()));
+            let load = move |client: Client| {
+                let claim = claim.clone();
+                async move {
+                    if client.number < readers {
+                        read(client, environments).await;
+                    } else {
+                        write(client, readers, writers, environments, &claim).await;
+                    }
+                }
+            };
+            async move { stage.clients(readers + writers, load).await }
+        })
+    }
+}
+
+async fn read(mut client: Client, environments: u32) {
+    let mut environment = client.number % environments + 1;
+    while client.turn().await {
+        environment = environment % environments + 1;
+        _ = client.read(environment).await;
+    }
+}
+
+/// Whatever the readers' loop is, those who write do it as fast as they can.
+async fn write(mut client: Client, readers: u32, writers: u32, environments: u32, claim: &ClaimTemplate) {
+    let share = share_of(client.number - readers, writers, environments);
+    for environment in share.cycle() {
+        if !client.goes_on() {
+            return;
+        }
+        if let Ok(granted) = client.claim(environment, claim).await {
+            _ = client.release(environment, granted.session).await;
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Owns `restart`: the server is killed with `kill -9` under load and started again, several times. What it acknowledged
+//! must be there; what it was asked and never answered may be there or not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::{Client, Failure};
+use crate::engine::crew::{Work, work};
+use crate::engine::share::{Share, share_of};
+use crate::scenario::{Common, within};
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::cycle::report_cycles;
+use crate::workloads::{Kind, one_environment_each, only_closed};
+
+/// Of those who wait for the shared environment: nobody can release what was granted in an answer that got lost.
+const TTL_SECONDS: u32 = 2;
+const WAIT_SECONDS: u32 = 60;
+/// With the pause after each failure, longer than any restart takes.
+const RECOVERY_TRIES: u32 = 600;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    environments: u32,
+    /// Clients that wait for one more environment, which they share.
+    waiters: u32,
+    /// In each round.
+    kills: u32,
+}
+
+impl Kind for Settings {
+    const NEEDS_OWN_SERVER: bool = true;
+
+    fn check(&self, common: &Common) -> Result<(), String> {
+        only_closed(common)?;
+        within("kills", self.kills.into(), 1, 1_000)?;
+        within("waiters", self.waiters.into(), 0, 10_000)?;
+        one_environment_each(self.environments, common)
+    }
+
+    fn connections(&self, common: &Common) -> u32 {
+        common.connections + self.waiters
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        const PHASE: &str = "killed under load";
+        bench.environments(1..=self.environments + 1, "{}").await?;
+        for _ in 0..bench.common.rounds {
+            let mut stint = bench.stint(PHASE);
+            stint.settle = Duration::from_secs(u64::from(TTL_SECONDS) + 1);
+            let (limit, load) = (stint.limit, self.load(bench.common.connections));
+            let between = limit / (self.kills + 1);
+            let mut restarts = Vec::new();
+            let seen = bench
+                .measure_beside(stint, load, async |mut interference| {
+                    let began = Instant::now();
+                    for _ in 0..self.kills {
+                        tokio::time::sleep(between).await;
+                        if began.elapsed() >= limit {
+                            break;
+                        }
+                        restarts.push(interference.restart().await?);
+                    }
+                    Ok(())
+                })
+                .await?;
+            for took in restarts {
+                bench.figure(PHASE, "killed, restarted, ready after", "ms", Some(took.as_secs_f64() * 1e3));
+            }
+            report_cycles(bench, PHASE, &seen);
+            let broken = seen.counted("connections broken") as f64;
+            bench.figure(PHASE, "connections and tries to connect that broke", "", Some(broken));
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    fn load(&self, connections: u32) -> Work {
+        let (environments, waiters) = (self.environments, self.waiters);
+        work(move |stage| {
+            let at_once = Arc::new(stage.requests.claim(Terms::default()));
+            let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: Some(TTL_SECONDS), pool: None };
+            let waiting = Arc::new(stage.requests.claim(terms));
+            let load = move |mut client: Client| {
+                let (at_once, waiting) = (at_once.clone(), waiting.clone());
+                client.expects_breaks = true;
+                async move {
+                    if client.number < connections {
+                        let share = Share::new(share_of(client.number, connections, environments));
+                        cycle(client, share, &at_once).await;
+                    } else {
+                        wait(client, environments + 1, &waiting).await;
+                    }
+                }
+            };
+            async move { stage.clients(connections + waiters, load).await }
+        })
+    }
+}
+
+async fn cycle(mut client: Client, mut share: Share, claim: &ClaimTemplate) {
+    while client.turn().await {
+        let Some(environment) = share.advance() else { return };
+        let outcome = match client.claim(environment, claim).await {
+            Ok(granted) => client.release(environment, granted.session).await,
+            Err(failure) => Err(failure),
+        };
+        if outcome.is_err() && recover(&mut client, environment).await.is_err() {
+            client.error("an environment could not be read and released after a restart".to_owned());
+            share.leave_out(environment);
+        }
+    }
+}
+
+/// Looks whether the lock is held, which can only be ours, and gives it back.
+async fn recover(client: &mut Client, environment: u32) -> Result<(), Failure> {
+    let mut last = Failure::NotSent;
+    for _ in 0..RECOVERY_TRIES {
+        let outcome = match client.read(environment).await {
+            Ok(seen) => match seen.holder {
+                Some(session) => client.release(environment, session).await,
+                None => return Ok(()),
+            },
+            Err(failure) => Err(failure),
+        };
+        match outcome {
+            Ok(()) => return Ok(()),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+async fn wait(mut client: Client, environment: u32, claim: &ClaimTemplate) {
+    client.tolerates = &["environment_locked"];
+    while client.turn().await {
+        if let Ok(granted) = client.claim(environment, claim).await {
+            _ = client.release(environment, granted.session).await;
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Owns `stampede`: many jobs want few environments, all at once, and wait until each has had one: by name, and by label,
+//! where any environment of a pool will do.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use crate::engine::bench::{Bench, Fault};
+use crate::engine::client::Client;
+use crate::engine::crew::{Work, work};
+use crate::engine::tally::Operation;
+use crate::scenario::{Common, within};
+use crate::wire::request::{ClaimTemplate, Terms};
+use crate::workloads::{Kind, only_closed};
+
+const POOL: &str = "stampede";
+/// As long as the server lets anybody wait.
+const WAIT_SECONDS: u32 = 300;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    jobs: u32,
+    environments: u32,
+}
+
+impl Kind for Settings {
+    fn check(&self, common: &Common) -> Result<(), String> {
+        only_closed(common)?;
+        within("jobs", self.jobs.into(), 1, 20_000)?;
+        within("environments", self.environments.into(), 1, self.jobs.into())
+    }
+
+    fn connections(&self, _common: &Common) -> u32 {
+        self.jobs
+    }
+
+    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+        let configuration = format!(r#"{{"labels":{{"pool":"{POOL}"}},"maxQueueLength":10000}}"#);
+        bench.environments(1..=self.environments, &configuration).await?;
+        bench.connect(self.jobs).await?;
+        for _ in 0..bench.common.rounds {
+            for (phase, pool) in [("by name", None), ("by label", Some(POOL.to_owned()))] {
+                let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: None, pool };
+                let seen = bench.measure(bench.stint(phase), self.stampede(terms)).await?;
+                bench.figure(phase, "time until all were served", "s", Some(seen.seconds));
+                bench.figure(phase, "jobs served per second", "1/s", seen.rate(Operation::Release));
+                bench.figure(phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
+                let served = seen.count(Operation::Release);
+                if served != u64::from(self.jobs) {
+                    bench.error(format!("{phase}: {served} of {} jobs were served", self.jobs));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Settings {
+    fn stampede(&self, terms: Terms) -> Work {
+        let (jobs, environments) = (self.jobs, self.environments);
+        work(move |stage| {
+            let claim = Arc::new(stage.requests.claim(terms.clone()));
+            let job = move |client: Client| {
+                let environment = client.number % environments + 1;
+                one_job(client, environment, claim.clone())
+            };
+            async move { stage.clients(jobs, job).await }
+        })
+    }
+}
+
+async fn one_job(mut client: Client, environment: u32, claim: Arc<ClaimTemplate>) {
+    if let Ok(granted) = client.claim(environment, &claim).await {
+        _ = client.release(granted.environment, granted.session).await;
+    }
+}
