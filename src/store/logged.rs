@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::data_dir::{DataDir, OpenError};
 use super::database::{Database, panic_text};
 use super::log::committer::{Committer, Current};
+use super::log::direct;
 use super::log::disk::{LogDir, segment_name};
 use super::log::queue::Queue;
 use super::log::recovery::{self, Fault, OnDamage, Recovered};
@@ -241,7 +242,7 @@ fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current
         return Ok(Current { file, path, offset: 0, room: segments.room() });
     };
     let path = segments.path(tail.segment);
-    let file = File::options().write(true).open(&path).map_err(OpenError::io("open", &path))?;
+    let file = direct::open(File::options().write(true), &path).map_err(OpenError::io("open", &path))?;
     Ok(Current { file, path, offset: tail.offset, room: tail.room })
 }
 

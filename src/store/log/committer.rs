@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -10,6 +9,7 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 use super::Fatal;
+use super::direct::{self, Aligned};
 use super::format;
 use super::queue::{Group, Queue};
 use super::segments::Segments;
@@ -55,11 +55,11 @@ impl Default for Metrics {
 
 impl Committer {
     pub fn run(mut self) {
-        let mut pages = Vec::new();
+        let mut pages = Aligned::default();
         while let Some(mut group) = self.queue.take() {
             let count = group.batches.len() as u64;
             match self.write(&group, &mut pages) {
-                Ok(Written::Durable) => {}
+                Ok(Written::Durable { bytes }) => self.metrics.bytes.increment(bytes as u64),
                 Ok(Written::NoRoom) => {
                     tracing::error!("closing with batches that found no room on the disk; none was acknowledged");
                     return self.queue.abandon();
@@ -79,11 +79,11 @@ impl Committer {
             self.queue.finish(group);
             self.metrics.groups.increment(1);
             self.metrics.batches.increment(count);
-            self.metrics.bytes.increment(pages.len() as u64);
         }
     }
 
-    fn write(&mut self, group: &Group, pages: &mut Vec<u8>) -> io::Result<Written> {
+    fn write(&mut self, group: &Group, pages: &mut Aligned) -> io::Result<Written> {
+        let pages = pages.room(format::extent(group.payload.len()));
         format::seal(group.first, group.batches.len() as u32, &group.payload, pages);
         if self.current.offset + pages.len() > self.current.room {
             let Some(file) = self.segments.next(group.first)? else {
@@ -92,17 +92,17 @@ impl Committer {
             let path = self.segments.path(group.first);
             self.current = Current { file, path, offset: 0, room: self.segments.room() };
         }
-        self.current.file.write_all_at(pages, self.current.offset as u64)?;
+        direct::write_all_at(&self.current.file, pages, self.current.offset as u64)?;
         let begun = Instant::now();
         self.current.file.sync_data()?;
         self.metrics.sync_seconds.record(begun.elapsed().as_secs_f64());
         self.current.offset += pages.len();
-        Ok(Written::Durable)
+        Ok(Written::Durable { bytes: pages.len() })
     }
 }
 
 enum Written {
-    Durable,
+    Durable { bytes: usize },
     NoRoom,
 }
 

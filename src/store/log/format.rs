@@ -74,8 +74,8 @@ fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.split_off(..4)?.try_into().ok()?))
 }
 
-/// Lays the group out in `out` as it is written to the disk, in whole pages.
-pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut Vec<u8>) {
+/// Lays the group out in `out`, which is as long as its [`extent`], as it is written to the disk.
+pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut [u8]) {
     let mut header = [0; HEADER];
     header[0..4].copy_from_slice(&MAGIC);
     header[4..8].copy_from_slice(&(payload.len() as u32).to_le_bytes());
@@ -85,8 +85,7 @@ pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut Vec<u8>) {
     let header_crc = crc32c::crc32c(&header[..HEADER_CRC_AT]);
     header[HEADER_CRC_AT..].copy_from_slice(&header_crc.to_le_bytes());
 
-    out.clear();
-    out.resize(extent(payload.len()), 0);
+    out.fill(0);
     let (in_first_sector, rest) = payload.split_at(payload.len().min(SECTOR_DATA - HEADER));
     out[..HEADER].copy_from_slice(&header);
     out[HEADER..HEADER + in_first_sector.len()].copy_from_slice(in_first_sector);
@@ -218,7 +217,7 @@ mod tests {
                 encode(batch, &mut payload);
                 prop_assert_eq!(payload.len() - before, encoded_len(batch));
             }
-            let mut pages = Vec::new();
+            let mut pages = vec![1; extent(payload.len())];
             seal(first, batches.len() as u32, &payload, &mut pages);
             prop_assert_eq!(pages.len(), extent(payload.len()));
             prop_assert_eq!(pages.len() % PAGE, 0);

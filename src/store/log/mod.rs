@@ -3,6 +3,7 @@
 //! It knows nothing of the database behind it but the sequence up to which it has everything.
 
 pub mod committer;
+pub mod direct;
 pub mod disk;
 pub mod format;
 pub mod queue;

@@ -81,7 +81,7 @@ impl SimLog {
     fn begin(&mut self, batches: Vec<Batch>) -> Unsynced {
         let mut payload = Vec::new();
         batches.iter().for_each(|batch| format::encode(batch, &mut payload));
-        let mut pages = Vec::new();
+        let mut pages = vec![0; format::extent(payload.len())];
         let first = self.batches.len() as u64 + 1;
         format::seal(first, batches.len() as u32, &payload, &mut pages);
         let at = match self.tail {

@@ -5,13 +5,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
+use super::direct::{self, Aligned};
 use super::disk::segment_name;
 use super::format::{END_PAGE, PAGE};
 use crate::store::StoreError;
@@ -233,14 +233,17 @@ impl Segments {
     }
 
     fn write_zeros(&self, path: &Path) -> io::Result<File> {
-        let file = OpenOptions::new().create(true).truncate(true).write(true).open(path)?;
-        let zeros = vec![0; ZERO_STEP];
+        let file = direct::open(OpenOptions::new().create(true).truncate(true).write(true), path)?;
+        let mut pages = Aligned::default();
+        let zeros = pages.room(ZERO_STEP);
         for from in (0..self.room()).step_by(ZERO_STEP) {
             let step = ZERO_STEP.min(self.room() - from);
-            file.write_all_at(&zeros[..step], from as u64)?;
+            direct::write_all_at(&file, &zeros[..step], from as u64)?;
             file.sync_data()?;
         }
-        file.write_all_at(&END_PAGE, self.room() as u64)?;
+        let end = pages.room(PAGE);
+        end.copy_from_slice(&END_PAGE);
+        direct::write_all_at(&file, end, self.room() as u64)?;
         file.sync_all()?;
         Ok(file)
     }

@@ -1,0 +1,98 @@
+//! Writing past the page cache, where the file system can: nobody reads the log while the server runs, and copying a group
+//! into the cache to have it copied out again by the next sync costs more than the write itself.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
+
+use super::format::PAGE;
+
+/// Opens the file so, or as any other where that cannot be had.
+pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    let flag = i32::try_from(OFlags::DIRECT.bits()).unwrap_or_default();
+    match options.clone().custom_flags(flag).open(path) {
+        Err(error) if is_unsupported(&error) => options.open(path),
+        opened => opened,
+    }
+}
+
+/// Writes whole pages. A file system that wants them laid out in another way gets them through the cache from then on.
+pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
+    match file.write_all_at(pages, offset) {
+        Err(error) if is_unsupported(&error) => {
+            let flags = fcntl_getfl(file)?;
+            if !flags.contains(OFlags::DIRECT) {
+                return Err(error);
+            }
+            fcntl_setfl(file, flags.difference(OFlags::DIRECT))?;
+            file.write_all_at(pages, offset)
+        }
+        written => written,
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
+}
+
+/// A buffer that begins where a page does in memory, as the device wants it.
+#[derive(Default)]
+pub struct Aligned(Vec<u8>);
+
+impl Aligned {
+    /// Room for so many bytes, with whatever was there before.
+    pub fn room(&mut self, length: usize) -> &mut [u8] {
+        if self.0.len() < length + PAGE {
+            self.0.resize(length + PAGE, 0);
+        }
+        // Where it cannot be told, the write goes through the cache.
+        let start = self.0.as_ptr().align_offset(PAGE).min(PAGE);
+        &mut self.0[start..start + length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn options() -> OpenOptions {
+        OpenOptions::new().create(true).write(true).clone()
+    }
+
+    #[test]
+    fn a_buffer_is_aligned_however_it_grows() {
+        let mut buffer = Aligned::default();
+        for pages in [1, 3, 2, 300] {
+            let room = buffer.room(pages * PAGE);
+            assert_eq!((room.len(), room.as_ptr().align_offset(PAGE)), (pages * PAGE, 0));
+        }
+    }
+
+    #[test]
+    fn pages_that_lie_askew_are_written_all_the_same() {
+        let dir = tempfile::tempdir_in(".").unwrap();
+        let path = dir.path().join("segment");
+        let file = open(&options(), &path).unwrap();
+        let mut buffer = Aligned::default();
+        buffer.room(2 * PAGE).fill(7);
+        write_all_at(&file, buffer.room(PAGE), 0).unwrap();
+        // One byte further on: a device refuses this, and the cache takes it.
+        write_all_at(&file, &buffer.room(2 * PAGE)[1..=PAGE], PAGE as u64).unwrap();
+        write_all_at(&file, buffer.room(PAGE), 2 * PAGE as u64).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), [7; 3 * PAGE]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_says_why() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("segment");
+        std::fs::write(&path, [0]).unwrap();
+        assert!(write_all_at(&File::open(&path).unwrap(), &[0; PAGE], 0).is_err());
+        assert!(open(&options(), &dir.path().join("nowhere/segment")).is_err());
+    }
+}
