@@ -32,6 +32,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("toml", &["config"]),
     ("tokio", &["actors", "app", "http", "idempotency", "store"]),
     ("actix_web", &["app", "http"]),
+    ("actix_server", &["http"]),
     ("serde_json", &["http"]),
 ];
 

@@ -34,7 +34,7 @@ pub enum Waited<T> {
 /// What is answered at once is not given up (`waits` is false), only found to be too late.
 pub async fn while_connected<F: Future>(request: &HttpRequest, waits: bool, answer: F) -> Waited<F::Output> {
     let connection = request.conn_data::<Arc<Connection>>().cloned();
-    let is_gone = || connection.as_ref().is_some_and(|connection| connection.is_gone());
+    let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
     let mut answer = pin!(answer);
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Ready(answer) if is_gone() => Poll::Ready(Waited::TooLate(answer)),

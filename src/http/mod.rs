@@ -23,6 +23,7 @@ mod routes;
 mod scans;
 mod server;
 mod sessions;
+mod stream;
 mod tokens;
 
 pub use connections::Connections;

@@ -1,5 +1,6 @@
 //! The listening server: its limits on slow and many clients, and its end.
 
+use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -7,12 +8,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_web::dev::{ServerHandle, fn_service};
-use actix_web::{App, HttpServer};
+use actix_http::HttpService;
+use actix_http::error::DispatchError;
+use actix_server::{GracefulShutdownSignal, Server, ServerHandle};
+use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
+use actix_web::App;
+use actix_web::dev::AppConfig;
+use actix_web::rt::net::TcpStream;
 use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::routes::Router;
+use super::stream::Stream;
 use super::{State, observe};
 
 /// How the server listens.
@@ -38,8 +45,6 @@ const BACKLOG: u32 = 4096;
 /// After a drain only idle keep-alive connections are left; nobody waits for those.
 const LINGER_SECONDS: u64 = 1;
 
-/// What a connection takes: its socket, and the handle by which it is shut down when it stalls.
-const DESCRIPTORS_PER_CONNECTION: u64 = 2;
 /// What a worker takes before it has any connection: its event loop.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
 /// What connections leave to everything else. The store, the log and the runtime hold about twenty; the rest is for
@@ -48,29 +53,49 @@ const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 
 pub fn start(front: &Front, state: State) -> io::Result<Running> {
     let state = Arc::new(state);
-    let shared = state.clone();
-    let connections = state.connections.clone();
     let listener = listen(front.listen)?;
     let address = listener.local_addr()?;
-    let server = HttpServer::new(move || {
-        let (app, router) = (Rc::new(shared.clone()), Rc::new(Router::new()));
-        // One service for everything: a layer of the web framework for each thing that one function does costs more than
-        // all of them do.
-        let serve = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
-        App::new().default_service(fn_service(serve))
-    })
-    .on_connect(move |stream, data| connections.opened(stream, data))
-    .workers(front.workers)
-    .client_request_timeout(front.head_timeout)
-    .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
-    .keep_alive(front.keep_alive)
-    .max_connections(connections_per_worker(front))
-    .shutdown_timeout(LINGER_SECONDS)
-    .disable_signals()
-    .listen(listener)?
-    .run();
+    let builder = Server::build()
+        .workers(front.workers)
+        .max_concurrent_connections(connections_per_worker(front))
+        .shutdown_timeout(LINGER_SECONDS)
+        .disable_signals();
+    let (front, shared, stopping) = (front.clone(), state.clone(), builder.graceful_shutdown_signal());
+    let serve = move || serve(&front, shared.clone(), stopping.clone());
+    let server = builder.listen("http", listener, serve)?.run();
     let handle = server.handle();
     Ok(Running { address, state, handle, ended: actix_web::rt::spawn(server) })
+}
+
+/// What a worker does with the connections it is given. It is what the web framework's own server does, but with sockets
+/// that we can look at while requests of theirs are under way.
+fn serve(
+    front: &Front,
+    state: Arc<State>,
+    stopping: GracefulShutdownSignal,
+) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
+    let connections = state.connections.clone();
+    let (app, router) = (Rc::new(state), Rc::new(Router::new()));
+    // One service for everything: a layer of the web framework for each thing that one function does costs more than
+    // all of them do.
+    let answer = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
+    let app = App::new().default_service(fn_service(answer));
+    let http = HttpService::build()
+        .client_request_timeout(front.head_timeout)
+        .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
+        .keep_alive(front.keep_alive)
+        .graceful_shutdown_signal(move || {
+            let stopping = stopping.clone();
+            async move { stopping.notified().await }
+        })
+        .on_connect_ext(Stream::introduce)
+        // Nothing here asks the framework for the server's own name or address.
+        .h1(map_config(app, |()| AppConfig::default()));
+    let open = move |tcp: TcpStream| {
+        let peer = tcp.peer_addr().ok();
+        ready(Ok((connections.opened(tcp), peer)))
+    };
+    fn_service(open).and_then(http)
 }
 
 /// As many as configured, or as the limit on descriptors allows; further ones wait to be accepted. Without this, clients
@@ -98,11 +123,12 @@ fn raise_descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
+/// A connection takes one descriptor, its socket.
 fn fitting_connections(limit: u64, workers: usize) -> usize {
     let workers = workers.max(1) as u64;
     let reserved = (limit / 4).clamp(*RESERVED_DESCRIPTORS.start(), *RESERVED_DESCRIPTORS.end());
     let left = limit.saturating_sub(reserved + DESCRIPTORS_PER_WORKER * workers);
-    usize::try_from(left / (DESCRIPTORS_PER_CONNECTION * workers)).unwrap_or(usize::MAX).max(1)
+    usize::try_from(left / workers).unwrap_or(usize::MAX).max(1)
 }
 
 /// Reuses an address whose last connections are still fading, so that a restart does not have to wait for them, and
@@ -142,7 +168,7 @@ mod tests {
 
     #[test]
     fn connections_never_take_what_the_server_needs_for_itself() {
-        for (limit, workers, fitting) in [(1024, 2, 190), (128, 2, 18), (1_048_576, 16, 32_758), (20, 4, 1)] {
+        for (limit, workers, fitting) in [(1024, 2, 380), (128, 2, 36), (1_048_576, 16, 65_516), (20, 4, 1)] {
             assert_eq!(fitting_connections(limit, workers), fitting, "{limit} descriptors, {workers} workers");
         }
     }

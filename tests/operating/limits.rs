@@ -33,6 +33,32 @@ async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server(
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
+async fn a_connection_takes_one_descriptor() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    const CONNECTIONS: usize = 3_000;
+    /// What the server may open meanwhile for itself.
+    const OTHERS: usize = 20;
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let server = Server::start();
+    let descriptors = || std::fs::read_dir(format!("/proc/{}/fd", server.pid())).unwrap().count();
+    let before = descriptors();
+    let mut idle = Vec::new();
+    for _ in 0..CONNECTIONS {
+        let mut wire = Wire::open(&server).await;
+        ask(&mut wire, "/healthz").await.ok();
+        idle.push(wire);
+    }
+    let taken = descriptors() - before;
+    assert!((CONNECTIONS..CONNECTIONS + OTHERS).contains(&taken), "{taken} descriptors");
+    drop(idle);
+    while descriptors() > before + OTHERS {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
 async fn without_a_free_descriptor_the_log_goes_on_as_far_as_it_can_and_then_refuses() {
     let server = Server::start();
     let (mut writer, mut wire) = (Wire::open(&server).await, Wire::open(&server).await);

@@ -7,11 +7,12 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::support::waiting::{ANY, column};
-use crate::support::wire::{Wire, head};
-use crate::support::{Client, Server, assert_has, at};
+use crate::support::wire::{Wire, head, head_of_json};
+use crate::support::{Client, Server, Setup, assert_has, at};
 
 /// How often the end of a connection and the grant of a lock are brought together.
 const ROUNDS: u64 = 120;
+const NO_HTTP: &str = "no HTTP\r\n\r\n";
 
 #[tokio::test]
 async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
@@ -20,19 +21,15 @@ async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
     let held = admin.claim("review-1", json!({})).await.created().session();
     let path = sessions(&admin, "review-1");
     for (queue, keyed) in [(false, false), (false, true), (true, false), (true, true)] {
-        for close in [true, false] {
+        for end in [End::Close, End::HalfClose] {
             let mut wire = Wire::open(&server).await;
-            let key = format!("{queue}-{close}");
+            let key = format!("{queue}-{end:?}");
             let body = json!({ "waitSeconds": 300, "queue": queue });
             post(&mut wire, &path, &body, keyed.then_some(&key)).await;
             admin.until_queue_is("review-1", 1).await;
-            if close {
-                drop(wire);
-                admin.until_queue_is("review-1", 0).await;
-            } else {
-                // It could still be told something, but nobody can know whether it will ever look.
-                wire.finish().await;
-                admin.until_queue_is("review-1", 0).await;
+            let left = end.of(wire).await;
+            admin.until_queue_is("review-1", 0).await;
+            if let Some(wire) = left {
                 wire.closed().await;
             }
         }
@@ -58,24 +55,49 @@ async fn a_queued_session_whose_client_vanishes_on_the_line_has_expired() {
 }
 
 #[tokio::test]
-async fn one_that_has_sent_more_is_there_until_it_closes_its_connection() {
-    let server = Server::start();
+async fn one_that_has_sent_more_is_there_until_its_connection_ends() {
+    let server = one_worker();
     let admin = server.admin();
-    let held = admin.claim("review-1", json!({})).await.created().session();
     let path = sessions(&admin, "review-1");
-    for stays in [false, true] {
-        let mut wire = Wire::open(&server).await;
-        post(&mut wire, &path, &json!({ "waitSeconds": 300 }), None).await;
-        admin.until_queue_is("review-1", 1).await;
-        wire.send(format!("{}\r\n", head("GET", "/healthz"))).await;
-        if stays {
-            admin.release("review-1", &held).await.ok();
-            wire.answer().await.unwrap().created();
-            wire.answer().await.unwrap().ok();
-        } else {
-            drop(wire);
+    let request = format!("{}\r\n", head("GET", "/healthz"));
+    let half = head("GET", "/healthz");
+    let claim = format!("{}{{}}", head_of_json("POST", &path, 2));
+    for more in ["", &request, &half, &request.repeat(40), &claim, NO_HTTP] {
+        let mut held = admin.claim("review-1", json!({})).await.created().session();
+        for (end, at_once) in End::ALL.into_iter().flat_map(|end| [(end, true), (end, false)]) {
+            let mut wire = waiting(&server, &admin, &path).await;
+            wire.send(more).await;
+            if !at_once {
+                read_by_now(&admin).await;
+            }
+            let _left = end.of(wire).await;
             admin.until_queue_is("review-1", 0).await;
         }
+        let mut wire = waiting(&server, &admin, &path).await;
+        wire.send(more).await;
+        read_by_now(&admin).await;
+        admin.release("review-1", &held).await.ok();
+        held = wire.answer().await.unwrap().created().session();
+        admin.release("review-1", &held).await.ok();
+    }
+}
+
+#[tokio::test]
+async fn one_that_goes_unread_gets_no_lock() {
+    let server = one_worker();
+    let admin = server.admin();
+    let path = sessions(&admin, "review-1");
+    for end in End::ALL {
+        let held = admin.claim("review-1", json!({})).await.created().session();
+        let mut wire = waiting(&server, &admin, &path).await;
+        // After the first the server reads no more, so the second stays before the end.
+        for _ in 0..2 {
+            wire.send(NO_HTTP).await;
+            read_by_now(&admin).await;
+        }
+        let _left = end.of(wire).await;
+        admin.release("review-1", &held).await.ok();
+        admin.until_environment("review-1", |found| found["lockStatus"] == "unlocked").await;
     }
 }
 
@@ -270,6 +292,49 @@ async fn cut_off_in_the_moment(
     };
     let (answer, _) = tokio::join!(cut, meanwhile);
     answer.filter(|answer| answer.status.is_success()).map(|answer| answer.session())
+}
+
+/// How a client goes.
+#[derive(Debug, Clone, Copy)]
+enum End {
+    Close,
+    /// It could still be told something, but nobody can know whether it will ever look.
+    HalfClose,
+    Reset,
+}
+
+impl End {
+    const ALL: [Self; 3] = [Self::Close, Self::HalfClose, Self::Reset];
+
+    /// Answers with what is left open.
+    async fn of(self, mut wire: Wire) -> Option<Wire> {
+        match self {
+            Self::Close => drop(wire),
+            Self::HalfClose => {
+                wire.finish().await;
+                return Some(wire);
+            }
+            Self::Reset => wire.reset(),
+        }
+        None
+    }
+}
+
+/// So that what is sent first is read first, whoever sends it.
+fn one_worker() -> Server {
+    Setup::default().settings("workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n").start()
+}
+
+/// With one worker, what was sent before this has been read after it.
+async fn read_by_now(admin: &Client) {
+    admin.environment("review-1").await.ok();
+}
+
+async fn waiting(server: &Server, admin: &Client, path: &str) -> Wire {
+    let mut wire = Wire::open(server).await;
+    post(&mut wire, path, &json!({ "waitSeconds": 300 }), None).await;
+    admin.until_queue_is("review-1", 1).await;
+    wire
 }
 
 fn sessions(client: &Client, environment: &str) -> String {

@@ -34,6 +34,12 @@ impl Wire {
         self.stream.shutdown().await.ok();
     }
 
+    /// Breaks the connection off instead of closing it.
+    pub fn reset(self) {
+        // Without lingering a close is a reset.
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
     /// The next answer, or none if the server closes the connection instead.
     pub async fn answer(&mut self) -> Option<Answer> {
         let head_end = loop {

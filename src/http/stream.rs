@@ -1,0 +1,170 @@
+//! A connection's socket in two hands: the web server reads and writes through it, and we look whether its client is
+//! still there and end it when it stalls. One descriptor serves both.
+
+use std::io;
+use std::net::Shutdown;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use actix_web::dev::Extensions;
+use actix_web::rt::net::TcpStream;
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use socket2::{SockRef, TcpKeepalive};
+use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
+
+use super::connections::Connection;
+
+/// A client that does not even acknowledge a probe for half a minute is gone, and so is its place in a queue.
+const KEEP_ALIVE: TcpKeepalive =
+    TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
+
+pub struct Socket {
+    /// `None` once the web server has let go of it: whoever still knows the connection does not keep it open. Locked for
+    /// one look, read or write at a time, almost always by the thread that serves the connection.
+    tcp: Mutex<Option<TcpStream>>,
+    /// The web server has read the end of it. It may do so before the event loop is told, and is not woken for it again.
+    ended: AtomicBool,
+}
+
+impl Socket {
+    pub fn new(tcp: TcpStream) -> Self {
+        // A machine that vanishes without a word is noticed by this; if it cannot be had, by what times out later.
+        SockRef::from(&tcp).set_tcp_keepalive(&KEEP_ALIVE).ok();
+        Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false) }
+    }
+
+    /// Whether the client has closed it, or its half of it. What it may have sent before does not count, read or unread:
+    /// a client that sends the next request before it has its answer is there.
+    ///
+    /// That the web server has read the end would not do: it reads nothing more once what follows a request is no HTTP.
+    /// But the event loop has been told by the kernel, whoever reads, so looking there costs no system call.
+    pub fn is_gone(&self) -> bool {
+        let told = |tcp: &TcpStream| match tcp.ready(Interest::READABLE).now_or_never() {
+            Some(Ok(ready)) => ready.is_read_closed(),
+            Some(Err(_)) => true,
+            None => false,
+        };
+        self.ended.load(Ordering::Relaxed) || self.tcp.lock().as_ref().is_none_or(told)
+    }
+
+    /// Ends it for both sides; the web server sees that as the client's end of it.
+    pub fn shut_down(&self) {
+        if let Some(tcp) = self.tcp.lock().as_ref() {
+            // One that is gone already needs no shutting.
+            SockRef::from(tcp).shutdown(Shutdown::Both).ok();
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match self.tcp.lock().as_mut() {
+            Some(tcp) => act(Pin::new(tcp)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+/// The web server's hand on a connection: closes it when dropped.
+pub struct Stream(Arc<Connection>);
+
+impl Stream {
+    pub fn new(connection: Arc<Connection>) -> Self {
+        Self(connection)
+    }
+
+    /// Lets the connection's requests see it.
+    pub fn introduce(&self, data: &mut Extensions) {
+        data.insert(self.0.clone());
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        drop(self.0.socket.tcp.lock().take());
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let (before, room) = (buffer.filled().len(), buffer.remaining());
+        let read = self.0.socket.with(|tcp| tcp.poll_read(context, buffer));
+        let ended = match &read {
+            Poll::Ready(Ok(())) => room > 0 && buffer.filled().len() == before,
+            Poll::Ready(Err(_)) => true,
+            Poll::Pending => false,
+        };
+        if ended {
+            self.0.socket.ended.store(true, Ordering::Relaxed);
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.socket.with(|tcp| tcp.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.socket.with(|tcp| tcp.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.socket.with(|tcp| tcp.poll_shutdown(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::future::poll_fn;
+    use std::io::Write;
+    use std::net::TcpStream as Client;
+
+    use super::*;
+
+    fn pair() -> (Socket, Client) {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = Client::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        accepted.set_nonblocking(true).unwrap();
+        (Socket::new(TcpStream::from_std(accepted).unwrap()), client)
+    }
+
+    /// What a client may do at the end, and what is left of it then.
+    const ENDS: [fn(Client) -> Option<Client>; 3] = [
+        |client| {
+            client.shutdown(Shutdown::Write).unwrap();
+            Some(client)
+        },
+        |client| {
+            drop(client);
+            None
+        },
+        |client| {
+            // Without lingering a close is a reset.
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
+            drop(client);
+            None
+        },
+    ];
+
+    #[actix_web::test]
+    async fn a_client_is_there_until_it_closes_whether_or_not_what_it_sent_is_read() {
+        for (end, sent) in ENDS.into_iter().flat_map(|end| [(end, ""), (end, "GET")]) {
+            let (socket, mut client) = pair();
+            client.write_all(sent.as_bytes()).unwrap();
+            if !sent.is_empty() {
+                poll_fn(|context| socket.with(|tcp| tcp.poll_read_ready(context))).await.unwrap();
+            }
+            assert!(!socket.is_gone());
+            let _open = end(client);
+            while !socket.is_gone() {
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+}
