@@ -2,9 +2,10 @@
 
 pub mod checks;
 mod cli;
-pub mod compare;
+mod compare;
 mod engine;
 pub mod history;
+mod interruption;
 pub mod report;
 mod scenario;
 mod server;

@@ -1,5 +1,9 @@
 //! Owns the command line: every command with its options and help, and the exit codes.
 
+mod against;
+mod compare;
+mod files;
+mod refusal;
 mod run;
 
 use std::ffi::OsString;
@@ -7,7 +11,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{compare, report, scenario};
+use crate::report::model::Run;
+use crate::report::{self, Verdict};
+use crate::scenario;
 
 /// Nothing to complain about.
 const EXIT_CLEAN: u8 = 0;
@@ -29,7 +35,8 @@ const EXIT_INTERRUPTED: u8 = 130;
     loadtest scenarios\n  \
     loadtest run cycle --server target/release/lockkeeper --html cycle.html\n  \
     LOCKKEEPER_TOKEN=lk_… loadtest run hot --target http://127.0.0.1:8080 --seconds 5\n  \
-    loadtest report before.json after.json --html both.html"
+    loadtest report before.json after.json --html both.html\n  \
+    loadtest compare --server target/release/lockkeeper --html compare.html"
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -82,7 +89,7 @@ where
         Command::Scenarios => list(),
         Command::Show { scenario } => show(&scenario),
         Command::Report(options) => show_runs(&options),
-        Command::Compare(options) => compare::run(*options),
+        Command::Compare(options) => compare::run(&options),
     }
 }
 
@@ -117,6 +124,18 @@ fn show_runs(options: &ReportOptions) -> u8 {
     match std::fs::write(html, report::html(&runs)) {
         Ok(()) => EXIT_CLEAN,
         Err(error) => failed(&format!("cannot write {}: {error}", html.display()), EXIT_WRONG),
+    }
+}
+
+/// Writes the files of a run, and gives its exit code. A goal that is missed is no fault of the run.
+fn reported(run: &Run, files: files::Files) -> u8 {
+    if let Err(error) = files.write(run) {
+        return failed(&format!("cannot write the report: {error}"), EXIT_WRONG);
+    }
+    match run.verdict() {
+        Verdict::Errors | Verdict::Violations => EXIT_WRONG,
+        Verdict::Clean if run.interrupted => EXIT_INTERRUPTED,
+        Verdict::Clean => EXIT_CLEAN,
     }
 }
 

@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tempfile::TempDir;
@@ -13,51 +12,40 @@ use crate::compare::disk;
 use crate::compare::etcd::Etcd;
 use crate::compare::http_lock::HttpLock;
 use crate::compare::ledger::Ledger;
-use crate::compare::options::{Plan, Source};
 use crate::compare::peer::{Fault, System};
+use crate::compare::peers::{Peers, PeersError, Started};
+use crate::compare::plan::Plan;
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
-use crate::compare::servers::{Peers, Server, ServerError, Started};
 use crate::compare::turn::{Gauge, Turn};
 use crate::compare::work::{self, Shift, Work};
 use crate::report::model::Check;
-use crate::server::target::TargetError;
-use crate::server::token::{Token, TokenError};
+use crate::server::running::{ProcessError, Running};
+use crate::server::token::Token;
+use crate::server::{Extras, Server, Source};
+
+pub const HOW_TO_BUILD_BARE: &str = "`cargo build --release -p bare-actix` makes it";
 
 #[derive(Debug, thiserror::Error)]
-pub enum FieldError {
+pub enum StartError {
     #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     #[error("cannot make a directory for the servers: {0}")]
     Directory(io::Error),
     #[error(transparent)]
-    Server(#[from] ServerError),
+    Process(#[from] ProcessError),
     #[error(transparent)]
-    Target(#[from] TargetError),
-    #[error("cannot get a token from {0}: {1}")]
-    NoToken(String, io::Error),
-    #[error(transparent)]
-    Token(#[from] TokenError),
-    #[error("Lockkeeper cannot be prepared: {0}")]
-    Lockkeeper(Fault),
+    Peers(#[from] PeersError),
 }
 
 /// The servers. They end before their directory does: fields are dropped in this order.
 pub struct Servers {
-    lockkeeper: Lockkeeper,
-    bare: Option<Server>,
+    lockkeeper: Server,
+    token: Token,
+    bare: Option<Running>,
     peers: Peers,
     pub directory: TempDir,
     pub left_out: Vec<(System, String)>,
-}
-
-struct Lockkeeper {
-    address: SocketAddr,
-    authority: String,
-    token: Token,
-    pid: Option<u32>,
-    /// Only if it was started here.
-    _server: Option<Server>,
 }
 
 /// What the clients need.
@@ -79,33 +67,32 @@ enum Reach {
 }
 
 impl Servers {
-    /// Blocks for some seconds, on purpose: a start that is cut short could leave something behind.
-    pub fn start(plan: &Plan) -> Result<Self, FieldError> {
+    /// To be waited for, also when a signal comes: a start that is cut short could leave a peer behind.
+    pub async fn start(plan: &Plan, source: Source) -> Result<Self, StartError> {
         let directory = tempfile::Builder::new()
             .prefix("loadtest-compare-")
             .tempdir_in(&plan.directory)
-            .map_err(FieldError::Directory)?;
+            .map_err(StartError::Directory)?;
         // Let through those who run the peers, who are not us if we are root.
         let through = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(directory.path(), through).map_err(FieldError::Directory)?;
-        let lockkeeper = Lockkeeper::start(plan, &directory)?;
+        std::fs::set_permissions(directory.path(), through).map_err(StartError::Directory)?;
+        let extras = Extras {
+            arguments: Vec::new(),
+            variables: vec![("LOCKKEEPER_WORKERS".to_owned(), plan.workers.to_string())],
+            data_dir: Some(directory.path().join("lockkeeper")),
+        };
+        let (lockkeeper, token) = Server::open(source, extras).await?;
         let mut left_out = Vec::new();
-        let bare = if plan.systems.contains(&System::Bare) {
-            let mut command = Command::new(&plan.bare);
-            command.args(["--listen", "127.0.0.1:0", "--workers", &plan.workers.to_string()]);
-            match Server::start("bare-actix", command, directory.path()) {
-                Ok(server) => Some(server),
-                Err(error) => {
-                    left_out.push((System::Bare, format!("{error} ('cargo build --release -p bare-actix' makes it)")));
-                    None
-                }
+        let bare = match start_bare(plan, &directory).await {
+            Ok(bare) => bare,
+            Err(reason) => {
+                left_out.push((System::Bare, reason));
+                None
             }
-        } else {
-            None
         };
         let peers = Peers::start(&plan.systems, directory.path())?;
         left_out.extend(peers.left_out.iter().cloned());
-        Ok(Self { lockkeeper, bare, peers, directory, left_out })
+        Ok(Self { lockkeeper, token, bare, peers, directory, left_out })
     }
 
     /// Of the disk on which all of them write.
@@ -114,47 +101,35 @@ impl Servers {
     }
 }
 
-impl Lockkeeper {
-    fn start(plan: &Plan, directory: &TempDir) -> Result<Self, FieldError> {
-        let program = match &plan.lockkeeper {
-            Source::Program(program) => program,
-            Source::Running { target, allow_remote, token, pid } => {
-                let address = target.reach(*allow_remote)?;
-                let authority = target.authority();
-                return Ok(Self { address, authority, token: token.clone(), pid: *pid, _server: None });
-            }
-        };
-        let no_token = |error| FieldError::NoToken(program.display().to_string(), error);
-        let printed = Command::new(program).arg("token").stdin(Stdio::null()).output().map_err(no_token)?;
-        let token = Token::parse(&String::from_utf8_lossy(&printed.stdout))?;
-        let mut command = Command::new(program);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"LOCKKEEPER_")) {
-            command.env_remove(name);
-        }
-        command.args(["serve", "--listen", "127.0.0.1:0", "--data-dir"]).arg(directory.path().join("lockkeeper"));
-        command.env("LOCKKEEPER_BOOTSTRAP_TOKEN", token.reveal()).env("LOCKKEEPER_RATE_LIMIT", "off");
-        command.env("LOCKKEEPER_WORKERS", plan.workers.to_string());
-        // It looks for a settings file where it stands, and must not find anyone's.
-        command.current_dir(directory.path());
-        let server = Server::start("lockkeeper", command, directory.path())?;
-        let (address, pid) = (server.address, Some(server.pid()));
-        Ok(Self { address, authority: address.to_string(), token, pid, _server: Some(server) })
+async fn start_bare(plan: &Plan, directory: &TempDir) -> Result<Option<Running>, String> {
+    if !plan.systems.contains(&System::Bare) {
+        return Ok(None);
     }
+    if !plan.bare.is_file() {
+        return Err(format!("there is no program at {}: {HOW_TO_BUILD_BARE}", plan.bare.display()));
+    }
+    let mut command = Command::new(&plan.bare);
+    command.args(["--listen", "127.0.0.1:0", "--workers", &plan.workers.to_string()]);
+    let started = Running::start(command, &directory.path().join("bare-actix.log")).await;
+    started.map(Some).map_err(|error| error.to_string())
 }
 
 impl Field {
     /// Gives every system its names; one that does not take them is left out.
-    pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, FieldError> {
+    pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, Fault> {
         let mut systems = BTreeMap::new();
         let lockkeeper = &servers.lockkeeper;
-        let http = HttpLock::lockkeeper(lockkeeper.address, &lockkeeper.authority, &plan.base, &lockkeeper.token);
+        let place = plan.place(lockkeeper.authority.clone(), servers.token.clone());
+        let http = HttpLock::lockkeeper(lockkeeper.address, &place);
         // One more than is walked over: the hot one.
-        http.prepare(plan.names + 1).await.map_err(FieldError::Lockkeeper)?;
-        let gauge = Gauge { pid: lockkeeper.pid, syncs: Some(http.clone()) };
+        http.prepare(plan.names + 1).await?;
+        let gauge = Gauge { pid: lockkeeper.meter().pid(), syncs: Some(http.clone()) };
         systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), gauge));
         if let Some(bare) = &servers.bare {
-            let reach = Reach::Http(HttpLock::bare(bare.address, &plan.base));
-            let gauge = Gauge { pid: Some(bare.pid()), syncs: None };
+            // Sent what Lockkeeper's clients send, so that both have as much to read.
+            let place = plan.place(bare.address().to_string(), Token::random());
+            let gauge = Gauge { pid: bare.pid(), syncs: None };
+            let reach = Reach::Http(HttpLock::bare(bare.address(), &place));
             systems.insert(System::Bare, Entry::new(System::Bare, reach, gauge));
         }
         for started in &servers.peers.started {

@@ -1,56 +1,17 @@
 //! Owns the goals: what Lockkeeper should reach beside each peer, and whether it did. A ratio is taken within a round,
 //! where both sides were measured one after the other, and only then the median over the rounds.
 
-use crate::compare::options::Plan;
 use crate::compare::peer::{System, counted};
+use crate::compare::plan::Plan;
 use crate::compare::rounds::{Key, Round};
-use crate::compare::turn::{Operation, Turn, quotient};
+use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::report::model::Figure;
+use crate::engine::tally::Operation;
+use crate::report::model::{Figure, Goal};
+use crate::report::quotient;
 
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Bound {
-    AtLeast(f64),
-    AtMost(f64),
-}
-
-pub struct Goal {
-    pub name: String,
-    pub unit: &'static str,
-    /// None: shown beside the others, but nothing is asked of it.
-    pub bound: Option<Bound>,
-    /// None if what it compares was left out.
-    pub figure: Option<Figure>,
-}
-
-const RATIO: &str = "×";
-
-impl Bound {
-    pub fn describe(self) -> String {
-        match self {
-            Self::AtLeast(bound) => format!("≥ {bound}"),
-            Self::AtMost(bound) => format!("≤ {bound}"),
-        }
-    }
-
-    /// Judged as it is shown, to two decimals: "1.00, at most 1, not met" would only confuse.
-    fn met_by(self, value: f64) -> bool {
-        let value = (value * 100.0).round() / 100.0;
-        match self {
-            Self::AtLeast(bound) => value >= bound,
-            Self::AtMost(bound) => value <= bound,
-        }
-    }
-}
-
-impl Goal {
-    /// By the median. None without a bound or a measurement.
-    pub fn met(&self) -> Option<bool> {
-        Some(self.bound?.met_by(self.figure.as_ref()?.median))
-    }
-}
-
-pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Goal> {
+/// What was left out is there, too, and not measured.
+pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
     let judge = Judge { rounds };
     let mut goals = Vec::new();
     for clients in &plan.clients {
@@ -58,21 +19,21 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Goal> {
     }
     let reference = reference_clients(&plan.clients);
     let cpu = |system| move |round: &Round| round.turn(Work::Cycle, reference, system)?.cpu_per(Operation::Release);
-    goals.push(judge.goal(
+    goals.push(judge.figure(
         format!("server CPU a durable cycle, {}", counted(reference)),
         "µs",
-        Some(Bound::AtMost(35.0)),
+        Some(Goal::AtMost(35.0)),
         cpu(System::Lockkeeper),
     ));
-    goals.push(judge.goal(
+    goals.push(judge.figure(
         format!("server CPU against Redis's, {}", counted(reference)),
-        RATIO,
-        Some(Bound::AtMost(1.0)),
+        "",
+        Some(Goal::AtMost(1.0)),
         |round| quotient(cpu(System::Lockkeeper)(round)?, cpu(System::Redis)(round)?),
     ));
     if plan.clients.contains(&1) {
         let name = "one client's claim p50 against one fdatasync".to_owned();
-        goals.push(judge.goal(name, RATIO, Some(Bound::AtMost(1.5)), |round| {
+        goals.push(judge.figure(name, "", Some(Goal::AtMost(1.5)), |round| {
             let claim = round.turn(Work::Cycle, 1, System::Lockkeeper)?.quantile(Operation::Claim, 0.5)?;
             quotient(claim, round.fdatasync_microseconds?)
         }));
@@ -84,7 +45,7 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Goal> {
         let clients = plan.read_clients;
         let name = format!("{name} against bare actix-web GET, {}", counted(clients));
         goals.push(
-            judge.goal(name, RATIO, Some(Bound::AtLeast(0.8)), |round| round.rate_against(work, clients, System::Bare)),
+            judge.figure(name, "", Some(Goal::AtLeast(0.8)), |round| round.rate_against(work, clients, System::Bare)),
         );
     }
     goals
@@ -100,19 +61,13 @@ struct Judge<'a> {
 }
 
 impl Judge<'_> {
-    fn goal(
-        &self,
-        name: String,
-        unit: &'static str,
-        bound: Option<Bound>,
-        value: impl Fn(&Round) -> Option<f64>,
-    ) -> Goal {
-        let figure = figure(&name, unit, self.rounds.iter().filter_map(value));
-        Goal { name, unit, bound, figure }
+    /// Without a goal it is shown beside the others, but nothing is asked of it.
+    fn figure(&self, name: String, unit: &str, goal: Option<Goal>, value: impl Fn(&Round) -> Option<f64>) -> Figure {
+        Figure::of(&name, unit, self.rounds.iter().filter_map(value)).with_goal(goal)
     }
 
     /// One client alone waits for the disk, whatever the system; there only the disk is a goal.
-    fn cycles(&self, clients: u32) -> impl Iterator<Item = Goal> {
+    fn cycles(&self, clients: u32) -> impl Iterator<Item = Figure> {
         let asked = clients > 1;
         let against = [
             (System::Bare, "claim + release against bare actix-web POST + DELETE", 0.75),
@@ -122,12 +77,12 @@ impl Judge<'_> {
         ];
         against.into_iter().map(move |(system, name, bound)| {
             let name = format!("{name}, {}", counted(clients));
-            let bound = asked.then_some(Bound::AtLeast(bound));
-            self.goal(name, RATIO, bound, |round| round.rate_against(Work::Cycle, clients, system))
+            let bound = asked.then_some(Goal::AtLeast(bound));
+            self.figure(name, "", bound, |round| round.rate_against(Work::Cycle, clients, system))
         })
     }
 
-    fn handoffs(&self, clients: u32) -> Vec<Goal> {
+    fn handoffs(&self, clients: u32) -> Vec<Figure> {
         let against = |system: System, bound: Option<f64>| {
             let its = match system {
                 System::Etcd => "etcd's Lock",
@@ -136,10 +91,10 @@ impl Judge<'_> {
                 System::Lockkeeper | System::Bare => system.title(),
             };
             let name = format!("handoffs/s of one hot lock against {its}, {}", counted(clients));
-            self.goal(name, RATIO, bound.map(Bound::AtLeast), |round| round.rate_against(Work::Hot, clients, system))
+            self.figure(name, "", bound.map(Goal::AtLeast), |round| round.rate_against(Work::Hot, clients, system))
         };
         let syncs =
-            self.goal(format!("fsyncs a handoff, {}", counted(clients)), "", Some(Bound::AtMost(1.0)), |round| {
+            self.figure(format!("fsyncs a handoff, {}", counted(clients)), "", Some(Goal::AtMost(1.0)), |round| {
                 round.turn(Work::Hot, clients, System::Lockkeeper)?.syncs_per_handoff()
             });
         vec![against(System::Etcd, Some(12.0)), against(System::Redis, None), against(System::Postgres, None), syncs]
@@ -158,28 +113,16 @@ impl Round {
     }
 }
 
-/// None without any value.
-pub fn figure(name: &str, unit: &str, values: impl IntoIterator<Item = f64>) -> Option<Figure> {
-    let mut sorted: Vec<f64> = values.into_iter().collect();
-    sorted.sort_by(f64::total_cmp);
-    let (min, max) = (*sorted.first()?, *sorted.last()?);
-    let upper = sorted[sorted.len() / 2];
-    let median = if sorted.len() % 2 == 1 { upper } else { f64::midpoint(sorted[sorted.len() / 2 - 1], upper) };
-    Some(Figure { name: name.to_owned(), unit: unit.to_owned(), median, min, max, rounds: sorted.len(), goal: None })
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use hdrhistogram::Histogram;
+    use std::time::Duration;
 
     use super::*;
+    use crate::engine::tally::Precise;
 
     fn turn(operation: Operation, count: u32, cpu: u64, syncs: u64) -> Turn {
-        let mut histogram = Histogram::<u32>::new_with_bounds(1, 1_000_000, 3).expect("valid bounds");
-        histogram.record_n(100, count).expect("within the bounds");
-        let latencies = BTreeMap::from([(operation, histogram)]);
+        let mut latencies = Precise::default();
+        (0..count).for_each(|_| latencies.record(operation, Duration::from_micros(100)));
         Turn { seconds: 2.0, latencies, cpu_microseconds: Some(cpu), syncs: Some(syncs), errors: Vec::new() }
     }
 
@@ -191,12 +134,11 @@ mod tests {
         Round { turns: turns.collect(), fdatasync_microseconds: Some(80.0) }
     }
 
-    fn named<'a>(goals: &'a [Goal], name: &str) -> &'a Goal {
+    fn named<'a>(goals: &'a [Figure], name: &str) -> &'a Figure {
         goals.iter().find(|goal| goal.name.contains(name)).expect(name)
     }
 
-    fn spread(goal: &Goal) -> (f64, f64, f64) {
-        let figure = goal.figure.as_ref().expect("measured");
+    fn spread(figure: &Figure) -> (f64, f64, f64) {
         (figure.median, figure.min, figure.max)
     }
 
@@ -207,33 +149,33 @@ mod tests {
         };
         // The medians of the rates would give 300/200 = 1.5.
         let rounds = [of(100, 200), of(300, 100), of(400, 400)];
-        let goals: Vec<Goal> = Judge { rounds: &rounds }.cycles(64).collect();
+        let goals: Vec<Figure> = Judge { rounds: &rounds }.cycles(64).collect();
         let redis = named(&goals, "Redis");
-        assert_eq!((spread(redis), redis.met()), ((1.0, 0.5, 3.0), Some(true)));
+        assert_eq!((spread(redis), redis.meets_goal()), ((1.0, 0.5, 3.0), Some(true)));
     }
 
     #[test]
     fn what_was_left_out_is_neither_met_nor_missed() {
         let rounds = [round(&[(Work::Cycle, System::Lockkeeper, 100)])];
-        let goals: Vec<Goal> = Judge { rounds: &rounds }.cycles(64).collect();
+        let goals: Vec<Figure> = Judge { rounds: &rounds }.cycles(64).collect();
         assert_eq!(goals.len(), 4);
-        assert!(goals.iter().all(|goal| goal.figure.is_none() && goal.met().is_none()));
+        assert!(goals.iter().all(|goal| !goal.is_measured() && goal.meets_goal().is_none()));
     }
 
     #[test]
     fn a_round_that_was_cut_off_counts_for_what_it_has() {
         let whole = round(&[(Work::Cycle, System::Lockkeeper, 80), (Work::Cycle, System::Bare, 100)]);
         let rounds = [whole, round(&[(Work::Cycle, System::Lockkeeper, 100)])];
-        let goals: Vec<Goal> = Judge { rounds: &rounds }.cycles(64).collect();
+        let goals: Vec<Figure> = Judge { rounds: &rounds }.cycles(64).collect();
         let bare = named(&goals, "bare");
-        assert_eq!((spread(bare), bare.met()), ((0.8, 0.8, 0.8), Some(true)));
-        assert_eq!(bare.figure.as_ref().map(|figure| figure.rounds), Some(1));
+        assert_eq!((spread(bare), bare.meets_goal()), ((0.8, 0.8, 0.8), Some(true)));
+        assert_eq!(bare.rounds, 1);
     }
 
     #[test]
     fn one_client_is_shown_but_nothing_is_asked_of_it() {
-        let goals: Vec<Goal> = Judge { rounds: &[] }.cycles(1).collect();
-        assert!(goals.iter().all(|goal| goal.bound.is_none() && goal.name.ends_with("1 client")));
+        let goals: Vec<Figure> = Judge { rounds: &[] }.cycles(1).collect();
+        assert!(goals.iter().all(|goal| goal.goal.is_none() && goal.name.ends_with("1 client")));
     }
 
     #[test]
@@ -241,23 +183,8 @@ mod tests {
         let rounds = [round(&[(Work::Hot, System::Lockkeeper, 1100), (Work::Hot, System::Etcd, 100)])];
         let goals = Judge { rounds: &rounds }.handoffs(64);
         let etcd = named(&goals, "etcd");
-        assert_eq!((spread(etcd).0, etcd.met()), (11.0, Some(false)));
-        assert_eq!((spread(named(&goals, "fsyncs")).0, named(&goals, "fsyncs").met()), (0.5, Some(true)));
-    }
-
-    #[test]
-    fn bounds_include_their_value() {
-        assert!(Bound::AtLeast(0.75).met_by(0.75) && !Bound::AtLeast(0.75).met_by(0.74));
-        assert!(Bound::AtMost(1.5).met_by(1.5) && !Bound::AtMost(1.5).met_by(1.51));
-        assert!(Bound::AtMost(1.0).met_by(1.004) && !Bound::AtMost(1.0).met_by(1.006));
-    }
-
-    #[test]
-    fn a_median_is_the_middle_or_the_mean_of_the_two_middles() {
-        let median = |values: &[f64]| figure("", "", values.iter().copied()).map(|figure| figure.median);
-        assert_eq!(median(&[]), None);
-        assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&[4.0, 1.0, 9.0, 2.0]), Some(3.0));
+        assert_eq!((spread(etcd).0, etcd.meets_goal()), (11.0, Some(false)));
+        assert_eq!((spread(named(&goals, "fsyncs")).0, named(&goals, "fsyncs").meets_goal()), (0.5, Some(true)));
     }
 
     #[test]

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::compare::peer::{Claim, Client, Fault, Peer, name_of};
-use crate::server::token::Token;
+use crate::compare::peer::{Claim, Client, Fault, Peer};
 use crate::wire::answer::{Grant, problem_code};
 use crate::wire::connection::Connection;
+use crate::wire::request::{ClaimTemplate, Place, Requests, Template, Terms};
 
 /// The longest that the server allows; a turn is over long before.
 const WAIT_SECONDS: u32 = 300;
@@ -16,48 +16,49 @@ const SYNC_COUNTER: &[u8] = b"\nlockkeeper_log_groups_total ";
 #[derive(Clone)]
 pub struct HttpLock {
     pub address: SocketAddr,
-    requests: Arc<Requests>,
+    script: Arc<Script>,
     /// Whether there is a lock behind it, and so a fencing token.
     fenced: bool,
 }
 
+/// All requests of a client.
+struct Script {
+    requests: Requests,
+    claim: ClaimTemplate,
+    claim_waiting: ClaimTemplate,
+}
+
 pub struct HttpClient {
     connection: Connection,
-    requests: Arc<Requests>,
+    script: Arc<Script>,
     request: Vec<u8>,
-    session: Vec<u8>,
+    session: String,
     name: u32,
     fenced: bool,
 }
 
-/// The bytes that are the same for all names, put together in a reused buffer.
-struct Requests {
-    base: String,
-    claim: String,
-    claim_waiting: String,
-    no_body: String,
-    empty_object: String,
-}
-
 impl HttpLock {
-    pub fn lockkeeper(address: SocketAddr, authority: &str, path: &str, token: &Token) -> Self {
-        let headers = format!(" HTTP/1.1\r\nHost: {authority}\r\nAuthorization: Bearer {}\r\n", token.reveal());
-        Self { address, requests: Arc::new(Requests::new(path, &headers)), fenced: true }
+    pub fn lockkeeper(address: SocketAddr, place: &Place) -> Self {
+        Self::new(address, place, true)
     }
 
-    /// Sends what Lockkeeper's clients send, so that both have as much to read.
-    pub fn bare(address: SocketAddr, path: &str) -> Self {
-        let token = "lk_000000000000000000000000000000000000";
-        let headers = format!(" HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\n");
-        Self { address, requests: Arc::new(Requests::new(path, &headers)), fenced: false }
+    pub fn bare(address: SocketAddr, place: &Place) -> Self {
+        Self::new(address, place, false)
+    }
+
+    fn new(address: SocketAddr, place: &Place, fenced: bool) -> Self {
+        let requests = Requests::new(place);
+        let claim = requests.claim(Terms::default());
+        let claim_waiting = requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() });
+        Self { address, script: Arc::new(Script { requests, claim, claim_waiting }), fenced }
     }
 
     /// Makes the environments that are claimed; those that are there already are fine.
     pub async fn prepare(&self, names: u32) -> Result<(), Fault> {
         let mut connection = Connection::open(self.address).await?;
-        for name in 0..names {
-            let request = self.requests.put(name);
-            let status = connection.exchange(&request).await?;
+        let put = self.script.requests.put("{}");
+        for name in 1..=names {
+            let status = connection.exchange(&written(&put, name, "")).await?;
             accept(&connection, status, &[200, 201])?;
         }
         Ok(())
@@ -72,7 +73,7 @@ impl HttpLock {
     }
 
     pub fn read_environment(&self, name: u32) -> Vec<u8> {
-        self.requests.read_environment(name)
+        written(&self.script.requests.read, name, "")
     }
 
     /// A request that reads a session of this environment, which is made and released for it.
@@ -81,7 +82,7 @@ impl HttpLock {
             Claim::Granted(_) => client.release().await?,
             Claim::Busy => return Err(Fault::Busy),
         }
-        Ok(self.requests.read_session(name, &client.session))
+        Ok(written(&self.script.requests.read_session, name, &client.session))
     }
 }
 
@@ -91,9 +92,9 @@ impl Peer for HttpLock {
     async fn connect(&self, _number: u32) -> Result<HttpClient, Fault> {
         Ok(HttpClient {
             connection: Connection::open(self.address).await?,
-            requests: Arc::clone(&self.requests),
+            script: Arc::clone(&self.script),
             request: Vec::with_capacity(512),
-            session: Vec::with_capacity(64),
+            session: String::with_capacity(64),
             name: 0,
             fenced: self.fenced,
         })
@@ -102,17 +103,17 @@ impl Peer for HttpLock {
 
 impl Client for HttpClient {
     async fn claim(&mut self, name: u32) -> Result<Claim, Fault> {
-        self.requests.claim(name, false, &mut self.request);
+        self.script.claim.template.write(name, "", &mut self.request);
         self.ask_for(name).await
     }
 
     async fn claim_waiting(&mut self, name: u32) -> Result<Claim, Fault> {
-        self.requests.claim(name, true, &mut self.request);
+        self.script.claim_waiting.template.write(name, "", &mut self.request);
         self.ask_for(name).await
     }
 
     async fn release(&mut self) -> Result<(), Fault> {
-        self.requests.release(self.name, &self.session, &mut self.request);
+        self.script.requests.release.write(self.name, &self.session, &mut self.request);
         let status = self.connection.exchange(&self.request).await?;
         accept(&self.connection, status, &[200])
     }
@@ -127,7 +128,7 @@ impl HttpClient {
         accept(&self.connection, status, &[201])?;
         let grant = Grant::parse(self.connection.body()).ok_or(Fault::NoGrant)?;
         self.session.clear();
-        self.session.extend_from_slice(grant.session_id.as_bytes());
+        self.session.push_str(grant.session_id);
         self.name = name;
         Ok(Claim::Granted(self.fenced.then_some(grant.fencing_token)))
     }
@@ -137,6 +138,12 @@ impl HttpClient {
         let status = self.connection.exchange(request).await?;
         accept(&self.connection, status, &[200])
     }
+}
+
+fn written(template: &Template, name: u32, session: &str) -> Vec<u8> {
+    let mut request = Vec::new();
+    template.write(name, session, &mut request);
+    request
 }
 
 fn accept(connection: &Connection, status: u16, expected: &[u16]) -> Result<(), Fault> {
@@ -153,79 +160,9 @@ fn counter(metrics: &[u8], named: &[u8]) -> Option<u64> {
     std::str::from_utf8(line).ok()?.trim().parse().ok()
 }
 
-impl Requests {
-    fn new(path: &str, headers: &str) -> Self {
-        let with_body = |body: &str| {
-            let length = body.len();
-            format!("{headers}Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}")
-        };
-        Self {
-            base: path.to_owned(),
-            claim: format!("/sessions{}", with_body("{}")),
-            claim_waiting: format!("/sessions{}", with_body(&format!("{{\"waitSeconds\":{WAIT_SECONDS}}}"))),
-            no_body: format!("{headers}\r\n"),
-            empty_object: with_body("{}"),
-        }
-    }
-
-    fn claim(&self, name: u32, waiting: bool, into: &mut Vec<u8>) {
-        let rest = if waiting { &self.claim_waiting } else { &self.claim };
-        self.write("POST ", name, &[rest.as_bytes()], into);
-    }
-
-    fn release(&self, name: u32, session: &[u8], into: &mut Vec<u8>) {
-        self.write("DELETE ", name, &[b"/sessions/", session, self.no_body.as_bytes()], into);
-    }
-
-    fn put(&self, name: u32) -> Vec<u8> {
-        let mut request = Vec::new();
-        self.write("PUT ", name, &[self.empty_object.as_bytes()], &mut request);
-        request
-    }
-
-    fn read_environment(&self, name: u32) -> Vec<u8> {
-        let mut request = Vec::new();
-        self.write("GET ", name, &[self.no_body.as_bytes()], &mut request);
-        request
-    }
-
-    fn read_session(&self, name: u32, session: &[u8]) -> Vec<u8> {
-        let mut request = Vec::new();
-        self.write("GET ", name, &[b"/sessions/", session, self.no_body.as_bytes()], &mut request);
-        request
-    }
-
-    fn write(&self, method: &str, name: u32, rest: &[&[u8]], into: &mut Vec<u8>) {
-        into.clear();
-        into.extend_from_slice(method.as_bytes());
-        into.extend_from_slice(self.base.as_bytes());
-        into.push(b'/');
-        into.extend_from_slice(name_of(name).as_bytes());
-        for part in rest {
-            into.extend_from_slice(part);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn text(request: Vec<u8>) -> String {
-        String::from_utf8(request).expect("ASCII")
-    }
-
-    #[test]
-    fn requests_are_put_together_from_their_parts() {
-        let requests = Requests::new("/base", " HTTP/1.1\r\nHost: h\r\n");
-        let mut buffer = b"left over".to_vec();
-        requests.claim(7, true, &mut buffer);
-        let expected = "POST /base/compare-000007/sessions HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\n\
-                        Content-Length: 19\r\n\r\n{\"waitSeconds\":300}";
-        assert_eq!(text(buffer), expected);
-        let read = text(requests.read_session(1, b"ses_1"));
-        assert_eq!(read, "GET /base/compare-000001/sessions/ses_1 HTTP/1.1\r\nHost: h\r\n\r\n");
-    }
 
     #[test]
     fn a_counter_is_found_by_its_whole_name() {

@@ -62,7 +62,7 @@ impl Ledger {
 
     pub fn checks(&self) -> Vec<Check> {
         let system = self.system.title();
-        [("every fencing token rises", &self.tokens), ("one holder at a time", &self.exclusion)]
+        [("fencing tokens rise", &self.tokens), ("one holder at a time", &self.exclusion)]
             .into_iter()
             .map(|(name, rule)| Check {
                 name: format!("{system}: {name}"),

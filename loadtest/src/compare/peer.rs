@@ -11,7 +11,8 @@ pub enum System {
     Redis,
     Postgres,
     Etcd,
-    /// actix-web with nothing behind it: no lock at all, but the limit of a lock over HTTP.
+    // actix-web with nothing behind it: no lock at all, but the limit of a lock over HTTP. No doc comment: the help would
+    // show it, and turn from a table into pages.
     Bare,
 }
 
@@ -103,7 +104,10 @@ pub fn counted(clients: u32) -> String {
     if clients == 1 { "1 client".to_owned() } else { format!("{clients} clients") }
 }
 
-/// How a name is called in every system.
+/// Of every name, in every system.
+pub const PREFIX: &str = "compare-";
+
+/// How a name is called in the peers; in Lockkeeper it is the same, in a path.
 pub fn name_of(number: u32) -> String {
-    format!("compare-{number:06}")
+    format!("{PREFIX}{number:06}")
 }

@@ -32,7 +32,7 @@ impl Postgres {
         config.host(address.ip().to_string()).port(address.port()).user(user).password(password).dbname("postgres");
         let connection = open(&config).await?;
         connection.batch_execute(TABLE).await?;
-        let names: Vec<String> = (0..names).map(name_of).collect();
+        let names: Vec<String> = (1..=names).map(name_of).collect();
         connection.execute("INSERT INTO locks (name) SELECT unnest($1::text[])", &[&names]).await?;
         Ok(Self { config })
     }

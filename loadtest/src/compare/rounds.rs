@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::compare::field::{Field, Servers};
-use crate::compare::options::Plan;
 use crate::compare::peer::{System, counted};
+use crate::compare::plan::Plan;
 use crate::compare::turn::Turn;
 use crate::compare::work::{Shift, Work};
 

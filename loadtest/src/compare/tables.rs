@@ -1,58 +1,38 @@
 //! Owns how a comparison is shown as text: tables that can be pasted into a page, with medians over the rounds.
 
-use std::io::{self, Write};
+use std::fmt::Write;
 
-use crate::compare::goals::{Goal, reference_clients};
-use crate::compare::options::Plan;
+use crate::compare::goals::reference_clients;
 use crate::compare::peer::{System, counted};
-use crate::compare::rounds::{Outcome, Round};
-use crate::compare::turn::{Operation, Turn};
+use crate::compare::plan::Plan;
+use crate::compare::rounds::Round;
+use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::report::model::Check;
+use crate::compare::written::Seen;
+use crate::engine::tally::Operation;
+use crate::report::model::Figure;
+use crate::report::number::{NOTHING, goal, with_unit};
 
-const ABSENT: &str = "–";
-
-pub fn write(
-    plan: &Plan,
-    outcome: &Outcome,
-    goals: &[Goal],
-    checks: &[Check],
-    left_out: &[(System, String)],
-    out: &mut impl Write,
-) -> io::Result<()> {
-    let shown = Shown { plan, rounds: &outcome.rounds };
-    let (seconds, rounds) = (plan.length.as_secs(), outcome.rounds.len());
-    writeln!(out, "One cycle = claim + release of an exclusive lock, each acknowledged only when durable.")?;
+pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure]) -> String {
+    let shown = Shown { plan, rounds: &seen.outcome.rounds };
+    let (seconds, rounds) = (plan.length.as_secs(), shown.rounds.len());
     let over = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") };
-    writeln!(out, "{} names, {over} with turns of {seconds} s.\n", plan.names)?;
-    table(out, &shown.cycles())?;
-    section(out, "One hot lock", &shown.hot())?;
-    section(out, &format!("Reads over HTTP, {}", counted(plan.read_clients)), &shown.reads())?;
+    let mut out = format!(
+        "One cycle = claim + release of an exclusive lock, each acknowledged only when durable.\n\
+         {} names, {over} with turns of {seconds} s.\n\n",
+        plan.names
+    );
+    table(&mut out, &shown.cycles());
+    section(&mut out, "One hot lock", &shown.hot());
+    section(&mut out, &format!("Reads over HTTP, {}", counted(plan.read_clients)), &shown.reads());
     if let Some(fdatasync) = shown.median(|round| round.fdatasync_microseconds) {
-        writeln!(out, "\nOne fdatasync of this disk, over preallocated blocks: p50 {fdatasync:.0} µs")?;
+        _ = writeln!(out, "\nOne fdatasync of this disk, over preallocated blocks: p50 {fdatasync:.0} µs");
     }
-    section(out, "Goals (each ratio within a round; median, and its spread over the rounds)", &goal_rows(goals))?;
-    for (system, reason) in left_out {
-        writeln!(out, "\nLeft out: {}: {reason}", system.title())?;
+    section(&mut out, "Goals (each ratio within a round; median, and its spread over the rounds)", &goal_rows(goals));
+    for (system, reason) in &seen.left_out {
+        _ = writeln!(out, "\nLeft out: {}: {reason}", system.title());
     }
-    faults(outcome, checks, out)
-}
-
-fn faults(outcome: &Outcome, checks: &[Check], out: &mut impl Write) -> io::Result<()> {
-    let examined: u64 = checks.iter().map(|check| check.examined).sum();
-    let violations: u64 = checks.iter().map(|check| check.violation_count).sum();
-    let errors: u64 = outcome.errors.values().sum();
-    writeln!(out, "\n{examined} grants checked: {violations} violations, {errors} errors")?;
-    for check in checks.iter().filter(|check| check.violation_count > 0) {
-        writeln!(out, "  violated {} times: {}", check.violation_count, check.name)?;
-        for violation in &check.violations {
-            writeln!(out, "    {}", violation.what)?;
-        }
-    }
-    for (error, count) in &outcome.errors {
-        writeln!(out, "  {count} × {error}")?;
-    }
-    Ok(())
+    out
 }
 
 struct Shown<'a> {
@@ -144,37 +124,30 @@ impl Shown<'_> {
     }
 
     fn median(&self, value: impl Fn(&Round) -> Option<f64>) -> Option<f64> {
-        super::goals::figure("", "", self.rounds.iter().filter_map(value)).map(|figure| figure.median)
+        let figure = Figure::of("", "", self.rounds.iter().filter_map(value));
+        figure.is_measured().then_some(figure.median)
     }
 }
 
-fn goal_rows(goals: &[Goal]) -> Vec<Row> {
+fn goal_rows(goals: &[Figure]) -> Vec<Row> {
     let head = ["", "goal", "median", "min – max", "met"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for goal in goals {
-        let number = |value: f64| format!("{value:.2}");
-        let figure = goal.figure.as_ref();
-        let met = match goal.met() {
+    for figure in goals.iter().filter(|figure| figure.is_measured() || figure.goal.is_some()) {
+        let met = match figure.meets_goal() {
             Some(true) => "yes",
             Some(false) => "NO",
-            None if goal.bound.is_some() => "not measured",
+            None if figure.goal.is_some() => "not measured",
             None => "",
         };
         rows.push(vec![
-            goal.name.clone(),
-            goal.bound
-                .map_or_else(String::new, |bound| format!("{} {}", bound.describe(), unit(goal)).trim().to_owned()),
-            or_absent(figure.map(|figure| number(figure.median))),
-            or_absent(figure.map(|figure| format!("{} – {}", number(figure.min), number(figure.max)))),
+            figure.name.clone(),
+            figure.goal.map_or_else(String::new, |wanted| goal(wanted, &figure.unit)),
+            with_unit(figure.median, &figure.unit),
+            figure.spread(),
             met.to_owned(),
         ]);
     }
     rows
-}
-
-/// A ratio's sign says nothing beside its bound.
-fn unit(goal: &Goal) -> &str {
-    if goal.unit == "×" { "" } else { goal.unit }
 }
 
 fn thousands(value: f64) -> String {
@@ -186,76 +159,63 @@ fn whole(value: f64) -> String {
 }
 
 fn or_absent(text: Option<String>) -> String {
-    text.unwrap_or_else(|| ABSENT.to_owned())
+    text.unwrap_or_else(|| NOTHING.to_owned())
 }
 
 /// Nothing, if there is only the head: an interrupted run has not come to everything.
-fn section(out: &mut impl Write, title: &str, rows: &[Row]) -> io::Result<()> {
-    if rows.len() < 2 {
-        return Ok(());
+fn section(out: &mut String, title: &str, rows: &[Row]) {
+    if rows.len() >= 2 {
+        _ = writeln!(out, "\n{title}:\n");
+        table(out, rows);
     }
-    writeln!(out, "\n{title}:\n")?;
-    table(out, rows)
 }
 
 /// With the columns aligned: the first to the left, the others to the right.
-fn table(out: &mut impl Write, rows: &[Row]) -> io::Result<()> {
+fn table(out: &mut String, rows: &[Row]) {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0).max(3);
     let widths: Vec<usize> = (0..columns).map(width).collect();
     for (number, row) in rows.iter().enumerate() {
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
             let padding = " ".repeat(width - cell.chars().count());
-            if column == 0 { write!(out, "| {cell}{padding} ")? } else { write!(out, "| {padding}{cell} ")? }
+            *out += &if column == 0 { format!("| {cell}{padding} ") } else { format!("| {padding}{cell} ") };
         }
-        writeln!(out, "|")?;
+        *out += "|\n";
         if number == 0 {
             for (column, width) in widths.iter().enumerate() {
                 let line = "-".repeat(width + 1);
-                if column == 0 { write!(out, "|{line}-")? } else { write!(out, "|{line}:")? }
+                *out += &if column == 0 { format!("|{line}-") } else { format!("|{line}:") };
             }
-            writeln!(out, "|")?;
+            *out += "|\n";
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::goals::Bound;
-    use crate::report::model::Figure;
+    use crate::report::model::Goal;
 
     #[test]
     fn a_table_is_aligned_whatever_its_letters() {
         let rows = [vec!["".to_owned(), "µs".to_owned()], vec!["etcd".to_owned(), "12345".to_owned()]];
-        let mut out = Vec::new();
-        table(&mut out, &rows).expect("memory takes it");
-        let expected = "|      |    µs |\n|------|------:|\n| etcd | 12345 |\n";
-        assert_eq!(String::from_utf8(out).expect("UTF-8"), expected);
+        let mut out = String::new();
+        table(&mut out, &rows);
+        assert_eq!(out, "|      |    µs |\n|------|------:|\n| etcd | 12345 |\n");
     }
 
     #[test]
     fn a_goal_says_whether_it_was_met_missed_or_not_measured() {
-        let goal = |bound, median: Option<f64>| Goal {
-            name: "g".to_owned(),
-            unit: "×",
-            bound,
-            figure: median.map(|median| Figure {
-                name: String::new(),
-                unit: String::new(),
-                median,
-                min: 0.5,
-                max: 3.0,
-                rounds: 3,
-                ..Figure::default()
-            }),
-        };
-        let bound = Some(Bound::AtLeast(1.0));
-        let rows =
-            goal_rows(&[goal(bound, Some(1.234)), goal(bound, Some(0.9)), goal(bound, None), goal(None, Some(2.0))]);
+        let figure = |goal, values: &[f64]| Figure::of("g", "", values.iter().copied()).with_goal(goal);
+        let goal = Some(Goal::AtLeast(1.0));
+        let rows = goal_rows(&[
+            figure(goal, &[0.5, 1.234, 3.0]),
+            figure(goal, &[0.9]),
+            figure(goal, &[]),
+            figure(None, &[2.0]),
+        ]);
         let last = |row: usize| rows[row][4].as_str();
-        assert_eq!(rows[1], ["g", "≥ 1", "1.23", "0.50 – 3.00", "yes"]);
+        assert_eq!(rows[1], ["g", "≥ 1", "1.23", "0.500 – 3.00", "yes"]);
         assert_eq!((last(2), last(3), last(4)), ("NO", "not measured", ""));
     }
 }

@@ -1,53 +1,28 @@
 //! Owns one turn: the clients of one system do one kind of work for a fixed time, after a short warm-up that does not
 //! count. What was seen in that time, and what it cost the server, is the turn's result.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use hdrhistogram::Histogram;
 use tokio::task::JoinSet;
 
 use crate::compare::http_lock::HttpLock;
 use crate::compare::ledger::Ledger;
 use crate::compare::peer::Fault;
-use crate::compare::process_tree;
+use crate::engine::tally::{Operation, Precise};
+use crate::report::quotient;
+use crate::server::cpu;
 
-/// Latencies above are recorded as this; three digits of precision are more than the machine's noise leaves.
-const MAX_LATENCY_MICROSECONDS: u64 = 60_000_000;
-const LATENCY_DIGITS: u8 = 3;
 /// Whoever waits in a queue still has to come to its turn, and the slowest hands over a few hundred times a second.
 const END_SECONDS: u64 = 30;
 /// Lets what a turn leaves behind (connections that close, processes that end) not count for the next.
 const SETTLE: Duration = Duration::from_millis(200);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Operation {
-    Claim,
-    Release,
-    /// From sending a release to receiving the next grant.
-    Handoff,
-    Read,
-}
-
-impl Operation {
-    pub const ALL: [Self; 4] = [Self::Claim, Self::Release, Self::Handoff, Self::Read];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Claim => "claim",
-            Self::Release => "release",
-            Self::Handoff => "handoff",
-            Self::Read => "read",
-        }
-    }
-}
-
-/// What a turn has shown. Empty operations are left out.
+/// What a turn has shown.
 pub struct Turn {
     pub seconds: f64,
-    pub latencies: BTreeMap<Operation, Histogram<u32>>,
+    pub latencies: Precise,
     pub cpu_microseconds: Option<u64>,
     /// Of Lockkeeper's log.
     pub syncs: Option<u64>,
@@ -57,7 +32,7 @@ pub struct Turn {
 /// What the clients of a turn share. Never contended: all of them run on one thread.
 pub struct Shared {
     closing: AtomicBool,
-    latencies: Mutex<[Histogram<u32>; Operation::ALL.len()]>,
+    latencies: Mutex<Precise>,
     ledger: Arc<Mutex<Ledger>>,
 }
 
@@ -70,8 +45,7 @@ pub struct Gauge {
 
 impl Shared {
     pub fn new(ledger: &Arc<Mutex<Ledger>>) -> Arc<Self> {
-        let latencies = Mutex::new(empty_histograms());
-        Arc::new(Self { closing: AtomicBool::new(false), latencies, ledger: Arc::clone(ledger) })
+        Arc::new(Self { closing: AtomicBool::new(false), latencies: Mutex::default(), ledger: Arc::clone(ledger) })
     }
 
     /// The turn is over: finish what is begun, begin nothing.
@@ -80,16 +54,15 @@ impl Shared {
     }
 
     pub fn took(&self, operation: Operation, time: Duration) {
-        let microseconds = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        locked(&self.latencies)[operation as usize].saturating_record(microseconds);
+        locked(&self.latencies).record(operation, time);
     }
 
     pub fn ledger(&self) -> MutexGuard<'_, Ledger> {
         locked(&self.ledger)
     }
 
-    fn restart(&self) -> [Histogram<u32>; Operation::ALL.len()] {
-        std::mem::replace(&mut locked(&self.latencies), empty_histograms())
+    fn restart(&self) -> Precise {
+        std::mem::take(&mut locked(&self.latencies))
     }
 }
 
@@ -109,13 +82,12 @@ pub async fn measure(
     // In the same order as before, so that the time between the readings cancels out.
     let syncs = syncs_before.zip(gauge.syncs().await).map(|(before, after)| after.saturating_sub(before));
     let cpu = cpu_before.zip(gauge.cpu()).map(|(before, after)| after.saturating_sub(before));
-    let histograms = shared.restart();
+    let latencies = shared.restart();
     let seconds = start.elapsed().as_secs_f64();
     shared.closing.store(true, Ordering::Relaxed);
     let errors = end(&mut clients).await;
     shared.ledger().turn_ended();
     tokio::time::sleep(SETTLE).await;
-    let latencies = Operation::ALL.into_iter().zip(histograms).filter(|(_, histogram)| !histogram.is_empty()).collect();
     Turn { seconds, latencies, cpu_microseconds: cpu, syncs, errors }
 }
 
@@ -142,12 +114,6 @@ fn warm_up(length: Duration) -> Duration {
     (length / 10).clamp(Duration::from_millis(100), Duration::from_millis(500))
 }
 
-fn empty_histograms() -> [Histogram<u32>; Operation::ALL.len()] {
-    std::array::from_fn(|_| {
-        Histogram::new_with_bounds(1, MAX_LATENCY_MICROSECONDS, LATENCY_DIGITS).expect("the bounds are constants")
-    })
-}
-
 /// The data is plain counters, which a panic elsewhere leaves usable.
 fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -155,7 +121,7 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Gauge {
     fn cpu(&self) -> Option<u64> {
-        process_tree::cpu_microseconds(self.pid?).ok()
+        cpu::read_tree(self.pid?).ok()
     }
 
     async fn syncs(&self) -> Option<u64> {
@@ -165,7 +131,7 @@ impl Gauge {
 
 impl Turn {
     pub fn count(&self, operation: Operation) -> u64 {
-        self.latencies.get(&operation).map_or(0, Histogram::len)
+        self.latencies.count(operation)
     }
 
     pub fn per_second(&self, operation: Operation) -> Option<f64> {
@@ -173,7 +139,7 @@ impl Turn {
     }
 
     pub fn quantile(&self, operation: Operation, quantile: f64) -> Option<f64> {
-        Some(self.latencies.get(&operation)?.value_at_quantile(quantile) as f64)
+        Some(self.latencies.of(operation)?.value_at_quantile(quantile) as f64)
     }
 
     pub fn cpu_per(&self, operation: Operation) -> Option<f64> {
@@ -183,9 +149,4 @@ impl Turn {
     pub fn syncs_per_handoff(&self) -> Option<f64> {
         quotient(self.syncs? as f64, self.count(Operation::Handoff) as f64)
     }
-}
-
-/// None instead of an infinity or a NaN, neither of which JSON can say.
-pub fn quotient(dividend: f64, divisor: f64) -> Option<f64> {
-    (divisor > 0.0).then(|| dividend / divisor)
 }

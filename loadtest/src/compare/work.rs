@@ -9,7 +9,9 @@ use tokio::task::JoinSet;
 use crate::compare::http_lock::{HttpClient, HttpLock};
 use crate::compare::ledger::Ledger;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::compare::turn::{Gauge, Operation, Shared, Turn, measure};
+use crate::compare::turn::{Gauge, Shared, Turn, measure};
+use crate::engine::share::share_of;
+use crate::engine::tally::Operation;
 
 /// A poller asks again after this long, then after twice as long, and so on up to the longest; each pause is stretched or
 /// shortened at random by up to half, as those who poll do it to not ask all at once.
@@ -58,7 +60,7 @@ pub async fn cycle(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, 
     let shared = Shared::new(ledger);
     let mut running = JoinSet::new();
     for (number, client) in connect(peer, shift.clients).await? {
-        running.spawn(keep_cycling(client, share_of(number, shift), Arc::clone(&shared)));
+        running.spawn(keep_cycling(client, share_of(number, shift.clients, shift.names), Arc::clone(&shared)));
     }
     Ok(measure(shared, running, shift.length, gauge).await)
 }
@@ -85,7 +87,7 @@ pub async fn hot(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, ga
     let last_release = Arc::new(Mutex::new(None));
     let mut running = JoinSet::new();
     for (number, client) in connect(peer, shift.clients).await? {
-        let crowd = Crowd { number, name: shift.names, last_release: Arc::clone(&last_release) };
+        let crowd = Crowd { number, name: shift.names + 1, last_release: Arc::clone(&last_release) };
         running.spawn(keep_fighting(client, crowd, Arc::clone(&shared)));
     }
     Ok(measure(shared, running, shift.length, gauge).await)
@@ -148,7 +150,7 @@ pub async fn read(
     let shared = Shared::new(ledger);
     let mut preparing = JoinSet::new();
     for (number, mut client) in connect(peer, shift.clients).await? {
-        let (peer, names) = (peer.clone(), share_of(number, shift));
+        let (peer, names) = (peer.clone(), share_of(number, shift.clients, shift.names));
         // All at once: a server rightly hangs up on a connection that is silent while others prepare.
         preparing.spawn(async move {
             let mut requests = Vec::new();
@@ -202,15 +204,6 @@ async fn all<T: Send + 'static>(mut tasks: JoinSet<Result<T, Fault>>) -> Result<
     Ok(made)
 }
 
-/// The shares differ in size by one at most.
-fn share_of(number: u32, shift: Shift) -> Range<u32> {
-    let start = |number: u32| {
-        let before = u64::from(number) * u64::from(shift.names) / u64::from(shift.clients);
-        u32::try_from(before).expect("at most the number of names, which is a u32")
-    };
-    start(number)..start(number + 1)
-}
-
 /// Numbers that need not be good, only different.
 struct Jitter(u64);
 
@@ -231,16 +224,6 @@ impl Jitter {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_shares_cover_every_name_once() {
-        for (clients, names) in [(1, 1000), (64, 1000), (256, 1000), (7, 7), (3, 10)] {
-            let shift = Shift { clients, names, length: Duration::ZERO };
-            let all: Vec<u32> = (0..clients).flat_map(|number| share_of(number, shift)).collect();
-            assert_eq!(all, (0..names).collect::<Vec<_>>(), "{clients} clients");
-            assert!((0..clients).all(|number| !share_of(number, shift).is_empty()));
-        }
-    }
 
     #[test]
     fn pauses_differ_and_stay_within_half_of_what_was_asked() {

@@ -2,52 +2,47 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
-
-use crate::compare::goals::{Goal, figure};
-use crate::compare::options::{Plan, Source};
 use crate::compare::peer::System;
+use crate::compare::plan::Plan;
 use crate::compare::rounds::{Key, Outcome, Round};
-use crate::compare::turn::{Operation as Kind, Turn};
+use crate::compare::turn::Turn;
 use crate::compare::work::Work;
-use crate::report::model::{Check, FORMAT, Figure, Latency, Operation, Phase, Run};
+use crate::engine::tally::Precise;
+use crate::report::model::{Check, FORMAT, Figure, Phase, Run};
 
-/// What happened around the turns.
-pub struct Circumstances {
-    pub started_at: String,
-    pub seconds: f64,
-    pub interrupted: bool,
+/// What is left of a comparison when its servers are gone.
+pub struct Seen {
+    pub outcome: Outcome,
+    pub checks: Vec<Check>,
+    /// With the reason.
     pub left_out: Vec<(System, String)>,
 }
 
-pub fn run(plan: &Plan, outcome: &Outcome, goals: &[Goal], checks: Vec<Check>, around: Circumstances) -> Run {
-    let mut settings = settings(plan);
-    for (system, reason) in &around.left_out {
-        settings.insert(format!("left out: {}", system.title()), reason.clone());
-    }
+/// But for its times, and whether it was ended early.
+pub fn run(plan: &Plan, seen: Seen, goals: Vec<Figure>) -> Run {
+    let rounds = &seen.outcome.rounds;
+    let syncs = rounds.iter().filter_map(|round| round.fdatasync_microseconds);
+    let disk = Figure::of("one fdatasync of the disk, p50", "µs", syncs);
     Run {
         format: FORMAT,
         scenario: "compare".to_owned(),
-        description: "The same locks, durable, in Lockkeeper and in its peers, taking turns on one machine.".to_owned(),
-        started_at: around.started_at,
-        seconds: around.seconds,
-        interrupted: around.interrupted,
-        target: match &plan.lockkeeper {
-            Source::Program(program) => program.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            Source::Running { target, .. } => format!("http://{}", target.authority()),
-        },
-        settings,
-        phases: phases(&outcome.rounds),
-        ratios: goals.iter().filter_map(ratio).chain(disk(&outcome.rounds)).collect(),
-        checks,
-        errors: outcome.errors.clone(),
+        description: "The same locks, durable, in Lockkeeper and in its peers, taking turns on one machine".to_owned(),
+        started_at: String::new(),
+        seconds: 0.0,
+        interrupted: false,
+        target: plan.target.clone(),
+        settings: settings(plan, &seen.left_out),
+        phases: phases(rounds),
+        ratios: goals.into_iter().chain([disk]).filter(Figure::is_measured).collect(),
+        checks: seen.checks,
+        errors: seen.outcome.errors,
     }
 }
 
-fn settings(plan: &Plan) -> BTreeMap<String, String> {
+fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, String> {
     let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let systems = plan.systems.iter().map(|system| system.title()).collect::<Vec<_>>().join("; ");
-    [
+    let asked = [
         ("systems", systems),
         ("clients", list(&plan.clients)),
         ("clients at one hot lock", list(&plan.hot_clients)),
@@ -55,25 +50,9 @@ fn settings(plan: &Plan) -> BTreeMap<String, String> {
         ("names", plan.names.to_string()),
         ("rounds", plan.rounds.to_string()),
         ("seconds a turn", plan.length.as_secs().to_string()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into()
-}
-
-/// The goal is part of the name, since that is what a reader compares the figure with.
-fn ratio(goal: &Goal) -> Option<Figure> {
-    let figure = goal.figure.clone()?;
-    let name = match (goal.bound, goal.met()) {
-        (Some(bound), Some(met)) => {
-            format!("{} (goal {}: {})", goal.name, bound.describe(), if met { "met" } else { "not met" })
-        }
-        (_, _) => goal.name.clone(),
-    };
-    Some(Figure { name, ..figure })
-}
-
-fn disk(rounds: &[Round]) -> Option<Figure> {
-    figure("one fdatasync of the disk, p50", "µs", rounds.iter().filter_map(|round| round.fdatasync_microseconds))
+    ];
+    let left_out = left_out.iter().map(|(system, why)| (format!("left out: {}", system.title()), why.clone()));
+    asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()
 }
 
 /// One for each system, work and number of clients.
@@ -86,46 +65,26 @@ fn phases(rounds: &[Round]) -> Vec<Phase> {
 }
 
 fn phase(key: Key, turns: &[&Turn]) -> Phase {
-    let work = key.work;
-    let (unit, per_second, each) = match work {
-        Work::Cycle => (Kind::Release, "cycles per second", "server CPU per cycle"),
-        Work::Hot => (Kind::Handoff, "handoffs per second", "server CPU per handoff"),
-        Work::ReadEnvironment | Work::ReadSession => (Kind::Read, "requests per second", "server CPU per request"),
+    let (per_second, each) = match key.work {
+        Work::Cycle => ("cycles per second", "server CPU per cycle"),
+        Work::Hot => ("handoffs per second", "server CPU per handoff"),
+        Work::ReadEnvironment | Work::ReadSession => ("requests per second", "server CPU per request"),
     };
+    let unit = key.work.unit();
     let of = |name, unit, value: &dyn Fn(&Turn) -> Option<f64>| {
-        figure(name, unit, turns.iter().filter_map(|turn| value(turn)))
+        Figure::of(name, unit, turns.iter().filter_map(|turn| value(turn)))
     };
-    let syncs = match work {
-        Work::Hot => of("fsyncs per handoff", "", &Turn::syncs_per_handoff),
-        Work::Cycle | Work::ReadEnvironment | Work::ReadSession => None,
-    };
-    let rate = of(per_second, "1/s", &|turn| turn.per_second(unit));
-    let cpu = of(each, "µs", &|turn| turn.cpu_per(unit));
+    let figures = [
+        of(per_second, "/s", &|turn| turn.per_second(unit)),
+        of(each, "µs", &|turn| turn.cpu_per(unit)),
+        of("fsyncs per handoff", "", &Turn::syncs_per_handoff),
+    ];
+    let mut latencies = Precise::default();
+    turns.iter().for_each(|turn| latencies.merge(&turn.latencies));
     Phase {
         name: key.to_string(),
-        operations: Kind::ALL.into_iter().filter_map(|kind| operation(kind, turns)).collect(),
-        figures: [rate, cpu, syncs].into_iter().flatten().collect(),
+        operations: latencies.into_model(),
+        figures: figures.into_iter().filter(Figure::is_measured).collect(),
         ..Phase::default()
     }
-}
-
-/// Of all rounds together; None if it did not happen.
-fn operation(kind: Kind, turns: &[&Turn]) -> Option<Operation> {
-    let mut histograms = turns.iter().filter_map(|turn| turn.latencies.get(&kind));
-    let mut all = histograms.next()?.clone();
-    for histogram in histograms {
-        all.add(histogram).expect("all have the same bounds");
-    }
-    let at = |quantile| all.value_at_quantile(quantile);
-    let latency = Latency { p50_us: at(0.5), p90_us: at(0.9), p99_us: at(0.99), p999_us: at(0.999), max_us: all.max() };
-    Some(Operation { name: kind.name().to_owned(), count: all.len(), latency, distribution: distribution(&all) })
-}
-
-/// Denser towards the end, where a reader looks.
-fn distribution(histogram: &Histogram<u32>) -> Vec<(f64, u64)> {
-    const STEPS_PER_HALF: u32 = 5;
-    histogram
-        .iter_quantiles(STEPS_PER_HALF)
-        .map(|step| (step.quantile_iterated_to(), step.value_iterated_to()))
-        .collect()
 }

@@ -14,10 +14,10 @@ use crate::engine::recorder::{MAX_RECORDS, Recorder};
 use crate::engine::share::share_of;
 use crate::engine::stage::Stage;
 use crate::engine::tally::{Findings, Operation};
-use crate::report::model::{Check, FORMAT, Run};
+use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::scenario::Common;
 use crate::server::Server;
-use crate::server::process::ProcessError;
+use crate::server::running::ProcessError;
 use crate::wire::request::Place;
 
 /// Enough to make a million environments at under 2,000 a second.
@@ -63,10 +63,7 @@ pub enum Fault {
     Process(#[from] ProcessError),
     #[error("cannot start the load generator: {0}")]
     NoThreads(std::io::Error),
-    #[error(
-        "{opened} of {wanted} connections could be opened: has the server room for them? It takes two open files for each \
-         (ulimit -n)"
-    )]
+    #[error("{opened} of {wanted} connections could be opened: has the server room for them (ulimit -n)?")]
     NotConnected { opened: u64, wanted: u32 },
     #[error("{made} of {wanted} environments could be made, so nothing was measured")]
     NotPrepared { made: u64, wanted: u32 },
@@ -207,9 +204,19 @@ impl Bench {
         self.phase(phase).figures.add(name, unit, value);
     }
 
+    /// What that figure should be.
+    pub fn aim(&mut self, phase: &str, name: &str, goal: Goal) {
+        self.phase(phase).figures.aim(name, goal);
+    }
+
     /// One round's ratio of two phases.
     pub fn ratio(&mut self, name: &str, value: Option<f64>) {
         self.ratios.add(name, "", value);
+    }
+
+    /// What that ratio should be.
+    pub fn aim_ratio(&mut self, name: &str, goal: Goal) {
+        self.ratios.aim(name, goal);
     }
 
     pub fn note(&mut self, name: &str, text: String) {

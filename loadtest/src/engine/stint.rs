@@ -10,11 +10,11 @@ use crate::engine::audit;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::crew::Work;
 use crate::engine::handoffs::handoffs;
-use crate::engine::phase::quotient;
 use crate::engine::sampler::Sampler;
 use crate::engine::stage::Stage;
 use crate::engine::tally::{Operation, Tally};
 use crate::report::model::Check;
+use crate::report::quotient;
 use crate::server::Server;
 
 /// For requests that are under way when a stretch ends; waiters are served one after the other then.

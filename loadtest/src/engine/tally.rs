@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 
+use crate::report::model;
+
 /// Latencies above are recorded as this; as long as the server lets anybody wait, and a minute.
 pub const MAX_LATENCY_MICROSECONDS: u64 = 360_000_000;
 /// Three digits of precision are more than the machine's noise leaves.
@@ -78,6 +80,12 @@ impl<C: hdrhistogram::Counter> Latencies<C> {
 
     pub fn count(&self, operation: Operation) -> u64 {
         self.of(operation).map_or(0, Histogram::len)
+    }
+
+    /// Those that occurred, as the report shows them.
+    pub fn into_model(self) -> Vec<model::Operation> {
+        let shown = |operation: Operation| Some(model::Operation::of(operation.name(), self.of(operation)?));
+        Operation::ALL.into_iter().filter_map(shown).collect()
     }
 
     pub fn merge(&mut self, other: &Self) {

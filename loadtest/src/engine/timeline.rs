@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use crate::engine::phase::latency;
 use crate::engine::tally::{Coarse, Operation};
-use crate::report::model::{Slice, SliceOperation};
+use crate::report::model::{Latency, Slice, SliceOperation};
 
 const FIRST_WIDTH: Duration = Duration::from_millis(250);
 /// Who watches wants to see something move.
@@ -109,7 +108,7 @@ impl Drawn {
             .filter_map(|operation| {
                 let histogram = self.latencies.of(operation)?;
                 let (name, count) = (operation.name().to_owned(), histogram.len());
-                Some(SliceOperation { name, count, latency: latency(histogram) })
+                Some(SliceOperation { name, count, latency: Latency::of(histogram) })
             })
             .collect();
         Slice {

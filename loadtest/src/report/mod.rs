@@ -1,10 +1,11 @@
 //! Owns how a run is shown: as text for a terminal, as JSON for scripts, as a page for people. Only reads the model; it
-//! measures nothing and decides nothing but whether a run was clean.
+//! measures nothing and decides nothing but whether a run was clean and a goal met.
 
 mod html;
 mod json;
+mod measured;
 pub mod model;
-mod number;
+pub(crate) mod number;
 #[cfg(test)]
 mod sample;
 mod table;
@@ -13,5 +14,6 @@ mod verdict;
 
 pub use html::html;
 pub use json::{ReadError, json, read};
-pub use text::text;
+pub use measured::{now, quotient};
+pub use text::{outcome, text};
 pub use verdict::Verdict;

@@ -23,14 +23,15 @@ pub fn counted(value: u64, singular: &str) -> String {
 }
 
 /// Microseconds, in the unit that reads best.
-pub fn latency(microseconds: u64) -> String {
-    let value = microseconds as f64;
-    if microseconds < 1_000 {
-        format!("{microseconds} µs")
-    } else if value < 999_500.0 {
-        format!("{} ms", plain(value / 1e3))
-    } else {
-        format!("{} s", plain(value / 1e6))
+pub fn latency(whole: u64) -> String {
+    if whole < 1_000 { format!("{whole} µs") } else { microseconds(whole as f64) }
+}
+
+fn microseconds(value: f64) -> String {
+    match value.abs() {
+        size if size < 999.5 => format!("{} µs", plain(value)),
+        size if size < 999_500.0 => format!("{} ms", plain(value / 1e3)),
+        _ => format!("{} s", plain(value / 1e6)),
     }
 }
 
@@ -51,6 +52,8 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     match unit {
         _ if !value.is_finite() => NOTHING.to_owned(),
         "bytes" | "B" => bytes(value),
+        "µs" => microseconds(value),
+        "count" => count(value.max(0.0).round() as u64),
         "" => plain(value),
         unit => format!("{} {unit}", plain(value)),
     }
@@ -63,8 +66,10 @@ impl Figure {
             return String::new();
         }
         let [min, max] = [self.min, self.max].map(|value| with_unit(value, &self.unit));
-        let unit = format!(" {}", self.unit);
-        format!("{} – {max}", min.strip_suffix(&unit).unwrap_or(&min))
+        match (min.split_once(' '), max.split_once(' ')) {
+            (Some((digits, unit)), Some((_, same))) if unit == same => format!("{digits} – {max}"),
+            (_, _) => format!("{min} – {max}"),
+        }
     }
 }
 
@@ -76,8 +81,12 @@ pub fn goal(goal: Goal, unit: &str) -> String {
     };
     let text = with_unit(bound, unit);
     let (digits, rest) = text.split_once(' ').map_or((text.as_str(), ""), |(digits, unit)| (digits, unit));
-    let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
-    format!("{sign} {digits} {rest}").trim_end().to_owned()
+    format!("{sign} {} {rest}", without_zeros(digits)).trim_end().to_owned()
+}
+
+/// Behind the point.
+pub fn without_zeros(digits: &str) -> &str {
+    if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }
 
 /// From one value to another, as in "+3.1 %"; none where there is no such thing.
@@ -96,20 +105,29 @@ pub fn plain(value: f64) -> String {
     if !value.is_finite() {
         return NOTHING.to_owned();
     }
-    let decimals = match value.abs() {
-        0.0 => 0,
-        size if size < 0.9995 => 3,
-        size if size < 9.995 => 2,
-        size if size < 99.95 => 1,
-        _ => 0,
-    };
-    let text = format!("{value:.decimals$}");
+    let text = format!("{value:.*}", decimals(value));
     let (sign, digits) = text.strip_prefix('-').map_or(("", text.as_str()), |digits| ("−", digits));
     let (whole, fraction) = digits.split_once('.').map_or((digits, ""), |(whole, fraction)| (whole, fraction));
     let point = if fraction.is_empty() { "" } else { "." };
     // Beyond u64 nobody counts the digits any more.
     let whole = whole.parse().map_or_else(|_| format!("{:e}", value.abs()), count);
     format!("{sign}{whole}{point}{fraction}")
+}
+
+/// The value that `plain` writes.
+pub fn as_shown(value: f64) -> f64 {
+    let scale = [1.0, 10.0, 100.0, 1_000.0][decimals(value)];
+    (value * scale).round() / scale
+}
+
+fn decimals(value: f64) -> usize {
+    match value.abs() {
+        0.0 => 0,
+        size if size < 0.9995 => 3,
+        size if size < 9.995 => 2,
+        size if size < 99.95 => 1,
+        _ => 0,
+    }
 }
 
 fn bytes(value: f64) -> String {
@@ -162,9 +180,21 @@ mod tests {
         assert_eq!(with_unit(34.2, "µs"), "34.2 µs");
         assert_eq!(with_unit(312_400_000.0, "bytes"), "312 MB");
         assert_eq!(with_unit(0.78, ""), "0.780");
+        assert_eq!(with_unit(3_329.0, "µs"), "3.33 ms");
+        assert_eq!(with_unit(7.0, "count"), "7");
+        assert_eq!(with_unit(1_234.0, "count"), "1,234");
         assert_eq!(goal(Goal::AtMost(35.0), "µs"), "≤ 35 µs");
         assert_eq!(goal(Goal::AtLeast(0.75), ""), "≥ 0.75");
         assert_eq!(goal(Goal::AtLeast(100.0), ""), "≥ 100");
+    }
+
+    #[test]
+    fn a_spread_has_its_unit_once_unless_there_are_two() {
+        let spread = |unit: &str, min, max| Figure::of("", unit, [min, max]).spread();
+        assert_eq!(spread("µs", 597.0, 906.0), "597 – 906 µs");
+        assert_eq!(spread("µs", 597.0, 1_410.0), "597 µs – 1.41 ms");
+        assert_eq!(spread("B", 131e6, 160e6), "131 – 160 MB");
+        assert_eq!(spread("", 0.5, 3.0), "0.500 – 3.00");
     }
 
     #[test]

@@ -21,6 +21,13 @@ pub fn text(run: &Run) -> String {
         out.push('\n');
         figures(&mut out, "ratios", &run.ratios);
     }
+    out.push_str(&outcome(run));
+    out
+}
+
+/// What was checked, what went wrong, and the sentence that says whether it was clean.
+pub fn outcome(run: &Run) -> String {
+    let mut out = String::new();
     checks(&mut out, &run.checks);
     errors(&mut out, run);
     out.push('\n');
@@ -185,7 +192,7 @@ healthz                    median   min – max            rounds
 cycle                       median   min – max            rounds   goal
   cycles per second      29,812 /s   28,900 – 31,004 /s        3
   server CPU per cycle     36.4 µs   35.9 – 37.2 µs            3   ≤ 35 µs, missed
-  resident memory           148 MB   131 MB – 160 MB           3
+  resident memory           148 MB   131 – 160 MB              3
   latency     count      p50       p90       p99     p99.9       max
   claim     894,360   763 µs   1.38 ms   3.03 ms   5.83 ms   23.8 ms
   release   894,360   746 µs   1.35 ms   2.96 ms   5.70 ms   23.3 ms

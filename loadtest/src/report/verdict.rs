@@ -1,7 +1,7 @@
 //! Owns whether a run was clean, and the sentence that says so.
 
 use super::model::{Check, Figure, Goal, Run};
-use super::number::{count, counted};
+use super::number::{as_shown, count, counted};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -71,12 +71,14 @@ impl Check {
 }
 
 impl Figure {
-    /// None without a goal, and for what is not a number.
+    /// None without a goal, and for what is not a number. Judged as it is shown: "1.00, at most 1, missed" would only
+    /// confuse.
     pub fn meets_goal(&self) -> Option<bool> {
+        let shown = as_shown(self.median);
         match self.goal? {
-            _ if !self.median.is_finite() => None,
-            Goal::AtLeast(bound) => Some(self.median >= bound),
-            Goal::AtMost(bound) => Some(self.median <= bound),
+            _ if !shown.is_finite() => None,
+            Goal::AtLeast(bound) => Some(shown >= bound),
+            Goal::AtMost(bound) => Some(shown <= bound),
         }
     }
 }
@@ -125,5 +127,7 @@ mod tests {
         assert_eq!(figure(35.1, Some(Goal::AtMost(35.0))).meets_goal(), Some(false));
         assert_eq!(figure(f64::NAN, Some(Goal::AtMost(35.0))).meets_goal(), None);
         assert_eq!(figure(1.0, None).meets_goal(), None);
+        assert_eq!(figure(1.004, Some(Goal::AtMost(1.0))).meets_goal(), Some(true));
+        assert_eq!(figure(1.006, Some(Goal::AtMost(1.0))).meets_goal(), Some(false));
     }
 }

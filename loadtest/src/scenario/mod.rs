@@ -113,8 +113,9 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
 }
 
 fn interpret(name: &str, mut table: Table) -> Result<Scenario, String> {
-    let written = table.iter().filter(|(key, _)| *key != "description").map(|(key, value)| (key.clone(), shown(value)));
-    let written = written.collect();
+    let told_otherwise = ["description", "kind", "examines"];
+    let asked = table.iter().filter(|(key, _)| !told_otherwise.contains(&key.as_str()));
+    let written = asked.map(|(key, value)| (key.clone(), shown(value))).collect();
     let mut common = Table::new();
     let keys =
         ["description", "kind", "loop", "rate", "rounds", "seconds", "connections", "threads", "examines", "server"];
@@ -221,7 +222,11 @@ fn shown(value: &Value) -> String {
         Value::String(text) => text.clone(),
         Value::Array(values) => values.iter().map(shown).collect::<Vec<_>>().join(", "),
         Value::Table(table) => {
-            table.iter().map(|(key, value)| format!("{key} {}", shown(value))).collect::<Vec<_>>().join(", ")
+            let one = |(key, value): (&String, &Value)| match value {
+                Value::Table(_) => format!("{key}.{}", shown(value)),
+                value => format!("{key} = {}", shown(value)),
+            };
+            table.iter().map(one).collect::<Vec<_>>().join(", ")
         }
         value => value.to_string(),
     }

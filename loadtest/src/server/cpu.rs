@@ -1,23 +1,70 @@
-//! Owns the reading of a process's CPU time from `/proc`.
+//! Owns the reading of a server's CPU time from `/proc`: of one process, or of a process with its descendants and those of
+//! them that have ended, since PostgreSQL has a process for each connection.
 
+use std::collections::HashMap;
 use std::io;
 
 /// `USER_HZ`, the unit of `/proc/PID/stat`, is 100 on every Linux we build for; asking for it would need libc.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
 
-/// User and system time of all threads, also those that have ended, in microseconds.
-pub fn read(pid: u32) -> io::Result<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    parse(&stat).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its stat file is not understood"))
+/// In ticks.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// User and system time of all threads, also those that have ended.
+    own: u64,
+    /// Of the children that it has waited for.
+    waited_for: u64,
 }
 
-fn parse(stat: &str) -> Option<u64> {
+/// In microseconds.
+pub fn read(pid: u32) -> io::Result<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let stat = parse(&stat);
+    let stat = stat.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its stat file is not understood"))?;
+    Ok(stat.own * MICROSECONDS_PER_TICK)
+}
+
+/// In microseconds; looks at every process of the machine.
+pub fn read_tree(root: u32) -> io::Result<u64> {
+    let mut processes = HashMap::new();
+    for entry in std::fs::read_dir("/proc")? {
+        let name = entry?.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        // It may have ended since the directory was read.
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { continue };
+        if let Some(stat) = parse(&stat) {
+            processes.insert(pid, stat);
+        }
+    }
+    let ticks = sum(&processes, root).ok_or(io::ErrorKind::NotFound)?;
+    Ok(ticks * MICROSECONDS_PER_TICK)
+}
+
+/// None if the root is not there.
+fn sum(processes: &HashMap<u32, Stat>, root: u32) -> Option<u64> {
+    let all = |stat: &Stat| stat.own + stat.waited_for;
+    let mut ticks = all(processes.get(&root)?);
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        for (pid, child) in processes.iter().filter(|(_, process)| process.parent == parent) {
+            ticks += all(child);
+            parents.push(*pid);
+        }
+    }
+    Some(ticks)
+}
+
+fn parse(stat: &str) -> Option<Stat> {
     // The second field is the program's name in parentheses and may itself hold spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;
-    let mut fields = after_name.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some((user + system) * MICROSECONDS_PER_TICK)
+    let fields: Vec<&str> = after_name.split_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat {
+        parent: fields.get(1)?.parse().ok()?,
+        own: number(11)? + number(12)?,
+        waited_for: number(13)? + number(14)?,
+    })
 }
 
 #[cfg(test)]
@@ -26,12 +73,29 @@ mod tests {
 
     #[test]
     fn user_and_system_time_are_added_whatever_the_program_is_called() {
-        let stat = "42 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 50 7 7 20 0 9 0 0";
-        assert_eq!(parse(stat), Some(2_000_000));
+        let stat = parse("42 (a) b (c) S 7 2 3 4 5 6 7 8 9 10 150 50 20 5 20 0 9 0 0");
+        assert_eq!(stat, Some(Stat { parent: 7, own: 200, waited_for: 25 }));
+        assert_eq!(parse("42 (cut off) S 1 2 3"), None);
     }
 
     #[test]
-    fn a_cut_off_line_is_no_reading() {
-        assert_eq!(parse("42 (lockkeeper) S 1 2 3"), None);
+    fn the_whole_tree_counts_and_nothing_else() {
+        let process = |parent, own| Stat { parent, own, waited_for: 1 };
+        let processes = HashMap::from([
+            (1, process(0, 1000)),
+            (10, process(1, 10)),
+            (11, process(10, 20)),
+            (12, process(10, 40)),
+            (13, process(12, 80)),
+            (20, process(1, 100)),
+        ]);
+        assert_eq!(sum(&processes, 10), Some(154));
+        assert_eq!(sum(&processes, 99), None);
+    }
+
+    #[test]
+    fn this_process_has_a_time() {
+        let pid = std::process::id();
+        assert!(read(pid).is_ok() && read_tree(pid).is_ok());
     }
 }

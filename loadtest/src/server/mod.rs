@@ -4,15 +4,40 @@ pub mod cpu;
 pub mod disk;
 pub mod memory;
 pub mod process;
+pub mod running;
 pub mod target;
 pub mod token;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use process::{Process, ProcessError};
+use process::{Launch, Process};
+use running::ProcessError;
+use token::Token;
+
+/// Where the server under test comes from.
+pub enum Source {
+    /// A program to start.
+    Program(PathBuf),
+    Running {
+        address: SocketAddr,
+        authority: String,
+        token: Token,
+        pid: Option<u32>,
+    },
+}
+
+/// For a server that we start.
+#[derive(Default)]
+pub struct Extras {
+    pub arguments: Vec<String>,
+    /// Its settings as environment variables.
+    pub variables: Vec<(String, String)>,
+    pub data_dir: Option<PathBuf>,
+}
 
 pub struct Server {
     pub address: SocketAddr,
@@ -54,7 +79,7 @@ impl Meter {
         self.pid().and_then(|pid| memory::read(pid).ok())
     }
 
-    fn pid(&self) -> Option<u32> {
+    pub fn pid(&self) -> Option<u32> {
         Some(self.pid.load(Ordering::Relaxed)).filter(|pid| *pid != 0)
     }
 
@@ -64,17 +89,24 @@ impl Meter {
 }
 
 impl Server {
-    /// With its process, if that was told.
-    pub fn running_already(address: SocketAddr, authority: String, pid: Option<u32>) -> Self {
+    /// With the token that opens it; started, if it is ours to start.
+    pub async fn open(source: Source, extras: Extras) -> Result<(Self, Token), ProcessError> {
         let meter = Meter::default();
-        meter.set(pid);
-        Self { address, authority, meter, process: None }
-    }
-
-    pub fn ours(process: Process) -> Self {
-        let (address, meter) = (process.address(), Meter::default());
-        meter.set(process.pid());
-        Self { address, authority: address.to_string(), meter, process: Some(process) }
+        match source {
+            Source::Running { address, authority, token, pid } => {
+                meter.set(pid);
+                Ok((Self { address, authority, meter, process: None }, token))
+            }
+            Source::Program(program) => {
+                let token = Token::random();
+                let Extras { arguments, variables, data_dir } = extras;
+                let launch = Launch { program, arguments, variables, data_dir, token: token.clone() };
+                let process = Process::start(launch).await?;
+                meter.set(process.pid());
+                let address = process.address();
+                Ok((Self { address, authority: address.to_string(), meter, process: Some(process) }, token))
+            }
+        }
     }
 
     pub fn is_ours(&self) -> bool {

@@ -45,9 +45,9 @@ impl Kind for Settings {
             let mut stint = bench.stint(PHASE);
             stint.settle = Duration::from_secs(u64::from(self.ttl_seconds) + 1);
             let seen = bench.measure(stint, self.load(bench.common.connections)).await?;
-            bench.figure(PHASE, "cycles per second", "1/s", seen.rate(Operation::Release));
+            bench.figure(PHASE, "cycles per second", "/s", seen.rate(Operation::Release));
             for what in [WHILE_WAITING, WHILE_HOLDING, WITHIN_REQUEST] {
-                bench.figure(PHASE, what, "", Some(seen.counted(what) as f64));
+                bench.figure(PHASE, what, "count", Some(seen.counted(what) as f64));
             }
         }
         Ok(())

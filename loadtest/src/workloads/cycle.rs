@@ -6,13 +6,18 @@ use serde::Deserialize;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::share::{Share, share_of};
 use crate::engine::stint::Seen;
 use crate::engine::tally::Operation;
+use crate::report::model::Goal;
+use crate::report::quotient;
 use crate::scenario::Common;
 use crate::workloads::cycling::cycling;
 use crate::workloads::{Kind, one_environment_each};
+
+const CPU: &str = "server CPU per cycle";
+/// `/healthz` is the least that this server can be asked for.
+const READS: &str = "reads against healthz";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -34,17 +39,19 @@ impl Kind for Settings {
             let read = bench.measure(bench.stint("read"), reading(connections, self.environments)).await?;
             let rate = |seen: &Seen, operation| seen.rate(operation);
             let health_rate = rate(&health, Operation::Health);
-            bench.figure("healthz", "requests per second", "1/s", health_rate);
+            bench.figure("healthz", "requests per second", "/s", health_rate);
             let health_cpu = health.cpu_per(health.count(Operation::Health));
             bench.figure("healthz", "server CPU per request", "µs", health_cpu);
             let cycle_rate = report_cycles(bench, "cycle", &cycle);
             let read_rate = rate(&read, Operation::Read);
-            bench.figure("read", "requests per second", "1/s", read_rate);
+            bench.figure("read", "requests per second", "/s", read_rate);
             bench.figure("read", "server CPU per request", "µs", read.cpu_per(read.count(Operation::Read)));
             let against = |rate: Option<f64>| rate.zip(health_rate).and_then(|(rate, health)| quotient(rate, health));
             bench.ratio("cycle requests against healthz", against(cycle_rate));
-            bench.ratio("reads against healthz", against(read_rate));
+            bench.ratio(READS, against(read_rate));
         }
+        bench.aim("cycle", CPU, Goal::AtMost(35.0));
+        bench.aim_ratio(READS, Goal::AtLeast(0.8));
         Ok(())
     }
 }
@@ -54,9 +61,9 @@ pub fn report_cycles(bench: &mut Bench, phase: &str, seen: &Seen) -> Option<f64>
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);
     let requests = quotient((seen.count(Operation::Claim) + cycles) as f64, seen.seconds);
-    bench.figure(phase, "cycles per second", "1/s", seen.rate(Operation::Release));
-    bench.figure(phase, "requests per second", "1/s", requests);
-    bench.figure(phase, "server CPU per cycle", "µs", seen.cpu_per(cycles));
+    bench.figure(phase, "cycles per second", "/s", seen.rate(Operation::Release));
+    bench.figure(phase, "requests per second", "/s", requests);
+    bench.figure(phase, CPU, "µs", seen.cpu_per(cycles));
     requests
 }
 

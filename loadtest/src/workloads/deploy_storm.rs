@@ -31,8 +31,8 @@ impl Kind for Settings {
         bench.environments(1..=self.environments, "{}").await?;
         for _ in 0..bench.common.rounds {
             let seen = bench.measure(bench.stint("deploy"), self.storm(bench.common.connections)).await?;
-            bench.figure("deploy", "deployments per second", "1/s", seen.rate(Operation::Deploy));
-            bench.figure("deploy", "sessions per second", "1/s", seen.rate(Operation::Release));
+            bench.figure("deploy", "deployments per second", "/s", seen.rate(Operation::Deploy));
+            bench.figure("deploy", "sessions per second", "/s", seen.rate(Operation::Release));
             let cpu = seen.cpu_per(seen.count(Operation::Deploy));
             bench.figure("deploy", "server CPU per deployment", "µs", cpu);
         }

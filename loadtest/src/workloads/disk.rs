@@ -4,14 +4,13 @@
 use serde::Deserialize;
 
 use crate::engine::bench::{Bench, Fault};
-use crate::engine::phase::quotient;
 use crate::engine::tally::Operation;
+use crate::report::quotient;
 use crate::scenario::Common;
 use crate::workloads::cycle::report_cycles;
 use crate::workloads::cycling::cycling;
 use crate::workloads::{Kind, one_environment_each};
 
-const MEBIBYTE: f64 = 1024.0 * 1024.0;
 const PHASE: &str = "cycles";
 
 #[derive(Debug, Deserialize)]
@@ -36,8 +35,8 @@ impl Kind for Settings {
             report_cycles(bench, PHASE, &seen);
             cycles += seen.count(Operation::Release);
             let bytes = bench.server.data_bytes().map(|bytes| bytes as f64);
-            bench.figure(PHASE, "data directory", "MiB", bytes.map(|bytes| bytes / MEBIBYTE));
-            bench.figure(PHASE, "cycles so far", "", Some(cycles as f64));
+            bench.figure(PHASE, "data directory", "B", bytes);
+            bench.figure(PHASE, "cycles so far", "count", Some(cycles as f64));
             let kept = cycles.min(kept_at_most) as f64;
             let each = bytes.and_then(|bytes| quotient(bytes, kept));
             bench.figure(PHASE, "data directory for each session that is kept", "B", each);

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::tally::Operation;
 use crate::history::SessionStatus;
+use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::workloads::{Kind, only_closed};
 
@@ -32,7 +32,7 @@ impl Kind for Settings {
         for _ in 0..bench.common.rounds {
             let seen = bench.measure(bench.stint("race"), race(bench.common.connections, self.environments)).await?;
             let force_claims = seen.count(Operation::ForceClaim);
-            bench.figure("race", "force-claims per second", "1/s", seen.rate(Operation::ForceClaim));
+            bench.figure("race", "force-claims per second", "/s", seen.rate(Operation::ForceClaim));
             let displaced = quotient(seen.counted(DISPLACED) as f64, force_claims as f64);
             bench.figure("race", "displaced while they deployed", "of 1", displaced);
         }

@@ -10,9 +10,10 @@ use serde::Deserialize;
 use crate::engine::bench::{Bench, Fault, PREPARATION_LIMIT};
 use crate::engine::client::Client;
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::stint::Stint;
 use crate::engine::tally::Operation;
+use crate::report::model::Goal;
+use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::workloads::{Kind, sizes};
 
@@ -61,6 +62,7 @@ impl Kind for Settings {
             for (page, name) in ["first page", "last page"].into_iter().enumerate().filter(|_| few != many) {
                 let name = format!("{name} p50 of {many} sessions against {few}");
                 bench.ratio(&name, quotient(slow[slow.len() - 1][page], slow[0][page]));
+                bench.aim_ratio(&name, Goal::AtMost(2.0));
             }
         }
         Ok(())

@@ -8,8 +8,8 @@ use serde::Deserialize;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::tally::Operation;
+use crate::report::quotient;
 use crate::scenario::Common;
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::{Kind, only_closed, sizes};
@@ -41,7 +41,7 @@ impl Kind for Settings {
             for &waiters in &self.waiters {
                 let phase = format!("{waiters} waiters");
                 let seen = bench.measure(bench.stint(&phase), contending(waiters)).await?;
-                bench.figure(&phase, "handoffs per second", "1/s", quotient(seen.handoffs as f64, seen.seconds));
+                bench.figure(&phase, "handoffs per second", "/s", quotient(seen.handoffs as f64, seen.seconds));
                 let cpu = seen.cpu_per(seen.count(Operation::Release));
                 bench.figure(&phase, "server CPU per cycle", "µs", cpu);
                 bench.figure(&phase, "handoff p50", "µs", seen.quantile(Operation::Handoff, 0.5));

@@ -12,9 +12,10 @@ use tokio::task::JoinSet;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::stage::Stage;
 use crate::engine::tally::Operation;
+use crate::report::model::Goal;
+use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::server::Meter;
 use crate::wire::request::{ClaimTemplate, Terms};
@@ -62,7 +63,9 @@ impl Kind for Settings {
             let (first, last) = (slowest[0], slowest[slowest.len() - 1]);
             let (shortest, longest) = (self.waiters[0], self.waiters[self.waiters.len() - 1]);
             if shortest != longest {
-                bench.ratio(&format!("handoff p99, {longest} waiters against {shortest}"), quotient(last, first));
+                let name = format!("handoff p99, {longest} waiters against {shortest}");
+                bench.ratio(&name, quotient(last, first));
+                bench.aim_ratio(&name, Goal::AtMost(2.0));
             }
         }
         Ok(())

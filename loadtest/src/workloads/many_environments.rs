@@ -4,14 +4,16 @@
 use serde::Deserialize;
 
 use crate::engine::bench::{Bench, Fault};
-use crate::engine::phase::quotient;
 use crate::engine::tally::Operation;
+use crate::report::model::Goal;
+use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::workloads::cycle::report_cycles;
 use crate::workloads::cycling::cycling;
 use crate::workloads::{Kind, MAX_ENVIRONMENTS, sizes};
 
-const MEBIBYTE: f64 = 1024.0 * 1024.0;
+const READY: &str = "killed, restarted, ready after";
+const IDLE: &str = "resident memory, idle";
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -48,6 +50,7 @@ impl Kind for Settings {
             for (rate, environments) in rates.iter().zip(&self.environments).skip(1) {
                 let name = format!("cycles on {environments} environments against {}", self.environments[0]);
                 bench.ratio(&name, quotient(*rate, rates[0]));
+                bench.aim_ratio(&name, Goal::AtLeast(0.9));
             }
         }
         Ok(())
@@ -60,10 +63,11 @@ impl Settings {
         let phase = phase(environments);
         if bench.server.is_ours() {
             let took = bench.restart().await?;
-            bench.figure(&phase, "killed, restarted, ready after", "ms", Some(took.as_secs_f64() * 1e3));
+            bench.figure(&phase, READY, "ms", Some(took.as_secs_f64() * 1e3));
         }
-        let memory = bench.server.memory().map(|bytes| bytes as f64 / MEBIBYTE);
-        bench.figure(&phase, "resident memory, idle", "MiB", memory);
+        bench.figure(&phase, IDLE, "B", bench.server.memory().map(|bytes| bytes as f64));
+        bench.aim(&phase, READY, Goal::AtMost(2_000.0));
+        bench.aim(&phase, IDLE, Goal::AtMost(350e6));
         Ok(())
     }
 }

@@ -7,9 +7,9 @@ use serde::Deserialize;
 use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
 use crate::engine::crew::{Work, work};
-use crate::engine::phase::quotient;
 use crate::engine::share::share_of;
 use crate::engine::tally::Operation;
+use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::Kind;
@@ -40,9 +40,9 @@ impl Kind for Settings {
             let mut rates = Vec::new();
             for (phase, writers) in [("readers alone", 0), ("beside writers", self.writers)] {
                 let seen = bench.measure(bench.stint(phase), self.load(writers)).await?;
-                bench.figure(phase, "reads per second", "1/s", seen.rate(Operation::Read));
+                bench.figure(phase, "reads per second", "/s", seen.rate(Operation::Read));
                 let cycles = seen.rate(Operation::Release).filter(|_| writers > 0);
-                bench.figure(phase, "cycles per second", "1/s", cycles);
+                bench.figure(phase, "cycles per second", "/s", cycles);
                 rates.push(seen.rate(Operation::Read).unwrap_or(0.0));
             }
             bench.ratio("reads beside writers against alone", quotient(rates[1], rates[0]));

@@ -72,7 +72,7 @@ impl Kind for Settings {
             }
             report_cycles(bench, PHASE, &seen);
             let broken = seen.counted("connections broken") as f64;
-            bench.figure(PHASE, "connections and tries to connect that broke", "", Some(broken));
+            bench.figure(PHASE, "broken connections and attempts", "count", Some(broken));
         }
         Ok(())
     }

@@ -15,7 +15,6 @@ use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::hot::contend;
 use crate::workloads::{Kind, one_environment_each};
 
-const MEBIBYTE: f64 = 1024.0 * 1024.0;
 /// Of those who contend.
 const WAIT_SECONDS: u32 = 300;
 const PHASE: &str = "mixed";
@@ -42,18 +41,16 @@ impl Kind for Settings {
             let seen = bench.measure(bench.stint(PHASE), self.load(bench.common.connections)).await?;
             for operation in [Operation::Release, Operation::Deploy, Operation::Heartbeat, Operation::Read] {
                 let name = format!("{}s per second", operation.name());
-                bench.figure(PHASE, &name, "1/s", seen.rate(operation));
+                bench.figure(PHASE, &name, "/s", seen.rate(operation));
             }
-            let memory = bench.server.memory().map(|bytes| bytes as f64 / MEBIBYTE);
-            bench.figure(PHASE, "resident memory", "MiB", memory);
+            let memory = bench.server.memory().map(|bytes| bytes as f64);
+            bench.figure(PHASE, "resident memory", "B", memory);
             first = first.or(memory);
             let growth = memory.zip(first).filter(|_| round > 1).map(|(now, then)| now / then);
             bench.ratio("resident memory against the first round", growth);
-            if let Some(memory) = memory.filter(|memory| *memory > f64::from(self.memory_mb)) {
-                bench.error(format!(
-                    "the server's memory is beyond its bound of {} MiB: {memory:.0} MiB",
-                    self.memory_mb
-                ));
+            let bound = self.memory_mb;
+            if let Some(megabytes) = memory.map(|bytes| bytes / 1e6).filter(|memory| *memory > f64::from(bound)) {
+                bench.error(format!("the server's memory is beyond its bound of {bound} MB: {megabytes:.0} MB"));
             }
         }
         Ok(())

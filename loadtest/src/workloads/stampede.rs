@@ -44,7 +44,7 @@ impl Kind for Settings {
                 let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: None, pool };
                 let seen = bench.measure(bench.stint(phase), self.stampede(terms)).await?;
                 bench.figure(phase, "time until all were served", "s", Some(seen.seconds));
-                bench.figure(phase, "jobs served per second", "1/s", seen.rate(Operation::Release));
+                bench.figure(phase, "jobs served per second", "/s", seen.rate(Operation::Release));
                 bench.figure(phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
                 let served = seen.count(Operation::Release);
                 if served != u64::from(self.jobs) {

@@ -4,7 +4,7 @@ use maud::{Markup, html as markup};
 
 use super::tables::{in_order, met, run_name};
 use crate::report::model::{Figure, Goal, Run};
-use crate::report::number::{goal, plain, with_unit};
+use crate::report::number::{goal, plain, with_unit, without_zeros};
 
 pub fn section(runs: &[Run]) -> Markup {
     let names = in_order(runs.iter().flat_map(|run| run.ratios.iter().map(|ratio| ratio.name.as_str())));
@@ -35,7 +35,7 @@ fn ratio(runs: &[Run], name: &str) -> Markup {
             div.bars {
                 @for (index, figure) in &found { (bar(*index, figure, end)) }
                 @if let Some(bound) = bound { span.line style={ "left:" (share(bound, end)) "%" } {} }
-                div.ends { span { "0" } span { (plain(end)) } }
+                div.ends { span { "0" } span { (without_zeros(&plain(end))) } }
             }
             div.values {
                 @for (index, figure) in &found {

@@ -48,9 +48,11 @@ function niceStep(range, most, steps) {
   return 10 * decade;
 }
 
+// With room at the top, where the names of the phases stand.
 function linearScale(max, most) {
-  const step = niceStep(max > 0 ? max : 1, most, [1, 2, 2.5, 5, 10]);
-  const end = Math.ceil((max > 0 ? max : 1) / step - 1e-9) * step;
+  const high = max > 0 ? max * 1.12 : 1;
+  const step = niceStep(high, most, [1, 2, 2.5, 5, 10]);
+  const end = Math.ceil(high / step - 1e-9) * step;
   const ticks = [];
   for (let index = 0; index * step <= end * (1 + 1e-9); index++) ticks.push(index * step);
   return { place: (value) => Math.max(0, value) / end, ticks, minor: [] };

@@ -1,42 +1,24 @@
-//! Owns the servers that are started for a comparison, and that nothing of them is left: neither a process nor a
-//! directory, however the comparison ends.
+//! Owns the peers that are started for a comparison, by a script that knows how, and that nothing of them is left however
+//! the comparison ends.
 
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
 
-use rustix::process::{Pid, Signal, WaitOptions, kill_process, set_child_subreaper, waitpid};
+use rustix::process::{Pid, WaitOptions, set_child_subreaper, waitpid};
 
 use crate::compare::peer::System;
 
 /// The script that knows how each peer is started; it is part of this program, so that it is always the right one.
 const PEERS: &str = include_str!("../../peers");
-const READY: Duration = Duration::from_secs(30);
-/// Longer than a server's own drain.
-const END: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(20);
-/// How much of a server's last words is repeated.
+/// How much of a peer's last words is repeated.
 const LAST_LINES: usize = 10;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    #[error("cannot start {0}: {1}")]
-    Spawn(String, io::Error),
-    #[error("{0} did not say within {1} s where it serves; its last words:\n{2}")]
-    NotReady(String, u64, String),
-    #[error("cannot run the script that starts the peers: {0}")]
-    Script(io::Error),
-}
-
-/// A server of ours: Lockkeeper or the bare one.
-pub struct Server {
-    pub address: SocketAddr,
-    child: Child,
-}
+#[error("cannot run the script that starts the peers: {0}")]
+pub struct PeersError(io::Error);
 
 /// The peers that could be started.
 pub struct Peers {
@@ -57,65 +39,6 @@ pub struct Started {
     pub password_file: Option<String>,
 }
 
-impl Server {
-    /// Waits for the line in which the server says where it serves.
-    pub fn start(name: &str, mut command: Command, directory: &Path) -> Result<Self, ServerError> {
-        let spawn_error = |error| ServerError::Spawn(name.to_owned(), error);
-        let said = directory.join(format!("{name}.log"));
-        let log = File::create(&said).map_err(spawn_error)?;
-        let errors = log.try_clone().map_err(spawn_error)?;
-        // A group of its own: Ctrl-C is for us, and we end it when its clients are gone.
-        command.stdin(Stdio::null()).stdout(log).stderr(errors).process_group(0);
-        let mut child = command.spawn().map_err(spawn_error)?;
-        let deadline = Instant::now() + READY;
-        loop {
-            let words = std::fs::read_to_string(&said).unwrap_or_default();
-            if let Some(address) = served_address(&words) {
-                return Ok(Self { address, child });
-            }
-            let ended = child.try_wait().is_ok_and(|status| status.is_some());
-            if ended || Instant::now() > deadline {
-                end(&mut child);
-                return Err(ServerError::NotReady(name.to_owned(), READY.as_secs(), last_lines(&words)));
-            }
-            std::thread::sleep(POLL);
-        }
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        end(&mut self.child);
-    }
-}
-
-/// Asks it to end, and makes it end if it does not.
-fn end(child: &mut Child) {
-    if let Some(pid) = Pid::from_raw(child.id().cast_signed()) {
-        // Ours until it is waited for, so the id cannot be another's.
-        kill_process(pid, Signal::TERM).ok();
-    }
-    let deadline = Instant::now() + END;
-    while Instant::now() < deadline {
-        if !matches!(child.try_wait(), Ok(None)) {
-            return;
-        }
-        std::thread::sleep(POLL);
-    }
-    child.kill().ok();
-    child.wait().ok();
-}
-
-fn served_address(words: &str) -> Option<SocketAddr> {
-    // Only whole lines: an address may still be cut off.
-    let lines = words.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
-    lines.filter_map(|line| line.split_once("serves on http://")).find_map(|(_, address)| address.trim().parse().ok())
-}
-
 fn last_lines(words: &str) -> String {
     let lines: Vec<&str> = words.lines().collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")
@@ -123,16 +46,16 @@ fn last_lines(words: &str) -> String {
 
 impl Peers {
     /// Starts those that are installed. One that cannot be started is left out, and says why.
-    pub fn start(wanted: &[System], directory: &Path) -> Result<Self, ServerError> {
+    pub fn start(wanted: &[System], directory: &Path) -> Result<Self, PeersError> {
         // What the script starts becomes our child when the script ends, so that we can wait for it to be gone.
         set_child_subreaper(Some(rustix::process::getpid())).ok();
         let script = directory.join("peers.sh");
-        std::fs::write(&script, PEERS).map_err(ServerError::Script)?;
+        std::fs::write(&script, PEERS).map_err(PeersError)?;
         // Without data of its own yet, but from here on it is stopped when this is dropped.
         let mut peers = Self { script, directory: directory.join("peers"), started: Vec::new(), left_out: Vec::new() };
         for system in wanted {
             let Some(name) = script_name(*system) else { continue };
-            let output = peers.script("start").arg(name).output().map_err(ServerError::Script)?;
+            let output = peers.script("start").arg(name).output().map_err(PeersError)?;
             match parse_started(*system, &String::from_utf8_lossy(&output.stdout)) {
                 Ok(started) => peers.started.push(started),
                 Err(reason) if reason.is_empty() => {
@@ -195,13 +118,6 @@ fn parse_started(system: System, printed: &str) -> Result<Started, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn where_a_server_serves_is_read_from_a_whole_line_only() {
-        assert_eq!(served_address("Lockkeeper 0.1.0 serves on http://127.0.0.1:80"), None);
-        let address = served_address("hello\nLockkeeper 0.1.0 serves on http://127.0.0.1:8080\nData: x\n");
-        assert_eq!(address, Some(SocketAddr::from(([127, 0, 0, 1], 8080))));
-    }
 
     #[test]
     fn what_the_script_prints_is_read() {
