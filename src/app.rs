@@ -27,11 +27,11 @@ const DECLARED_AT_ONCE: usize = 256;
 /// How often what is not urgent is done: actors let go, stalled connections shut, tokens' last use written down, metrics
 /// tidied.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
+/// How many of those pass between two times that tokens' last use is written down.
+const CHORES_PER_USAGE: u32 = 12;
 /// With more actors than this in memory, one that was not used since the last chores goes at once, instead of after its idle
 /// time: at 3 kB each, a script that makes a million environments would else fill the memory.
 const CROWD_OF_ACTORS: usize = 50_000;
-/// How many of those pass between two times that tokens' last use is written down.
-const CHORES_PER_USAGE: u32 = 12;
 /// How often idempotency keys that have expired, or are too many, are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 

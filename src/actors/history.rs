@@ -64,8 +64,12 @@ impl Change<'_> {
         let remembered = next.remembered_sessions(self.parts.retention());
         for session in &outcome.ended {
             if let Some(number) = session.fencing_token().filter(|number| remembered.contains(number)) {
-                let page = readable(self.page(Page::of(number))?.with(number, session))?;
-                self.pages.insert(Page::of(number), page);
+                let page = match Page::begins_with(number) && number == next.newest_ended() {
+                    // Nothing that could be in it has ended before, so there is no need to look.
+                    true => Cow::Owned(Page::default()),
+                    false => self.page(Page::of(number))?,
+                };
+                self.pages.insert(Page::of(number), readable(page.with(number, session))?);
             }
         }
         Ok(())

@@ -119,10 +119,14 @@ impl Environment {
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
     }
 
+    /// The number of the last session that no longer has the lock.
+    pub fn newest_ended(&self) -> u64 {
+        self.fencing_token - u64::from(self.lock.is_some())
+    }
+
     /// The numbers of its sessions, as far as a history that keeps `retention` ended ones still has them.
     pub fn remembered_sessions(&self, retention: u64) -> RangeInclusive<u64> {
-        let newest_ended = self.fencing_token - u64::from(self.lock.is_some());
-        let oldest = (newest_ended + 1).saturating_sub(retention);
+        let oldest = (self.newest_ended() + 1).saturating_sub(retention);
         oldest.max(self.first_session)..=self.fencing_token
     }
 

@@ -35,12 +35,13 @@ pub enum Waited<T> {
 pub async fn while_connected<F: Future>(request: &HttpRequest, waits: bool, answer: F) -> Waited<F::Output> {
     let connection = request.conn_data::<Arc<Connection>>().cloned();
     let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
+    let is_known_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_known_gone());
     let mut answer = pin!(answer);
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Ready(answer) if is_gone() => Poll::Ready(Waited::TooLate(answer)),
         Poll::Ready(answer) => Poll::Ready(Waited::There(answer)),
         // From the first time on: the end of the connection may have come with the request, and is not told twice.
-        Poll::Pending if waits && is_gone() => Poll::Ready(Waited::Gone),
+        Poll::Pending if waits && is_known_gone() => Poll::Ready(Waited::Gone),
         Poll::Pending => Poll::Pending,
     })
     .await

@@ -43,6 +43,11 @@ impl Page {
         session / PAGE_SESSIONS
     }
 
+    /// Whether it is the first in its page.
+    pub fn begins_with(session: u64) -> bool {
+        session.is_multiple_of(PAGE_SESSIONS)
+    }
+
     pub fn read(record: Vec<u8>) -> Result<Self, Unreadable> {
         match record.first() {
             Some(&VERSION) => Ok(Self { record }),
