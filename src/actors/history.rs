@@ -61,13 +61,16 @@ impl RecentPages {
 impl Change<'_> {
     /// Puts sessions that have ended into their pages.
     pub(super) fn remember(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
-        let remembered = next.remembered_sessions(self.parts.retention());
+        let oldest = Page::of(*next.remembered_sessions(self.parts.retention()).start());
         for session in &outcome.ended {
-            if let Some(number) = session.fencing_token().filter(|number| remembered.contains(number)) {
-                let page = match Page::begins_with(number) && number == next.newest_ended() {
-                    // Nothing that could be in it has ended before, so there is no need to look.
-                    true => Cow::Owned(Page::default()),
-                    false => self.page(Page::of(number))?,
+            // A page that stays is true, also of what is no longer shown: retention may be raised.
+            let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
+            if let Some(number) = session.fencing_token().filter(stays) {
+                let page = if Page::begins_with(number) && number == next.newest_ended() {
+                    // Nothing but an older state of itself can be in it, so there is no need to look.
+                    Cow::Owned(Page::default())
+                } else {
+                    self.page(Page::of(number))?
                 };
                 self.pages.insert(Page::of(number), readable(page.with(number, session))?);
             }

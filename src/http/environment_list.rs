@@ -75,7 +75,7 @@ impl Reader {
                 text.push(b',');
             }
             let view = EnvironmentListItem::new(self.pipeline.pipeline.as_str(), name.as_str(), environment);
-            serde_json::to_writer(&mut text, &view).map_err(|_| Problem::internal())?;
+            serde_json::to_writer(&mut text, &view).map_err(Problem::internal)?;
             self.written += 1;
         }
         self.done = found.len() < PIECE;
@@ -83,7 +83,7 @@ impl Reader {
         if self.done {
             let pagination = SlicePagination::whole(self.written);
             text.extend_from_slice(br#"],"pagination":"#);
-            serde_json::to_writer(&mut text, &pagination).map_err(|_| Problem::internal())?;
+            serde_json::to_writer(&mut text, &pagination).map_err(Problem::internal)?;
             text.push(b'}');
         }
         Ok(text.into())

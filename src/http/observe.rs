@@ -48,10 +48,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     };
     let _entered = span.enter();
     let mut response = answered
-        .unwrap_or_else(|_| {
-            tracing::error!(?id, path = request.path(), "a handler panicked");
-            Err(Problem::internal())
-        })
+        .unwrap_or_else(|_| Err(Problem::internal("a handler panicked")))
         .unwrap_or_else(|problem| refused(&problem, &request, &id));
     response.headers_mut().insert(REQUEST_ID, id);
     if app.draining.load(Ordering::Relaxed) {
@@ -70,8 +67,11 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
     count_problem(code);
     // That a server which stops sends its clients away is no failure.
     if code.status().is_server_error() && code != Code::ShuttingDown {
-        let (method, path) = (request.method(), request.path());
-        tracing::warn!(?id, %method, path, code = code.as_str(), "a request failed");
+        let (method, path, code) = (request.method(), request.path(), code.as_str());
+        match problem.cause() {
+            Some(cause) => tracing::error!(?id, %method, path, code, cause, "a request failed"),
+            None => tracing::warn!(?id, %method, path, code, "a request failed"),
+        }
     }
     problem.render(id.to_str().unwrap_or_default())
 }
@@ -107,7 +107,7 @@ impl Underway {
             BodySize::Sized(size) if size <= PIECE_BYTES as u64 => body,
             BodySize::Sized(_) | BodySize::Stream => match body.try_into_bytes() {
                 Ok(rest) => BoxBody::new(Pieces { rest, _underway: self }),
-                Err(stream) => BoxBody::new(Stream { stream, _underway: self }),
+                Err(stream) => BoxBody::new(Streamed { stream, _underway: self }),
             },
         }
     }
@@ -140,12 +140,12 @@ impl MessageBody for Pieces {
     }
 }
 
-struct Stream {
+struct Streamed {
     stream: BoxBody,
     _underway: Underway,
 }
 
-impl MessageBody for Stream {
+impl MessageBody for Streamed {
     type Error = <BoxBody as MessageBody>::Error;
 
     fn size(&self) -> BodySize {

@@ -21,6 +21,7 @@ struct Parts {
     detail: String,
     extra: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
+    cause: Option<String>,
 }
 
 /// One field or parameter that is wrong.
@@ -32,7 +33,7 @@ pub struct FieldError {
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(Parts { code, detail: detail.into(), extra: Map::new(), headers: Vec::new() }))
+        Self(Box::new(Parts { code, detail: detail.into(), extra: Map::new(), headers: Vec::new(), cause: None }))
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
@@ -89,9 +90,19 @@ impl Problem {
             .with_header(ALLOW, allowed)
     }
 
-    /// A fault of ours, which whoever found it has logged.
-    pub fn internal() -> Self {
-        Self::new(Code::InternalError, Code::InternalError.meaning())
+    /// A fault of ours.
+    pub fn internal(cause: impl fmt::Display) -> Self {
+        Self::new(Code::InternalError, Code::InternalError.meaning()).because(cause)
+    }
+
+    /// What an operator needs to know and a client has no use for: it goes to the log, with the request's id.
+    pub fn because(mut self, cause: impl fmt::Display) -> Self {
+        self.0.cause = Some(cause.to_string());
+        self
+    }
+
+    pub fn cause(&self) -> Option<&str> {
+        self.0.cause.as_deref()
     }
 
     pub fn code(&self) -> Code {

@@ -29,9 +29,8 @@ impl From<Failure> for Problem {
             .retry_after(OVERLOADED_RETRY_SECONDS),
             Failure::KeyReused => Problem::new(Code::IdempotencyKeyReused, Code::IdempotencyKeyReused.meaning()),
             Failure::Unavailable | Failure::TimedOut => {
-                tracing::error!(%failure, "a command was not answered");
                 let detail = format!("{failure}; look at the environment before you try again");
-                Problem::new(Code::OutcomeUnknown, detail).retry_after(OVERLOADED_RETRY_SECONDS)
+                Problem::new(Code::OutcomeUnknown, detail).retry_after(OVERLOADED_RETRY_SECONDS).because(failure)
             }
         }
     }
@@ -47,10 +46,7 @@ impl From<StoreError> for Problem {
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
             StoreError::Closed => Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1),
-            StoreError::BatchTooLarge { .. } | StoreError::Read(_) => {
-                tracing::error!(%error, "the store failed");
-                Problem::internal()
-            }
+            StoreError::BatchTooLarge { .. } | StoreError::Read(_) => Problem::internal(error),
         }
     }
 }

@@ -86,10 +86,7 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
         };
         access.app.accounts.create_token_with(access.caller.person.id, new, now, keep).await
     });
-    let made = making.await.map_err(|error| {
-        tracing::error!(%error, "making a token was not finished");
-        Problem::internal()
-    })?;
+    let made = making.await.map_err(Problem::internal)?;
     Ok(made?)
 }
 
@@ -128,19 +125,19 @@ where
     Problem: From<E>,
 {
     let Ok(done) = tokio::time::timeout(limit, change).await else {
-        tracing::error!("a change of tokens was not durable in time");
         let detail =
             "the change was not durable in time and may still take effect; list the tokens before you try again";
-        return Err(Problem::new(Code::OutcomeUnknown, detail).retry_after(STALLED_RETRY_SECONDS));
+        let problem = Problem::new(Code::OutcomeUnknown, detail).retry_after(STALLED_RETRY_SECONDS);
+        return Err(problem.because("a change of tokens was not durable in time"));
     };
     Ok(done?)
 }
 
 /// The list waits for changes that are on their way to the disk.
 fn not_read_in_time() -> Problem {
-    tracing::error!("tokens were not listed in time: a change of them is not durable yet");
     let detail = "a change of the tokens still waits for the disk; try again after `Retry-After`";
-    Problem::new(Code::Overloaded, detail).retry_after(STALLED_RETRY_SECONDS)
+    let problem = Problem::new(Code::Overloaded, detail).retry_after(STALLED_RETRY_SECONDS);
+    problem.because("tokens were not listed in time: a change of them is not durable yet")
 }
 
 impl Access {

@@ -20,7 +20,8 @@ async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
     let admin = server.admin();
     let held = admin.claim("review-1", json!({})).await.created().session();
     let path = sessions(&admin, "review-1");
-    for (queue, keyed) in [(false, false), (false, true), (true, false), (true, true)] {
+    // Not a queued session with a key: its client may come back for it, so it goes when nobody has asked for a minute.
+    for (queue, keyed) in [(false, false), (false, true), (true, false)] {
         for end in [End::Close, End::HalfClose] {
             let mut wire = Wire::open(&server).await;
             let key = format!("{queue}-{end:?}");

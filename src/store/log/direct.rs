@@ -20,7 +20,8 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes whole pages. A file system that wants them laid out in another way gets them through the cache from then on.
+/// Writes whole pages. A file system that wants them laid out in another way gets those of this file through the cache from
+/// then on.
 pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
     match file.write_all_at(pages, offset) {
         Err(error) if is_unsupported(&error) => {
