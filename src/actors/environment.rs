@@ -128,8 +128,14 @@ impl Actor for EnvironmentActor {
 async fn load(environments: Environments, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
     let settled = environments.parts.store.handed_in();
     durable_up_to(&*environments.parts.store, settled).await;
-    let read = tokio::task::spawn_blocking(move || reading::stored_with_queue(&environments.parts, &key));
-    let stored = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
+    let has_queue = environments.parts.queues_at_rest.contains_key(&key);
+    let read = move || reading::stored_with_queue(&environments.parts, &key);
+    // One record is read faster than a thread is found to read it; those who wait may be ten thousand.
+    let stored = if has_queue {
+        tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
+    } else {
+        read()?
+    };
     let absent = || StoredEnvironment { environment: Environment::absent(), keeping: Default::default() };
     Ok((stored.unwrap_or_else(absent), settled))
 }
@@ -350,6 +356,10 @@ impl Drop for EnvironmentActor {
     fn drop(&mut self) {
         if let Ok(loaded) = &self.loaded {
             self.parts().waiting.fetch_sub(loaded.environment.queue.len(), Ordering::Relaxed);
+            if !loaded.environment.queue.is_empty() {
+                // Whoever takes over looks for those whose place is written down.
+                self.parts().queues_at_rest.insert(self.home.key.clone(), ());
+            }
         }
         let waiting = self.held.values().filter(|held| !held.reply.is_closed()).count();
         if waiting > 0 {

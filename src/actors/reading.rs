@@ -283,18 +283,14 @@ impl ListFilter {
 
 /// An environment that has no actor.
 fn at_rest(parts: &Parts, key: &EnvironmentKey) -> Result<Option<Environment>, StoreError> {
-    let mut stored = stored_environment(parts, key)?;
-    if let Some(stored) = &mut stored {
-        fill_queue(parts, key, stored)?;
-    }
-    Ok(stored.map(|stored| stored.environment))
+    Ok(stored_with_queue(parts, key)?.map(|stored| stored.environment))
 }
 
 /// An environment and those who wait for it, for the actor that takes it over.
 pub(super) fn stored_with_queue(parts: &Parts, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
     let mut stored = stored_environment(parts, key)?;
     if let Some(stored) = &mut stored {
-        read_queue(parts, key, stored)?;
+        fill_queue(parts, key, stored)?;
     }
     Ok(stored)
 }
@@ -304,7 +300,7 @@ fn stored_environment(parts: &Parts, key: &EnvironmentKey) -> Result<Option<Stor
     record.map(|record| readable(stored::decode_environment(&record, parts.run))).transpose()
 }
 
-/// Those who wait for it, if there are any: an environment whose actor has left has none.
+/// Those who wait for it, if there are any: an environment whose actor has left has none, unless it died.
 fn fill_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
     if parts.queues_at_rest.contains_key(key) { read_queue(parts, key, stored) } else { Ok(()) }
 }

@@ -43,9 +43,9 @@ impl Page {
         session / PAGE_SESSIONS
     }
 
-    /// Whether it is the first in its page.
+    /// Whether it is the first in its page. Numbers begin with 1.
     pub fn begins_with(session: u64) -> bool {
-        session.is_multiple_of(PAGE_SESSIONS)
+        session.is_multiple_of(PAGE_SESSIONS) || session == 1
     }
 
     pub fn read(record: Vec<u8>) -> Result<Self, Unreadable> {

@@ -72,6 +72,17 @@ async fn nobody_is_told_of_a_turn_that_could_still_be_lost() {
 }
 
 #[actix::test]
+async fn a_queued_session_keeps_its_place_when_the_actor_dies() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    let queued = bench.queued(2).await;
+    assert!(matches!(bench.environments.ask(&key(), Blunder).await, Err(Failure::Unavailable)));
+    assert_eq!(bench.ask(&queued).status(), SessionStatus::Queued);
+    bench.release(&first).await.unwrap();
+    assert_eq!(bench.holder().map(|holder| holder.id), Some(queued.id));
+}
+
+#[actix::test]
 async fn who_hangs_up_leaves_the_queue_at_once_and_is_never_granted() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
