@@ -120,8 +120,12 @@ impl Ledger {
     }
 
     pub fn release_unanswered(&mut self, environment: usize, session: &str) {
-        let releases = &mut self.environments[environment].unanswered.releases;
-        releases.insert(session.to_owned());
+        let known = &mut self.environments[environment];
+        // It may have taken effect: the next session's grant can have been told while the answer to this got lost.
+        if let Some(token) = known.sessions.iter().rev().find(|(_, held)| held.id == session).map(|(token, _)| *token) {
+            known.touch(token);
+        }
+        known.unanswered.releases.insert(session.to_owned());
     }
 
     fn learn(&mut self, environment: usize, session: &Value) -> &mut Session {
