@@ -20,7 +20,6 @@ async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
     let admin = server.admin();
     let held = admin.claim("review-1", json!({})).await.created().session();
     let path = sessions(&admin, "review-1");
-    // Not a queued session with a key: its client may come back for it, so it goes when nobody has asked for a minute.
     for (queue, keyed) in [(false, false), (false, true), (true, false)] {
         for end in [End::Close, End::HalfClose] {
             let mut wire = Wire::open(&server).await;
@@ -39,6 +38,31 @@ async fn a_client_that_closes_its_connection_leaves_the_queue_at_once() {
     assert_has(&admin.environment("review-1").await.data(), json!({ "lockStatus": "unlocked", "queueLength": 0 }));
     let history = admin.get(&format!("{}/history", at("review-1"))).await.ok();
     assert_eq!(column(&history, "sessionId"), [held], "none of them ever had the lock");
+}
+
+/// The one kind that does not leave at once: it has an id that its client can learn with its key, and expires when nobody
+/// has asked about it for a minute.
+#[tokio::test]
+async fn a_queued_session_with_a_key_is_kept_for_the_client_that_comes_back() {
+    let server = Server::start();
+    let admin = server.admin();
+    let held = admin.claim("review-1", json!({})).await.created().session();
+    let body = json!({ "waitSeconds": 300, "queue": true });
+    for end in [End::Close, End::HalfClose] {
+        let mut wire = Wire::open(&server).await;
+        let key = format!("{end:?}");
+        post(&mut wire, &sessions(&admin, "review-1"), &body, Some(&key)).await;
+        admin.until_queue_is("review-1", 1).await;
+        let queued = column(&admin.queue("review-1").await.ok(), "sessionId");
+        let _left = end.of(wire).await;
+        let again = admin.until_answered(&key, &body).await.has_status(202);
+        assert_eq!(again.header("idempotency-replayed"), "true");
+        assert_eq!([again.session()], queued[..]);
+        assert_eq!(column(&admin.queue("review-1").await.ok(), "sessionId"), queued);
+        admin.release("review-1", &again.session()).await.ok();
+        admin.until_queue_is("review-1", 0).await;
+    }
+    admin.release("review-1", &held).await.ok();
 }
 
 #[tokio::test]
