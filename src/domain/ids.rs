@@ -118,6 +118,10 @@ macro_rules! seeded_id {
 
 seeded_id! { DeploymentId, "dep_", "is no deployment id" }
 seeded_id! {
+    /// Somebody's leave for a stage to start, asked for or given.
+    ApprovalId, "apr_", "is no approval id"
+}
+seeded_id! {
     /// A member of an organization.
     UserId, "usr_", "is no user id"
 }

@@ -15,6 +15,7 @@ mod force_claim;
 mod ids;
 pub mod invariants;
 mod lease;
+pub mod pipeline;
 mod pool;
 #[cfg(test)]
 mod properties;
@@ -23,6 +24,7 @@ mod rejection;
 mod release;
 mod reset;
 mod role;
+mod run;
 #[cfg(test)]
 mod samples;
 mod session;
@@ -41,13 +43,18 @@ pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
 pub use environment::{Environment, LastDeployment, LockStatus};
 pub use event::{Event, Notice};
 pub use force_claim::{ForceClaim, ForceClaimed};
-pub use ids::{DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
+pub use ids::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
+pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{POOL_LENGTH_MAX, Pool, Standing};
 pub use queue::{ASK_WITHIN_MILLIS, Crowd, Kept, PlaceKey, Presence, Priority, Queue, Turn, Waiter};
 pub use rejection::Rejection;
 pub use release::Release;
 pub use role::Role;
+pub use run::{
+    Approval, ApprovalStatus, DeploymentRecord, Effect, Run, StageEnd, StageOrder, StageRun, StageStatus, StepRun,
+    StepStatus,
+};
 pub use session::{
     Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Plan, Session,
     SessionRef, SessionStatus,

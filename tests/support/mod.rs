@@ -307,6 +307,8 @@ pub fn assert_is_time(value: &Value) {
 }
 
 fn http() -> reqwest::Client {
+    // reqwest is built without a provider of TLS; that it has been installed before is no fault.
+    rustls::crypto::ring::default_provider().install_default().ok();
     reqwest::Client::builder().timeout(Duration::from_secs(60)).build().unwrap()
 }
 

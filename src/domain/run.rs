@@ -1,0 +1,144 @@
+//! The run of a deployment: how each of its stages and steps stands. Only its environment's decisions move it.
+
+use std::sync::Arc;
+
+use super::{
+    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, EnvironmentKey, Identifier, Person,
+    SessionId, Timestamp,
+};
+
+/// From the moment a deployment starts (or waits to be run again) until it ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Run {
+    pub blueprint: Arc<Blueprint>,
+    pub stages: Vec<StageRun>,
+    /// Who had it run again, the last time.
+    pub retried_by: Option<Person>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageRun {
+    pub name: Identifier,
+    pub status: StageStatus,
+    /// From 1, with each time it is run; 0 until then.
+    pub attempt: u32,
+    /// Of this attempt, if it needs one.
+    pub approval: Option<Approval>,
+    pub steps: Vec<StepRun>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StepRun {
+    pub name: Identifier,
+    pub status: StepStatus,
+    pub exit_code: Option<i32>,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StageStatus {
+    /// Its turn has not come.
+    Pending,
+    AwaitingApproval,
+    /// Handed to the runner, which has not begun it: nothing of it has been executed.
+    Queued,
+    Running,
+    /// Told to stop, and not yet known to have stopped.
+    Cancelling,
+    Succeeded,
+    Failed,
+    Cancelled,
+    /// A stage before it did not succeed.
+    Skipped,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepStatus {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+    Cancelled,
+    Skipped,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Approval {
+    pub id: ApprovalId,
+    pub status: ApprovalStatus,
+    pub requested_at: Timestamp,
+    /// When it was decided, or ended undecided; by whom, if it was decided; and what they said.
+    pub decided_at: Option<Timestamp>,
+    pub decided_by: Option<Person>,
+    pub comment: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ApprovalStatus {
+    Pending,
+    Approved,
+    Rejected,
+    /// What it was for has ended before somebody decided.
+    Cancelled,
+}
+
+/// A deployment with all that is kept of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentRecord {
+    pub environment: EnvironmentKey,
+    pub deployment: Deployment,
+    /// None for what puts an environment back in order.
+    pub session: Option<SessionId>,
+    pub fencing_token: u64,
+    /// Whose session it was made in.
+    pub user: Option<Person>,
+    pub stages: Vec<StageRun>,
+    pub retried_by: Option<Person>,
+}
+
+/// What a decision wants to be done by the runner, once it is durable.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Effect {
+    RunStage(Box<StageOrder>),
+    /// Stop what runs of it, all of it, and say when it has ended.
+    Stop(DeploymentId),
+    /// An earlier run of the server may have left something of it running: see that it is gone, and say so.
+    Sweep(DeploymentId),
+}
+
+/// One stage to be run from its first step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageOrder {
+    pub deployment: DeploymentId,
+    pub session: Option<SessionId>,
+    pub fencing_token: u64,
+    pub commit: CommitId,
+    pub stage: usize,
+    pub attempt: u32,
+    pub blueprint: Arc<Blueprint>,
+    /// Of the environment, for its variables.
+    pub configuration: Arc<Configuration>,
+}
+
+/// How the run of a stage ended: nothing of it is left running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StageEnd {
+    Succeeded,
+    Failed(Arc<str>),
+    /// It was told to stop before it was through.
+    Cancelled,
+}
+
+impl StageStatus {
+    pub fn is_finished(self) -> bool {
+        match self {
+            StageStatus::Succeeded | StageStatus::Failed | StageStatus::Cancelled | StageStatus::Skipped => true,
+            StageStatus::Pending
+            | StageStatus::AwaitingApproval
+            | StageStatus::Queued
+            | StageStatus::Running
+            | StageStatus::Cancelling => false,
+        }
+    }
+}
