@@ -134,7 +134,8 @@ impl Signals {
     }
 }
 
-fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {
+/// The store of the data directory, which is then nobody else's.
+pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {
     let options = store::Options {
         segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
         cache_bytes: settings.storage.cache_bytes,

@@ -28,5 +28,6 @@ pub mod entropy;
 pub mod http;
 pub mod idempotency;
 pub mod organizations;
+pub mod secrets;
 pub mod store;
 pub mod telemetry;

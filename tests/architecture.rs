@@ -12,14 +12,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("store", &[]),
     ("entropy", &["domain"]),
     ("organizations", &["domain"]),
-    ("config", &["auth", "domain"]),
+    ("config", &["auth", "domain", "secrets"]),
     ("idempotency", &["domain", "store"]),
     ("auth", &["domain", "entropy", "idempotency", "store"]),
+    ("secrets", &["domain", "store"]),
     ("actors", &["domain", "entropy", "idempotency", "store"]),
     ("telemetry", &["actors", "config", "domain"]),
     ("http", &["actors", "auth", "domain", "entropy", "idempotency", "organizations", "store"]),
     ("app", &["actors", "auth", "config", "domain", "http", "idempotency", "organizations", "store", "telemetry"]),
-    ("cli", &["app", "auth", "config", "telemetry"]),
+    ("cli", &["app", "auth", "config", "secrets", "store", "telemetry"]),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -30,10 +31,11 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("utoipa", &["http"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
-    ("tokio", &["actors", "app", "http", "idempotency", "store"]),
+    ("tokio", &["actors", "app", "cli", "http", "idempotency", "store"]),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
     ("serde_json", &["http"]),
+    ("chacha20poly1305", &["secrets"]),
 ];
 
 #[test]

@@ -1,5 +1,7 @@
 //! The command line: what the program can be asked to do, its help and its exit codes.
 
+mod secrets;
+
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,6 +45,9 @@ enum Command {
     Config,
     /// Print a fresh token, to be given to a server as LOCKKEEPER_BOOTSTRAP_TOKEN
     Token,
+    /// Look after the keys that secrets are sealed under
+    #[command(subcommand)]
+    Secrets(secrets::Command),
 }
 
 #[derive(clap::Args, Default)]
@@ -67,6 +72,7 @@ pub fn run() -> ExitCode {
         Command::Check { file } => check(&file),
         Command::Config => say(config::DEFAULT_TOML.trim_end()),
         Command::Token => say(TokenText::generate().reveal()),
+        Command::Secrets(command) => secrets::run(command),
     }
 }
 

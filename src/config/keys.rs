@@ -11,10 +11,12 @@ use toml::de::DeValue;
 use tracing_subscriber::EnvFilter;
 
 use crate::auth::TokenText;
+use crate::domain::Malformed;
+use crate::secrets::MasterKey;
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Settings, Storage};
+use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -34,6 +36,8 @@ impl Draft {
             data_dir: PathBuf::new(),
             workers: 0,
             bootstrap_token: None,
+            master_key: None,
+            master_key_new: None,
             rate_limit: None,
             log: Log { filter: String::new(), format: LogFormat::Text },
             http: Http {
@@ -44,9 +48,21 @@ impl Draft {
                 drain: Duration::ZERO,
                 max_connections: 0,
             },
-            storage: Storage { history_retention: 0, log_segment_bytes: 0, cache_bytes: 0, min_free_bytes: 0 },
+            storage: Storage {
+                history_retention: 0,
+                log_segment_bytes: 0,
+                cache_bytes: 0,
+                min_free_bytes: 0,
+                deployment_log_bytes: 0,
+            },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             idempotency: Idempotency { max_keys: 0 },
+            runner: Runner {
+                max_running_steps: 0,
+                termination_grace: Duration::ZERO,
+                path: String::new(),
+                log_bytes_per_step: 0,
+            },
             organizations: Vec::new(),
             sample: false,
         };
@@ -68,8 +84,28 @@ pub(super) enum Kind {
     LogFilter(fn(&mut Draft, String)),
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
+    SearchPath(fn(&mut Draft, String)),
     /// Taken from the environment alone.
-    Secret(fn(&mut Draft, TokenText)),
+    Token(fn(&mut Draft, TokenText)),
+    /// Taken from the environment alone.
+    MasterKey(fn(&mut Draft, MasterKey)),
+}
+
+impl Kind {
+    /// Whether it must not stand in a file.
+    pub(super) fn is_secret(&self) -> bool {
+        match self {
+            Kind::Token(_) | Kind::MasterKey(_) => true,
+            Kind::Address(_)
+            | Kind::Directory(_)
+            | Kind::Number(..)
+            | Kind::NumberOrOff(..)
+            | Kind::LogFilter(_)
+            | Kind::LogFormat(_)
+            | Kind::OrganizationFiles
+            | Kind::SearchPath(_) => false,
+        }
+    }
 }
 
 const fn key(name: &'static str, kind: Kind) -> Key {
@@ -82,12 +118,17 @@ pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
 /// Dozens of directives; each is compiled at start and asked at each new place that logs.
 const LOG_FILTER_MAX: usize = 1_024;
 
+/// Dozens of directories; every step gets a copy.
+const SEARCH_PATH_MAX: usize = 4_096;
+
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
     key("listen", Kind::Address(|d, address| d.settings.listen = address)),
     key("data_dir", Kind::Directory(|d, path| d.settings.data_dir = path)),
     key("workers", Kind::Number(0, 256, |d, n| d.settings.workers = n as usize)),
-    key("bootstrap_token", Kind::Secret(|d, token| d.settings.bootstrap_token = Some(token))),
+    key("bootstrap_token", Kind::Token(|d, token| d.settings.bootstrap_token = Some(token))),
+    key("master_key", Kind::MasterKey(|d, key| d.settings.master_key = Some(key))),
+    key("master_key_new", Kind::MasterKey(|d, key| d.settings.master_key_new = Some(key))),
     key("rate_limit", Kind::NumberOrOff(1, 1_000_000, |d, n| d.per_second = n.and_then(NonZeroU32::new))),
     key("rate_limit_burst", Kind::Number(1, 10_000_000, |d, n| d.burst = NonZeroU32::new(n).unwrap_or(d.burst))),
     key("organizations", Kind::OrganizationFiles),
@@ -103,13 +144,22 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.log_segment_mb", Kind::Number(4, 1_024, |d, n| d.settings.storage.log_segment_bytes = mebibytes(n))),
     key("storage.cache_mb", Kind::Number(8, 65_536, |d, n| d.settings.storage.cache_bytes = mebibytes(n))),
     key("storage.min_free_mb", Kind::Number(0, 1_048_576, |d, n| d.settings.storage.min_free_bytes = mebibytes(n))),
+    key("storage.log_max_mb", Kind::Number(16, 1_048_576, |d, n| d.settings.storage.deployment_log_bytes = mebibytes(n))),
     key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
+    key("runner.max_running_steps", Kind::Number(1, 10_000, |d, n| d.settings.runner.max_running_steps = n as usize)),
+    key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
+    key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
+    key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
 ];
 
 fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
+}
+
+fn kibibytes(n: u32) -> u64 {
+    u64::from(n) << 10
 }
 
 fn mebibytes(n: u32) -> u64 {
@@ -131,7 +181,9 @@ impl Key {
             Kind::NumberOrOff(min, max, put) => given.number_or_off(min, max).map(|n| put(draft, n)),
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
-            Kind::Secret(put) => given.secret().map(|secret| put(draft, secret)),
+            Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
+            Kind::MasterKey(put) => given.secret(MasterKey::parse).map(|key| put(draft, key)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
         };
         if let Err(unfit) = fits {
@@ -140,7 +192,7 @@ impl Key {
     }
 
     fn fault(&self, given: &Given<'_>, unfit: &Unfit) -> Fault {
-        if let (Kind::Secret(_), Given::InFile { .. }) = (&self.kind, given) {
+        if self.kind.is_secret() && matches!(given, Given::InFile { .. }) {
             return self.secret_in_a_file(given.place());
         }
         unfit.fault(given.place(), self.name, &self.allowed())
@@ -167,7 +219,11 @@ impl Key {
             }
             Kind::LogFormat(_) => "\"text\" or \"json\"".to_owned(),
             Kind::OrganizationFiles => format!("a list of at most {ORGANIZATIONS_MAX} paths of files"),
-            Kind::Secret(_) => "a token, as `lockkeeper token` makes one".to_owned(),
+            Kind::SearchPath(_) => {
+                format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
+            }
+            Kind::Token(_) => "a token, as `lockkeeper token` makes one".to_owned(),
+            Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
     }
 }
@@ -280,12 +336,21 @@ impl Given<'_> {
         })
     }
 
-    fn secret(&self) -> Result<TokenText, Unfit> {
+    fn search_path(&self) -> Result<String, Unfit> {
+        let text = self.text()?;
+        // An empty or relative one would be looked for wherever the step happens to run.
+        let sane = text.len() <= SEARCH_PATH_MAX
+            && !text.contains('\0')
+            && text.split(':').all(|directory| directory.starts_with('/'));
+        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn secret<T>(&self, parse: fn(&str) -> Result<T, Malformed>) -> Result<T, Unfit> {
         match self {
             Given::InFile { .. } => Err(Unfit::Unsaid),
             Given::Text { .. } => match self.text()? {
                 "" => Err(Unfit::is("empty")),
-                text => TokenText::parse(text).map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
+                text => parse(text).map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
             },
         }
     }

@@ -10,7 +10,7 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::document::{Document, type_of};
 use super::fault::{Fault, Place, nearest};
-use super::keys::{Draft, Given, KEYS, Key, Kind};
+use super::keys::{Draft, Given, KEYS, Key};
 use super::organization;
 
 /// What the command line says. The rest comes from the other layers.
@@ -110,7 +110,7 @@ fn meant_key(name: &str) -> Option<&'static str> {
 fn siblings(name: &str) -> Vec<String> {
     let wanted = name.split_once('.').map(|(section, _)| section);
     let mut siblings: Vec<String> = Vec::new();
-    for key in KEYS.iter().filter(|key| !matches!(key.kind, Kind::Secret(_))) {
+    for key in KEYS.iter().filter(|key| !key.kind.is_secret()) {
         let section = key.name.split_once('.').map(|(section, _)| section);
         match section {
             _ if section == wanted => siblings.push(key.name.to_owned()),

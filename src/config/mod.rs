@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
-pub use settings::{Environments, Http, Idempotency, Log, LogFormat, RateLimit, Settings, Storage};
+pub use settings::{Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage};
 
 use document::Document;
 use fault::Place;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Organization;
 use crate::auth::TokenText;
+use crate::secrets::MasterKey;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -15,6 +16,10 @@ pub struct Settings {
     /// HTTP threads; 0 is one a core.
     pub workers: usize,
     pub bootstrap_token: Option<TokenText>,
+    /// `None`: that of the file in the data directory.
+    pub master_key: Option<MasterKey>,
+    /// The one to take its place, for a rotation.
+    pub master_key_new: Option<MasterKey>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
     pub log: Log,
@@ -22,6 +27,7 @@ pub struct Settings {
     pub storage: Storage,
     pub environments: Environments,
     pub idempotency: Idempotency,
+    pub runner: Runner,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -78,6 +84,8 @@ pub struct Storage {
     pub log_segment_bytes: u64,
     pub cache_bytes: u64,
     pub min_free_bytes: u64,
+    /// Of the logs of all deployments together.
+    pub deployment_log_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,4 +100,15 @@ pub struct Environments {
 pub struct Idempotency {
     /// Answers kept for retries, of all tokens together.
     pub max_keys: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Runner {
+    /// Of all deployments together.
+    pub max_running_steps: usize,
+    /// What a step has between being asked to end and being killed.
+    pub termination_grace: Duration,
+    /// The `PATH` of steps.
+    pub path: String,
+    pub log_bytes_per_step: u64,
 }

@@ -23,6 +23,7 @@ pub use data_dir::{DataDir, Holder, OpenError};
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};
 pub use memory::MemoryStore;
+pub use sync_dir::sync_dir;
 
 use std::ops::ControlFlow;
 

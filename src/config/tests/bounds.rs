@@ -36,7 +36,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 16);
+    assert_eq!(numbers, 20);
 }
 
 #[test]
@@ -72,6 +72,18 @@ fn each_kind_says_what_it_takes() {
         ("log.format = 'jsn'", "log.format must be \"text\" or \"json\"; did you mean `json`?"),
         ("log.format = 'yaml'", "log.format must be \"text\" or \"json\""),
         ("log = 'debug'", "log must be a table: [log], not a string"),
+        (
+            "runner.path = '/bin::/usr/bin'",
+            "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
+        ),
+        (
+            "runner.path = 'bin'",
+            "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
+        ),
+        (
+            "runner.path = \"/bin\\u0000\"",
+            "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
+        ),
         ("organizations = 'a'", "organizations must be a list of at most 1000 paths of files, not a string"),
         ("organizations = ['']", "organizations must be paths of files, not empty"),
     ] {
@@ -86,6 +98,13 @@ fn a_log_filter_is_taken_if_the_logger_will_take_it() {
         let lines = load_text(&format!("log.filter = '{bad}'")).unwrap_err();
         assert!(lines[0].starts_with("lk.toml:1: log.filter must be a filter such as \"info\""), "{lines:?}");
     }
+}
+
+#[test]
+fn the_search_path_of_steps_has_a_bound() {
+    let of_bytes = |bytes: usize| load_variables(&[("LOCKKEEPER_RUNNER_PATH", &format!("/{}", "a".repeat(bytes - 1)))]);
+    assert_eq!(of_bytes(4_096).unwrap().runner.path.len(), 4_096);
+    assert!(of_bytes(4_097).unwrap_err()[0].contains("runner.path must be absolute directories"));
 }
 
 #[test]

@@ -9,7 +9,9 @@ use toml::de::{DeTable, DeValue};
 
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
-use crate::config::{DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Storage, check_file};
+use crate::config::{
+    DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
+};
 
 #[test]
 fn without_any_configuration_every_setting_is_as_documented() {
@@ -18,6 +20,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
     assert_eq!(settings.data_dir, Path::new("data"));
     assert_eq!(settings.workers, 0);
     assert_eq!(settings.bootstrap_token, None);
+    assert_eq!((settings.master_key, settings.master_key_new), (None, None));
     assert_eq!(
         settings.rate_limit,
         Some(RateLimit { per_second: NonZeroU32::new(50_000).unwrap(), burst: NonZeroU32::new(100_000).unwrap() })
@@ -41,10 +44,20 @@ fn without_any_configuration_every_setting_is_as_documented() {
             log_segment_bytes: 32 * 1024 * 1024,
             cache_bytes: 64 * 1024 * 1024,
             min_free_bytes: 128 * 1024 * 1024,
+            deployment_log_bytes: 2048 * 1024 * 1024,
         }
     );
     assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 16_384 });
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
+    assert_eq!(
+        settings.runner,
+        Runner {
+            max_running_steps: 64,
+            termination_grace: Duration::from_secs(10),
+            path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
+            log_bytes_per_step: 8192 * 1024,
+        }
+    );
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }
@@ -61,7 +74,7 @@ fn the_default_file_has_every_key_and_no_other() {
         }
     }
     let known: BTreeSet<String> =
-        KEYS.iter().filter(|key| !matches!(key.kind, Kind::Secret(_))).map(|key| key.name.to_owned()).collect();
+        KEYS.iter().filter(|key| !key.kind.is_secret()).map(|key| key.name.to_owned()).collect();
     assert_eq!(listed, known);
 }
 

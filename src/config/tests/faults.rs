@@ -56,7 +56,7 @@ fn an_unknown_key_is_answered_with_the_one_that_was_meant_or_with_those_there_ar
         (
             "'a\\nb' = 1",
             "lk.toml:1: unknown key `a\\\\nb`; allowed here: listen, data_dir, workers, rate_limit, \
-             rate_limit_burst, organizations, [log], [http], [storage], [environments], [idempotency]",
+             rate_limit_burst, organizations, [log], [http], [storage], [environments], [idempotency], [runner]",
         ),
     ] {
         assert_eq!(load_text(text).unwrap_err(), [expected]);
@@ -103,6 +103,27 @@ fn the_bootstrap_token_is_refused_in_a_file_with_the_reason_and_without_its_text
              not a text that is not lk_ and 36 letters or digits: it has been cut or mistyped",
             "LOCKKEEPER_WORKERS: workers must be a whole number from 0 to 256",
         ]
+    );
+}
+
+#[test]
+fn a_master_key_is_refused_in_a_file_and_where_it_is_no_key_without_its_text() {
+    assert_eq!(
+        load_text("master_key = 'hidden'").unwrap_err(),
+        ["lk.toml:1: master_key is not taken from a file, since files are copied, committed and backed up; \
+          set LOCKKEEPER_MASTER_KEY instead"]
+    );
+    let bad = [&"hidden".repeat(10), &"0".repeat(63), &"0".repeat(65), &"A".repeat(42), "é"];
+    for bad in bad {
+        assert_eq!(
+            load_variables(&[("LOCKKEEPER_MASTER_KEY_NEW", bad)]).unwrap_err(),
+            ["LOCKKEEPER_MASTER_KEY_NEW: master_key_new must be a key, as `openssl rand -hex 32` makes one, \
+              not a text that is neither 64 hexadecimal digits nor the base64 of 32 bytes"]
+        );
+    }
+    assert_eq!(
+        load_variables(&[("LOCKKEEPER_MASTER_KEY", "")]).unwrap_err(),
+        ["LOCKKEEPER_MASTER_KEY: master_key must be a key, as `openssl rand -hex 32` makes one, not empty"]
     );
 }
 

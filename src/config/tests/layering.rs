@@ -55,6 +55,20 @@ fn the_bootstrap_token_is_taken_from_its_variable_and_never_shown() {
 }
 
 #[test]
+fn the_master_keys_are_taken_from_their_variables_in_either_form_and_never_shown() {
+    let hex = "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF";
+    let base64 = "ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8=";
+    let settings = load_variables(&[("LOCKKEEPER_MASTER_KEY", hex), ("LOCKKEEPER_MASTER_KEY_NEW", base64)]).unwrap();
+    assert!(settings.master_key.is_some());
+    assert_eq!(settings.master_key, settings.master_key_new);
+    for unpadded in ["ABEiM0RVZneImaq7zN3u/wARIjNEVWZ3iJmqu8zd7v8", "ABEiM0RVZneImaq7zN3u_wARIjNEVWZ3iJmqu8zd7v8="] {
+        assert_eq!(load_variables(&[("LOCKKEEPER_MASTER_KEY", unpadded)]).unwrap().master_key, settings.master_key);
+    }
+    let shown = format!("{settings:?}").to_lowercase();
+    assert!(!shown.contains("0011223344") && !shown.contains("17, 34, 51") && !shown.contains("abeim0"), "{shown}");
+}
+
+#[test]
 fn variables_of_tests_and_of_steps_are_no_settings() {
     let variables = [
         ("LOCKKEEPER_TEST_ANYTHING", "x"),

@@ -1,0 +1,116 @@
+//! `lockkeeper secrets`: what an operator does to the keys of a data directory whose server is stopped.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::config::{self, Flags, Settings};
+use crate::secrets::{self, MasterKey, Rotated};
+use crate::{app, store, telemetry};
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Make a new master key, and seal every secret anew under new keys, while the server is stopped
+    #[command(
+        after_help = "If it is cut off, nothing is lost: run it again, or start the server, which finishes it.\n\n\
+                      Where the master key comes from LOCKKEEPER_MASTER_KEY, its successor comes from \
+                      LOCKKEEPER_MASTER_KEY_NEW, and no file is touched.\n\n\
+                      Examples:\n  lockkeeper secrets rotate-key --data-dir /var/lib/lockkeeper\n  \
+                      LOCKKEEPER_MASTER_KEY=… LOCKKEEPER_MASTER_KEY_NEW=$(openssl rand -hex 32) lockkeeper secrets rotate-key"
+    )]
+    RotateKey {
+        /// The settings file of the server; also LOCKKEEPER_CONFIG
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// The data directory of the server; also LOCKKEEPER_DATA_DIR
+        #[arg(long, value_name = "DIR")]
+        data_dir: Option<PathBuf>,
+    },
+}
+
+/// Why the keys were not rotated: one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+enum RotateError {
+    #[error("there is no data directory {0}; name the server's with --data-dir")]
+    NoData(PathBuf),
+    #[error(transparent)]
+    Store(#[from] store::OpenError),
+    #[error(transparent)]
+    Secrets(#[from] secrets::OpenError),
+    #[error("cannot start: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+pub fn run(command: Command) -> ExitCode {
+    match command {
+        Command::RotateKey { config, data_dir } => rotate_key(Flags { config, data_dir, listen: None }),
+    }
+}
+
+fn rotate_key(flags: Flags) -> ExitCode {
+    let mut settings = match config::load(&flags, std::env::vars_os()) {
+        Ok(settings) => settings,
+        Err(faults) => return complain(EXIT_CONFIG, &faults),
+    };
+    if let Err(fault) = telemetry::start_logging(&settings.log) {
+        return complain(EXIT_CONFIG, &fault);
+    }
+    let variables = match variables(settings.master_key.take(), settings.master_key_new.take()) {
+        Ok(variables) => variables,
+        Err(fault) => return complain(EXIT_CONFIG, &fault),
+    };
+    let from_variables = variables.is_some();
+    match rotate(&settings, variables) {
+        Ok(rotated) => say(&report(rotated, from_variables, &settings.data_dir)),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+/// The key that was and the one to be, or neither.
+fn variables(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
+    match (old, new) {
+        (None, None) => Ok(None),
+        (Some(old), Some(new)) if old == new => {
+            Err("LOCKKEEPER_MASTER_KEY_NEW is the same as LOCKKEEPER_MASTER_KEY; set it to a new key, such as \
+                 `openssl rand -hex 32` makes")
+        }
+        (Some(old), Some(new)) => Ok(Some((old, new))),
+        (Some(_), None) => {
+            Err("the master key comes from LOCKKEEPER_MASTER_KEY, so set LOCKKEEPER_MASTER_KEY_NEW to the \
+                                key that shall take its place, such as `openssl rand -hex 32` makes")
+        }
+        (None, Some(_)) => {
+            Err("LOCKKEEPER_MASTER_KEY_NEW is set and LOCKKEEPER_MASTER_KEY is not; set that to the present \
+                                key too, or unset both to rotate the key in the data directory's file master.key")
+        }
+    }
+}
+
+fn rotate(settings: &Settings, variables: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
+    // The store would make one, and a typing error would pass for a rotation.
+    if !settings.data_dir.is_dir() {
+        return Err(RotateError::NoData(settings.data_dir.clone()));
+    }
+    let store = app::open_store(settings, false)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let rotated = runtime.block_on(secrets::rotate(&store, &settings.data_dir, variables))?;
+    store.close();
+    Ok(rotated)
+}
+
+fn report(rotated: Rotated, from_variables: bool, data_dir: &Path) -> String {
+    let Rotated { organizations, secrets } = rotated;
+    let done = format!("New keys for organizations: {organizations}, secrets sealed anew: {secrets}.");
+    if from_variables {
+        return format!(
+            "{done}\nNow start the server with LOCKKEEPER_MASTER_KEY set to what LOCKKEEPER_MASTER_KEY_NEW is, and unset \
+             that one."
+        );
+    }
+    format!(
+        "{done}\nThe new master key is in {}; keep a copy in a safe place. Backups from before need the old one.",
+        data_dir.join("master.key").display()
+    )
+}

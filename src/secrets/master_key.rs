@@ -1,0 +1,209 @@
+//! The key that wraps all others: from the operator's environment, or from a file in the data directory that only its
+//! owner may read.
+
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use base64::Engine;
+use base64::alphabet::{STANDARD, URL_SAFE};
+use base64::engine::DecodePaddingMode;
+use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use zeroize::Zeroizing;
+
+use super::sealing::{KEY_BYTES, Key};
+use crate::domain::{Identifier, Malformed, VariableName};
+use crate::store::{StoreError, sync_dir};
+
+const FILE: &str = "master.key";
+/// The key of a rotation that is under way. It takes the place of the other when nothing needs that any more.
+const NEXT_FILE: &str = "master.key.new";
+/// A key file gets its name only when it is whole and durable.
+const BEING_WRITTEN: &str = "master.key.tmp";
+const ONLY_OWNER: u32 = 0o600;
+const GROUP_AND_OTHERS: u32 = 0o077;
+/// A key, its line end and any slip of an editor; a larger file is something else.
+const FILE_BYTES_MAX: u64 = 4_096;
+
+/// Its `Debug` does not show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MasterKey {
+    pub(super) key: Key,
+    pub(super) source: Source,
+}
+
+/// Where a master key came from, for those who are told that it is the wrong one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    Variable,
+    File(PathBuf),
+}
+
+/// Why the secrets cannot be used. Each is one sentence that says what happened and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(
+        "{path} can be read by other users (its mode is {mode:03o}); run chmod 600 {path}, and if any of them may have read \
+         it, `lockkeeper secrets rotate-key` with the server stopped"
+    )]
+    WideRights { path: PathBuf, mode: u32 },
+    #[error("{path} holds no master key, which is 64 hexadecimal digits; restore the file from a backup")]
+    Malformed { path: PathBuf },
+    #[error(
+        "{path} is missing and there are secrets that only its key opens; restore the file from a backup, or set \
+         LOCKKEEPER_MASTER_KEY to the key"
+    )]
+    Missing { path: PathBuf },
+    #[error("cannot {doing} {path}: {source}; check that this user may write there and that the disk is in order")]
+    Io { doing: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "the secrets of organization {organization} were sealed under another master key than that of {path}; restore the \
+         file that belongs to this data directory, or set LOCKKEEPER_MASTER_KEY if its key came from there"
+    )]
+    WrongFile { path: PathBuf, organization: Identifier },
+    #[error(
+        "the secrets of organization {organization} were sealed under another master key than that of \
+         LOCKKEEPER_MASTER_KEY; set it to the key of this data directory, or unset it if that is in its file master.key; \
+         where a rotation was cut off, run `lockkeeper secrets rotate-key` again with the two keys it had"
+    )]
+    WrongVariable { organization: Identifier },
+    #[error(
+        "the key of the secrets of organization {organization} is missing from the database; restore the data directory \
+         from a backup"
+    )]
+    KeyLost { organization: Identifier },
+    #[error(
+        "the secret {name} of organization {organization} does not open: its record is damaged; delete it or set it anew \
+         while the server runs, or restore the data directory from a backup"
+    )]
+    DoesNotOpen { organization: Identifier, name: VariableName },
+}
+
+impl MasterKey {
+    /// As it stands in `LOCKKEEPER_MASTER_KEY`.
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let key = parse_hex(text).or_else(|| parse_base64(text));
+        let key = key.ok_or(Malformed("is neither 64 hexadecimal digits nor the base64 of 32 bytes"))?;
+        Ok(Self { key, source: Source::Variable })
+    }
+
+    pub(super) fn refusal(&self, organization: Identifier) -> OpenError {
+        match &self.source {
+            Source::Variable => OpenError::WrongVariable { organization },
+            Source::File(path) => OpenError::WrongFile { path: path.clone(), organization },
+        }
+    }
+}
+
+/// The key files of a data directory, which the store holds for us alone.
+pub struct KeyFiles<'a>(pub &'a Path);
+
+impl KeyFiles<'_> {
+    pub fn current(&self) -> Result<Option<MasterKey>, OpenError> {
+        read(self.path(FILE))
+    }
+
+    pub fn next(&self) -> Result<Option<MasterKey>, OpenError> {
+        read(self.path(NEXT_FILE))
+    }
+
+    pub fn make_current(&self) -> Result<MasterKey, OpenError> {
+        self.make(FILE)
+    }
+
+    pub fn make_next(&self) -> Result<MasterKey, OpenError> {
+        self.make(NEXT_FILE)
+    }
+
+    /// The next key is the current one from now on, and the one before is gone.
+    pub fn promote_next(&self) -> Result<MasterKey, OpenError> {
+        let path = self.path(FILE);
+        let renamed = fs::rename(self.path(NEXT_FILE), &path).and_then(|()| sync_dir(self.0));
+        renamed.map_err(io_error("replace", &path))?;
+        read(path.clone())?.ok_or(OpenError::Missing { path })
+    }
+
+    pub fn missing(&self) -> OpenError {
+        OpenError::Missing { path: self.path(FILE) }
+    }
+
+    fn make(&self, name: &str) -> Result<MasterKey, OpenError> {
+        let (path, being_written) = (self.path(name), self.path(BEING_WRITTEN));
+        let key = Key::generate();
+        self.write(&being_written, &key).map_err(io_error("write", &being_written))?;
+        let named = fs::rename(&being_written, &path).and_then(|()| sync_dir(self.0));
+        named.map_err(io_error("write", &path))?;
+        Ok(MasterKey { key, source: Source::File(path) })
+    }
+
+    fn write(&self, path: &Path, key: &Key) -> io::Result<()> {
+        // What a start that was cut short left behind has never been a key of anything.
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(ONLY_OWNER).open(path)?;
+        file.write_all(hex_line(key).as_bytes())?;
+        file.sync_all()
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+fn read(path: PathBuf) -> Result<Option<MasterKey>, OpenError> {
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(io_error("read", &path)(error)),
+    };
+    let mode = file.metadata().map_err(io_error("read", &path))?.permissions().mode() & 0o777;
+    if mode & GROUP_AND_OTHERS != 0 {
+        return Err(OpenError::WideRights { path, mode });
+    }
+    // With room for all from the start: growing it would leave a copy of the key behind.
+    let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize));
+    file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(io_error("read", &path))?;
+    match std::str::from_utf8(&text).ok().and_then(|text| parse_hex(text.trim_end())) {
+        Some(key) => Ok(Some(MasterKey { key, source: Source::File(path) })),
+        None => Err(OpenError::Malformed { path }),
+    }
+}
+
+fn io_error(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OpenError {
+    let path = path.to_owned();
+    move |source| OpenError::Io { doing, path, source }
+}
+
+fn hex_line(key: &Key) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(2 * KEY_BYTES + 1));
+    for byte in key.reveal() {
+        write!(text, "{byte:02x}").expect("a string takes any text");
+    }
+    text.push('\n');
+    text
+}
+
+fn parse_hex(text: &str) -> Option<Key> {
+    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let mut bytes = Zeroizing::new([0; KEY_BYTES]);
+    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Key::from_bytes(&*bytes)
+}
+
+/// Of either alphabet, padded or not: tools differ.
+fn parse_base64(text: &str) -> Option<Key> {
+    let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
+    let decode = |alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok().map(Zeroizing::new);
+    let bytes = decode(&STANDARD).or_else(|| decode(&URL_SAFE))?;
+    Key::from_bytes(&bytes)
+}

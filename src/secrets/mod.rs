@@ -1,0 +1,20 @@
+//! What pipelines must know and nobody may read: secrets of an organization or of one pipeline, sealed under a data key
+//! of the organization, which is wrapped under the master key. Knows nothing of HTTP or of who may change them.
+//!
+//! A value leaves only through [`Vault::open_for`]. Whoever has the store's bytes without the master key has names and
+//! descriptions, and no value.
+
+mod master_key;
+mod rotation;
+mod sealing;
+mod stored;
+mod value;
+mod vault;
+
+#[cfg(test)]
+mod tests;
+
+pub use master_key::{MasterKey, OpenError, Source};
+pub use rotation::{Rotated, rotate, unlock};
+pub use value::SecretValue;
+pub use vault::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError, Vault};

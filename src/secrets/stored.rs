@@ -1,0 +1,151 @@
+//! How secrets and the wrapped keys of organizations lie in the store.
+
+use serde::{Deserialize, Serialize};
+
+use super::sealing::{Key, Ring, Sealed, SecretPlace, WrappedKey};
+use super::vault::Secret;
+use crate::domain::{Description, Identifier, Timestamp, VariableName};
+use crate::store::StoreError;
+
+const VERSION: u8 = 1;
+
+pub const SECRETS: &[u8] = b"s/";
+pub const RINGS: &[u8] = b"o/";
+
+/// `s/{organization}/{pipeline, or nothing}/{name}`
+pub fn secret_key(organization: &Identifier, pipeline: Option<&Identifier>, name: &VariableName) -> Vec<u8> {
+    [&scope_prefix(organization, pipeline), name.as_str().as_bytes()].concat()
+}
+
+/// What all secrets of an organization begin with, those of its pipelines too.
+pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
+    [SECRETS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+/// What all secrets of a pipeline begin with, or those of the organization itself.
+pub fn scope_prefix(organization: &Identifier, pipeline: Option<&Identifier>) -> Vec<u8> {
+    let scope = pipeline.map_or("", Identifier::as_str);
+    [&organization_prefix(organization), scope.as_bytes(), b"/"].concat()
+}
+
+/// `o/{organization}`
+pub fn ring_key(organization: &Identifier) -> Vec<u8> {
+    [RINGS, organization.as_str().as_bytes()].concat()
+}
+
+#[derive(Serialize, Deserialize)]
+struct SecretV1<'a> {
+    version: u64,
+    description: &'a str,
+    created_at: i64,
+    updated_at: i64,
+    key: u32,
+    sealed: &'a [u8],
+}
+
+#[derive(Serialize, Deserialize)]
+struct RingV1<'a> {
+    floor: u64,
+    #[serde(borrow)]
+    keys: Vec<(u32, &'a [u8])>,
+}
+
+/// A secret with its value sealed.
+pub struct Record {
+    pub organization: Identifier,
+    pub secret: Secret,
+    pub sealed: Sealed,
+}
+
+impl Record {
+    pub fn key(&self) -> Vec<u8> {
+        secret_key(&self.organization, self.secret.pipeline.as_ref(), &self.secret.name)
+    }
+
+    pub fn place(&self) -> SecretPlace<'_> {
+        self.secret.place(&self.organization)
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let form = SecretV1 {
+            version: self.secret.version,
+            description: self.secret.description.as_str(),
+            created_at: self.secret.created_at.as_millis(),
+            updated_at: self.secret.updated_at.as_millis(),
+            key: self.sealed.key,
+            sealed: &self.sealed.bytes,
+        };
+        postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+    }
+
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, StoreError> {
+        let unreadable = || {
+            let key = String::from_utf8_lossy(key);
+            StoreError::Read(format!("the record {key} of a secret does not have the form of its version"))
+        };
+        decode_secret(key, bytes).ok_or_else(unreadable)
+    }
+}
+
+fn decode_secret(key: &[u8], bytes: &[u8]) -> Option<Record> {
+    let (&VERSION, form) = bytes.split_first()? else {
+        return None;
+    };
+    let form: SecretV1<'_> = postcard::from_bytes(form).ok()?;
+    let mut parts = std::str::from_utf8(key.strip_prefix(SECRETS)?).ok()?.splitn(3, '/');
+    let organization = Identifier::parse(parts.next()?).ok()?;
+    let pipeline = match parts.next()? {
+        "" => None,
+        pipeline => Some(Identifier::parse(pipeline).ok()?),
+    };
+    let secret = Secret {
+        name: VariableName::parse(parts.next()?).ok()?,
+        description: Description::parse(form.description).ok()?,
+        pipeline,
+        version: form.version,
+        created_at: Timestamp::from_millis(form.created_at),
+        updated_at: Timestamp::from_millis(form.updated_at),
+    };
+    Some(Record { organization, secret, sealed: Sealed { key: form.key, bytes: form.sealed.to_vec() } })
+}
+
+pub fn encode_ring(organization: &Identifier, ring: &Ring, master: &Key) -> Vec<u8> {
+    let wrapped = ring.wrap(organization, master);
+    let keys = wrapped.iter().map(|key| (key.id, key.sealed.as_slice())).collect();
+    postcard::to_extend(&RingV1 { floor: ring.floor, keys }, vec![VERSION])
+        .expect("the form has no maps of unknown length")
+}
+
+/// The keys of an organization, still wrapped.
+pub struct WrappedRing {
+    pub organization: Identifier,
+    floor: u64,
+    keys: Vec<WrappedKey>,
+}
+
+impl WrappedRing {
+    pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, StoreError> {
+        let unreadable = || {
+            let key = String::from_utf8_lossy(key);
+            StoreError::Read(format!(
+                "the record {key} of an organization's keys does not have the form of its version"
+            ))
+        };
+        decode_ring(key, bytes).ok_or_else(unreadable)
+    }
+
+    /// None where this is not the master key they are wrapped under.
+    pub fn unwrap(&self, master: &Key) -> Option<Ring> {
+        Ring::unwrap(&self.organization, self.floor, &self.keys, master)
+    }
+}
+
+fn decode_ring(key: &[u8], bytes: &[u8]) -> Option<WrappedRing> {
+    let (&VERSION, form) = bytes.split_first()? else {
+        return None;
+    };
+    let form: RingV1<'_> = postcard::from_bytes(form).ok()?;
+    let organization = Identifier::parse(std::str::from_utf8(key.strip_prefix(RINGS)?).ok()?).ok()?;
+    let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
+    Some(WrappedRing { organization, floor: form.floor, keys })
+}
