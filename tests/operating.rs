@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "operating/keys.rs"]
+mod keys;
 #[path = "operating/limits.rs"]
 mod limits;
 #[path = "operating/starting.rs"]

@@ -7,6 +7,7 @@
 mod master_key;
 mod rotation;
 mod sealing;
+mod secret;
 mod stored;
 mod value;
 mod vault;
@@ -16,5 +17,6 @@ mod tests;
 
 pub use master_key::{MasterKey, OpenError, Source};
 pub use rotation::{Rotated, rotate, unlock};
+pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 pub use value::SecretValue;
-pub use vault::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError, Vault};
+pub use vault::Vault;

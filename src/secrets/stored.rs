@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::sealing::{Key, Ring, Sealed, SecretPlace, WrappedKey};
-use super::vault::Secret;
+use super::secret::Secret;
 use crate::domain::{Description, Identifier, Timestamp, VariableName};
 use crate::store::StoreError;
 

@@ -8,14 +8,12 @@ use parking_lot::Mutex;
 
 use super::master_key::{MasterKey, OpenError};
 use super::rotation;
-use super::sealing::{Ring, SecretPlace};
+use super::sealing::Ring;
+use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 use super::stored::{self, Record};
 use super::value::SecretValue;
-use crate::domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
+use crate::domain::{Identifier, PipelineKey, Timestamp, VariableName};
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix, walk};
-
-/// More than the pipelines of one organization need, few enough to keep in memory and to hand to a step.
-pub const SECRETS_MAX: usize = 1_000;
 
 pub struct Vault {
     store: Arc<dyn Store>,
@@ -46,56 +44,12 @@ struct Entry {
     changed: Sequence,
 }
 
-/// All of a secret but its value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Secret {
-    pub name: VariableName,
-    pub description: Description,
-    /// None: the organization's, for all its pipelines.
-    pub pipeline: Option<Identifier>,
-    /// Rises with every change, and is never given twice under one name.
-    pub version: u64,
-    pub created_at: Timestamp,
-    pub updated_at: Timestamp,
-}
-
-#[derive(Debug)]
-pub struct NewSecret {
-    pub pipeline: Option<Identifier>,
-    pub name: VariableName,
-    pub value: SecretValue,
-    pub description: Description,
-}
-
-/// What is `None` stays as it is.
-#[derive(Debug, Default)]
-pub struct SecretChange {
-    pub value: Option<SecretValue>,
-    pub description: Option<Description>,
-}
-
 struct Update<'a> {
     organization: &'a Identifier,
     slot: Slot,
     change: SecretChange,
     expected: Option<Vec<u64>>,
     now: Timestamp,
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum SecretError {
-    #[error(transparent)]
-    Store(#[from] StoreError),
-    #[error("there is a secret of this name; change that one, or choose another name")]
-    Exists,
-    #[error("the organization has {SECRETS_MAX} secrets, which is the most it can have; delete one first")]
-    TooMany,
-    #[error("there is no secret of this name")]
-    NotFound,
-    #[error("the secret is at version {current}; read it again before you change it")]
-    VersionMismatch { current: u64 },
-    #[error("the secret {name} does not open: its record is damaged; set its value anew")]
-    DoesNotOpen { name: VariableName },
 }
 
 impl Vault {
@@ -392,11 +346,5 @@ impl Entry {
         let current = self.secret.version;
         let fits = expected.is_none_or(|expected| expected.contains(&current));
         fits.then_some(()).ok_or(SecretError::VersionMismatch { current })
-    }
-}
-
-impl Secret {
-    pub(super) fn place<'a>(&'a self, organization: &'a Identifier) -> SecretPlace<'a> {
-        SecretPlace::new(organization, self.pipeline.as_ref(), &self.name, self.version)
     }
 }
