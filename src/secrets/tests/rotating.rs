@@ -210,6 +210,27 @@ async fn a_rotation_of_variables_touches_no_file_and_cut_off_after_any_write_is_
 }
 
 #[tokio::test]
+async fn more_organizations_than_one_batch_takes_can_be_under_either_master_key_when_a_rotation_is_cut_off() {
+    const ORGANIZATIONS: usize = 1_001;
+    let dir = tempfile::tempdir().unwrap();
+    let old = unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
+    let store = Arc::new(MemoryStore::new());
+    let vault = Vault::open(store.clone(), old.clone()).unwrap();
+    for number in 0..ORGANIZATIONS {
+        create(&vault, &format!("o{number}"), None, "TOKEN", &format!("v{number}")).await;
+    }
+    assert!(rotate(&Dying::after(&store, 1), dir.path(), None).await.is_err());
+    assert!(dir.path().join("master.key.new").exists());
+    assert!(matches!(Vault::open(store.clone(), old), Err(OpenError::WrongFile { .. })));
+
+    let master = unlock(&*store, dir.path(), None).await.unwrap();
+    let vault = Vault::open(store, master).unwrap();
+    for number in 0..ORGANIZATIONS {
+        assert_eq!(opened(&vault, &format!("o{number}"), "web"), pairs(&[("TOKEN", &format!("v{number}"))]));
+    }
+}
+
+#[tokio::test]
 async fn a_secret_that_does_not_open_stops_a_rotation_before_it_has_changed_anything() {
     let dir = tempfile::tempdir().unwrap();
     let old = unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
