@@ -106,6 +106,8 @@ async fn a_description_changed_while_the_value_is_on_its_way_to_the_disk_keeps_t
     let mut valued_again = pin!(change(Some(value("newest")), None));
     assert!(valued_again.as_mut().now_or_never().is_none());
     assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "old")]), "nobody sees what is not durable");
+    assert!(store.release_one());
+    assert!(described.as_mut().now_or_never().is_none(), "the value that has become durable is no longer the newest");
     store.release();
     assert_eq!(described.await.unwrap().version, 4);
     assert_eq!((valued.await.unwrap().version, valued_again.await.unwrap().version), (2, 3));

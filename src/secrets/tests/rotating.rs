@@ -210,6 +210,27 @@ async fn a_rotation_of_variables_touches_no_file_and_cut_off_after_any_write_is_
 }
 
 #[tokio::test]
+async fn a_rotation_on_top_of_one_that_was_cut_off_finishes_that_first_and_keys_do_not_pile_up() {
+    let dir = tempfile::tempdir().unwrap();
+    let longest_ring = |store: &MemoryStore| {
+        let rings = store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), usize::MAX).unwrap();
+        rings.iter().map(|(_, ring)| ring.len()).max()
+    };
+    let cut_off = filled(master('1')).await;
+    let keys = Some((master('1'), master('2')));
+    assert!(rotate(&Dying::after(&cut_off, 1), dir.path(), keys).await.is_err());
+    for batches in 0.. {
+        let store = Arc::new(cut_off.crash());
+        let keys = Some((master('2'), master('3')));
+        let finished = rotate(&Dying::after(&store, batches), dir.path(), keys).await.is_ok();
+        assert!(longest_ring(&store) <= longest_ring(&cut_off));
+        if finished {
+            return check(store, master('3'));
+        }
+    }
+}
+
+#[tokio::test]
 async fn more_organizations_than_one_batch_takes_can_be_under_either_master_key_when_a_rotation_is_cut_off() {
     const ORGANIZATIONS: usize = 1_001;
     let dir = tempfile::tempdir().unwrap();
