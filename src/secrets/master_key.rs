@@ -120,11 +120,10 @@ impl KeyFiles<'_> {
     }
 
     /// The next key is the current one from now on, and the one before is gone.
-    pub fn promote_next(&self) -> Result<MasterKey, OpenError> {
+    pub fn promote_next(&self) -> Result<(), OpenError> {
         let path = self.path(FILE);
         let renamed = fs::rename(self.path(NEXT_FILE), &path).and_then(|()| sync_dir(self.0));
-        renamed.map_err(io_error("replace", &path))?;
-        read(path.clone())?.ok_or(OpenError::Missing { path })
+        renamed.map_err(io_error("replace", &path))
     }
 
     pub fn missing(&self) -> OpenError {

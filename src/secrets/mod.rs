@@ -15,7 +15,7 @@ mod vault;
 #[cfg(test)]
 mod tests;
 
-pub use master_key::{MasterKey, OpenError, Source};
+pub use master_key::{MasterKey, OpenError};
 pub use rotation::{Rotated, rotate, unlock};
 pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 pub use value::SecretValue;

@@ -65,7 +65,7 @@ pub async fn rotate(
             files.make_next()?
         }
     };
-    replace(store, &old, &new, || files.promote_next().map(|_| ())).await
+    replace(store, &old, &new, || files.promote_next()).await
 }
 
 async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenError> {
@@ -75,7 +75,7 @@ async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenEr
         return Ok(current);
     };
     tracing::info!("a rotation of the keys of secrets was cut off; finishing it");
-    replace(store, &current, &next, || files.promote_next().map(|_| ())).await?;
+    replace(store, &current, &next, || files.promote_next()).await?;
     files.current()?.ok_or_else(|| files.missing())
 }
 
