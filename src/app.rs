@@ -14,7 +14,7 @@ use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, Now, PipelineKey, Tick, Timestamp};
 use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
-use crate::organizations::{Organizations, Pipeline};
+use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::store::{self, LoggedStore, Store};
 use crate::{auth, telemetry};
 
@@ -64,14 +64,15 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
-    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone())).await?;
+    let pipelines = Pipelines::open(store.clone(), pipelines(&settings.organizations), clock()).await?;
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines).await?;
 
     let handle = metrics.clone();
     let state = State {
         environments,
         accounts,
         idempotency,
-        organizations: organizations(&settings.organizations),
+        pipelines,
         store: store.clone(),
         clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
@@ -168,17 +169,21 @@ fn members(declared: &[Organization]) -> Vec<Member> {
     declared.iter().flat_map(of).collect()
 }
 
-fn organizations(declared: &[Organization]) -> Organizations {
-    let mut organizations = Organizations::default();
-    for organization in declared {
-        let pipelines = organization.pipelines.iter().map(|pipeline| Pipeline {
-            key: PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() },
-            name: pipeline.name.clone(),
-            slug: pipeline.slug.clone(),
+fn pipelines(declared: &[Organization]) -> Vec<Declared> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let pipelines = organization.pipelines.iter().map(move |pipeline| Declared {
+            key: PipelineKey { organization: id.clone(), pipeline: pipeline.id.clone() },
+            definition: Definition {
+                name: pipeline.name.clone(),
+                slug: pipeline.slug.clone(),
+                blueprint: pipeline.blueprint.clone(),
+                repository: pipeline.repository.clone(),
+            },
         });
-        organizations.add(organization.id.clone(), pipelines);
-    }
-    organizations
+        pipelines.collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
 }
 
 /// The admin's token of the first organization: the operator's, or on a first start a new one, to be shown once.
@@ -215,6 +220,7 @@ async fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
+    pipelines: &Pipelines,
 ) -> Result<Environments, ServeError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
@@ -230,6 +236,9 @@ async fn open_environments(
             })
         })
     });
+    // In a pipeline that was deleted nobody could get at them.
+    let declared =
+        declared.filter(|(key, _)| pipelines.get(&key.pipeline.organization, key.pipeline.pipeline.as_str()).is_some());
     let declare = declared.map(|(key, configuration)| {
         let environments = environments.clone();
         async move { environments.declare(&key, configuration).await }

@@ -28,7 +28,7 @@ pub mod domain;
 pub mod entropy;
 pub mod http;
 pub mod idempotency;
-pub mod organizations;
+pub mod pipelines;
 pub mod secrets;
 pub mod store;
 pub mod telemetry;

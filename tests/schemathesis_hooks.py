@@ -22,6 +22,9 @@ def before_call(context, case, kwargs):
         longest = case.body.get("maxTtlSeconds", 86_400)
         if is_whole(longest):
             keep_at_most(case.body, "defaultTtlSeconds", longest, valid_up_to=31_622_400)
+        # Stages have names of their own, and so have the steps of each. Whatever is taken may be deployed.
+        give_own_names(case.body.get("stages"), "stage")
+        make_harmless(case.body.get("stages"))
 
 
 def keep_at_most(part, field, most, valid_up_to):
@@ -30,6 +33,24 @@ def keep_at_most(part, field, most, valid_up_to):
         value = int(value)
     if is_whole(value) and most < value <= valid_up_to:
         part[field] = most
+
+
+def give_own_names(entries, word):
+    if not isinstance(entries, list):
+        return
+    for place, entry in enumerate(entries):
+        if isinstance(entry, dict):
+            entry["name"] = f"{word}-{place}"
+            give_own_names(entry.get("steps"), "own")
+
+
+def make_harmless(stages):
+    for stage in stages if isinstance(stages, list) else []:
+        for step in stage.get("steps", []) if isinstance(stage, dict) else []:
+            if step.get("run"):
+                step["run"][0] = "true"
+            if "http" in step:
+                step["http"]["url"] = "http://127.0.0.1:9/"
 
 
 def is_whole(value):

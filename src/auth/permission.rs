@@ -11,6 +11,9 @@ pub enum Permission {
     /// To go before those who came earlier.
     RaisePriority,
     ManageEnvironments,
+    ManagePipelines,
+    Approve,
+    ManageSecrets,
     ManageTokens,
 }
 
@@ -19,9 +22,12 @@ impl Permission {
         match self {
             Permission::Read => Role::Viewer,
             Permission::UseEnvironments => Role::Developer,
-            Permission::ReleaseAnySession | Permission::RaisePriority | Permission::ManageEnvironments => {
-                Role::Maintainer
-            }
+            Permission::ReleaseAnySession
+            | Permission::RaisePriority
+            | Permission::ManageEnvironments
+            | Permission::ManagePipelines
+            | Permission::Approve
+            | Permission::ManageSecrets => Role::Maintainer,
             Permission::ManageTokens => Role::Admin,
         }
     }

@@ -249,6 +249,67 @@ impl<'a> Section<'a> {
         entries
     }
 
+    pub(super) fn has(&self, key: &str) -> bool {
+        self.table.contains_key(key)
+    }
+
+    /// The strings of the array `key`, as many as `count` allows. `parse` is told the place of each.
+    pub(super) fn strings<T, E: Display>(
+        &self,
+        key: &str,
+        count: RangeInclusive<usize>,
+        parse: impl Fn(usize, &str) -> Result<T, E>,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Vec<T>> {
+        let value = self.table.get(key)?;
+        let Some(array) = value.get_ref().as_array() else {
+            faults.push(self.wrong_type(key, value, "an array of strings"));
+            return None;
+        };
+        if !count.contains(&array.len()) {
+            let allowed = format!("an array of {} to {} strings", count.start(), count.end());
+            faults.push(self.must_be(key, value, &allowed, &array.len().to_string()));
+        }
+        let mut strings = Vec::with_capacity(array.len());
+        for (place, entry) in array.iter().enumerate().take(*count.end()) {
+            let name = format!("{key}[{place}]");
+            let Some(text) = self.text(&name, entry, faults) else { continue };
+            match parse(place, text) {
+                Ok(value) => strings.push(value),
+                Err(error) => faults.push(self.malformed(&name, entry, &error)),
+            }
+        }
+        Some(strings)
+    }
+
+    /// The whole number `key`, or the array of at most `max` of them.
+    pub(super) fn numbers(
+        &self,
+        key: &str,
+        max: usize,
+        bounds: RangeInclusive<u32>,
+        faults: &mut Vec<Fault>,
+    ) -> Option<Vec<u32>> {
+        let value = self.table.get(key)?;
+        let Some(array) = value.get_ref().as_array() else {
+            return self.number(key, bounds, faults).map(|number| vec![number]);
+        };
+        if array.len() > max {
+            let (name, count) = (self.full_name(key), array.len());
+            let message = format!("{name} has {count} entries; at most {max} are allowed");
+            faults.push(Fault::new(self.document.place(value), message));
+        }
+        let allowed = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let mut numbers = Vec::with_capacity(array.len());
+        for (place, entry) in array.iter().enumerate().take(max) {
+            match whole_number(entry.get_ref(), bounds.clone()) {
+                Ok(number) => numbers.push(number),
+                Err(got) => faults.push(self.must_be(&format!("{key}[{place}]"), entry, &allowed, &got)),
+            }
+        }
+        Some(numbers)
+    }
+
     /// The table `key`.
     pub(super) fn section(&self, key: &'static str, faults: &mut Vec<Fault>) -> Option<Section<'a>> {
         let Some(value) = self.table.get(key) else {

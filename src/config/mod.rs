@@ -4,6 +4,7 @@
 //! why the layers are our own: neither `config` nor `figment` goes on after the first fault or keeps line numbers.
 //! Nothing here opens a socket, makes a directory or knows who uses a setting.
 
+mod blueprint;
 mod document;
 mod fault;
 mod keys;

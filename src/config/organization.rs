@@ -2,18 +2,21 @@
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 
 use crate::domain::{
-    CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Identifier, LABELS_MAX, LabelValue, Malformed,
-    QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
+    Blueprint, CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Identifier, LABELS_MAX, LabelValue,
+    Malformed, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
 };
 
+use crate::pipelines::{PIPELINES_MAX, Repository, parse_name};
+
+use super::blueprint;
 use super::document::{Document, Section};
 use super::fault::{Fault, Place, nearest};
 
 /// Far beyond the organizations we know; everything of one is read at once at each start.
 const MEMBERS_MAX: usize = 1_000;
-const PIPELINES_MAX: usize = 1_000;
 /// The list of a pipeline's environments is one answer.
 const ENVIRONMENTS_MAX: usize = 100_000;
 
@@ -37,6 +40,8 @@ pub struct Pipeline {
     pub id: Identifier,
     pub name: String,
     pub slug: Identifier,
+    pub blueprint: Arc<Blueprint>,
+    pub repository: Option<Repository>,
     pub environments: Vec<Environment>,
 }
 
@@ -68,7 +73,7 @@ fn read_organization(root: Section<'_>, faults: &mut Vec<Fault>) -> Option<(Orga
     if let Some(head) = head {
         head.refuse_keys_other_than(&["id", "name"], faults);
         id = head.required("id", Identifier::parse, faults);
-        name = head.optional("name", display_name, faults);
+        name = head.optional("name", parse_name, faults);
     }
     let members = read_members(root, head, faults);
     let pipelines = read_pipelines(root, faults);
@@ -99,22 +104,30 @@ fn read_members(root: Section<'_>, head: Option<Section<'_>>, faults: &mut Vec<F
     members
 }
 
+/// The keys of a pipeline, named as in the API but for the underscores.
+pub(super) const PIPELINE_KEYS: [&str; 8] =
+    ["id", "name", "slug", "stages", "variables", "self_approval", "repository", "environments"];
+
 fn read_pipelines(root: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Pipeline> {
     let sections = root.sections("pipelines", "pipelines", faults);
     refuse_more_than(PIPELINES_MAX, "pipelines", &sections, faults);
     let mut seen = Seen::default();
     let mut pipelines = Vec::with_capacity(sections.len());
     for section in sections {
-        section.refuse_keys_other_than(&["id", "name", "slug", "environments"], faults);
+        section.refuse_keys_other_than(&PIPELINE_KEYS, faults);
         let id = section.required("id", Identifier::parse, faults);
-        let name = section.optional("name", display_name, faults);
+        let name = section.optional("name", parse_name, faults);
         let slug = section.optional("slug", Identifier::parse, faults);
         seen.refuse_again(&id, "pipelines.id", section.place_of("id"), faults);
+        let blueprint = Arc::new(blueprint::read(section, faults));
+        let repository = blueprint::read_repository(section, faults);
         let environments = read_environments(section, faults);
         pipelines.extend(id.map(|id| Pipeline {
             name: name.unwrap_or_else(|| id.to_string()),
             slug: slug.unwrap_or_else(|| id.clone()),
             id,
+            blueprint,
+            repository,
             environments,
         }));
     }
@@ -217,12 +230,6 @@ fn read_reset(section: Section<'_>, faults: &mut Vec<Fault>) -> Option<CommitId>
     reset.required("commit_id", CommitId::parse, faults)
 }
 
-/// The name of an organization or a pipeline, for people.
-fn display_name(text: &str) -> Result<String, Malformed> {
-    let sane = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters, without control characters"))
-}
-
 fn parse_role(text: &str) -> Result<Role, String> {
     text.parse::<Role>().map_err(|rule| {
         let meant = nearest(text, Role::ALL.map(Role::as_str));
@@ -233,10 +240,10 @@ fn parse_role(text: &str) -> Result<Role, String> {
 
 /// The names that came before, and where.
 #[derive(Default)]
-struct Seen(HashMap<Identifier, Place>);
+pub(super) struct Seen(HashMap<Identifier, Place>);
 
 impl Seen {
-    fn refuse_again(&mut self, name: &Option<Identifier>, key: &str, place: Place, faults: &mut Vec<Fault>) {
+    pub(super) fn refuse_again(&mut self, name: &Option<Identifier>, key: &str, place: Place, faults: &mut Vec<Fault>) {
         let Some(name) = name else { return };
         match self.0.get(name).map(Place::line) {
             Some(line) => {
@@ -248,7 +255,7 @@ impl Seen {
     }
 }
 
-fn refuse_more_than(max: usize, what: &str, sections: &[Section<'_>], faults: &mut Vec<Fault>) {
+pub(super) fn refuse_more_than(max: usize, what: &str, sections: &[Section<'_>], faults: &mut Vec<Fault>) {
     if let Some(first_too_many) = sections.get(max) {
         let message = format!("there are {} {what}; at most {max} are allowed", sections.len());
         faults.push(Fault::new(first_too_many.place(), message));

@@ -1,6 +1,8 @@
 //! Who calls, and may they? Every handler of the API begins here. Another organization looks exactly like one that does
 //! not exist.
 
+use std::sync::Arc;
+
 use actix_web::http::header::{AUTHORIZATION, HeaderMap};
 
 use super::call::Call;
@@ -9,7 +11,7 @@ use super::problem::Problem;
 use super::{App, State};
 use crate::auth::{Caller, Permission, Unauthenticated};
 use crate::domain::{EnvironmentKey, Identifier, SessionId};
-use crate::organizations::Pipeline;
+use crate::pipelines::Pipeline;
 
 /// A caller inside their own organization, allowed to do what the handler does.
 #[derive(Clone)]
@@ -41,11 +43,9 @@ impl Access {
         permission.is_granted_to(self.caller.role)
     }
 
-    pub fn pipeline(&self, call: &Call) -> Result<&Pipeline, Problem> {
+    pub fn pipeline(&self, call: &Call) -> Result<Arc<Pipeline>, Problem> {
         let id = call.segment("pipelineId");
-        self.app.organizations.pipeline(&self.caller.organization, id).ok_or_else(|| {
-            Problem::new(Code::PipelineNotFound, "the organization has no such pipeline; list them to see their ids")
-        })
+        self.app.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
     }
 
     /// The environment of the path; whether it exists is for the actor or the reader to say.

@@ -44,8 +44,9 @@ pub fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
 }
 
-/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}.{queue}"`, and only the first
-/// part counts here: a change of the lock alone does not stand in the way of a change of the configuration.
+/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}.{queue}"`, or
+/// `"{pipeline}.{environments}"`, and only the first part counts here: a change of the lock alone does not stand in the way
+/// of a change of the configuration.
 pub fn expected(headers: &HeaderMap) -> Option<Expected> {
     if !headers.contains_key(IF_MATCH) {
         return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);

@@ -52,7 +52,7 @@ codes! {
     OrganizationNotFound = "organization_not_found", NOT_FOUND, "No such organization",
         "The organization does not exist, or the token is not one of its own.";
     PipelineNotFound = "pipeline_not_found", NOT_FOUND, "No such pipeline",
-        "The organization has no pipeline with this id.";
+        "The organization has no pipeline with this id. A maintainer can make it with `PUT`.";
     EnvironmentNotFound = "environment_not_found", NOT_FOUND, "No such environment",
         "The pipeline has no environment of this name. A maintainer can make it with `PUT`.";
     SessionNotFound = "session_not_found", NOT_FOUND, "No such session",
@@ -89,6 +89,10 @@ codes! {
         "It does not have the lock yet. Ask about it, best with `waitSeconds` and `If-None-Match`, until it is active.";
     StaleFencingToken = "stale_fencing_token", CONFLICT, "Another fencing token",
         "The fencing token sent is not the session's. Whoever sent it acts on a lock that is not, or no longer, theirs.";
+    PipelineInUse = "pipeline_in_use", CONFLICT, "The pipeline has environments",
+        "It cannot be deleted as long as it has environments: `environmentCount` says how many. Delete those first.";
+    PipelineLimitReached = "pipeline_limit_reached", CONFLICT, "Too many pipelines",
+        "The organization has as many pipelines as it can have. Delete some that are no longer used, then try again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",

@@ -85,6 +85,7 @@ pub async fn put(mut call: Call) -> Answered {
     let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
     let key = EnvironmentKey { pipeline, name };
     let expected = answer::expected(call.request.headers());
+    let _entering = access.app.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
     let configured = access.app.environments.configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = render(status, &key, &configured.environment)?;

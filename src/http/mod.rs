@@ -7,6 +7,7 @@ mod call;
 mod clients;
 mod codes;
 mod connections;
+mod definition;
 mod dto;
 mod environment_list;
 mod environments;
@@ -14,6 +15,7 @@ mod idempotent;
 mod observe;
 pub mod openapi;
 mod operations;
+mod outcome;
 mod paging;
 mod pipelines;
 mod problem;
@@ -40,7 +42,7 @@ use crate::actors::Environments;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
 use crate::idempotency::Keys;
-use crate::organizations::Organizations;
+use crate::pipelines::Pipelines;
 use crate::store::Store;
 
 /// Reads the time for what people see, and for what expires on a date.
@@ -51,7 +53,7 @@ pub struct State {
     pub environments: Environments,
     pub accounts: Accounts,
     pub idempotency: Keys,
-    pub organizations: Organizations,
+    pub pipelines: Pipelines,
     pub store: Arc<dyn Store>,
     pub clock: WallClock,
     pub rate_limits: Option<RateLimits>,

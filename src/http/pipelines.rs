@@ -1,30 +1,41 @@
-//! Pipelines: list and view.
+//! Pipelines: list, view, make or change, delete, stop and resume.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::{ETAG, LOCATION};
 
 use super::access::Access;
+use super::body::{Fields, read_body, read_fields};
 use super::call::Call;
 use super::dto::PipelineView;
+use super::idempotent::{self, Start};
+use super::outcome::done_within;
 use super::paging::{Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
 use super::scans::scan;
-use super::{answer, paging};
+use super::{answer, definition, paging, refusals};
 use crate::auth::Permission;
-use crate::organizations::Pipeline;
+use crate::domain::{Context, Identifier, PipelineKey};
+use crate::idempotency::{Answer, Pending};
+use crate::pipelines::{Pipeline, Stopped};
+use crate::store::Batch;
+
+/// What to do where the outcome of a change is not known.
+const LOOK: &str = "look at the pipeline";
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let pipelines: Vec<_> = access.app.organizations.pipelines(&access.caller.organization).collect();
+    let pipelines = access.app.pipelines.list(&access.caller.organization);
     let total = pipelines.len() as u64;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown: Vec<_> = pipelines.into_iter().skip(offset).take(slice.limit as usize).collect();
-    let mut views = Vec::with_capacity(shown.len());
-    for pipeline in shown {
-        views.push(PipelineView::new(pipeline, count_environments(&access, pipeline).await?));
+    let shown = || pipelines.iter().skip(offset).take(slice.limit as usize);
+    let mut views = Vec::with_capacity(shown().len());
+    for pipeline in shown() {
+        views.push(PipelineView::new(pipeline, count_environments(&access, &pipeline.key).await?));
     }
     Ok(paging::slice(&call.request, slice, total, views))
 }
@@ -33,11 +44,140 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let pipeline = access.pipeline(&call)?;
     Query::of(&call.request).finish()?;
-    let environments = count_environments(&access, pipeline).await?;
-    Ok(answer::one(StatusCode::OK, PipelineView::new(pipeline, environments)))
+    let environments = count_environments(&access, &pipeline.key).await?;
+    answer::tagged(call.request.headers(), &etag(&pipeline, environments), || {
+        Ok(answer::one(StatusCode::OK, PipelineView::new(&pipeline, environments)))
+    })
 }
 
-async fn count_environments(access: &Access, pipeline: &Pipeline) -> Result<u64, Problem> {
-    let (environments, key) = (access.app.environments.clone(), pipeline.key.clone());
+pub async fn put(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManagePipelines)?;
+    Query::of(&call.request).finish()?;
+    let mut fields = read_fields(&mut call).await?;
+    let id = Identifier::parse(call.segment("pipelineId"));
+    if let Err(malformed) = &id {
+        fields.wrong("pipelineId", malformed.to_string());
+    }
+    let definition = definition::read(&mut fields, id.as_ref().ok());
+    fields.finish()?;
+
+    let (Ok(id), Some(definition)) = (id, definition) else {
+        return Err(Problem::invalid_request(Vec::new()));
+    };
+    let key = PipelineKey { organization: access.caller.organization.clone(), pipeline: id };
+    let expected = answer::expected(call.request.headers());
+    let putting = access.app.pipelines.put(&key, definition, expected.as_ref(), (access.app.clock)());
+    let put = done_within(access.app.answer_timeout, LOOK, putting).await?;
+    tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "a pipeline was put");
+    let environments = count_environments(&access, &key).await?;
+    let mut response = HttpResponse::build(if put.created { StatusCode::CREATED } else { StatusCode::OK });
+    response.insert_header((ETAG, etag(&put.pipeline, environments)));
+    if put.created {
+        response.insert_header((LOCATION, url(&key)));
+    }
+    let body = answer::written(&answer::One { data: PipelineView::new(&put.pipeline, environments) });
+    Ok(response.content_type("application/json").body(body))
+}
+
+pub async fn delete(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManagePipelines)?;
+    let key = access.pipeline(&call)?.key.clone();
+    Query::of(&call.request).finish()?;
+    let expected = answer::expected(call.request.headers());
+    let deleting = async {
+        let closing = access.app.pipelines.closing().await;
+        let environments = count_environments(&access, &key).await?;
+        if environments > 0 {
+            return Err(refusals::pipeline_in_use(environments));
+        }
+        Ok(access.app.pipelines.delete(&key, expected.as_ref(), &closing).await?)
+    };
+    done_within(access.app.answer_timeout, LOOK, deleting).await?;
+    tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline was deleted");
+    Ok(HttpResponse::NoContent().finish())
+}
+
+pub async fn stop(mut call: Call) -> Answered {
+    let Begun { access, key, environments, mut fields, pending } = match begin(&mut call).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let reason = fields.nullable_text("reason", Context::parse);
+    fields.finish()?;
+    let stopped = Stopped { by: access.caller.person.clone(), at: (access.app.clock)(), reason };
+    let limit = access.app.answer_timeout;
+    // In a task of its own: the key must stay in flight until the change is durable, also where the caller has gone.
+    let stopping = actix_web::rt::spawn(async move {
+        let (by, at) = (stopped.by.name.clone(), stopped.at);
+        let keep = |pipeline: &Pipeline, batch: &mut Batch| {
+            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), at))
+        };
+        let pipeline = access.app.pipelines.stop(&key, stopped, keep).await?;
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline is stopped");
+        Ok::<_, Problem>(render(&pipeline, environments))
+    });
+    let stopped = done_within(limit, LOOK, async { stopping.await.map_err(Problem::internal)? });
+    Ok(idempotent::response(stopped.await?))
+}
+
+pub async fn resume(mut call: Call) -> Answered {
+    let Begun { access, key, environments, fields, pending } = match begin(&mut call).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    fields.finish()?;
+    let limit = access.app.answer_timeout;
+    // In a task of its own, as above; and what waits must be started, also where the caller has gone.
+    let resuming = actix_web::rt::spawn(async move {
+        let now = (access.app.clock)();
+        let keep = |pipeline: &Pipeline, batch: &mut Batch| {
+            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
+        };
+        let pipeline = access.app.pipelines.resume(&key, now, keep).await?;
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline is resumed");
+        Ok::<_, Problem>(render(&pipeline, environments))
+    });
+    let resumed = done_within(limit, LOOK, async { resuming.await.map_err(Problem::internal)? });
+    Ok(idempotent::response(resumed.await?))
+}
+
+/// What stopping and resuming begin with.
+struct Begun {
+    access: Access,
+    key: PipelineKey,
+    environments: u64,
+    fields: Fields,
+    pending: Option<Pending>,
+}
+
+/// Or the first answer again, where there is one.
+async fn begin(call: &mut Call) -> Result<Result<Begun, HttpResponse>, Problem> {
+    let access = Access::to(call, Permission::ManagePipelines)?;
+    Query::of(&call.request).finish()?;
+    let body = read_body(call).await?;
+    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
+        Start::Replayed(response) => return Ok(Err(response)),
+        Start::Execute(pending) => pending,
+    };
+    let key = access.pipeline(call)?.key.clone();
+    let fields = body.fields()?;
+    let environments = count_environments(&access, &key).await?;
+    Ok(Ok(Begun { access, key, environments, fields, pending }))
+}
+
+fn render(pipeline: &Pipeline, environments: u64) -> Answer {
+    idempotent::answer(StatusCode::OK, None, PipelineView::new(pipeline, environments))
+}
+
+async fn count_environments(access: &Access, key: &PipelineKey) -> Result<u64, Problem> {
+    let (environments, key) = (access.app.environments.clone(), key.clone());
     scan(&access.app, move || environments.count(&key)).await
+}
+
+fn etag(pipeline: &Pipeline, environments: u64) -> String {
+    format!("\"{}.{environments}\"", pipeline.revision)
+}
+
+fn url(key: &PipelineKey) -> String {
+    format!("/api/v1/organizations/{}/pipelines/{}", key.organization, key.pipeline)
 }

@@ -6,6 +6,7 @@ use super::problem::{FieldError, Problem};
 use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{Rejection, Session, SessionStatus};
+use crate::pipelines::PipelinesError;
 use crate::store::StoreError;
 
 /// When somebody who found an environment locked may ask again: soon, but not in a tight loop.
@@ -57,6 +58,23 @@ impl From<AccountsError> for Problem {
             AccountsError::Store(error) => error.into(),
             AccountsError::TooManyTokens => {
                 Problem::new(Code::TokenLimitReached, format!("{error}; revoke some that are no longer used"))
+            }
+        }
+    }
+}
+
+impl From<PipelinesError> for Problem {
+    fn from(error: PipelinesError) -> Self {
+        match error {
+            PipelinesError::Store(error) => error.into(),
+            PipelinesError::NotFound => pipeline_not_found(),
+            PipelinesError::Changed => Problem::new(
+                Code::PreconditionFailed,
+                "the pipeline is not, or no longer, as `If-Match` or `If-None-Match` says; read it again and send its \
+                 `ETag`",
+            ),
+            PipelinesError::TooMany => {
+                Problem::new(Code::PipelineLimitReached, format!("{error}; delete some that are no longer used"))
             }
         }
     }
@@ -150,6 +168,20 @@ impl From<Rejection> for Problem {
             .with("configurationRevision", revision),
         }
     }
+}
+
+pub fn pipeline_not_found() -> Problem {
+    Problem::new(
+        Code::PipelineNotFound,
+        "the organization has no such pipeline; list them to see their ids, or ask a maintainer to make it with PUT",
+    )
+}
+
+/// Why a pipeline was not deleted.
+pub fn pipeline_in_use(environments: u64) -> Problem {
+    let are = if environments == 1 { "1 environment".to_owned() } else { format!("{environments} environments") };
+    let detail = format!("the pipeline has {are}; delete them first, then the pipeline");
+    Problem::new(Code::PipelineInUse, detail).with("environmentCount", environments)
 }
 
 pub fn environment_not_found() -> Problem {

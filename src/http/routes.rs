@@ -88,7 +88,16 @@ fn environment() -> [Endpoint; 3] {
 pub fn organization_routes() -> Vec<Routes> {
     vec![
         at("/pipelines", [on(Method::GET, pipelines::list, openapi::list_pipelines())]),
-        at("/pipelines/{pipelineId}", [on(Method::GET, pipelines::view, openapi::get_pipeline())]),
+        at(
+            "/pipelines/{pipelineId}",
+            [
+                on(Method::GET, pipelines::view, openapi::get_pipeline()),
+                on(Method::PUT, pipelines::put, openapi::put_pipeline()),
+                on(Method::DELETE, pipelines::delete, openapi::delete_pipeline()),
+            ],
+        ),
+        at("/pipelines/{pipelineId}/stop", [on(Method::POST, pipelines::stop, openapi::stop_pipeline())]),
+        at("/pipelines/{pipelineId}/resume", [on(Method::POST, pipelines::resume, openapi::resume_pipeline())]),
         at(
             "/tokens",
             [

@@ -1,7 +1,5 @@
 //! API tokens: list, make, revoke.
 
-use std::time::Duration;
-
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde::Serialize;
@@ -13,6 +11,7 @@ use super::call::Call;
 use super::codes::Code;
 use super::dto::{OpenTokenView, TokenView};
 use super::idempotent::{self, Start};
+use super::outcome::{STALLED_RETRY_SECONDS, done_within};
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
@@ -22,8 +21,8 @@ use crate::idempotency::Pending;
 use crate::store::Batch;
 
 const NAME_MAX: usize = 100;
-/// Long enough for a disk that stalled to have caught up.
-const STALLED_RETRY_SECONDS: u64 = 1;
+/// What to do where the outcome of a change is not known.
+const LOOK: &str = "list the tokens";
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
@@ -68,7 +67,7 @@ pub async fn create(mut call: Call) -> Answered {
 
     let user = by_id.or(by_name).unwrap_or(access.caller.person.id);
     let new = NewToken { organization: organization.clone(), user, name, expires_at };
-    let open = done_within(access.app.answer_timeout, make(access.clone(), new, pending, now)).await?;
+    let open = done_within(access.app.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "a token was made");
     let view = OpenTokenView::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
@@ -112,25 +111,11 @@ pub async fn revoke(call: Call) -> Answered {
     let not_found = || Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning());
     let id: TokenId = call.segment("tokenId").parse().map_err(|_| not_found())?;
     let revoking = access.app.accounts.revoke(&access.caller.organization, id);
-    if !done_within(access.app.answer_timeout, revoking).await? {
+    if !done_within(access.app.answer_timeout, LOOK, revoking).await? {
         return Err(not_found());
     }
     tracing::info!(token = %id, by = %access.caller.person.name, "a token was revoked");
     Ok(HttpResponse::NoContent().finish())
-}
-
-/// A disk that stalls must not keep the caller for ever. What was begun may still take effect.
-async fn done_within<T, E>(limit: Duration, change: impl Future<Output = Result<T, E>>) -> Result<T, Problem>
-where
-    Problem: From<E>,
-{
-    let Ok(done) = tokio::time::timeout(limit, change).await else {
-        let detail =
-            "the change was not durable in time and may still take effect; list the tokens before you try again";
-        let problem = Problem::new(Code::OutcomeUnknown, detail).retry_after(STALLED_RETRY_SECONDS);
-        return Err(problem.because("a change of tokens was not durable in time"));
-    };
-    Ok(done?)
 }
 
 /// The list waits for changes that are on their way to the disk.
@@ -156,26 +141,4 @@ fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, Malformed> {
     let time: jiff::Timestamp = text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z"))?;
     let time = Timestamp::from_millis(time.as_millisecond());
     if time > now { Ok(time) } else { Err(Malformed("is in the future")) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::StoreError;
-
-    #[actix_web::test]
-    async fn a_change_that_the_disk_does_not_take_in_time_has_an_unknown_outcome() {
-        let stalled = std::future::pending::<Result<(), StoreError>>();
-        let outcome = done_within(Duration::from_millis(1), stalled).await;
-        assert_eq!(outcome.map_err(|problem| problem.code()), Err(Code::OutcomeUnknown));
-    }
-
-    #[actix_web::test]
-    async fn a_change_in_time_is_answered_as_it_went() {
-        let limit = Duration::from_secs(60);
-        let made = done_within(limit, std::future::ready(Ok::<_, StoreError>(7))).await;
-        assert_eq!(made.map_err(|problem| problem.code()), Ok(7));
-        let refused = done_within(limit, std::future::ready(Err::<(), _>(StoreError::Overloaded))).await;
-        assert_eq!(refused.map_err(|problem| problem.code()), Err(Code::Overloaded));
-    }
 }

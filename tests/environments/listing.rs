@@ -218,7 +218,8 @@ async fn pipelines_are_listed_and_looked_at_with_what_they_have() {
         web,
         json!({
             "id": "web", "name": "Web shop", "slug": "web", "status": "running", "stoppedBy": null, "stoppedAt": null,
-            "stopReason": null, "stages": [], "environmentCount": 3, "repository": null,
+            "stopReason": null, "stages": [], "variables": {}, "selfApproval": true, "environmentCount": 3,
+            "repository": null,
         })
     );
     assert_eq!(list.data()[1], web);

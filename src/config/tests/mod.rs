@@ -6,6 +6,7 @@ mod defaults;
 mod faults;
 mod layering;
 mod organizations;
+mod pipelines;
 mod properties;
 
 use std::fs;

@@ -8,7 +8,7 @@ use crate::domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role,
 const HEAD: &str = "[organization]\nid = 'o'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
 
 /// Checks a file that is a sane head of five lines and this text.
-fn check(text: &str) -> Result<Organization, Vec<String>> {
+pub(super) fn check(text: &str) -> Result<Organization, Vec<String>> {
     let files = Files::new(&[("o.toml", &format!("{HEAD}{text}"))]);
     let checked = check_file(&files.path("o.toml")).map_err(|faults| files.lines(&faults))?;
     Ok(checked.organizations.into_iter().next().unwrap().1)
@@ -39,10 +39,15 @@ fn the_sample_is_the_organization_that_the_documentation_speaks_of() {
     assert_eq!(environments, [vec!["review-1", "review-2", "review-3"], vec!["staging-1", "staging-2"]]);
 }
 
+/// The lines of the sample, those that are commented out as examples among them.
+pub(super) fn sample_with_its_examples() -> Vec<&'static str> {
+    let is_example = |rest: &&str| rest.contains(" = ") || rest.starts_with("[[");
+    SAMPLE_TOML.lines().map(|line| line.strip_prefix("# ").filter(is_example).unwrap_or(line)).collect()
+}
+
 #[test]
 fn the_sample_explains_every_key_of_an_environment_and_its_examples_are_sound() {
-    let examples = SAMPLE_TOML.lines().map(|line| line.strip_prefix("# ").filter(|rest| rest.contains(" = ")));
-    let text: Vec<_> = SAMPLE_TOML.lines().zip(examples).map(|(line, example)| example.unwrap_or(line)).collect();
+    let text = sample_with_its_examples();
     let files = Files::new(&[("acme.toml", &text.join("\n"))]);
     let acme = check_file(&files.path("acme.toml")).unwrap().organizations.remove(0).1;
     let review = &acme.pipelines[0].environments[0].configuration;

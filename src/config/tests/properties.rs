@@ -31,6 +31,13 @@ fn piece() -> impl Strategy<Value = String> {
         "max_ttl_seconds",
         "on_release",
         "commit_id",
+        "pipelines.stages",
+        "pipelines.stages.steps",
+        "run",
+        "http",
+        "headers",
+        "expect_status",
+        "repository",
     ]);
     let names: Vec<&str> = names.collect();
     let marks = vec![

@@ -18,7 +18,7 @@ impl Fields {
         Self { fields, errors: Vec::new() }
     }
 
-    fn take(&mut self, name: &str) -> Option<Json> {
+    pub(super) fn take(&mut self, name: &str) -> Option<Json> {
         let place = self.fields.iter().position(|(field, _)| field == name)?;
         Some(self.fields.swap_remove(place).1)
     }
@@ -57,7 +57,7 @@ impl Fields {
     /// A text that must be there.
     pub fn required_text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
         self.leave_out_null(name);
-        if !self.fields.iter().any(|(field, _)| field == name) {
+        if !self.has(name) {
             self.wrong(name, "is required");
             return None;
         }
@@ -114,19 +114,35 @@ impl Fields {
     /// `name.field`.
     pub fn object<T>(&mut self, name: &str, read: impl FnOnce(&mut Fields) -> T) -> Option<T> {
         match self.take(name)? {
-            Json::Object(inner) => {
-                let mut inner = Self::new(inner);
-                let value = read(&mut inner);
-                for error in inner.faults() {
-                    self.wrong(&format!("{name}.{}", error.field), error.message);
-                }
-                Some(value)
-            }
+            Json::Object(inner) => Some(self.within(name, inner, read)),
             other => {
                 self.wrong(name, format!("is an object, not {}", other.kind()));
                 None
             }
         }
+    }
+
+    pub(super) fn within<T>(
+        &mut self,
+        name: &str,
+        inner: Vec<(String, Json)>,
+        read: impl FnOnce(&mut Fields) -> T,
+    ) -> T {
+        let mut inner = Self::new(inner);
+        let value = read(&mut inner);
+        for error in inner.faults() {
+            self.wrong(&format!("{name}.{}", error.field), error.message);
+        }
+        value
+    }
+
+    /// Whether there is a field of this name that nobody has taken yet.
+    pub fn has(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, _)| field == name)
+    }
+
+    pub(super) fn has_list(&self, name: &str) -> bool {
+        self.fields.iter().any(|(field, value)| field == name && matches!(value, Json::Array(_)))
     }
 
     /// An object of texts, each entry under the name `name.key`.
@@ -181,7 +197,7 @@ impl Fields {
         if faults.is_empty() { Ok(()) } else { Err(Problem::invalid_request(faults)) }
     }
 
-    fn faults(mut self) -> Vec<FieldError> {
+    pub(super) fn faults(mut self) -> Vec<FieldError> {
         for (field, _) in std::mem::take(&mut self.fields) {
             self.wrong(&field, "is unknown here");
         }
@@ -190,7 +206,7 @@ impl Fields {
 }
 
 /// A number without a fraction, however it is written: `5`, `5.0` and `5e0` are one number in JSON.
-fn whole(number: &serde_json::Number) -> Option<i64> {
+pub(super) fn whole(number: &serde_json::Number) -> Option<i64> {
     /// Up to here every whole number has a floating-point number of its own.
     const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
     let rounded = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT_MAX);

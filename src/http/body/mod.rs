@@ -2,6 +2,7 @@
 
 mod fields;
 mod json;
+mod lists;
 
 pub use fields::Fields;
 pub use json::Json;

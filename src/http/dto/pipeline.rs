@@ -1,9 +1,14 @@
-//! A pipeline.
+//! A pipeline, with its stages as they are defined.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::organizations::Pipeline;
+use super::{Time, UserView};
+use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step};
+use crate::pipelines::{Pipeline, Repository};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -13,33 +18,152 @@ pub struct PipelineView<'a> {
     id: &'a str,
     name: &'a str,
     slug: &'a str,
-    #[schema(example = "running")]
+    #[schema(value_type = PipelineStatusName)]
     status: &'static str,
-    #[schema(value_type = Option<String>, required)]
-    stopped_by: Option<&'a str>,
-    #[schema(value_type = Option<String>, required)]
-    stopped_at: Option<&'a str>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(required)]
+    stopped_by: Option<UserView<'a>>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    stopped_at: Option<Time>,
+    #[schema(required)]
     stop_reason: Option<&'a str>,
-    stages: [&'a str; 0],
+    /// In the order in which they run.
+    stages: Vec<StageView<'a>>,
+    /// What all steps get to see; an environment's own win over them.
+    variables: BTreeMap<&'a str, &'a str>,
+    /// Whether people may approve what they triggered themselves.
+    self_approval: bool,
     environment_count: u64,
-    #[schema(value_type = Option<String>, required)]
-    repository: Option<&'a str>,
+    #[schema(required)]
+    repository: Option<RepositoryView<'a>>,
+}
+
+/// A stopped pipeline lets what runs finish; new deployments wait until it is resumed.
+#[derive(ToSchema)]
+#[schema(as = PipelineStatus, rename_all = "snake_case")]
+#[expect(dead_code, reason = "only describes the texts of `status`")]
+pub enum PipelineStatusName {
+    Running,
+    Stopped,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StageDefinition)]
+pub struct StageView<'a> {
+    #[schema(example = "build")]
+    name: &'a str,
+    #[schema(example = "never")]
+    approval: &'static str,
+    timeout_seconds: u32,
+    idempotent: bool,
+    steps: Vec<StepView<'a>>,
+}
+
+/// It has either `run` or `http`.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StepDefinition)]
+pub struct StepView<'a> {
+    #[schema(example = "step-1")]
+    name: &'a str,
+    /// A program and its arguments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Vec<String>, required = false, example = json!(["echo", "hello"]))]
+    run: Option<&'a [Arc<str>]>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = HttpCallView, required = false)]
+    http: Option<HttpCallView<'a>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = HttpCall)]
+pub struct HttpCallView<'a> {
+    #[schema(example = "POST")]
+    method: &'a str,
+    url: &'a str,
+    headers: BTreeMap<&'a str, &'a str>,
+    #[schema(required)]
+    body: Option<&'a str>,
+    /// Empty: any 2xx.
+    expect_status: &'a [u16],
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Repository)]
+pub struct RepositoryView<'a> {
+    #[schema(example = "git")]
+    provider: &'static str,
+    url: &'a str,
+    #[schema(example = "main")]
+    default_branch: &'a str,
 }
 
 impl<'a> PipelineView<'a> {
     pub fn new(pipeline: &'a Pipeline, environment_count: u64) -> Self {
+        let stopped = pipeline.stopped.as_ref();
+        let blueprint = &pipeline.blueprint;
         Self {
             id: pipeline.key.pipeline.as_str(),
             name: &pipeline.name,
             slug: pipeline.slug.as_str(),
-            status: "running",
-            stopped_by: None,
-            stopped_at: None,
-            stop_reason: None,
-            stages: [],
+            status: if stopped.is_some() { "stopped" } else { "running" },
+            stopped_by: stopped.map(|stopped| UserView::from(&stopped.by)),
+            stopped_at: stopped.map(|stopped| Time(stopped.at)),
+            stop_reason: stopped.and_then(|stopped| stopped.reason.as_ref()).map(Context::as_str),
+            stages: blueprint.stages.iter().map(StageView::from).collect(),
+            variables: blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            self_approval: blueprint.self_approval,
             environment_count,
-            repository: None,
+            repository: pipeline.repository.as_ref().map(RepositoryView::from),
+        }
+    }
+}
+
+impl<'a> From<&'a Stage> for StageView<'a> {
+    fn from(stage: &'a Stage) -> Self {
+        Self {
+            name: stage.name.as_str(),
+            approval: match stage.approval {
+                ApprovalRule::Never => "never",
+                ApprovalRule::Always => "always",
+            },
+            timeout_seconds: stage.timeout_seconds,
+            idempotent: stage.idempotent,
+            steps: stage.steps.iter().map(StepView::from).collect(),
+        }
+    }
+}
+
+impl<'a> From<&'a Step> for StepView<'a> {
+    fn from(step: &'a Step) -> Self {
+        let (run, http) = match &step.action {
+            Action::Run(arguments) => (Some(arguments.as_slice()), None),
+            Action::Http(call) => (None, Some(HttpCallView::from(call))),
+        };
+        Self { name: step.name.as_str(), run, http }
+    }
+}
+
+impl<'a> From<&'a HttpCall> for HttpCallView<'a> {
+    fn from(call: &'a HttpCall) -> Self {
+        Self {
+            method: &call.method,
+            url: &call.url,
+            headers: call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
+            body: call.body.as_deref(),
+            expect_status: &call.expect_status,
+        }
+    }
+}
+
+impl<'a> From<&'a Repository> for RepositoryView<'a> {
+    fn from(repository: &'a Repository) -> Self {
+        Self {
+            provider: repository.provider.as_str(),
+            url: &repository.url,
+            default_branch: &repository.default_branch,
         }
     }
 }

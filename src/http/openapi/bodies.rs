@@ -9,9 +9,9 @@ use crate::http::codes::Code;
 
 const COMMIT_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
 /// No control characters but tab and newline.
-const CONTEXT_PATTERN: &str = r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$";
+pub const CONTEXT_PATTERN: &str = r"^[^\u0000-\u0008\u000b-\u001f\u007f-\u009f]*$";
 const LABEL_PATTERN: &str = "^[!-~]{1,63}$";
-const VARIABLE_PATTERN: &str = "^(?!LOCKKEEPER_)[A-Za-z_][A-Za-z0-9_]{0,62}$";
+pub const VARIABLE_PATTERN: &str = "^(?!LOCKKEEPER_)[A-Za-z_][A-Za-z0-9_]{0,62}$";
 
 pub fn all() -> [(&'static str, Value); 9] {
     [

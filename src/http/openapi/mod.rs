@@ -1,9 +1,12 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
 mod bodies;
+mod delivery;
 mod operation;
 mod operations;
+mod pipeline_bodies;
 
+pub use delivery::*;
 pub use operation::Operation;
 pub use operations::*;
 
@@ -127,7 +130,7 @@ fn schemas() -> Value {
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
-    for (name, schema) in bodies::all() {
+    for (name, schema) in bodies::all().into_iter().chain(pipeline_bodies::all()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

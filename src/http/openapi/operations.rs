@@ -238,18 +238,6 @@ pub fn release_session() -> Operation {
     .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
-pub fn list_pipelines() -> Operation {
-    Operation::api("Pipelines", "listPipelines", "List Pipelines", "The organization's pipelines, by id.")
-        .slice()
-        .answers_list("The pipelines", "Pipeline", "Pagination")
-}
-
-pub fn get_pipeline() -> Operation {
-    Operation::api("Pipelines", "getPipeline", "Get Pipeline", "One pipeline.")
-        .answers(200, "The pipeline", "Pipeline", &[])
-        .fails(&[Code::PipelineNotFound])
-}
-
 pub fn list_tokens() -> Operation {
     Operation::api(
         "Tokens",

@@ -1,0 +1,139 @@
+//! What a file says a pipeline does: its stages with their steps, and where its code is. The same rules as the API's.
+
+use std::sync::Arc;
+
+use crate::domain::pipeline::{
+    ARGUMENTS_MAX, BLUEPRINT_BYTES_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX, TIMEOUT_SECONDS_DEFAULT,
+    TIMEOUT_SECONDS_MAX, check_argument, check_header_name, check_header_value, check_http_body, check_method,
+    check_url,
+};
+use crate::domain::{
+    Action, ApprovalRule, Blueprint, HttpCall, Identifier, Malformed, Stage, Step, VARIABLES_MAX, VariableName,
+    VariableValue,
+};
+use crate::pipelines::{
+    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_branch, check_repository_url, default_branch,
+    default_method, parse_approval, step_name,
+};
+
+use super::document::Section;
+use super::fault::Fault;
+use super::organization::{Seen, refuse_more_than};
+
+pub(super) const STAGE_KEYS: [&str; 5] = ["name", "approval", "timeout_seconds", "idempotent", "steps"];
+pub(super) const STEP_KEYS: [&str; 3] = ["name", "run", "http"];
+pub(super) const HTTP_KEYS: [&str; 5] = ["method", "url", "headers", "body", "expect_status"];
+pub(super) const REPOSITORY_KEYS: [&str; 3] = ["provider", "url", "default_branch"];
+
+/// What the file leaves out is as the domain has it by default.
+pub(super) fn read(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Blueprint {
+    let default = Blueprint::default();
+    let stages = read_stages(pipeline, faults);
+    let variables = pipeline.entries("variables", VariableName::parse, VariableValue::parse, VARIABLES_MAX, faults);
+    let self_approval = pipeline.boolean("self_approval", faults).unwrap_or(default.self_approval);
+    let blueprint = Blueprint { stages, variables: variables.into_iter().collect(), self_approval };
+    let bytes = blueprint.bytes();
+    if bytes > BLUEPRINT_BYTES_MAX {
+        let message = format!(
+            "the texts of a pipeline's stages and variables have {BLUEPRINT_BYTES_MAX} bytes at most, not {bytes}"
+        );
+        faults.push(Fault::new(pipeline.place(), message));
+    }
+    blueprint
+}
+
+fn read_stages(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Stage> {
+    let sections = pipeline.sections("stages", "pipelines.stages", faults);
+    refuse_more_than(STAGES_MAX, "stages in this pipeline", &sections, faults);
+    let mut seen = Seen::default();
+    let mut stages = Vec::with_capacity(sections.len());
+    for section in sections {
+        section.refuse_keys_other_than(&STAGE_KEYS, faults);
+        let name = section.required("name", Identifier::parse, faults);
+        seen.refuse_again(&name, "pipelines.stages.name", section.place_of("name"), faults);
+        let approval = section.optional("approval", parse_approval, faults);
+        let timeout_seconds = section.number("timeout_seconds", 1..=TIMEOUT_SECONDS_MAX, faults);
+        let idempotent = section.boolean("idempotent", faults);
+        let steps = read_steps(section, faults);
+        stages.extend(name.map(|name| Stage {
+            name,
+            approval: approval.unwrap_or(ApprovalRule::Never),
+            timeout_seconds: timeout_seconds.unwrap_or(TIMEOUT_SECONDS_DEFAULT),
+            idempotent: idempotent.unwrap_or(false),
+            steps,
+        }));
+    }
+    stages
+}
+
+fn read_steps(stage: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Step> {
+    let found_before = faults.len();
+    let sections = stage.sections("steps", "pipelines.stages.steps", faults);
+    if sections.is_empty() && faults.len() == found_before {
+        let message = "a stage needs one step at least: [[pipelines.stages.steps]]";
+        faults.push(Fault::new(stage.place(), message.to_owned()));
+    }
+    refuse_more_than(STEPS_MAX, "steps in this stage", &sections, faults);
+    let mut seen = Seen::default();
+    let mut steps = Vec::with_capacity(sections.len());
+    for (place, section) in sections.into_iter().enumerate() {
+        section.refuse_keys_other_than(&STEP_KEYS, faults);
+        let name = section.optional("name", Identifier::parse, faults).unwrap_or_else(|| step_name(place));
+        seen.refuse_again(&Some(name.clone()), "pipelines.stages.steps.name", section.place_of("name"), faults);
+        steps.extend(read_action(section, faults).map(|action| Step { name, action }));
+    }
+    steps
+}
+
+fn read_action(step: Section<'_>, faults: &mut Vec<Fault>) -> Option<Action> {
+    if step.has("run") == step.has("http") {
+        let message = if step.has("run") {
+            "a step has either run or http, not both; make two steps of it"
+        } else {
+            "a step needs run = [\"program\", \"argument\"] or http = { url = \"…\" }"
+        };
+        faults.push(Fault::new(step.place(), message.to_owned()));
+    }
+    let argument = |place: usize, text: &str| check_argument(text, place == 0).map(|()| Arc::from(text));
+    let run = step.strings("run", 1..=ARGUMENTS_MAX, argument, faults);
+    let form = "{ url = \"…\" }";
+    let http = step.optional_section("http", "pipelines.stages.steps.http", form, faults);
+    let http = http.and_then(|http| read_http_call(http, faults));
+    run.map(Action::Run).or_else(|| http.map(Action::Http))
+}
+
+fn read_http_call(call: Section<'_>, faults: &mut Vec<Fault>) -> Option<HttpCall> {
+    let shared =
+        |check: fn(&str) -> Result<(), Malformed>| move |text: &str| check(text).map(|()| Arc::<str>::from(text));
+    call.refuse_keys_other_than(&HTTP_KEYS, faults);
+    let method = call.optional("method", shared(check_method), faults);
+    let url = call.required("url", shared(check_url), faults);
+    let headers = call.entries("headers", header_name, header_value, HEADERS_MAX, faults);
+    let body = call.optional("body", shared(check_http_body), faults);
+    let expected = call.numbers("expect_status", EXPECTED_STATUSES_MAX, STATUSES, faults).unwrap_or_default();
+    Some(HttpCall {
+        method: method.unwrap_or_else(|| default_method(body.is_some())),
+        url: url?,
+        headers,
+        body,
+        expect_status: expected.into_iter().filter_map(|status| u16::try_from(status).ok()).collect(),
+    })
+}
+
+fn header_name(text: &str) -> Result<Arc<str>, Malformed> {
+    check_header_name(text).map(|()| Arc::from(text))
+}
+
+fn header_value(text: &str) -> Result<Arc<str>, Malformed> {
+    check_header_value(text).map(|()| Arc::from(text))
+}
+
+pub(super) fn read_repository(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Option<Repository> {
+    let form = "{ provider = \"git\", url = \"…\" }";
+    let repository = pipeline.optional_section("repository", "pipelines.repository", form, faults)?;
+    repository.refuse_keys_other_than(&REPOSITORY_KEYS, faults);
+    let provider = repository.required("provider", Provider::parse, faults);
+    let url = repository.required("url", |text| check_repository_url(text).map(|()| Arc::from(text)), faults);
+    let branch = repository.optional("default_branch", |text| check_branch(text).map(|()| Arc::from(text)), faults);
+    Some(Repository { provider: provider?, url: url?, default_branch: branch.unwrap_or_else(default_branch) })
+}

@@ -1,0 +1,50 @@
+//! Changes that are answered when they are durable, and how long that may take.
+
+use std::time::Duration;
+
+use super::codes::Code;
+use super::problem::Problem;
+
+/// Long enough for a disk that stalled to have caught up.
+pub const STALLED_RETRY_SECONDS: u64 = 1;
+
+/// A disk that stalls must not keep the caller for ever. What was begun may still take effect; `look` says how to see
+/// whether it did.
+pub async fn done_within<T, E>(
+    limit: Duration,
+    look: &str,
+    change: impl Future<Output = Result<T, E>>,
+) -> Result<T, Problem>
+where
+    Problem: From<E>,
+{
+    let Ok(done) = tokio::time::timeout(limit, change).await else {
+        let detail =
+            format!("the change was not durable in time and may still take effect; {look} before you try again");
+        let problem = Problem::new(Code::OutcomeUnknown, detail).retry_after(STALLED_RETRY_SECONDS);
+        return Err(problem.because("a change was not durable in time"));
+    };
+    Ok(done?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::StoreError;
+
+    #[actix_web::test]
+    async fn a_change_that_the_disk_does_not_take_in_time_has_an_unknown_outcome() {
+        let stalled = std::future::pending::<Result<(), StoreError>>();
+        let outcome = done_within(Duration::from_millis(1), "look", stalled).await;
+        assert_eq!(outcome.map_err(|problem| problem.code()), Err(Code::OutcomeUnknown));
+    }
+
+    #[actix_web::test]
+    async fn a_change_in_time_is_answered_as_it_went() {
+        let limit = Duration::from_secs(60);
+        let made = done_within(limit, "look", std::future::ready(Ok::<_, StoreError>(7))).await;
+        assert_eq!(made.map_err(|problem| problem.code()), Ok(7));
+        let refused = done_within(limit, "look", std::future::ready(Err::<(), _>(StoreError::Overloaded))).await;
+        assert_eq!(refused.map_err(|problem| problem.code()), Err(Code::Overloaded));
+    }
+}

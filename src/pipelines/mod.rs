@@ -1,0 +1,17 @@
+//! The pipelines of every organization: what files declare, what the API made of them, and which are stopped. In memory
+//! for each request, in the store for ever. Knows nothing of environments, nor of how a deployment runs.
+
+mod declared;
+mod pipeline;
+mod registry;
+mod stored;
+
+#[cfg(test)]
+mod tests;
+
+pub use declared::Declared;
+pub use pipeline::{
+    Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, Repository, STATUSES, Stopped, check_branch,
+    check_repository_url, default_branch, default_method, parse_approval, parse_name, step_name,
+};
+pub use registry::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};

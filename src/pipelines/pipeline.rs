@@ -1,0 +1,197 @@
+//! One pipeline, and what of it a file or a request defines. Everything here is within its bounds; whoever makes one has
+//! checked, with the functions that stand here and those of the domain.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use crate::domain::{ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Plan, Timestamp};
+
+/// What an HTTP step can be told to expect: every status that HTTP has.
+pub const STATUSES: RangeInclusive<u32> = 100..=599;
+/// More than any step tells apart.
+pub const EXPECTED_STATUSES_MAX: usize = 32;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pipeline {
+    pub key: PipelineKey,
+    /// For people.
+    pub name: String,
+    pub slug: Identifier,
+    pub blueprint: Arc<Blueprint>,
+    pub repository: Option<Repository>,
+    pub stopped: Option<Stopped>,
+    /// Another one with every change of this pipeline, and never one that it had before.
+    pub revision: u64,
+}
+
+/// Since when its deployments wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stopped {
+    pub by: Person,
+    pub at: Timestamp,
+    pub reason: Option<Context>,
+}
+
+/// What a file or a request says of a pipeline: all of it but whether it is stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Definition {
+    pub name: String,
+    pub slug: Identifier,
+    pub blueprint: Arc<Blueprint>,
+    pub repository: Option<Repository>,
+}
+
+/// Where the code is that a pipeline deploys.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Repository {
+    pub provider: Provider,
+    pub url: Arc<str>,
+    pub default_branch: Arc<str>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    Git,
+    GitHub,
+}
+
+impl Pipeline {
+    /// What there is to do for a deployment in this pipeline.
+    pub fn plan(&self) -> Plan {
+        Plan::Nothing
+    }
+
+    /// Whether this is what it says.
+    pub(super) fn is_as(&self, definition: &Definition) -> bool {
+        let Definition { name, slug, blueprint, repository } = definition;
+        (&self.name, &self.slug, &self.blueprint, &self.repository) == (name, slug, blueprint, repository)
+    }
+}
+
+impl Definition {
+    pub(super) fn into_pipeline(self, key: PipelineKey, stopped: Option<Stopped>, revision: u64) -> Pipeline {
+        let Definition { name, slug, blueprint, repository } = self;
+        Pipeline { key, name, slug, blueprint, repository, stopped, revision }
+    }
+}
+
+impl Provider {
+    pub const ALL: [Provider; 2] = [Provider::Git, Provider::GitHub];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Provider::Git => "git",
+            Provider::GitHub => "github",
+        }
+    }
+
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let found = Self::ALL.into_iter().find(|provider| provider.as_str() == text);
+        found.ok_or(Malformed("is one of git, github"))
+    }
+}
+
+/// The name of an organization or a pipeline, for people.
+pub fn parse_name(text: &str) -> Result<String, Malformed> {
+    let sane = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
+    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters, without control characters"))
+}
+
+/// Only its form: whether there is such a repository is known when it is needed. A password would be shown to everybody
+/// who may look at the pipeline, and a host must not pass for an option of ssh.
+pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
+    let form =
+        "is the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
+    let sane = text.len() <= 2048 && text.bytes().all(|byte| byte.is_ascii_graphic());
+    let with_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("ssh://"));
+    let is_sound = if let Some(rest) = with_host {
+        let authority = rest.split('/').next().unwrap_or_default();
+        let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
+        if user.is_some_and(|user| user.contains(':')) {
+            return Err(Malformed("has no password in it: whoever may look at the pipeline would see it"));
+        }
+        let (host, port) = place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)));
+        let is_user =
+            |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(&b));
+        let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+        is_host(host) && user.is_none_or(is_user) && port.is_none_or(is_port)
+    } else if let Some(rest) = text.strip_prefix("git@") {
+        rest.split_once(':').is_some_and(|(host, path)| is_host(host) && !path.is_empty())
+    } else {
+        text.strip_prefix("file:///").is_some_and(|path| !path.is_empty())
+    };
+    (sane && is_sound).then_some(()).ok_or(Malformed(form))
+}
+
+fn is_host(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+}
+
+/// It must not pass for an option of git.
+pub fn check_branch(text: &str) -> Result<(), Malformed> {
+    let sane =
+        (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.starts_with('-');
+    sane.then_some(()).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces, not beginning with '-'"))
+}
+
+/// The branch of a repository that names none.
+pub fn default_branch() -> Arc<str> {
+    Arc::from("main")
+}
+
+pub fn parse_approval(text: &str) -> Result<ApprovalRule, Malformed> {
+    match text {
+        "never" => Ok(ApprovalRule::Never),
+        "always" => Ok(ApprovalRule::Always),
+        _ => Err(Malformed("is one of never, always")),
+    }
+}
+
+/// The method of an HTTP step that names none.
+pub fn default_method(has_body: bool) -> Arc<str> {
+    Arc::from(if has_body { "POST" } else { "GET" })
+}
+
+/// What a step is called that has no name, by its place in its stage.
+pub fn step_name(place: usize) -> Identifier {
+    Identifier::parse(&format!("step-{}", place + 1)).expect("a word and a number are within the bounds")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_repository_is_named_by_one_of_four_forms_and_shows_no_password() {
+        for good in [
+            "https://git.example/shop.git",
+            "https://bot@git.example/shop.git",
+            "ssh://git@git.example:2222/shop.git",
+            "git@git.example:team/shop.git",
+            "file:///srv/git/shop.git",
+        ] {
+            assert_eq!(check_repository_url(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "https://",
+            "https:///shop",
+            "https://git@/shop",
+            "http://git.example/shop.git",
+            "ext::sh -c true",
+            "--upload-pack=x",
+            "git@-oProxyCommand=x:y",
+            "git@git.example",
+            "ssh://-oProxyCommand=x/y",
+            "https://git.example:port/shop",
+            "https://[git.example/shop",
+            "file://elsewhere/shop",
+            "https://git.example/a b",
+            "https://bot:hunter2@git.example/shop.git",
+            &format!("https://{}", "x".repeat(2041)),
+        ] {
+            assert!(check_repository_url(bad).is_err(), "{bad}");
+        }
+    }
+}

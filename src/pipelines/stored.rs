@@ -1,0 +1,278 @@
+//! How pipelines and their declarations lie in the store: postcard behind a version byte.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
+use crate::domain::{
+    Action, ApprovalRule, Blueprint, Context, HttpCall, IdSeed, Identifier, Malformed, Person, PipelineKey, Stage,
+    Step, Timestamp, UserId, VariableName, VariableValue,
+};
+
+const VERSION: u8 = 1;
+
+pub const PIPELINES: &[u8] = b"P/";
+
+/// `P/{organization}/{pipeline}`
+pub fn key(pipeline: &PipelineKey) -> Vec<u8> {
+    path(PIPELINES, pipeline)
+}
+
+/// `PD/{organization}/{pipeline}`: what a file last declared of it.
+pub fn declaration_key(pipeline: &PipelineKey) -> Vec<u8> {
+    path(b"PD/", pipeline)
+}
+
+fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
+    [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("a pipeline's record is of a version that this server does not know; start the version that wrote it")]
+    Version,
+    #[error("a pipeline's record does not have the form of its version: {0}")]
+    Form(#[from] postcard::Error),
+    #[error("a pipeline's record holds a text that {0}")]
+    Text(#[from] Malformed),
+}
+
+#[derive(Serialize, Deserialize)]
+struct PipelineV1<'a> {
+    organization: &'a str,
+    id: &'a str,
+    #[serde(borrow)]
+    definition: DefinitionV1<'a>,
+    #[serde(borrow)]
+    stopped: Option<StoppedV1<'a>>,
+    revision: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DefinitionV1<'a> {
+    name: &'a str,
+    slug: &'a str,
+    #[serde(borrow)]
+    stages: Vec<StageV1<'a>>,
+    #[serde(borrow)]
+    variables: BTreeMap<&'a str, &'a str>,
+    self_approval: bool,
+    #[serde(borrow)]
+    repository: Option<RepositoryV1<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StageV1<'a> {
+    name: &'a str,
+    approval: ApprovalRuleV1,
+    timeout_seconds: u32,
+    idempotent: bool,
+    #[serde(borrow)]
+    steps: Vec<StepV1<'a>>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum ApprovalRuleV1 {
+    Never,
+    Always,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StepV1<'a> {
+    name: &'a str,
+    #[serde(borrow)]
+    action: ActionV1<'a>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum ActionV1<'a> {
+    #[serde(borrow)]
+    Run(Vec<&'a str>),
+    Http {
+        method: &'a str,
+        url: &'a str,
+        #[serde(borrow)]
+        headers: Vec<(&'a str, &'a str)>,
+        body: Option<&'a str>,
+        expect_status: Vec<u16>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct RepositoryV1<'a> {
+    provider: ProviderV1,
+    url: &'a str,
+    default_branch: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+enum ProviderV1 {
+    Git,
+    GitHub,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoppedV1<'a> {
+    by: [u8; 12],
+    name: &'a str,
+    at: i64,
+    reason: Option<&'a str>,
+}
+
+pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
+    let Pipeline { key, name, slug, blueprint, repository, stopped, revision } = pipeline;
+    encoded(&PipelineV1 {
+        organization: key.organization.as_str(),
+        id: key.pipeline.as_str(),
+        definition: definition_form(name, slug, blueprint, repository.as_ref()),
+        stopped: stopped.as_ref().map(|stopped| StoppedV1 {
+            by: stopped.by.id.0.0,
+            name: &stopped.by.name,
+            at: stopped.at.as_millis(),
+            reason: stopped.reason.as_ref().map(Context::as_str),
+        }),
+        revision: *revision,
+    })
+}
+
+/// What a file declares, to be compared with what it declared before.
+pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
+    let Definition { name, slug, blueprint, repository } = definition;
+    encoded(&definition_form(name, slug, blueprint, repository.as_ref()))
+}
+
+fn encoded(form: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Pipeline, Unreadable> {
+    let Some((&VERSION, form)) = bytes.split_first() else {
+        return Err(Unreadable::Version);
+    };
+    let form: PipelineV1<'_> = postcard::from_bytes(form)?;
+    let key =
+        PipelineKey { organization: Identifier::parse(form.organization)?, pipeline: Identifier::parse(form.id)? };
+    let stopped = form.stopped.map(|stopped| {
+        Ok::<_, Malformed>(Stopped {
+            by: Person { id: UserId(IdSeed(stopped.by)), name: Arc::from(stopped.name) },
+            at: Timestamp::from_millis(stopped.at),
+            reason: stopped.reason.map(Context::parse).transpose()?,
+        })
+    });
+    Ok(Definition::try_from(form.definition)?.into_pipeline(key, stopped.transpose()?, form.revision))
+}
+
+fn definition_form<'a>(
+    name: &'a str,
+    slug: &'a Identifier,
+    blueprint: &'a Blueprint,
+    repository: Option<&'a Repository>,
+) -> DefinitionV1<'a> {
+    DefinitionV1 {
+        name,
+        slug: slug.as_str(),
+        stages: blueprint.stages.iter().map(StageV1::from).collect(),
+        variables: blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+        self_approval: blueprint.self_approval,
+        repository: repository.map(|repository| RepositoryV1 {
+            provider: match repository.provider {
+                Provider::Git => ProviderV1::Git,
+                Provider::GitHub => ProviderV1::GitHub,
+            },
+            url: &repository.url,
+            default_branch: &repository.default_branch,
+        }),
+    }
+}
+
+impl TryFrom<DefinitionV1<'_>> for Definition {
+    type Error = Malformed;
+
+    fn try_from(form: DefinitionV1<'_>) -> Result<Self, Malformed> {
+        let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
+        let blueprint = Blueprint {
+            stages: form.stages.into_iter().map(Stage::try_from).collect::<Result<_, Malformed>>()?,
+            variables: form.variables.into_iter().map(variable).collect::<Result<_, Malformed>>()?,
+            self_approval: form.self_approval,
+        };
+        Ok(Self {
+            name: form.name.to_owned(),
+            slug: Identifier::parse(form.slug)?,
+            blueprint: Arc::new(blueprint),
+            repository: form.repository.map(|repository| Repository {
+                provider: match repository.provider {
+                    ProviderV1::Git => Provider::Git,
+                    ProviderV1::GitHub => Provider::GitHub,
+                },
+                url: Arc::from(repository.url),
+                default_branch: Arc::from(repository.default_branch),
+            }),
+        })
+    }
+}
+
+impl<'a> From<&'a Stage> for StageV1<'a> {
+    fn from(stage: &'a Stage) -> Self {
+        let step = |step: &'a Step| StepV1 { name: step.name.as_str(), action: ActionV1::from(&step.action) };
+        Self {
+            name: stage.name.as_str(),
+            approval: match stage.approval {
+                ApprovalRule::Never => ApprovalRuleV1::Never,
+                ApprovalRule::Always => ApprovalRuleV1::Always,
+            },
+            timeout_seconds: stage.timeout_seconds,
+            idempotent: stage.idempotent,
+            steps: stage.steps.iter().map(step).collect(),
+        }
+    }
+}
+
+impl TryFrom<StageV1<'_>> for Stage {
+    type Error = Malformed;
+
+    fn try_from(form: StageV1<'_>) -> Result<Self, Malformed> {
+        let step = |step: StepV1<'_>| Ok(Step { name: Identifier::parse(step.name)?, action: step.action.into() });
+        Ok(Self {
+            name: Identifier::parse(form.name)?,
+            approval: match form.approval {
+                ApprovalRuleV1::Never => ApprovalRule::Never,
+                ApprovalRuleV1::Always => ApprovalRule::Always,
+            },
+            timeout_seconds: form.timeout_seconds,
+            idempotent: form.idempotent,
+            steps: form.steps.into_iter().map(step).collect::<Result<_, Malformed>>()?,
+        })
+    }
+}
+
+impl<'a> From<&'a Action> for ActionV1<'a> {
+    fn from(action: &'a Action) -> Self {
+        match action {
+            Action::Run(arguments) => ActionV1::Run(arguments.iter().map(|argument| &**argument).collect()),
+            Action::Http(call) => ActionV1::Http {
+                method: &call.method,
+                url: &call.url,
+                headers: call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
+                body: call.body.as_deref(),
+                expect_status: call.expect_status.clone(),
+            },
+        }
+    }
+}
+
+impl From<ActionV1<'_>> for Action {
+    fn from(form: ActionV1<'_>) -> Self {
+        match form {
+            ActionV1::Run(arguments) => Action::Run(arguments.into_iter().map(Arc::from).collect()),
+            ActionV1::Http { method, url, headers, body, expect_status } => Action::Http(HttpCall {
+                method: Arc::from(method),
+                url: Arc::from(url),
+                headers: headers.into_iter().map(|(name, value)| (Arc::from(name), Arc::from(value))).collect(),
+                body: body.map(Arc::from),
+                expect_status,
+            }),
+        }
+    }
+}
