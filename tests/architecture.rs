@@ -11,6 +11,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("store", &[]),
     ("entropy", &["domain"]),
+    ("logs", &["domain"]),
+    ("runner", &["domain", "logs"]),
     ("config", &["auth", "domain", "pipelines", "secrets"]),
     ("idempotency", &["domain", "store"]),
     ("auth", &["domain", "entropy", "idempotency", "store"]),
@@ -20,7 +22,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("telemetry", &["actors", "config", "domain"]),
     ("http", &["actors", "auth", "domain", "entropy", "idempotency", "pipelines", "store"]),
     ("app", &["actors", "auth", "config", "domain", "http", "idempotency", "pipelines", "store", "telemetry"]),
-    ("cli", &["app", "auth", "config", "secrets", "store", "telemetry"]),
+    ("cli", &["app", "auth", "config", "runner", "secrets", "store", "telemetry"]),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -31,11 +33,12 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("utoipa", &["http"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
-    ("tokio", &["actors", "app", "cli", "http", "idempotency", "pipelines", "store"]),
+    ("tokio", &["actors", "app", "cli", "http", "idempotency", "logs", "pipelines", "runner", "store"]),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
     ("serde_json", &["http"]),
     ("chacha20poly1305", &["secrets"]),
+    ("aho_corasick", &["runner"]),
 ];
 
 #[test]

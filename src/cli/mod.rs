@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 use crate::auth::TokenText;
 use crate::config::{self, Flags};
-use crate::{app, telemetry};
+use crate::{app, runner, telemetry};
 
 /// A fault in what we were told: usage, settings, files. What `sysexits.h` calls EX_CONFIG.
 const EXIT_CONFIG: u8 = 78;
@@ -67,6 +67,10 @@ struct Serve {
 }
 
 pub fn run() -> ExitCode {
+    // Not a command for people, and it has to start quickly: each step of a deployment starts one.
+    if std::env::args_os().skip(1).eq([runner::SUPERVISE_COMMAND]) {
+        return runner::supervise();
+    }
     match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
         Command::Serve(arguments) => serve(arguments),
         Command::Check { file } => check(&file),

@@ -1,0 +1,96 @@
+//! Who writes which log, and who watches it.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
+
+use crate::domain::DeploymentId;
+
+#[derive(Default)]
+pub(super) struct Registry {
+    entries: Mutex<HashMap<DeploymentId, Entry>>,
+    one_has_left: Condvar,
+}
+
+struct Entry {
+    length: watch::Sender<u64>,
+    is_written: bool,
+}
+
+impl Default for Entry {
+    fn default() -> Self {
+        Self { length: watch::channel(0).0, is_written: false }
+    }
+}
+
+impl Registry {
+    /// Waits until nobody else writes this log: two would write over each other.
+    pub fn register(self: &Arc<Self>, deployment: DeploymentId, dir: &Path) -> Registration {
+        let mut entries = self.entries.lock();
+        while entries.get(&deployment).is_some_and(|entry| entry.is_written) {
+            self.one_has_left.wait(&mut entries);
+        }
+        entries.entry(deployment).or_default().is_written = true;
+        Registration { registry: self.clone(), deployment, dir: dir.to_owned() }
+    }
+
+    pub fn watch(&self, deployment: DeploymentId) -> watch::Receiver<u64> {
+        self.entries.lock().entry(deployment).or_default().length.subscribe()
+    }
+
+    /// Does it unless the log is being written, and keeps everybody from beginning to until it is done.
+    pub fn unless_written<T>(&self, deployment: DeploymentId, action: impl FnOnce() -> T) -> Option<T> {
+        let entries = self.entries.lock();
+        let is_written = entries.get(&deployment).is_some_and(|entry| entry.is_written);
+        (!is_written).then(action)
+    }
+
+    /// Lets go of what nobody writes and nobody watches any more.
+    pub fn tidy(&self) {
+        self.entries.lock().retain(|_, entry| entry.is_in_use());
+    }
+}
+
+impl Entry {
+    fn is_in_use(&self) -> bool {
+        self.is_written || self.length.receiver_count() > 0
+    }
+}
+
+/// The right to write one log, until it is dropped.
+pub(super) struct Registration {
+    registry: Arc<Registry>,
+    pub deployment: DeploymentId,
+    dir: PathBuf,
+}
+
+impl Registration {
+    pub fn appended(&self, length: u64) {
+        if let Some(entry) = self.registry.entries.lock().get(&self.deployment) {
+            entry.length.send_replace(length);
+        }
+    }
+
+    /// A new file's name is in its directory, which is synced apart.
+    pub fn sync_dir(&self) -> io::Result<()> {
+        File::open(&self.dir)?.sync_all()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut entries = self.registry.entries.lock();
+        if let Some(entry) = entries.get_mut(&self.deployment) {
+            entry.is_written = false;
+            if !entry.is_in_use() {
+                entries.remove(&self.deployment);
+            }
+        }
+        self.registry.one_has_left.notify_all();
+    }
+}

@@ -1,0 +1,165 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::OpenOptions;
+use std::io::Write;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{IdSeed, Timestamp};
+
+const AT: Timestamp = Timestamp::from_millis(1_000);
+const PLENTY: u64 = 1 << 20;
+
+fn id(number: u8) -> DeploymentId {
+    DeploymentId(IdSeed([number; 12]))
+}
+
+fn section(step: &str) -> Section {
+    Section { stage: Arc::from("build"), step: Arc::from(step), attempt: 1 }
+}
+
+fn logs(max_total_bytes: u64) -> (tempfile::TempDir, Logs) {
+    let dir = tempfile::tempdir().unwrap();
+    let logs = Logs::open(&dir.path().join("logs"), max_total_bytes).unwrap();
+    (dir, logs)
+}
+
+fn lines(logs: &Logs, from: u64) -> Vec<Line> {
+    let mut reader = logs.read(id(1), from).unwrap();
+    std::iter::from_fn(|| reader.next_line().unwrap()).collect()
+}
+
+fn text(logs: &Logs) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in lines(logs, 0) {
+        text.extend(line.bytes);
+        text.extend(line.ends_line.then_some(b'\n'));
+    }
+    text
+}
+
+fn write(logs: &Logs, step: &str, output: &[u8]) {
+    let mut log = logs.append(id(1)).step(section(step), PLENTY);
+    log.write(AT, output);
+    log.finish(AT).sync();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn the_text_is_what_was_written(pieces in proptest::collection::vec((
+        prop_oneof![
+            proptest::collection::vec(prop_oneof![Just(b'\n'), Just(b'x'), Just(0xc3), Just(0xa4), any::<u8>()], 0..40),
+            (8_000usize..20_000).prop_map(|length| "ä".repeat(length).into_bytes()),
+        ],
+        any::<bool>(),
+    ), 0..8), just_enough in any::<bool>()) {
+        let (_dir, logs) = logs(PLENTY);
+        let written = pieces.iter().flat_map(|(piece, _)| piece.clone()).collect::<Vec<_>>();
+        let bytes_max = if just_enough { written.len() as u64 } else { PLENTY };
+        let mut log = logs.append(id(1)).step(section("one"), bytes_max);
+        for (piece, rests) in &pieces {
+            log.write(AT, piece);
+            if *rests {
+                log.rest(AT);
+            }
+        }
+        drop(log.finish(AT));
+        prop_assert!(lines(&logs, 0).iter().all(|line| line.bytes.len() <= frame::LINE_BYTES_MAX));
+        prop_assert_eq!(text(&logs), written);
+    }
+}
+
+#[test]
+fn a_log_goes_on_where_it_ended_and_knows_which_step_wrote_what() {
+    let (dir, first) = logs(PLENTY);
+    write(&first, "one", b"a\nb\n");
+    let second = Logs::open(&dir.path().join("logs"), PLENTY).unwrap();
+    write(&second, "two", b"c\n");
+    let all = lines(&second, 0);
+    let seen = all.iter().map(|l| (l.number, &*l.section.as_ref().unwrap().step, &*l.bytes)).collect::<Vec<_>>();
+    assert_eq!(seen, [(0, "one", &b"a"[..]), (1, "one", b"b"), (2, "two", b"c")]);
+    assert_eq!(lines(&second, 2), all[2..]);
+    assert!(second.read(id(2), 0).is_none(), "no log of another deployment");
+}
+
+#[test]
+fn wherever_a_crash_has_torn_the_tail_the_rest_reads_and_is_written_on() {
+    let (_dir, logs) = logs(PLENTY);
+    write(&logs, "one", b"first\nsecond\n");
+    let whole = fs::read(logs.path(id(1))).unwrap();
+    for cut in 0..whole.len() {
+        fs::write(logs.path(id(1)), &whole[..cut]).unwrap();
+        let kept = text(&logs);
+        assert!(b"first\nsecond\n".starts_with(&kept));
+        write(&logs, "two", b"third\n");
+        assert_eq!(text(&logs), [&kept[..], b"third\n"].concat(), "cut after {cut} bytes");
+    }
+    fs::write(logs.path(id(1)), &whole).unwrap();
+    OpenOptions::new().append(true).open(logs.path(id(1))).unwrap().write_all(&[0; 4096]).unwrap();
+    assert_eq!(text(&logs), b"first\nsecond\n", "zeros that a power cut left");
+}
+
+#[test]
+fn a_reader_that_has_come_to_the_end_goes_on_when_more_is_there() {
+    let (_dir, logs) = logs(PLENTY);
+    let mut watch = logs.watch(id(1));
+    let mut log = logs.append(id(1)).step(section("one"), PLENTY);
+    log.write(AT, b"a\nPassword: ");
+    let mut reader = logs.read(id(1), 0).unwrap();
+    assert_eq!(reader.next_line().unwrap().unwrap().bytes, b"a");
+    assert_eq!(reader.next_line().unwrap(), None);
+    assert!(watch.has_changed().unwrap());
+    watch.mark_unchanged();
+    log.rest(AT);
+    assert!(watch.has_changed().unwrap());
+    let prompt = reader.next_line().unwrap().unwrap();
+    assert_eq!((prompt.bytes, prompt.ends_line, prompt.number), (b"Password: ".to_vec(), false, 1));
+}
+
+#[test]
+fn of_too_much_output_the_beginning_and_the_end_are_there() {
+    let (_dir, logs) = logs(PLENTY);
+    let mut log = logs.append(id(1)).step(section("one"), 4_000);
+    for number in 0..10_000 {
+        log.write(AT, format!("line {number}\n").as_bytes());
+    }
+    drop(log.finish(AT));
+    let text = String::from_utf8(text(&logs)).unwrap();
+    assert!(text.starts_with("line 0\nline 1\n") && text.ends_with("\nline 9998\nline 9999\n"));
+    assert!(text.len() < 4_200);
+    let remark = text.lines().find(|line| line.starts_with("lockkeeper: … ")).unwrap();
+    assert!(remark.ends_with(" bytes left out …"));
+}
+
+#[test]
+fn a_remark_stands_on_a_line_of_its_own() {
+    let (_dir, logs) = logs(PLENTY);
+    let mut log = logs.append(id(1)).step(section("one"), PLENTY);
+    log.write(AT, b"half");
+    log.finish(AT).remark(AT, "killed 2 processes");
+    assert_eq!(text(&logs), b"half\nlockkeeper: killed 2 processes\n");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_stops_nobody() {
+    let (_dir, logs) = logs(PLENTY);
+    fs::create_dir(logs.path(id(1))).unwrap();
+    write(&logs, "one", b"lost\n");
+}
+
+#[test]
+fn sweeping_removes_what_is_not_wanted_and_then_the_oldest_but_never_what_is_being_written() {
+    let (_dir, logs) = logs(300);
+    let mut written = logs.append(id(1));
+    written.remark(AT, &"x".repeat(100));
+    for number in 2..=5 {
+        logs.append(id(number)).remark(AT, &"x".repeat(80));
+    }
+    logs.sweep(|deployment| deployment != id(5));
+    let mut left = logs.all().into_iter().map(|(deployment, _)| deployment).collect::<Vec<_>>();
+    left.sort_unstable();
+    assert_eq!(left, [id(1), id(4)]);
+}

@@ -1,0 +1,276 @@
+//! Keeps secrets out of what is shown: their values, their encodings in base64 and in URLs, and the lines of those that
+//! have several, however the output that has them is cut into pieces.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use aho_corasick::automaton::{Automaton, StateID};
+use aho_corasick::nfa::noncontiguous::NFA;
+use aho_corasick::{Anchored, MatchKind};
+use base64::Engine;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
+
+use super::substitute::percent_encoded;
+
+const STARS: &[u8] = b"***";
+/// Shorter pieces of a secret stand everywhere by chance.
+const PIECE_BYTES_MIN: usize = 4;
+/// A line that ends in fewer characters of an encoded secret has most likely nothing to do with it.
+const SUSPICIOUS_CHARACTERS: u32 = 8;
+/// What is searched for, all together. Each byte takes a few tens of bytes of memory while a stage runs.
+const PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Everything that must not be shown, ready to be searched for.
+pub(super) struct Secrets {
+    plain: Search,
+    /// Found also if it is broken into lines, wherever the breaks are.
+    encoded: Search,
+    /// Whether something begins with this byte.
+    begins: Box<[bool; 256]>,
+}
+
+impl Secrets {
+    /// Otherwise one sentence why they cannot be kept out.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        let mut plain = BTreeSet::new();
+        let mut encoded = BTreeSet::new();
+        for value in values.into_iter().filter(|value| !value.is_empty()) {
+            plain.insert(value.as_bytes().to_vec());
+            plain.insert(percent_encoded(value).into_bytes());
+            add_base64(value.as_bytes(), &mut encoded);
+            let trimmed = value.trim_end_matches(['\r', '\n']);
+            if !trimmed.is_empty() {
+                plain.insert(trimmed.as_bytes().to_vec());
+                add_base64(trimmed.as_bytes(), &mut encoded);
+            }
+            let lines = value.lines().filter(|line| line.len() >= PIECE_BYTES_MIN);
+            plain.extend(lines.map(|line| line.as_bytes().to_vec()));
+        }
+        if plain.iter().chain(&encoded).map(Vec::len).sum::<usize>() > PATTERN_BYTES_MAX {
+            return Err("its secrets are too large to be kept out of its log: use fewer or shorter ones".to_owned());
+        }
+        let mut begins = Box::new([false; 256]);
+        plain.iter().chain(&encoded).for_each(|pattern| begins[usize::from(pattern[0])] = true);
+        Ok(Self { plain: Search::new(&plain)?, encoded: Search::new(&encoded)?, begins })
+    }
+
+    /// A text that is shown as a whole.
+    pub fn mask(self: &Arc<Self>, text: &str) -> String {
+        let mut masked = Vec::new();
+        let mut masker = Masker::new(self.clone());
+        masker.push(text.as_bytes(), &mut masked);
+        masker.finish(&mut masked);
+        String::from_utf8_lossy(&masked).into_owned()
+    }
+}
+
+/// The characters of its base64 that the value alone determines, for each place among three bytes where it may begin in
+/// something larger; and with what ends it, should nothing follow.
+fn add_base64(value: &[u8], patterns: &mut BTreeSet<Vec<u8>>) {
+    if value.len() < PIECE_BYTES_MIN {
+        return;
+    }
+    for shift in 0..3 {
+        let mut bytes = vec![0; shift];
+        bytes.extend_from_slice(value);
+        let (first, last) = ((shift * 8).div_ceil(6), bytes.len() * 8 / 6);
+        for (padded, bare) in [(&STANDARD, &STANDARD_NO_PAD), (&URL_SAFE, &URL_SAFE_NO_PAD)] {
+            let bare = bare.encode(&bytes).into_bytes();
+            patterns.insert(bare[first..last].to_vec());
+            patterns.insert(bare[first..].to_vec());
+            patterns.insert(padded.encode(&bytes).into_bytes()[first..].to_vec());
+        }
+    }
+}
+
+/// Finds all patterns, also those that overlap, byte by byte.
+struct Search {
+    automaton: NFA,
+    start: StateID,
+    /// For each state how many of the last bytes are the beginning of a pattern.
+    depths: Vec<u32>,
+}
+
+impl Search {
+    fn new(patterns: &BTreeSet<Vec<u8>>) -> Result<Self, String> {
+        let fault = |error: &dyn std::fmt::Display| format!("its secrets cannot be kept out of its log: {error}");
+        let built = NFA::builder().match_kind(MatchKind::Standard).build(patterns);
+        let automaton = built.map_err(|error| fault(&error))?;
+        let start = automaton.start_state(Anchored::No).map_err(|error| fault(&error))?;
+        let mut search = Self { automaton, start, depths: Vec::new() };
+        for pattern in patterns {
+            let mut state = start;
+            for (index, byte) in pattern.iter().enumerate() {
+                state = search.next(state, *byte);
+                let place = state.as_usize();
+                if search.depths.len() <= place {
+                    search.depths.resize(place + 1, 0);
+                }
+                search.depths[place] = u32::try_from(index + 1).unwrap_or(u32::MAX);
+            }
+        }
+        Ok(search)
+    }
+
+    fn next(&self, state: StateID, byte: u8) -> StateID {
+        self.automaton.next_state(Anchored::No, state, byte)
+    }
+
+    fn depth(&self, state: StateID) -> u32 {
+        self.depths.get(state.as_usize()).copied().unwrap_or(0)
+    }
+
+    /// How long the longest pattern is that ends here.
+    fn longest_match(&self, state: StateID) -> Option<usize> {
+        if !self.automaton.is_match(state) {
+            return None;
+        }
+        let matches = 0..self.automaton.match_len(state);
+        matches.map(|index| self.automaton.pattern_len(self.automaton.match_pattern(state, index))).max()
+    }
+}
+
+/// One stream of output. Holds back only what may be the beginning of a secret.
+pub(super) struct Masker {
+    secrets: Arc<Secrets>,
+    plain: StateID,
+    encoded: StateID,
+    line_break: LineBreak,
+    held: Vec<u8>,
+    /// Parts of `held` that are secret, in order, apart from each other.
+    hidden: Vec<(usize, usize)>,
+    /// Whether the last that was let go was secret, so that what adjoins it gets no stars of its own.
+    in_stars: bool,
+}
+
+/// What the last bytes were, as far as they may be a break within an encoded secret.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LineBreak {
+    None,
+    Return,
+    Feed,
+}
+
+impl Masker {
+    pub fn new(secrets: Arc<Secrets>) -> Self {
+        let (plain, encoded) = (secrets.plain.start, secrets.encoded.start);
+        Self {
+            secrets,
+            plain,
+            encoded,
+            line_break: LineBreak::None,
+            held: Vec::new(),
+            hidden: Vec::new(),
+            in_stars: false,
+        }
+    }
+
+    pub fn push(&mut self, bytes: &[u8], shown: &mut Vec<u8>) {
+        let mut at = self.held.len();
+        self.held.extend_from_slice(bytes);
+        while at < self.held.len() {
+            if self.plain == self.secrets.plain.start && self.encoded == self.secrets.encoded.start {
+                let begins = |byte: &u8| self.secrets.begins[usize::from(*byte)];
+                let Some(skipped) = self.held[at..].iter().position(begins) else { break };
+                at += skipped;
+            }
+            let byte = self.held[at];
+            at += 1;
+            self.plain = self.secrets.plain.next(self.plain, byte);
+            if let Some(length) = self.secrets.plain.longest_match(self.plain) {
+                self.hide(at - length, at);
+            }
+            self.push_encoded(byte, at);
+        }
+        self.let_go(shown);
+    }
+
+    /// Nothing has come for a while. A line's last characters are not held back because a secret, encoded and broken
+    /// into lines, could begin with them.
+    pub fn rest(&mut self, shown: &mut Vec<u8>) {
+        if self.line_break != LineBreak::None && self.secrets.encoded.depth(self.encoded) < SUSPICIOUS_CHARACTERS {
+            self.encoded = self.secrets.encoded.start;
+            self.let_go(shown);
+        }
+    }
+
+    /// Nothing more will come.
+    pub fn finish(&mut self, shown: &mut Vec<u8>) {
+        self.plain = self.secrets.plain.start;
+        self.encoded = self.secrets.encoded.start;
+        self.let_go(shown);
+    }
+
+    /// `at` is where it ends.
+    fn push_encoded(&mut self, byte: u8, at: usize) {
+        self.line_break = match (byte, self.line_break) {
+            (b'\r', LineBreak::None) => LineBreak::Return,
+            (b'\n', LineBreak::None | LineBreak::Return) => LineBreak::Feed,
+            (b'\r' | b'\n', LineBreak::Return | LineBreak::Feed) => {
+                self.encoded = self.secrets.encoded.start;
+                LineBreak::None
+            }
+            _ => {
+                self.encoded = self.secrets.encoded.next(self.encoded, byte);
+                LineBreak::None
+            }
+        };
+        if self.line_break == LineBreak::None
+            && let Some(length) = self.secrets.encoded.longest_match(self.encoded)
+        {
+            self.hide(self.back(at, length), at);
+        }
+    }
+
+    /// Where so many bytes before this place begin, line breaks not counted.
+    fn back(&self, mut at: usize, count: usize) -> usize {
+        let mut left = count;
+        while left > 0 && at > 0 {
+            at -= 1;
+            left -= usize::from(!matches!(self.held[at], b'\r' | b'\n'));
+        }
+        at
+    }
+
+    /// `to` is never before that of an earlier call.
+    fn hide(&mut self, mut from: usize, to: usize) {
+        while let Some((start, _)) = self.hidden.pop_if(|(_, end)| *end >= from) {
+            from = from.min(start);
+        }
+        self.hidden.push((from, to));
+    }
+
+    /// What can no longer become part of a secret, with stars for those that were found.
+    fn let_go(&mut self, shown: &mut Vec<u8>) {
+        let plain = self.held.len() - self.secrets.plain.depth(self.plain) as usize;
+        let encoded = match self.secrets.encoded.depth(self.encoded) {
+            0 => self.held.len(),
+            depth => self.back(self.held.len(), depth as usize),
+        };
+        let bound = plain.min(encoded);
+        let mut at = 0;
+        for (start, end) in self.hidden.iter().filter(|(start, _)| *start < bound) {
+            if *start > at {
+                shown.extend_from_slice(&self.held[at..*start]);
+                self.in_stars = false;
+            }
+            if !self.in_stars {
+                shown.extend_from_slice(STARS);
+                self.in_stars = true;
+            }
+            at = bound.min(*end);
+        }
+        if at < bound {
+            shown.extend_from_slice(&self.held[at..bound]);
+            self.in_stars = false;
+        }
+        self.held.drain(..bound);
+        self.hidden.retain(|(_, end)| *end > bound);
+        for (start, end) in &mut self.hidden {
+            (*start, *end) = (start.saturating_sub(bound), *end - bound);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

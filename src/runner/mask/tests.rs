@@ -1,0 +1,161 @@
+#![allow(clippy::unwrap_used)]
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn secrets(values: &[&str]) -> Arc<Secrets> {
+    Arc::new(Secrets::new(values.iter().copied()).unwrap())
+}
+
+/// What is shown if it comes in these pieces.
+fn shown(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> String {
+    let mut masker = Masker::new(secrets.clone());
+    let mut shown = Vec::new();
+    for piece in pieces {
+        masker.push(piece, &mut shown);
+    }
+    masker.finish(&mut shown);
+    String::from_utf8(shown).unwrap()
+}
+
+#[test]
+fn a_secret_is_masked_wherever_it_is_cut() {
+    let secrets = secrets(&["hunter2!"]);
+    let text = b"pass=hunter2! again hunter2!hunter2!, and hunter3";
+    for first in 0..text.len() {
+        for second in first..text.len() {
+            let pieces = [&text[..first], &text[first..second], &text[second..]];
+            assert_eq!(shown(&secrets, &pieces), "pass=*** again ***, and hunter3");
+        }
+    }
+}
+
+#[test]
+fn secrets_that_overlap_leave_nothing_of_each_other() {
+    assert_eq!(shown(&secrets(&["abcdef", "defghi"]), &[b"<abcdefghi>"]), "<***>");
+    assert_eq!(shown(&secrets(&["abc", "abcdef", "cde"]), &[b"<abcdex abcdef>"]), "<***x ***>");
+    assert_eq!(shown(&secrets(&["aa"]), &[b"aaaaa", b"aaab"]), "***b");
+}
+
+#[test]
+fn only_what_may_become_a_secret_is_held_back() {
+    let mut masker = Masker::new(secrets(&["hunter2!"]));
+    let mut shown = Vec::new();
+    masker.push(b"Password for hunt: ", &mut shown);
+    assert_eq!(shown, b"Password for hunt: ");
+    masker.push(b"hunt", &mut shown);
+    assert_eq!(shown, b"Password for hunt: ");
+    masker.push(b"s", &mut shown);
+    assert_eq!(shown, b"Password for hunt: hunts");
+}
+
+#[test]
+fn the_lines_of_a_secret_and_its_form_in_a_url_are_masked() {
+    let key = secrets(&["-----BEGIN-----\nMIIEpAIBAAKCAQEA\n-----END-----\n", "a b/c", "x\n"]);
+    assert_eq!(shown(&key, &[b"MIIEpAIBAAKCAQEA, a%20b%2Fc, <x>"]), "***, ***, <***>");
+}
+
+#[test]
+fn a_line_is_not_held_back_for_long_because_it_ends_like_an_encoded_secret_begins() {
+    let value = "correct horse battery staple";
+    let secrets = secrets(&[value]);
+    let encoded = STANDARD.encode(value);
+    let mut masker = Masker::new(secrets);
+    let mut shown = Vec::new();
+    masker.push(format!("done {}\n", &encoded[..2]).as_bytes(), &mut shown);
+    masker.rest(&mut shown);
+    assert_eq!(shown, format!("done {}\n", &encoded[..2]).as_bytes());
+    shown.clear();
+    masker.push(format!("done {}\n", &encoded[..20]).as_bytes(), &mut shown);
+    masker.rest(&mut shown);
+    assert_eq!(shown, b"done ");
+}
+
+#[test]
+fn nothing_is_masked_without_secrets() {
+    assert_eq!(shown(&secrets(&["", ""]), &[b"*", b"plain"]), "*plain");
+}
+
+/// As `base64` breaks its output.
+fn wrapped(text: &str, columns: usize, line_break: &str) -> String {
+    text.as_bytes().chunks(columns).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(line_break)
+}
+
+fn cut<'a>(text: &'a [u8], lengths: &[usize]) -> Vec<&'a [u8]> {
+    let mut rest = text;
+    let mut pieces = Vec::new();
+    for length in lengths {
+        let (piece, left) = rest.split_at((*length).min(rest.len()));
+        pieces.push(piece);
+        rest = left;
+    }
+    pieces.push(rest);
+    pieces
+}
+
+proptest! {
+    #[test]
+    fn no_secret_is_shown_in_whatever_pieces_it_comes(
+        values in proptest::collection::vec("[ab]{1,6}", 1..4),
+        text in "[abc]{0,60}",
+        lengths in proptest::collection::vec(0usize..9, 0..20),
+    ) {
+        let values = values.iter().map(String::as_str).collect::<Vec<_>>();
+        let secrets = secrets(&values);
+        let whole = shown(&secrets, &[text.as_bytes()]);
+        prop_assert_eq!(&shown(&secrets, &cut(text.as_bytes(), &lengths)), &whole, "cut, it is shown otherwise");
+        for value in &values {
+            prop_assert!(!whole.contains(value));
+        }
+        // The union: what is shown is exactly what no occurrence covers.
+        let mut covered = vec![false; text.len()];
+        for value in &values {
+            for start in 0..text.len() {
+                if text[start..].starts_with(value) {
+                    covered[start..start + value.len()].fill(true);
+                }
+            }
+        }
+        let mut expected = String::new();
+        for (index, c) in text.chars().enumerate() {
+            if !covered[index] {
+                expected.push(c);
+            } else if index == 0 || !covered[index - 1] {
+                expected.push_str("***");
+            }
+        }
+        prop_assert_eq!(whole, expected);
+    }
+
+    #[test]
+    fn no_encoding_of_a_secret_is_shown(
+        value in "[ -~]{4,120}",
+        before in proptest::collection::vec(any::<u8>(), 0..60),
+        after in proptest::collection::vec(any::<u8>(), 0..60),
+        columns in prop_oneof![Just(usize::MAX), Just(76), Just(64)],
+        line_break in prop_oneof![Just("\n"), Just("\r\n")],
+        url_safe in any::<bool>(),
+        padded in any::<bool>(),
+        lengths in proptest::collection::vec(0usize..50, 0..12),
+    ) {
+        let bytes = [&before[..], value.as_bytes(), &after].concat();
+        let engine = match (url_safe, padded) {
+            (false, false) => &STANDARD_NO_PAD,
+            (false, true) => &STANDARD,
+            (true, false) => &URL_SAFE_NO_PAD,
+            (true, true) => &URL_SAFE,
+        };
+        let encoded = engine.encode(&bytes);
+        let text = wrapped(&encoded, columns, line_break);
+        let shown = shown(&secrets(&[&value]), &cut(text.as_bytes(), &lengths));
+        let (first, last) = ((before.len() * 8).div_ceil(6), (before.len() + value.len()) * 8 / 6);
+        let left = shown.replace(['\r', '\n'], "");
+        prop_assert!(left.contains("***"), "{left}");
+        // Everything before the first character that the value determines may be shown, everything after the last too.
+        let (head, tail) = left.split_once("***").unwrap();
+        prop_assert!(head.len() <= first && encoded.starts_with(head));
+        let tail = tail.rsplit("***").next().unwrap();
+        prop_assert!(tail.len() <= encoded.len() - last && encoded.ends_with(tail));
+    }
+}

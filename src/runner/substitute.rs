@@ -1,0 +1,81 @@
+//! `${NAME}` in the texts of a request becomes the value of that variable; `$${` is a plain `${`.
+
+use std::collections::BTreeMap;
+
+use zeroize::Zeroizing;
+
+/// What a step sees, by name.
+pub(super) type Variables = BTreeMap<String, Zeroizing<String>>;
+
+/// Each value as `encode` puts it. Otherwise one sentence that names what is unknown.
+pub(super) fn substituted(
+    text: &str,
+    variables: &Variables,
+    encode: impl Fn(&str) -> String,
+) -> Result<Zeroizing<String>, String> {
+    let mut result = Zeroizing::new(String::with_capacity(text.len()));
+    let mut rest = text;
+    while let Some(at) = rest.find("${") {
+        let (before, after) = (&rest[..at], &rest[at + 2..]);
+        if let Some(before) = before.strip_suffix('$') {
+            result.push_str(before);
+            result.push_str("${");
+            rest = after;
+            continue;
+        }
+        result.push_str(before);
+        let (name, after) = after.split_once('}').ok_or("a `${` has no `}`; write `$${` for a plain one")?;
+        let value = variables.get(name).ok_or_else(|| format!("there is no variable `{name}`"))?;
+        result.push_str(&Zeroizing::new(encode(value)));
+        rest = after;
+    }
+    result.push_str(rest);
+    Ok(result)
+}
+
+/// As it may stand anywhere in a URL: all but the unreserved characters of RFC 3986 encoded.
+pub(super) fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(text: &str) -> Result<String, String> {
+        let variables = [("A", "x y"), ("B_2", "ä/"), ("NESTED", "${A}")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), Zeroizing::new(value.to_owned()))).into();
+        substituted(text, &variables, str::to_owned).map(|text| text.to_string())
+    }
+
+    #[test]
+    fn names_become_their_values_once() {
+        assert_eq!(filled("${A}-${B_2}${A}").as_deref(), Ok("x y-ä/x y"));
+        assert_eq!(filled("${NESTED}").as_deref(), Ok("${A}"), "a value is not looked into");
+        assert_eq!(filled("$A {A} $ $$ plain").as_deref(), Ok("$A {A} $ $$ plain"));
+    }
+
+    #[test]
+    fn a_doubled_dollar_is_a_plain_one() {
+        assert_eq!(filled("$${A} $$${A}").as_deref(), Ok("${A} $${A}"));
+    }
+
+    #[test]
+    fn an_unknown_name_is_named() {
+        assert_eq!(filled("a ${MISSING}"), Err("there is no variable `MISSING`".to_owned()));
+        assert!(filled("a ${A").is_err());
+    }
+
+    #[test]
+    fn a_value_in_a_url_cannot_leave_its_place() {
+        assert_eq!(percent_encoded("a-b_c.d~e/?&#ä %"), "a-b_c.d~e%2F%3F%26%23%C3%A4%20%25");
+    }
+}

@@ -1,0 +1,249 @@
+//! A runner with a host that writes down what it hears, and the jobs to give it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use lockkeeper::domain::{
+    Action, ApprovalRule, Blueprint, CommitId, Configuration, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin,
+    PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
+};
+use lockkeeper::logs::Logs;
+use lockkeeper::runner::{Host, Options, Runner, StageJob, Variable};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::sync::{mpsc, watch};
+use zeroize::Zeroizing;
+
+pub const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+/// Never over within a test.
+pub const FOR_EVER: Duration = Duration::from_secs(3_600);
+pub const SHORT: Duration = Duration::from_millis(100);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Heard {
+    Begun(DeploymentId),
+    Progress(DeploymentId, Vec<StepRun>),
+    Ended(DeploymentId, StageEnd, Vec<StepRun>),
+    Swept(DeploymentId),
+}
+
+/// What the host says when it is asked for variables.
+type Given = Box<dyn Fn() -> Result<Vec<Variable>, String> + Send>;
+
+pub struct FakeHost {
+    heard: mpsc::UnboundedSender<Heard>,
+    pub variables: Mutex<Given>,
+    /// Whether a stage that is about to begin is still wanted; until that is said, it waits.
+    pub wanted: watch::Sender<Option<bool>>,
+}
+
+impl FakeHost {
+    fn hear(&self, heard: Heard) {
+        self.heard.send(heard).ok();
+    }
+}
+
+impl Host for FakeHost {
+    fn variables<'a>(&'a self, _: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>> {
+        async { self.variables.lock().unwrap()() }.boxed()
+    }
+
+    fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool> {
+        self.hear(Heard::Begun(job.order.deployment));
+        let mut wanted = self.wanted.subscribe();
+        async move { wanted.wait_for(Option::is_some).await.unwrap().unwrap() }.boxed()
+    }
+
+    fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
+        self.hear(Heard::Progress(job.order.deployment, steps));
+        async {}.boxed()
+    }
+
+    fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
+        self.hear(Heard::Ended(job.order.deployment, end, steps));
+        async {}.boxed()
+    }
+
+    fn swept<'a>(&'a self, _: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
+        self.hear(Heard::Swept(deployment));
+        async {}.boxed()
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(1_000)
+    }
+}
+
+pub struct Bench {
+    pub runner: Runner,
+    pub logs: Logs,
+    pub host: Arc<FakeHost>,
+    pub heard: mpsc::UnboundedReceiver<Heard>,
+    pub work_dir: PathBuf,
+    _dir: tempfile::TempDir,
+}
+
+impl Bench {
+    pub fn new(max_running: usize, grace: Duration) -> Self {
+        Self::with(max_running, grace, 1 << 20)
+    }
+
+    pub fn with(max_running: usize, grace: Duration, log_bytes_per_step: u64) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = Logs::open(&dir.path().join("logs"), u64::MAX).unwrap();
+        let (sender, heard) = mpsc::unbounded_channel();
+        let variables: Given = Box::new(|| Ok(Vec::new()));
+        let host = Arc::new(FakeHost {
+            heard: sender,
+            variables: Mutex::new(variables),
+            wanted: watch::channel(Some(true)).0,
+        });
+        let work_dir = dir.path().join("work");
+        let options = Options {
+            max_running,
+            grace,
+            path: PATH.to_owned(),
+            work_dir: work_dir.clone(),
+            log_bytes_per_step,
+            supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
+        };
+        let runner = Runner::new(options, logs.clone(), host.clone());
+        Self { runner, logs, host, heard, work_dir, _dir: dir }
+    }
+
+    pub fn set_variables(&self, variables: &[(&str, &str, bool)]) {
+        let variables = variables.iter().map(|(name, value, secret)| Variable {
+            name: (*name).to_owned(),
+            value: Zeroizing::new((*value).to_owned()),
+            secret: *secret,
+        });
+        let variables = variables.collect::<Vec<_>>();
+        *self.host.variables.lock().unwrap() = Box::new(move || Ok(variables.clone()));
+    }
+
+    pub async fn hear(&mut self) -> Heard {
+        within_reason(self.heard.recv()).await.unwrap()
+    }
+
+    /// The next end of a stage.
+    pub async fn end(&mut self) -> (DeploymentId, StageEnd, Vec<StepRun>) {
+        loop {
+            if let Heard::Ended(deployment, end, steps) = self.hear().await {
+                return (deployment, end, steps);
+            }
+        }
+    }
+
+    /// Runs one stage to its end.
+    pub async fn run(&mut self, job: StageJob) -> (StageEnd, Vec<StepRun>) {
+        self.runner.start(job);
+        let (_, end, steps) = self.end().await;
+        (end, steps)
+    }
+
+    pub fn text(&self, number: u8) -> String {
+        let mut text = Vec::new();
+        if let Some(mut reader) = self.logs.read(deployment(number), 0) {
+            while let Some(line) = reader.next_line().unwrap() {
+                text.extend(line.bytes);
+                text.extend(line.ends_line.then_some(b'\n'));
+            }
+        }
+        String::from_utf8(text).unwrap()
+    }
+
+    /// The number that a step has written after this word, once it has.
+    pub async fn number_after(&self, job: u8, word: &str) -> i32 {
+        let line = self.line(job, word).await;
+        line[word.len()..].trim().parse().unwrap()
+    }
+
+    /// The whole line that begins with this, once it is there.
+    pub async fn line(&self, job: u8, beginning: &str) -> String {
+        let mut watch = self.logs.watch(deployment(job));
+        loop {
+            watch.mark_unchanged();
+            let text = self.text(job);
+            let lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
+            if let Some(line) = lines.into_iter().find(|line| line.starts_with(beginning)) {
+                return line.to_owned();
+            }
+            within_reason(watch.changed()).await.unwrap();
+        }
+    }
+}
+
+/// Fails a test that would hang.
+pub async fn within_reason<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(120), future).await.expect("it takes far too long")
+}
+
+thread_local! {
+    /// Each test has a thread of its own. What is swept in one must not be what runs in another.
+    static TEST: u64 = rand::random();
+}
+
+pub fn deployment(number: u8) -> DeploymentId {
+    let mut seed = [number; 12];
+    seed[4..].copy_from_slice(&TEST.with(|test| test.to_be_bytes()));
+    DeploymentId(IdSeed(seed))
+}
+
+pub fn environment(pipeline: &str) -> EnvironmentKey {
+    let id = |text| Identifier::parse(text).unwrap();
+    EnvironmentKey { pipeline: PipelineKey { organization: id("acme"), pipeline: id(pipeline) }, name: id("review-1") }
+}
+
+/// A stage of these steps, named `step-1` and so on.
+pub fn job(number: u8, actions: Vec<Action>) -> StageJob {
+    let step = |(index, action)| Step { name: Identifier::parse(&format!("step-{}", index + 1)).unwrap(), action };
+    let stage = Stage {
+        name: Identifier::parse("build").unwrap(),
+        approval: ApprovalRule::Never,
+        timeout_seconds: 3_600,
+        idempotent: false,
+        steps: actions.into_iter().enumerate().map(step).collect(),
+    };
+    let blueprint = Blueprint { stages: vec![stage], variables: BTreeMap::new(), self_approval: true };
+    let order = StageOrder {
+        deployment: deployment(number),
+        session: Some(SessionId { seed: IdSeed([number; 12]), origin: Origin::Granted(7) }),
+        fencing_token: 7,
+        commit: CommitId::parse("c0ffee1").unwrap(),
+        stage: 0,
+        attempt: 1,
+        blueprint: Arc::new(blueprint),
+        configuration: Arc::new(Configuration::default()),
+    };
+    StageJob { environment: environment("web"), order }
+}
+
+pub fn run(arguments: &[&str]) -> Action {
+    Action::Run(arguments.iter().map(|argument| Arc::from(*argument)).collect())
+}
+
+pub fn sh(script: &str) -> Action {
+    run(&["sh", "-c", script])
+}
+
+pub fn failed(reason: &str) -> StageEnd {
+    StageEnd::Failed(Arc::from(reason))
+}
+
+/// Whether it runs no more; whoever inherited it may not have taken notice yet.
+pub fn is_gone(pid: i32) -> bool {
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return true };
+    stat.rsplit(") ").next().is_some_and(|rest| rest.starts_with('Z'))
+}
+
+pub async fn until_gone(pid: i32) {
+    let Ok(handle) = pidfd_open(Pid::from_raw(pid).unwrap(), PidfdFlags::empty()) else { return };
+    let gone = tokio::task::spawn_blocking(move || {
+        poll(&mut [PollFd::new(&handle, PollFlags::IN)], None).unwrap();
+    });
+    within_reason(gone).await.unwrap();
+}

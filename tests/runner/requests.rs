@@ -1,0 +1,87 @@
+//! Steps that are requests.
+
+use std::sync::Arc;
+
+use lockkeeper::domain::{Action, HttpCall, StageEnd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+use super::bench::{Bench, FOR_EVER, deployment, environment, failed, job, within_reason};
+
+fn call(url: String) -> HttpCall {
+    HttpCall { method: Arc::from("POST"), url: Arc::from(url), headers: Vec::new(), body: None, expect_status: vec![] }
+}
+
+/// Answers one request and gives what was sent; with no answer it keeps the connection open.
+async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let request = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = Vec::new();
+        while !String::from_utf8_lossy(&request).contains("\r\n\r\n") {
+            assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
+        }
+        match answer {
+            Some(answer) => stream.write_all(answer.as_bytes()).await.unwrap(),
+            None => assert_eq!(stream.read_buf(&mut request).await.unwrap_or(0), 0),
+        }
+        String::from_utf8(request).unwrap()
+    });
+    (address, request)
+}
+
+fn answer(status: &str, body: &str) -> Option<String> {
+    let length = body.len();
+    Some(format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"))
+}
+
+#[tokio::test]
+async fn a_request_is_sent_with_its_variables_and_logged_without_its_secrets() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.set_variables(&[("TOKEN", "s3cr3t/&value", true), ("NAME", "a b", false)]);
+    let (address, request) = answering(answer("201 Created", "you said s3cr3t/&value")).await;
+    let mut call = call(format!("{address}/hooks/${{TOKEN}}?name=${{NAME}}&plain=$${{NAME}}"));
+    call.headers = vec![(Arc::from("authorization"), Arc::from("Bearer ${TOKEN}"))];
+    call.body = Some(Arc::from("commit ${LOCKKEEPER_COMMIT}"));
+    let (end, steps) = bench.run(job(1, vec![Action::Http(call)])).await;
+    assert_eq!((end, steps[0].exit_code), (StageEnd::Succeeded, None));
+    let request = within_reason(request).await.unwrap();
+    let target = "/hooks/s3cr3t%2F%26value?name=a%20b&plain=${NAME}";
+    assert!(request.starts_with(&format!("POST {target} HTTP/1.1\r\n")), "{request}");
+    assert!(request.contains("authorization: Bearer s3cr3t/&value\r\n"));
+    assert_eq!(bench.text(1), format!("POST {address}/hooks/***\nHTTP/1.1 201 Created\nyou said ***\n"));
+}
+
+#[tokio::test]
+async fn an_answer_that_was_not_expected_fails_the_step() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    let (address, _request) = answering(answer("500 Internal Server Error", "boom")).await;
+    let (end, _) = bench.run(job(1, vec![Action::Http(call(address))])).await;
+    assert_eq!(end, failed("step `step-1` was answered with status 500"));
+    assert!(bench.text(1).contains("\nHTTP/1.1 500 Internal Server Error\nboom\n"));
+    let (address, _request) = answering(answer("302 Found", "")).await;
+    let mut redirected = call(address);
+    redirected.expect_status = vec![302];
+    assert_eq!(bench.run(job(2, vec![Action::Http(redirected)])).await.0, StageEnd::Succeeded);
+}
+
+#[tokio::test]
+async fn an_unknown_variable_is_named() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    let (end, _) = bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/${NOBODY}".to_owned()))])).await;
+    assert_eq!(end, failed("step `step-1` could not be prepared: there is no variable `NOBODY`"));
+}
+
+#[tokio::test]
+async fn a_request_without_an_answer_fails_or_is_cancelled() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    let (end, _) = bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/".to_owned()))])).await;
+    let StageEnd::Failed(reason) = end else { panic!("nobody listens there") };
+    assert!(reason.starts_with("step `step-1` got no answer: "), "{reason}");
+    let (address, _request) = answering(None).await;
+    bench.runner.start(job(2, vec![Action::Http(call(address))]));
+    bench.line(2, "POST ").await;
+    bench.runner.stop(&environment("web"), deployment(2));
+    assert_eq!(bench.end().await.1, StageEnd::Cancelled);
+}

@@ -1,0 +1,148 @@
+//! Nothing of a step is left, whatever it started and whoever was killed.
+
+use std::process::{Command, Stdio};
+
+use lockkeeper::domain::StageEnd;
+
+use super::bench::{
+    Bench, FOR_EVER, Heard, SHORT, deployment, environment, failed, is_gone, job, sh, until_gone, within_reason,
+};
+
+/// Starts one that leaves its group, its session, its variables and its directory, ignores TERM, and has a child; it
+/// makes the file `told` when it has said who they are.
+const DETACHES: &str = r#"d=$PWD; cd / && env -i /usr/bin/setsid sh -c 'trap "" TERM; sleep 1000 & echo child $!;
+    echo detached $$; : > "$0"; while :; do sleep 1000; done' "$d/told" & "#;
+
+#[tokio::test]
+async fn what_a_step_leaves_behind_is_gone_before_its_end_is_reported() {
+    let mut bench = Bench::new(1, SHORT);
+    let (end, _) = bench.run(job(1, vec![sh(&format!("{DETACHES} until [ -e told ]; do :; done"))])).await;
+    let gone = [bench.number_after(1, "detached ").await, bench.number_after(1, "child ").await].map(is_gone);
+    assert_eq!((end, gone), (StageEnd::Succeeded, [true, true]));
+    assert!(bench.text(1).contains("that the step left behind"));
+}
+
+#[tokio::test]
+async fn what_has_detached_itself_is_gone_when_a_stage_is_cancelled() {
+    let mut bench = Bench::new(1, SHORT);
+    bench.runner.start(job(1, vec![sh(&format!("{DETACHES} exec sleep 1000"))]));
+    let pids = [bench.number_after(1, "detached ").await, bench.number_after(1, "child ").await];
+    bench.runner.stop(&environment("web"), deployment(1));
+    assert_eq!(bench.end().await.1, StageEnd::Cancelled);
+    assert_eq!(pids.map(is_gone), [true, true]);
+}
+
+#[tokio::test]
+async fn processes_that_are_gone_before_they_are_seen_are_gone_for_good() {
+    let mut bench = Bench::new(1, SHORT);
+    // Each starts the next and ends, in its own group and in ever new ones.
+    let script = "trap '' TERM; f() { f & }; f; g() { setsid sh -c \"$1\" sh \"$1\" & }; \
+                  g 'setsid sh -c \"$1\" sh \"$1\" &'; echo ready; exec sleep 1000";
+    bench.runner.start(job(1, vec![sh(script)]));
+    bench.line(1, "ready").await;
+    bench.runner.stop(&environment("web"), deployment(1));
+    assert_eq!(bench.end().await.1, StageEnd::Cancelled);
+}
+
+#[tokio::test]
+async fn when_the_supervisor_is_killed_the_rest_is_found() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    let script = "setsid sleep 1000 & echo left $!; echo supervisor $PPID; exec sleep 1000";
+    bench.runner.start(job(1, vec![sh(script)]));
+    let left = bench.number_after(1, "left ").await;
+    let supervisor = bench.number_after(1, "supervisor ").await;
+    assert_eq!(std::fs::read_to_string(format!("/proc/{supervisor}/comm")).unwrap(), "lk-step\n");
+    kill_hard(supervisor);
+    let (_, end, _) = bench.end().await;
+    assert_eq!(end, failed("step `step-1` was ended, since its supervisor was killed"));
+    assert!(is_gone(left) && is_gone(supervisor));
+}
+
+#[test]
+fn when_the_server_is_gone_its_steps_end_at_once() {
+    let server = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (bench, pids) = server.block_on(async {
+        let bench = Bench::new(1, FOR_EVER);
+        bench.runner.start(job(1, vec![sh(&format!("{DETACHES} echo supervisor $PPID; exec sleep 1000"))]));
+        let pids = [
+            bench.number_after(1, "detached ").await,
+            bench.number_after(1, "child ").await,
+            bench.number_after(1, "supervisor ").await,
+        ];
+        (bench, pids)
+    });
+    server.shutdown_background();
+    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    other.block_on(async {
+        for pid in pids {
+            until_gone(pid).await;
+        }
+    });
+    drop(bench);
+}
+
+#[tokio::test]
+async fn what_an_earlier_run_of_the_server_left_is_swept() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    let mut left = Command::new("sh")
+        .args(["-c", "env -i /usr/bin/sleep 1000 & echo $!; wait"])
+        .env("LOCKKEEPER_DEPLOYMENT", deployment(1).to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let output = left.stdout.as_mut().unwrap();
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line).unwrap();
+    let child = line.trim().parse::<i32>().unwrap();
+    let dir = bench.work_dir.join(deployment(1).to_string());
+    std::fs::create_dir_all(&dir).unwrap();
+    let mut inside = Command::new("sleep").arg("1000").current_dir(&dir).spawn().unwrap();
+    let mut stranger = Command::new("sleep").arg("1000").spawn().unwrap();
+    bench.runner.sweep(environment("web"), deployment(1));
+    assert_eq!(bench.hear().await, Heard::Swept(deployment(1)));
+    assert!(left.try_wait().unwrap().is_some() && inside.try_wait().unwrap().is_some() && is_gone(child));
+    assert!(stranger.try_wait().unwrap().is_none(), "a stranger was killed");
+    stranger.kill().unwrap();
+    stranger.wait().unwrap();
+    assert!(bench.text(1).starts_with("lockkeeper: killed 3 processes"));
+}
+
+#[tokio::test]
+async fn stopping_what_is_not_known_sweeps() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.runner.stop(&environment("web"), deployment(1));
+    assert_eq!(bench.hear().await, Heard::Swept(deployment(1)));
+}
+
+#[tokio::test]
+async fn a_server_that_ends_leaves_nothing_running_and_reports_no_end() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.runner.start(job(1, vec![sh(&format!("{DETACHES} exec sleep 1000"))]));
+    bench.runner.start(job(2, vec![sh("echo never")]));
+    let pids = [bench.number_after(1, "detached ").await, bench.number_after(1, "child ").await];
+    assert_eq!((bench.runner.running(), bench.runner.waiting()), (1, 1));
+    within_reason(bench.runner.shut_down(SHORT)).await;
+    assert_eq!((pids.map(is_gone), bench.runner.running(), bench.runner.waiting()), ([true, true], 0, 0));
+    bench.runner.start(job(3, vec![sh("echo never")]));
+    while let Ok(heard) = bench.heard.try_recv() {
+        assert!(matches!(heard, Heard::Begun(id) | Heard::Progress(id, _) if id == deployment(1)), "{heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_ends_waits_for_what_is_nearly_done() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.runner.start(job(1, vec![sh("echo ready; until [ -e go ]; do :; done")]));
+    bench.line(1, "ready").await;
+    let go = bench.work_dir.join(deployment(1).to_string()).join("go");
+    let runner = bench.runner.clone();
+    let ended = tokio::spawn(async move { runner.shut_down(FOR_EVER).await });
+    tokio::task::yield_now().await;
+    std::fs::write(go, "").unwrap();
+    within_reason(ended).await.unwrap();
+    assert_eq!(bench.end().await.1, StageEnd::Succeeded);
+}
+
+fn kill_hard(pid: i32) {
+    assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap().success());
+}
