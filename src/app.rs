@@ -1,5 +1,8 @@
 //! The one place that wires the parts together: from settings to a serving server, and to its end.
 
+mod delivery;
+
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -8,16 +11,24 @@ use std::time::{Duration, Instant};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, Now, PipelineKey, Tick, Timestamp};
-use crate::http::{self, Connections, Front, RateLimits, Running, Scans, State, WallClock};
+use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
+use crate::logs::Logs;
 use crate::pipelines::{Declared, Definition, Pipelines};
+use crate::runner::Runner;
+use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
-use crate::{auth, telemetry};
+use crate::{auth, runner, secrets, telemetry};
 
+/// Where the logs of deployments are, in the data directory.
+const LOGS: &str = "logs";
+/// Where deployments have their working directories, in the data directory.
+const WORK: &str = "work";
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
@@ -40,6 +51,10 @@ const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 pub enum ServeError {
     #[error(transparent)]
     Open(#[from] store::OpenError),
+    #[error(transparent)]
+    Secrets(#[from] secrets::OpenError),
+    #[error("the secrets cannot be prepared: {0}")]
+    Orphans(#[from] secrets::SecretError),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: std::net::SocketAddr, reason: String },
     #[error("the data directory cannot be prepared: {0}")]
@@ -63,9 +78,21 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
+    let vault = Arc::new(open_vault(&settings, store.clone()).await?);
+    let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), pipelines(&settings.organizations), clock()).await?;
-    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines).await?;
+    forget_orphaned_secrets(&vault, &pipelines, &settings.organizations).await?;
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
+    let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
+    let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
+    environments.set_executor(Box::new(Hands(runner.clone())));
+    // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
+    let unfinished = environments.recover().await?;
+    if unfinished > 0 {
+        tracing::info!(environments = unfinished, "took up the deployments that had not ended");
+    }
+    declare_environments(&environments, &settings, &pipelines).await?;
 
     let handle = metrics.clone();
     let state = State {
@@ -73,6 +100,9 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         accounts,
         idempotency,
         pipelines,
+        vault,
+        logs,
+        followers: Followers::default(),
         store: store.clone(),
         clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
@@ -90,26 +120,32 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let chores = actix_web::rt::spawn(do_chores(running.state.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
     let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
+    let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
+    let tidying = actix_web::rt::spawn(delivery::tidy(running.state.clone(), runner.clone(), organizations));
 
     signals.next().await;
-    chores.abort();
-    sweeping.abort();
-    keeping_time.abort();
-    stop(running, settings.http.drain, &mut signals).await;
+    for task in [chores, sweeping, keeping_time, tidying] {
+        task.abort();
+    }
+    stop(running, runner, settings.http.drain, &mut signals).await;
     store.close();
     tracing::info!("stopped");
     Ok(())
 }
 
 /// Answers what is under way, as long as the operator has patience.
-async fn stop(running: Running, patience: Duration, signals: &mut Signals) {
+async fn stop(running: Running, runner: Runner, patience: Duration, signals: &mut Signals) {
     tracing::info!("stopping: answering what is under way; a second signal stops at once");
     let state = running.state.clone();
+    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience)).0 };
     tokio::select! {
-        left = running.drain(patience) => if left > 0 {
+        left = finish => if left > 0 {
             tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
         },
-        () = signals.next() => tracing::warn!("stopped at once, as asked"),
+        () = signals.next() => {
+            tracing::warn!("stopped at once, as asked");
+            runner.shut_down(Duration::ZERO).await;
+        }
     }
     if let Err(error) = state.accounts.write_usage().await {
         tracing::warn!(%error, "when tokens were last used is not up to date");
@@ -145,6 +181,27 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
         ..store::Options::default()
     };
     LoggedStore::open(&settings.data_dir, options)
+}
+
+async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
+    let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
+    Vault::open(store, master)
+}
+
+/// Those of pipelines whose deletion was cut off before it came to its secrets.
+async fn forget_orphaned_secrets(
+    vault: &Vault,
+    pipelines: &Pipelines,
+    organizations: &[Organization],
+) -> Result<(), secrets::SecretError> {
+    for organization in organizations.iter().map(|organization| &organization.id) {
+        let scopes: BTreeSet<_> = vault.list(organization, None)?.into_iter().filter_map(|s| s.pipeline).collect();
+        for pipeline in scopes.into_iter().filter(|id| pipelines.get(organization, id.as_str()).is_none()) {
+            tracing::info!(%organization, %pipeline, "deleted the secrets of a pipeline that is gone");
+            vault.delete_pipeline(&PipelineKey { organization: organization.clone(), pipeline }).await?;
+        }
+    }
+    Ok(())
 }
 
 fn front(settings: &Settings) -> Front {
@@ -216,18 +273,37 @@ fn both_clocks(wall: WallClock) -> Clock {
     Arc::new(move || Now { at: wall(), tick: Tick(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)) })
 }
 
-async fn open_environments(
+fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
     pipelines: &Pipelines,
-) -> Result<Environments, ServeError> {
+) -> Result<Environments, store::StoreError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    let environments = Environments::open(store, clock, Box::new(telemetry::EventCounter::new()), options)?;
+    let observer = Box::new(telemetry::EventCounter::new());
+    Environments::open(store, clock, observer, Arc::new(Registered(pipelines.clone())), options)
+}
+
+fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
+    Ok(runner::Options {
+        max_running: settings.runner.max_running_steps,
+        grace: settings.runner.termination_grace,
+        path: settings.runner.path.clone(),
+        work_dir: std::path::absolute(settings.data_dir.join(WORK))?,
+        log_bytes_per_step: settings.runner.log_bytes_per_step,
+        supervisor: runner::OWN_PROGRAM.into(),
+    })
+}
+
+async fn declare_environments(
+    environments: &Environments,
+    settings: &Settings,
+    pipelines: &Pipelines,
+) -> Result<(), Failure> {
     let declared = settings.organizations.iter().flat_map(|organization| {
         organization.pipelines.iter().flat_map(move |pipeline| {
             pipeline.environments.iter().map(move |environment| {
@@ -251,7 +327,7 @@ async fn open_environments(
     // Their actors started on this thread; the next to need one starts it on a thread that serves requests.
     environments.dismiss_unused();
     environments.dismiss_unused();
-    Ok(environments)
+    Ok(())
 }
 
 async fn do_chores(state: Arc<State>, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {

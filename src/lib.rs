@@ -13,8 +13,9 @@
 //!    `tests/crowds/cut_off.rs`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test.
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
-//! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`;
-//!    in the store: `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`.
+//! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`,
+//!    `tests/secrets.rs::a_value_is_in_no_log_and_no_file`; in the store:
+//!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`.
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.

@@ -22,6 +22,8 @@ environments = [{ name = "review-1" }]
 "#;
 const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia", "maintainer"), ("admin", "admin")];
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
+const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
+const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
@@ -49,6 +51,20 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("POST", "/pipelines/web/stop".to_owned(), json!({}), "maintainer"),
         ("POST", "/pipelines/web/resume".to_owned(), json!({}), "maintainer"),
         ("DELETE", "/pipelines/none".to_owned(), Value::Null, "maintainer"),
+        ("GET", "/deployments".to_owned(), Value::Null, "viewer"),
+        ("GET", DEPLOYMENT.to_owned(), Value::Null, "viewer"),
+        ("GET", format!("{DEPLOYMENT}/logs"), Value::Null, "viewer"),
+        ("POST", format!("{DEPLOYMENT}/stages/build/cancel"), json!({}), "developer"),
+        ("POST", format!("{DEPLOYMENT}/stages/build/retry"), json!({}), "developer"),
+        ("GET", "/approvals".to_owned(), Value::Null, "viewer"),
+        ("GET", APPROVAL.to_owned(), Value::Null, "viewer"),
+        ("POST", format!("{APPROVAL}/approve"), json!({}), "maintainer"),
+        ("POST", format!("{APPROVAL}/reject"), json!({}), "maintainer"),
+        ("GET", "/secrets".to_owned(), Value::Null, "maintainer"),
+        ("POST", "/secrets".to_owned(), json!({ "name": "KEY", "value": "x" }), "maintainer"),
+        ("GET", "/secrets/NONE".to_owned(), Value::Null, "maintainer"),
+        ("PUT", "/secrets/NONE".to_owned(), json!({ "value": "x" }), "maintainer"),
+        ("DELETE", "/secrets/NONE".to_owned(), Value::Null, "maintainer"),
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
         ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),

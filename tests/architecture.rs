@@ -20,8 +20,24 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("secrets", &["domain", "store"]),
     ("actors", &["domain", "entropy", "idempotency", "store"]),
     ("telemetry", &["actors", "config", "domain"]),
-    ("http", &["actors", "auth", "domain", "entropy", "idempotency", "pipelines", "store"]),
-    ("app", &["actors", "auth", "config", "domain", "http", "idempotency", "pipelines", "store", "telemetry"]),
+    ("http", &["actors", "auth", "domain", "entropy", "idempotency", "logs", "pipelines", "secrets", "store"]),
+    (
+        "app",
+        &[
+            "actors",
+            "auth",
+            "config",
+            "domain",
+            "http",
+            "idempotency",
+            "logs",
+            "pipelines",
+            "runner",
+            "secrets",
+            "store",
+            "telemetry",
+        ],
+    ),
     ("cli", &["app", "auth", "config", "runner", "secrets", "store", "telemetry"]),
 ];
 

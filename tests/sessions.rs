@@ -147,7 +147,8 @@ async fn a_deployment_is_answered_in_full_and_stands_in_its_session() {
     let deployment = accepted.data();
     assert_fields(
         &deployment,
-        "deploymentId pipelineId envName sessionId commitId fencingToken status stages createdAt startedAt finishedAt \
+        "deploymentId pipelineId envName sessionId commitId fencingToken user status stages retriedBy createdAt startedAt \
+         finishedAt \
          error",
     );
     assert_has(
@@ -158,7 +159,8 @@ async fn a_deployment_is_answered_in_full_and_stands_in_its_session() {
         }),
     );
     let place = ana.request(Method::GET, accepted.header("location"));
-    let found = ana.send(place).await.ok().data();
+    assert_eq!(ana.send(place).await.ok().data(), deployment);
+    let found = ana.session("review-1", &session).await.ok().data();
     assert_eq!(found["deployments"][0]["deploymentId"], deployment["deploymentId"], "{found}");
     assert_eq!(found["deploymentCount"], 1);
     let missing = ana.deploy("review-1", &session, json!({})).await;
@@ -174,8 +176,8 @@ async fn a_deployment_that_is_waited_for_is_answered_when_it_has_finished() {
         let body = json!({ "commitId": "c0ffee1", "waitSeconds": wait });
         let deployed = ana.deploy("review-1", &session, body).await.has_status(status);
         assert_eq!(deployed.data()["status"], "succeeded");
-        let place = ana.path(&format!("{}/sessions/{session}", at("review-1")));
-        assert_eq!(deployed.header("location"), place);
+        let id = deployed.data()["deploymentId"].as_str().unwrap().to_owned();
+        assert_eq!(deployed.header("location"), ana.path(&format!("/deployments/{id}")));
     }
 }
 

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::committing::Loaded;
+use super::deployments::Traces;
 use super::environments::Parts;
 use super::keys;
 use super::stored::{self, Keeping, Page};
-use crate::domain::{Environment, EnvironmentKey, Now, Origin, Outcome, Session, Ticket};
+use crate::domain::{DeploymentId, Environment, EnvironmentKey, Now, Origin, Outcome, Session, Ticket};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// What one decision changes in the store.
@@ -18,6 +19,8 @@ pub struct Change<'a> {
     /// Pages of the history as they will be.
     pub(super) pages: BTreeMap<u64, Page>,
     pub(super) keeping: Keeping,
+    /// What it does to deployments, beside changing their records.
+    pub(super) traces: BTreeMap<DeploymentId, Traces>,
     /// Whether there is more of the history to drop.
     pub(super) trim_on: bool,
 }
@@ -28,13 +31,14 @@ pub struct Committed {
     pub sequence: Sequence,
     pub pages: BTreeMap<u64, Page>,
     pub keeping: Keeping,
+    pub traces: BTreeMap<DeploymentId, Traces>,
     pub trim_on: bool,
 }
 
 impl<'a> Change<'a> {
     pub fn new(parts: &'a Parts, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
         let (batch, pages, keeping) = (Batch::default(), BTreeMap::new(), loaded.keeping);
-        Self { parts, key, loaded, batch, pages, keeping, trim_on: false }
+        Self { parts, key, loaded, batch, pages, keeping, traces: BTreeMap::new(), trim_on: false }
     }
 
     /// The environment's own record and its history.
@@ -89,7 +93,7 @@ impl<'a> Change<'a> {
 
     /// Hands it to the store, if there is anything to it.
     pub fn commit(self) -> Result<Committed, StoreError> {
-        let Self { parts, key, loaded, mut batch, pages, keeping, trim_on } = self;
+        let Self { parts, key, loaded, mut batch, pages, keeping, traces, trim_on } = self;
         for (number, page) in &pages {
             match page.record() {
                 Some(record) => batch.put(keys::page(key, *number), record.to_vec()),
@@ -97,7 +101,7 @@ impl<'a> Change<'a> {
             }
         }
         let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
-        Ok(Committed { sequence, pages, keeping, trim_on })
+        Ok(Committed { sequence, pages, keeping, traces, trim_on })
     }
 }
 

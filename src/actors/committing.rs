@@ -8,13 +8,14 @@ use actix::prelude::*;
 use super::batching::{Change, Committed};
 use super::claiming::ClaimOutcome;
 use super::crowd::{ActorCrowd, Held};
+use super::deployments::{RecentDeployments, is_unfinished};
 use super::environment::{EnvironmentActor, Home, deliver};
 use super::environments::{Failure, Parts};
 use super::history::{RecentPages, send_trim};
 use super::stored::{Keeping, StoredEnvironment};
 use crate::domain::{
-    self, ASK_WITHIN_MILLIS, Command, Environment, Event, Kept, Now, Outcome, Session, SessionId, Standing, Tick,
-    Ticket, Timestamp, Transition,
+    self, ASK_WITHIN_MILLIS, Command, DeploymentId, Effect, Environment, Event, Kept, Now, Outcome, Session, SessionId,
+    Standing, Tick, Ticket, Timestamp, Transition,
 };
 use crate::store::{Batch, Sequence, StoreError};
 
@@ -30,6 +31,9 @@ pub struct Loaded {
     pub recent: RecentPages,
     /// Whether the store says that something here runs out by itself.
     pub marked: bool,
+    /// Whether it says that a deployment here has not ended.
+    pub unfinished: bool,
+    pub deployments: RecentDeployments,
     armed: Option<Tick>,
     reported: Option<(bool, u64, Option<Timestamp>)>,
 }
@@ -44,6 +48,8 @@ impl Loaded {
             keeping,
             recent: RecentPages::default(),
             marked: environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some()),
+            unfinished: is_unfinished(&environment),
+            deployments: RecentDeployments::default(),
             armed: None,
             reported: None,
             environment: Arc::new(environment),
@@ -69,6 +75,8 @@ pub struct Settlement {
     view: Option<Arc<Environment>>,
     events: Vec<Event>,
     changed: Vec<SessionId>,
+    deployments: Vec<DeploymentId>,
+    effects: Vec<Effect>,
     granted: Option<Granted>,
     trim_on: bool,
 }
@@ -96,8 +104,14 @@ impl EnvironmentActor {
         {
             subject.ended = loaded.recall(parts, &home.key, subject.id)?.map(Box::new);
         }
+        if let Some(target) = command.deployment()
+            && loaded.environment.unfinished_deployment(target.id).is_none()
+        {
+            target.ended = loaded.recall_deployment(parts, &home.key, target.id)?.map(Box::new);
+        }
         let now = (parts.clock)();
-        let mut crowd = ActorCrowd { held: &self.held, parts, pool: &home.pool, now: now.tick, taken: None };
+        let (pipeline, pool) = (&home.key.pipeline, &*home.pool);
+        let mut crowd = ActorCrowd { held: &self.held, parts, pipeline, pool, now: now.tick, taken: None };
         let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
 
         match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
@@ -126,6 +140,7 @@ impl EnvironmentActor {
     ) -> Result<Committed, StoreError> {
         let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
         let mut change = Change::new(&self.home.environments.parts, &self.home.key, loaded);
+        change.deployments(next, outcome)?;
         change.environment(next, outcome, now)?;
         change.queue(outcome);
         self.record_grant(outcome, &mut change.batch, now);
@@ -158,8 +173,9 @@ impl EnvironmentActor {
         committed: Committed,
         now: Now,
     ) -> Settlement {
-        let Committed { sequence, pages, keeping, trim_on } = committed;
-        let Outcome { ended, left, enqueued, dequeued, granted, events } = outcome;
+        let Committed { sequence, pages, keeping, traces, trim_on } = committed;
+        let Outcome { ended, left, enqueued, dequeued, granted, events, deployments: records, .. } = outcome;
+        let (blueprints, effects) = (outcome.blueprints, outcome.effects);
         let parts = &self.home.environments.parts;
         let granted = granted.map(|granted| {
             let ticket = granted.waiter.ticket;
@@ -190,6 +206,7 @@ impl EnvironmentActor {
         }
         let moved = before.revision != next.revision || enqueued.is_some() || !dequeued.is_empty();
         loaded.marked = next.lock.as_ref().is_some_and(|lock| lock.expiry().is_some());
+        loaded.unfinished = is_unfinished(next);
         loaded.keeping = keeping;
         loaded.handed_in = sequence;
         if enqueued.is_some_and(|waiter| waiter.is_durable()) && loaded.queue_due.is_none() {
@@ -197,8 +214,11 @@ impl EnvironmentActor {
         }
         let desk = &self.home.desk;
         loaded.recent.advance(pages, sequence, |written| desk.has_settled(written));
+        let deployments = records.iter().map(|record| record.deployment.id).collect();
+        loaded.deployments.advance(records, blueprints, traces, sequence, |written| desk.has_settled(written));
         let view = moved.then(|| loaded.environment.clone());
-        Settlement { sequence, view, events, changed, granted, trim_on }
+        self.note_decided(before.held_back);
+        Settlement { sequence, view, events, changed, deployments, effects, granted, trim_on }
     }
 
     /// Does what is to be done when it is durable, and then `answer`.
@@ -324,6 +344,12 @@ impl Settlement {
         for session in self.changed {
             parts.watchers.session_changed(session);
         }
+        for deployment in self.deployments {
+            parts.watchers.deployment_changed(deployment);
+        }
+        for effect in self.effects {
+            parts.have_done(key, effect);
+        }
         if let Some(Granted { held: Some(held), session, .. }) = self.granted {
             let session = Box::new(session);
             deliver(environments, held, ClaimOutcome::Granted { environment: key.clone(), session });
@@ -332,6 +358,16 @@ impl Settlement {
 }
 
 impl Parts {
+    /// Nobody does anything before there is an executor; when there is, what has begun by then is looked at anew.
+    fn have_done(&self, key: &domain::EnvironmentKey, effect: Effect) {
+        let Some(executor) = self.executor.get() else { return };
+        match effect {
+            Effect::RunStage(order) => executor.run_stage(key, *order),
+            Effect::Stop(deployment) => executor.stop(key, deployment),
+            Effect::Sweep(deployment) => executor.sweep(key, deployment),
+        }
+    }
+
     /// One who waited no longer does.
     pub(super) fn forget(&self, waiter: &domain::Waiter) {
         match &waiter.kept {

@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 use super::claiming::ClaimOutcome;
 use super::environments::{Failure, Parts};
 use super::pool::PipelinePool;
-use crate::domain::{Configuration, Crowd, IdSeed, Kept, Presence, Tick, Ticket, Timestamp, Turn, Waiter};
+use crate::domain::{
+    Configuration, Crowd, IdSeed, Kept, PipelineKey, PipelineNow, Presence, Tick, Ticket, Timestamp, Turn, Waiter,
+};
 use crate::entropy;
 use crate::idempotency::{Answer, Pending};
 use crate::store::Batch;
@@ -49,6 +51,7 @@ pub fn presence(waiter: &Waiter, held: Option<&Held>, parts: &Parts, now: Tick) 
 pub struct ActorCrowd<'a> {
     pub held: &'a HashMap<Ticket, Held>,
     pub parts: &'a Parts,
+    pub pipeline: &'a PipelineKey,
     pub pool: &'a PipelinePool,
     pub now: Tick,
     /// Who was taken from the pool for this decision.
@@ -71,5 +74,9 @@ impl Crowd for ActorCrowd<'_> {
 
     fn seed(&mut self) -> IdSeed {
         entropy::id_seed()
+    }
+
+    fn pipeline(&self) -> PipelineNow {
+        self.parts.definitions.now(self.pipeline)
     }
 }

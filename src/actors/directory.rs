@@ -49,6 +49,8 @@ pub enum Note {
     Offer,
     /// Something may have run out.
     Due,
+    /// The pipeline starts deployments again.
+    Resume,
 }
 
 impl Desk {

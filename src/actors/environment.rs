@@ -15,8 +15,8 @@ use super::crowd::{Held, Keyed};
 use super::directory::{Desk, Note};
 use super::environments::{Environments, Failure, Parts};
 use super::pool::PipelinePool;
-use super::reading;
 use super::stored::StoredEnvironment;
+use super::{deployments, reading};
 use crate::domain::{Claim, ClaimReply, Command, Environment, EnvironmentKey, HandOver, Ticket};
 use crate::store::{Sequence, StoreError, durable_up_to};
 
@@ -113,6 +113,7 @@ impl Actor for EnvironmentActor {
                 actor.parts().queues_at_rest.remove(&actor.home.key);
                 actor.parts().waiting.fetch_add(loaded.environment.queue.len(), Ordering::Relaxed);
                 actor.loaded = Ok(loaded);
+                actor.note_held_back();
                 actor.arm();
             }
             Err(error) => {
@@ -129,7 +130,10 @@ async fn load(environments: Environments, key: EnvironmentKey) -> Result<(Stored
     let settled = environments.parts.store.handed_in();
     durable_up_to(&*environments.parts.store, settled).await;
     let has_queue = environments.parts.queues_at_rest.contains_key(&key);
-    let read = move || reading::stored_with_queue(&environments.parts, &key);
+    let read = move || {
+        let stored = reading::stored_with_queue(&environments.parts, &key)?;
+        stored.map(|stored| deployments::with_runs(&environments.parts, &key, stored)).transpose()
+    };
     // One record is read faster than a thread is found to read it; those who wait may be ten thousand.
     let stored = if has_queue {
         tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??

@@ -1,7 +1,7 @@
 //! The way in: asks an environment's actor, or reads what is durable.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use actix::dev::ToEnvelope;
@@ -18,10 +18,10 @@ use super::restart::KeptPlace;
 use super::settlement::Settlements;
 use super::stored::Run;
 use super::watchers::Watchers;
-use super::{Clock, Observer, keys};
+use super::{Clock, Definitions, Executor, Observer, keys};
 use crate::domain::{
-    Command, Configure, Configured, Delete, Deploy, Deployed, EnvironmentKey, FinishDeployment, ForceClaim,
-    ForceClaimed, Heartbeat, Now, PipelineKey, Rejection, Release, Seen, Session, SessionId, Tick, Ticket,
+    Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat, Now,
+    PipelineKey, Rejection, Release, Seen, Session, SessionId, Tick, Ticket,
 };
 use crate::entropy;
 use crate::store::{Store, StoreError};
@@ -49,6 +49,10 @@ pub(super) struct Parts {
     pub settlements: Settlements,
     pub clock: Clock,
     pub observer: Box<dyn Observer>,
+    pub definitions: Arc<dyn Definitions>,
+    pub executor: OnceLock<Box<dyn Executor>>,
+    /// Whether what the last run of the server left behind has been taken up.
+    pub recovered: AtomicBool,
     pub options: Options,
     pub run: Run,
     pub deadlines: Deadlines,
@@ -66,6 +70,8 @@ pub(super) struct Parts {
     pub places: DashMap<Arc<[u8]>, KeptPlace>,
     /// Environments with a queue in the store and no actor that has it in memory.
     pub queues_at_rest: DashMap<EnvironmentKey, ()>,
+    /// Environments where a deployment waits for its pipeline to be resumed, and the first of those.
+    pub held_back: DashMap<EnvironmentKey, DeploymentId>,
     /// Whether those who wait are sent away, since the server ends.
     pub closing: watch::Sender<bool>,
 }
@@ -130,6 +136,7 @@ impl Environments {
         store: Arc<dyn Store>,
         clock: Clock,
         observer: Box<dyn Observer>,
+        definitions: Arc<dyn Definitions>,
         options: Options,
     ) -> Result<Self, StoreError> {
         let started = clock();
@@ -141,6 +148,9 @@ impl Environments {
             store,
             clock,
             observer,
+            definitions,
+            executor: OnceLock::new(),
+            recovered: AtomicBool::new(false),
             options,
             run: Run { id, started },
             deadlines: Deadlines::default(),
@@ -153,6 +163,7 @@ impl Environments {
             asked: DashMap::new(),
             places: DashMap::new(),
             queues_at_rest: DashMap::new(),
+            held_back: DashMap::new(),
             closing: watch::Sender::new(false),
         };
         let environments = Self { parts: Arc::new(parts) };
@@ -174,15 +185,6 @@ impl Environments {
         self.ask(key, release).await
     }
 
-    pub async fn deploy(
-        &self,
-        key: &EnvironmentKey,
-        deploy: Deploy,
-        keyed: Option<Keyed<Deployed>>,
-    ) -> Result<Deployed, Failure> {
-        self.ask_keyed(key, deploy, keyed).await
-    }
-
     pub async fn heartbeat(
         &self,
         key: &EnvironmentKey,
@@ -195,11 +197,6 @@ impl Environments {
     /// Somebody has asked about a session that was granted while its client was away.
     pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
         self.ask(key, Seen { session }).await
-    }
-
-    /// For whoever runs the deployments: this one has really ended.
-    pub async fn finish_deployment(&self, key: &EnvironmentKey, finish: FinishDeployment) -> Result<(), Failure> {
-        self.ask(key, finish).await
     }
 
     pub async fn delete(&self, key: &EnvironmentKey, delete: Delete) -> Result<(), Failure> {
@@ -248,7 +245,7 @@ impl Environments {
         self.ask_keyed(key, command, None).await
     }
 
-    async fn ask_keyed<C>(
+    pub(super) async fn ask_keyed<C>(
         &self,
         key: &EnvironmentKey,
         command: C,

@@ -13,12 +13,15 @@ use super::environments::Parts;
 use super::reading::{self, readable};
 use super::stored::Page;
 use super::{batching, keys};
-use crate::domain::{Environment, EnvironmentKey, Origin, Outcome, Session, SessionId};
+use crate::domain::{Deployment, Environment, EnvironmentKey, Origin, Outcome, Session, SessionId};
 use crate::store::{Sequence, StoreError};
 
 /// How many old sessions one commit drops from the history, so that a lowered retention or a deletion never makes a
 /// batch that the store refuses.
 const TRIM_AT_ONCE: u64 = 500;
+/// How many changes a commit may have before it forgets no further deployment, for the same reason: a page of the history
+/// may speak of eight hundred.
+const FORGET_AT_ONCE: usize = 1_000;
 
 /// The pages that an actor keeps in memory: those whose last change may not be durable, since the store does not show it
 /// yet, and the newest, since the next session to end goes into it. Any other the store has as it is.
@@ -65,15 +68,20 @@ impl Change<'_> {
         for session in &outcome.ended {
             // A page that stays is true, also of what is no longer shown: retention may be raised.
             let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
-            if let Some(number) = session.fencing_token().filter(stays) {
-                let page = if Page::begins_with(number) && number == next.newest_ended() {
-                    // Nothing but an older state of itself can be in it, so there is no need to look.
-                    Cow::Owned(Page::default())
-                } else {
-                    self.page(Page::of(number))?
-                };
-                self.pages.insert(Page::of(number), readable(page.with(number, session))?);
-            }
+            let Some(number) = session.fencing_token().filter(stays) else {
+                if !is_leaving(next, session) {
+                    self.forget_deployments(&session.deployments)?;
+                }
+                continue;
+            };
+            let page = if Page::begins_with(number) && number == next.newest_ended() {
+                // Nothing but an older state of itself can be in it, so there is no need to look.
+                Cow::Owned(Page::default())
+            } else {
+                self.page(Page::of(number))?
+            };
+            self.pages.insert(Page::of(number), readable(page.with(number, session))?);
+            self.keeping.deployed |= !session.deployments.is_empty();
         }
         Ok(())
     }
@@ -87,28 +95,49 @@ impl Change<'_> {
         if until == from {
             return Ok(());
         }
-        for number in Page::of(from)..Page::of(until) {
-            self.drop_page(number)?;
-        }
-        // Nothing at all is remembered, so that the page which the next session will be in is of no use either.
-        if until > *remembered.end() {
-            self.drop_page(Page::of(until))?;
+        // If nothing at all is remembered, the page which the next session will be in is of no use either.
+        let nothing = until > *remembered.end();
+        for number in Page::of(from)..Page::of(until) + u64::from(nothing) {
+            let rest = self.drop_page(next, number)?;
+            let done = rest.record().is_none();
+            self.pages.insert(number, rest);
+            if !done {
+                self.trim_on = true;
+                self.keeping.from = Page::first_of(number).max(from);
+                return Ok(());
+            }
         }
         self.keeping.from = until;
         Ok(())
     }
 
-    /// Pointers to its sessions go with it.
-    fn drop_page(&mut self, number: u64) -> Result<(), StoreError> {
-        if self.keeping.pointers > 0 {
-            let sessions = readable(self.page(number)?.sessions(0..=u64::MAX))?;
-            for (ticket, _) in sessions.iter().filter_map(batching::pointed) {
+    /// Drops the sessions of a page, with their pointers and what is kept of their deployments. Answers with what is left
+    /// for the next time.
+    fn drop_page(&mut self, next: &Environment, number: u64) -> Result<Page, StoreError> {
+        let mut rest = Page::default();
+        if self.keeping.pointers == 0 && !self.keeping.deployed {
+            return Ok(rest);
+        }
+        for mut session in readable(self.page(number)?.sessions(0..=u64::MAX))? {
+            // What runs of one that is leaving is still needed; `remember` sees to it when that has ended.
+            while !is_leaving(next, &session)
+                && self.batch.changes().len() < FORGET_AT_ONCE
+                && let Some(deployment) = session.deployments.pop()
+            {
+                self.forget(deployment.id, deployment.staged)?;
+            }
+            if !is_leaving(next, &session) && !session.deployments.is_empty() {
+                rest = readable(rest.with(session.fencing_token().unwrap_or_default(), &session))?;
+            } else if let Some((ticket, _)) = batching::pointed(&session) {
                 self.batch.delete(keys::pointer(ticket));
                 self.keeping.pointers = self.keeping.pointers.saturating_sub(1);
             }
         }
-        self.pages.insert(number, Page::default());
-        Ok(())
+        Ok(rest)
+    }
+
+    fn forget_deployments(&mut self, deployments: &[Deployment]) -> Result<(), StoreError> {
+        deployments.iter().try_for_each(|deployment| self.forget(deployment.id, deployment.staged))
     }
 
     /// A page as it is after everything handed in, and after what this change has done to it.
@@ -119,6 +148,11 @@ impl Change<'_> {
             None => reading::page(&*self.parts.store, self.key, number).map(Cow::Owned),
         }
     }
+}
+
+/// Whether a deployment of this session, which has ended, has not.
+fn is_leaving(next: &Environment, session: &Session) -> bool {
+    next.leaving.as_ref().is_some_and(|leaving| leaving.id == session.id)
 }
 
 impl Loaded {

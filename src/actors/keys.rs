@@ -1,6 +1,6 @@
 //! Under which keys an environment lies in the store. Identifiers contain no `/`, so no key is a prefix of another's.
 
-use crate::domain::{EnvironmentKey, Identifier, PipelineKey, Ticket};
+use crate::domain::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Ticket};
 
 /// `e/{organization}/{pipeline}/{environment}`
 pub fn environment(key: &EnvironmentKey) -> Vec<u8> {
@@ -64,6 +64,44 @@ pub fn wake(key: &EnvironmentKey) -> Vec<u8> {
 /// What all environments begin with of which something runs out by itself.
 pub const WAKES: &[u8] = b"l/";
 
+/// `D/{organization}/{seed, inverted}`: a deployment. The newest comes first.
+pub fn deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+    seeded(b"D/", organization, newest_first(id.0))
+}
+
+/// What all deployments of an organization begin with.
+pub fn deployments_of(organization: &Identifier) -> Vec<u8> {
+    [b"D/", organization.as_str().as_bytes(), b"/"].concat()
+}
+
+/// `b/{organization}/{seed}`: what the stages of a deployment do.
+pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+    seeded(b"b/", organization, id.0)
+}
+
+/// `A/{organization}/{seed, inverted}`: an approval. The newest comes first.
+pub fn approval(organization: &Identifier, id: ApprovalId) -> Vec<u8> {
+    seeded(b"A/", organization, newest_first(id.0))
+}
+
+/// What all approvals of an organization begin with.
+pub fn approvals_of(organization: &Identifier) -> Vec<u8> {
+    [b"A/", organization.as_str().as_bytes(), b"/"].concat()
+}
+
+/// `a/{organization}/{seed}`: which approvals there are of a deployment.
+pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
+    seeded(b"a/", organization, id.0)
+}
+
+/// `r/{organization}/{pipeline}/{environment}`: that a deployment here has not ended.
+pub fn unfinished(key: &EnvironmentKey) -> Vec<u8> {
+    path(b"r/", &key.pipeline, &[key.name.as_str().as_bytes()])
+}
+
+/// What all environments begin with where a deployment has not ended.
+pub const UNFINISHED: &[u8] = b"r/";
+
 /// The environment in a key of this kind, whatever comes after its name.
 pub fn parse_environment(key: &[u8], kind: &[u8]) -> Option<EnvironmentKey> {
     let mut parts = key.strip_prefix(kind)?.splitn(4, |byte| *byte == b'/');
@@ -77,6 +115,15 @@ pub fn parse_pipeline(key: &[u8], kind: &[u8]) -> Option<PipelineKey> {
     let mut parts = key.strip_prefix(kind)?.splitn(3, |byte| *byte == b'/');
     let mut next = || Identifier::parse(std::str::from_utf8(parts.next()?).ok()?).ok();
     Some(PipelineKey { organization: next()?, pipeline: next()? })
+}
+
+/// Seeds sort by time; so inverted they sort the other way round.
+fn newest_first(seed: IdSeed) -> IdSeed {
+    IdSeed(seed.0.map(|byte| !byte))
+}
+
+fn seeded(kind: &[u8], organization: &Identifier, seed: IdSeed) -> Vec<u8> {
+    [kind, organization.as_str().as_bytes(), b"/", &seed.0].concat()
 }
 
 fn path(kind: &[u8], pipeline: &PipelineKey, rest: &[&[u8]]) -> Vec<u8> {

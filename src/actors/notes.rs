@@ -8,7 +8,7 @@ use super::crowd::Held;
 use super::directory::Note;
 use super::environment::{EnvironmentActor, deliver};
 use super::environments::Failure;
-use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, Standing, StopWaiting, Ticket, Undelivered};
+use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, Resume, Standing, StopWaiting, Ticket, Undelivered};
 
 /// How many of those who have hung up one commit takes out of the queue, so that the store takes it.
 const HUNG_UP_AT_ONCE: usize = 50;
@@ -33,6 +33,11 @@ impl EnvironmentActor {
                 }
                 Note::Offer => self.perform_offer(context),
                 Note::Due => self.elapse(context),
+                Note::Resume => {
+                    if !self.perform(Resume, context) {
+                        self.undone.push(note);
+                    }
+                }
             }
         }
         for gone in gone.chunks(HUNG_UP_AT_ONCE) {

@@ -70,6 +70,14 @@ impl Environments {
         Ok(known.filter(|environment| environment.exists()))
     }
 
+    /// The same for those who look at many: that alone keeps none in memory, and who waits is left out.
+    pub(super) fn glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
+        match self.parts.directory.peek(key) {
+            Some(view) => Ok(Some(view)),
+            None => Ok(stored_environment(&self.parts, key)?.map(|stored| Arc::new(stored.environment))),
+        }
+    }
+
     /// A session of the environment, as it durably is. Its client's look at it counts as asking about it.
     pub fn session(
         &self,

@@ -139,7 +139,7 @@ impl Parts {
     }
 }
 
-fn each(
+pub(super) fn each(
     parts: &Parts,
     prefix: &[u8],
     mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,

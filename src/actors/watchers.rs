@@ -9,13 +9,14 @@ use dashmap::mapref::entry::Entry;
 use tokio::sync::watch;
 
 use super::environments::Environments;
-use crate::domain::{EnvironmentKey, IdSeed, SessionId};
+use crate::domain::{DeploymentId, EnvironmentKey, IdSeed, SessionId};
 
 #[derive(Default)]
 pub struct Watchers {
     environments: Watched<EnvironmentKey>,
     /// By what makes their ids unique.
     sessions: Watched<IdSeed>,
+    deployments: Watched<DeploymentId>,
 }
 
 impl Watchers {
@@ -25,6 +26,10 @@ impl Watchers {
 
     pub fn session_changed(&self, id: SessionId) {
         self.sessions.changed(&id.seed);
+    }
+
+    pub fn deployment_changed(&self, id: DeploymentId) {
+        self.deployments.changed(&id);
     }
 }
 
@@ -74,6 +79,7 @@ pub struct Watch {
 enum Of {
     Environment(EnvironmentKey),
     Session(SessionId),
+    Deployment(DeploymentId),
 }
 
 impl Watch {
@@ -91,6 +97,7 @@ impl Drop for Watch {
         match &self.of {
             Of::Environment(key) => watchers.environments.unwatch(key),
             Of::Session(id) => watchers.sessions.unwatch(&id.seed),
+            Of::Deployment(id) => watchers.deployments.unwatch(id),
         }
     }
 }
@@ -104,5 +111,10 @@ impl Environments {
     pub fn watch_session(&self, id: SessionId) -> Watch {
         let receiver = Some(self.parts.watchers.sessions.watch(&id.seed));
         Watch { environments: self.clone(), of: Of::Session(id), receiver }
+    }
+
+    pub fn watch_deployment(&self, id: DeploymentId) -> Watch {
+        let receiver = Some(self.parts.watchers.deployments.watch(&id));
+        Watch { environments: self.clone(), of: Of::Deployment(id), receiver }
     }
 }

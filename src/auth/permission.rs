@@ -12,6 +12,8 @@ pub enum Permission {
     RaisePriority,
     ManageEnvironments,
     ManagePipelines,
+    /// To cancel and retry what others deploy.
+    ManageDeployments,
     Approve,
     ManageSecrets,
     ManageTokens,
@@ -26,6 +28,7 @@ impl Permission {
             | Permission::RaisePriority
             | Permission::ManageEnvironments
             | Permission::ManagePipelines
+            | Permission::ManageDeployments
             | Permission::Approve
             | Permission::ManageSecrets => Role::Maintainer,
             Permission::ManageTokens => Role::Admin,

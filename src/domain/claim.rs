@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use super::deploy::{self, NewDeployment};
 use super::draft::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Claimed, Command, CommitId, Context, Deadline, Draft, Event, IdSeed, Kept, Lease, Notice, Now, Origin, Person,
-    Plan, Presence, Priority, Rejection, Session, SessionId, Ticket, Waiter, queue,
+    Claimed, Command, CommitId, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease, Notice,
+    Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Waiter, deploy, queue,
 };
 
 #[derive(Debug, Clone)]
@@ -16,7 +15,6 @@ pub struct Claim {
     pub user: Person,
     pub commit: Option<CommitId>,
     pub context: Option<Context>,
-    pub plan: Plan,
     pub ttl_seconds: Option<u32>,
     pub priority: Priority,
     pub ticket: Ticket,
@@ -76,7 +74,6 @@ impl Claim {
             context: self.context,
             priority: self.priority,
             ttl_seconds: self.ttl_seconds,
-            plan: self.plan,
             created_at: now.at,
             claimed: None,
             ended: None,
@@ -129,11 +126,11 @@ fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
         seen: false,
     });
     session.revision += 1;
-    let (seed, commit, plan) = (session.id.seed, session.commit.clone(), session.plan);
+    let (seed, commit) = (session.id.seed, session.commit.clone());
     draft.outcome.events.push(Event::session(Notice::SessionClaimed, session.id));
     let session = next.lock.insert(session);
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
-        deploy::enqueue(session, NewDeployment { seed, commit, plan }, now.at, &mut draft.outcome.events);
+        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut draft.outcome);
         deploy::advance(draft);
     }
     draft.next.lock.clone().expect("the lock was given a few lines above")

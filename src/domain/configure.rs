@@ -90,6 +90,7 @@ impl Command for Delete {
             return Err(Rejection::QueueNotEmpty { length: environment.queue.len() });
         }
         draft.touch();
+        draft.outcome.forgotten.extend(draft.next.last_reset.map(|reset| reset.id));
         draft.next = Environment {
             configuration_revision: draft.next.configuration_revision + 1,
             revision: draft.next.revision,

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{Crowd, Environment, Event, Now, Session, Ticket, Waiter};
+use super::stages::{Maker, Scene};
+use super::{
+    ApprovalRecord, Blueprint, Crowd, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now,
+    Session, Ticket, Waiter,
+};
 
 /// What the commands write on. Nothing of it takes effect before the decision is finished.
 pub struct Draft<'a> {
@@ -27,6 +31,15 @@ pub struct Outcome {
     /// Who got the lock after waiting for it.
     pub granted: Option<GrantedWaiter>,
     pub events: Vec<Event>,
+    /// Deployments that have changed, as they are now; each once.
+    pub deployments: Vec<DeploymentRecord>,
+    /// What the stages of those that have started do.
+    pub blueprints: Vec<(DeploymentId, Arc<Blueprint>)>,
+    pub approvals: Vec<ApprovalRecord>,
+    /// Deployments of which nothing is kept any more, though their session may be.
+    pub forgotten: Vec<DeploymentId>,
+    /// In order.
+    pub effects: Vec<Effect>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,6 +69,34 @@ impl<'a> Draft<'a> {
             self.touched = true;
             self.next.revision += 1;
         }
+    }
+
+    /// What changing a deployment takes.
+    pub(super) fn scene(&mut self) -> Scene<'_> {
+        Scene {
+            at: self.now.at,
+            outcome: &mut self.outcome,
+            crowd: &mut *self.crowd,
+            configuration: &self.next.configuration,
+            last: &mut self.next.last_deployment,
+        }
+    }
+
+    /// A deployment that has not ended, to be changed, with whose it is and what changing it takes.
+    pub(super) fn deployment(&mut self, id: DeploymentId) -> Option<(&mut Deployment, Maker, Scene<'_>)> {
+        let Draft { next, outcome, crowd, now, .. } = self;
+        let Environment { lock, leaving, reset, last_reset, configuration, last_deployment, .. } = next;
+        let scene = Scene { at: now.at, outcome, crowd: &mut **crowd, configuration, last: last_deployment };
+        for session in [leaving, lock].into_iter().flatten() {
+            let place = session.deployments.iter().position(|d| d.id == id && !d.status.is_finished());
+            if let Some(place) = place {
+                let maker = Maker::of(session);
+                session.revision += 1;
+                return Some((&mut session.deployments[place], maker, scene));
+            }
+        }
+        let reset = reset.as_mut().filter(|deployment| deployment.id == id)?;
+        Some((reset, Maker::system(*last_reset), scene))
     }
 
     pub(super) fn enqueue(&mut self, waiter: Waiter) -> Arc<Waiter> {

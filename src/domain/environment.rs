@@ -25,6 +25,10 @@ pub struct Environment {
     pub leaving: Option<Session>,
     /// The deployment that puts it back in order: nobody gets the lock until it has ended, except by force.
     pub reset: Option<Deployment>,
+    /// The last of those: only this one is kept, since it belongs to no session.
+    pub last_reset: Option<LastReset>,
+    /// A deployment could start, but for its pipeline, which is stopped.
+    pub held_back: bool,
     /// Why it was taken out of service, if it was not a person's doing.
     pub disabled_reason: Option<Arc<str>>,
     /// When a session last ended here.
@@ -32,6 +36,13 @@ pub struct Environment {
     /// Who waits. Changes of it alone do not count as revisions of the environment.
     pub queue: Queue,
     pub last_deployment: Option<LastDeployment>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LastReset {
+    pub id: DeploymentId,
+    /// Of the session it put in order after. A higher one says that somebody has taken the environment by force since.
+    pub fencing_token: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,6 +79,8 @@ impl Environment {
             lock: None,
             leaving: None,
             reset: None,
+            last_reset: None,
+            held_back: false,
             disabled_reason: None,
             last_used: None,
             queue: Queue::new(),
@@ -130,7 +143,23 @@ impl Environment {
         oldest.max(self.first_session)..=self.fencing_token
     }
 
-    /// The one deployment that runs here, or may still run.
+    /// A deployment that has not ended, waiting or begun, and whose it is.
+    pub fn unfinished_deployment(&self, id: DeploymentId) -> Option<(&Deployment, Option<&Session>)> {
+        let of_sessions = [&self.leaving, &self.lock].into_iter().flatten();
+        let mut all = of_sessions
+            .flat_map(|session| session.deployments.iter().map(move |deployment| (deployment, Some(session))))
+            .chain(self.reset.iter().map(|deployment| (deployment, None)));
+        all.find(|(deployment, _)| deployment.id == id && !deployment.status.is_finished())
+    }
+
+    /// Whether something waits to be deployed.
+    pub fn has_waiting_deployment(&self) -> bool {
+        let waits = |deployment: &Deployment| deployment.status == DeploymentStatus::Queued;
+        self.reset.as_ref().is_some_and(waits)
+            || self.lock.as_ref().is_some_and(|session| session.deployments.iter().any(waits))
+    }
+
+    /// The one deployment that has begun here and not ended.
     pub fn current_deployment(&self) -> Option<&Deployment> {
         let of_sessions = [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment);
         of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))

@@ -1,6 +1,6 @@
 //! What is true of every environment, after every command. Debug builds, property tests and simulations check it.
 
-use super::{DeploymentStatus, Environment, Session, SessionStatus};
+use super::{Deployment, DeploymentStatus, Environment, Session, SessionStatus, StageStatus};
 
 /// What holds of a state by itself.
 pub fn check(environment: &Environment) -> Result<(), String> {
@@ -33,10 +33,11 @@ pub fn check(environment: &Environment) -> Result<(), String> {
     let resetting = environment.reset.as_ref().is_some_and(|reset| reset.status.occupies_environment());
     let running = of_sessions.sum::<usize>() + usize::from(resetting);
     require(running <= 1, "two deployments run in one environment")?;
-    let idle_with_work = running == 0
-        && environment.lock.iter().any(|s| s.deployments.iter().any(|d| d.status == DeploymentStatus::Queued));
-    require(!idle_with_work, "a deployment waits although none runs")?;
-    require(running > 0 || environment.reset.is_none(), "a reset waits although nothing runs")?;
+    let idle_with_work = running == 0 && environment.has_waiting_deployment();
+    require(idle_with_work == environment.held_back, "a deployment waits although none runs and its pipeline does")?;
+    if let Some(deployment) = environment.current_deployment() {
+        check_run(deployment)?;
+    }
     if let (Some(reset), Some(_)) = (&environment.reset, &environment.lock) {
         require(reset.status == DeploymentStatus::Cancelling, "a locked environment is being reset")?;
     }
@@ -51,14 +52,36 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
         "the fencing token does not rise by one with each grant",
     )?;
     let running = |environment: &Environment| environment.current_deployment().map(|deployment| deployment.id);
+    let ended = |id| after.last_deployment.as_ref().is_some_and(|last| last.id == id);
     require(
-        running(before).is_none()
-            || running(before) == running(after)
+        running(before).is_none_or(|id| running(after) == Some(id) || ended(id))
             || before.last_deployment != after.last_deployment,
         "a deployment that runs is forgotten",
     )?;
     let before_but_queue = Environment { queue: after.queue.clone(), ..before.clone() };
     require(after.revision > before.revision || *after == before_but_queue, "a change does not raise the revision")
+}
+
+/// A deployment that has begun is at one stage, has done those before it, and not those after it.
+fn check_run(deployment: &Deployment) -> Result<(), String> {
+    let run = deployment.run.as_ref().ok_or("a deployment has begun and has no stages")?;
+    let (index, stage) = run.active().ok_or("a deployment has begun and is at no stage")?;
+    let before = run.stages[..index].iter().all(|stage| stage.status == StageStatus::Succeeded);
+    require(before, "a stage was left out")?;
+    let after = run.stages[index + 1..].iter().all(|stage| stage.status == StageStatus::Pending);
+    require(after, "a stage came before its turn")?;
+    require(run.stages.len() == run.blueprint.stages.len(), "a run has other stages than its blueprint")?;
+    let expected = match stage.status {
+        StageStatus::AwaitingApproval => DeploymentStatus::AwaitingApproval,
+        StageStatus::Cancelling => DeploymentStatus::Cancelling,
+        StageStatus::Queued | StageStatus::Running => DeploymentStatus::Running,
+        StageStatus::Pending
+        | StageStatus::Succeeded
+        | StageStatus::Failed
+        | StageStatus::Cancelled
+        | StageStatus::Skipped => return Err("a stage is active that is not".to_owned()),
+    };
+    require(deployment.status == expected, "a deployment stands otherwise than the stage it is at")
 }
 
 fn check_queue(environment: &Environment) -> Result<(), String> {
@@ -82,7 +105,7 @@ fn check_session(session: &Session) -> Result<(), String> {
     for deployment in &session.deployments {
         match deployment.status {
             DeploymentStatus::Queued => seen_waiting = true,
-            DeploymentStatus::Running | DeploymentStatus::Cancelling => {
+            DeploymentStatus::Running | DeploymentStatus::AwaitingApproval | DeploymentStatus::Cancelling => {
                 require(!seen_waiting, "a deployment overtakes one that waits")?;
             }
             DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => {

@@ -13,6 +13,7 @@ mod environment;
 mod event;
 mod force_claim;
 mod ids;
+mod intervene;
 pub mod invariants;
 mod lease;
 pub mod pipeline;
@@ -25,11 +26,15 @@ mod release;
 mod reset;
 mod role;
 mod run;
+mod running;
 #[cfg(test)]
 mod samples;
 mod session;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod stage_tests;
+mod stages;
 mod time;
 
 pub use bounded::{CommitId, Context, Description, Identifier, LabelValue, Malformed, VariableName, VariableValue};
@@ -38,25 +43,27 @@ pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
 };
 pub use configure::{Configure, Configured, Delete, Expected};
-pub use deploy::{Deploy, Deployed, FinishDeployment};
+pub use deploy::{Deploy, Resume};
 pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
-pub use environment::{Environment, LastDeployment, LockStatus};
+pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Event, Notice};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
+pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{POOL_LENGTH_MAX, Pool, Standing};
-pub use queue::{ASK_WITHIN_MILLIS, Crowd, Kept, PlaceKey, Presence, Priority, Queue, Turn, Waiter};
+pub use queue::{ASK_WITHIN_MILLIS, Crowd, Kept, PipelineNow, PlaceKey, Presence, Priority, Queue, Turn, Waiter};
 pub use rejection::Rejection;
 pub use release::Release;
 pub use role::Role;
 pub use run::{
-    Approval, ApprovalStatus, DeploymentRecord, Effect, Run, StageEnd, StageOrder, StageRun, StageStatus, StepRun,
-    StepStatus,
+    Approval, ApprovalRecord, ApprovalStatus, DeploymentRecord, DeploymentRef, Effect, EndedDeployment, Retried, Run,
+    StageEnd, StageOrder, StageRun, StageStatus, StepRun, StepStatus,
 };
+pub use running::{BeginStage, EndStage, Recover, ReportSteps, StageAttempt, Swept};
 pub use session::{
-    Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Plan, Session,
+    Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Session,
     SessionRef, SessionStatus,
 };
 pub use time::{Deadline, Now, Tick, Timestamp};
@@ -65,12 +72,17 @@ pub use time::{Deadline, Now, Tick, Timestamp};
 pub trait Command {
     type Reply;
 
-    /// Decides on the environment as it is in the draft. Called through [`decide`], which also hands a free lock over
-    /// and checks the invariants.
+    /// Decides on the environment as it is in the draft. Called through [`decide`], which also hands a free lock over,
+    /// starts what waits and checks the invariants.
     fn decide(self, draft: &mut Draft<'_>) -> Result<Self::Reply, Rejection>;
 
     /// The session the command speaks of, if any: the actor looks it up where the environment no longer has it.
     fn subject(&mut self) -> Option<&mut SessionRef> {
+        None
+    }
+
+    /// The same for a deployment that has ended.
+    fn deployment(&mut self) -> Option<&mut DeploymentRef> {
         None
     }
 
@@ -93,6 +105,7 @@ pub fn decide<C: Command>(
     let mut draft = Draft::new(environment, now, crowd);
     let reply = command.decide(&mut draft)?;
     queue::hand_over(&mut draft, None);
+    deploy::advance(&mut draft);
     let mut transition = draft.finish(reply);
     C::complete(&mut transition.reply, &transition.next);
     debug_assert_eq!(invariants::check(&transition.next), Ok(()));

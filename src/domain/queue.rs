@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Configuration, Draft, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session, SessionId, Tick,
-    Ticket, claim,
+    Blueprint, Configuration, Draft, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session,
+    SessionId, Tick, Ticket, claim,
 };
 
 /// A queued session that nobody has asked about for this long expires, and so does a grant that nobody comes for.
@@ -91,6 +91,17 @@ pub trait Crowd {
 
     /// What makes a new id unique.
     fn seed(&mut self) -> IdSeed;
+
+    /// The environment's pipeline as it is now. Asked only when a deployment could start.
+    fn pipeline(&self) -> PipelineNow;
+}
+
+/// What a deployment that could start finds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PipelineNow {
+    /// A stopped pipeline starts nothing; what has started goes on.
+    pub stopped: bool,
+    pub blueprint: Arc<Blueprint>,
 }
 
 impl Waiter {

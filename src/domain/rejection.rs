@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{DeploymentId, Person, Role, Session};
+use super::{ApprovalStatus, DeploymentId, Person, Role, Session, StageStatus};
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
@@ -40,8 +40,24 @@ pub enum Rejection {
     RoleTooLow { required: Role },
     #[error("the session has too many deployments waiting")]
     DeploymentQueueFull { limit: usize },
-    #[error("the deployment is not running")]
+    #[error("the deployment does not exist")]
+    DeploymentNotFound,
+    #[error("the deployment is not at that point")]
     DeploymentNotRunning,
+    #[error("the deployment has no such stage")]
+    StageNotFound,
+    #[error("the stage is not running")]
+    StageNotRunning { status: StageStatus },
+    #[error("the stage has neither failed nor been cancelled")]
+    StageNotRetryable { status: StageStatus },
+    #[error("the deployment was made in no session")]
+    DeploymentOfNoSession,
+    #[error("the approval does not exist")]
+    ApprovalNotFound,
+    #[error("the approval is no longer pending")]
+    ApprovalNotPending { status: ApprovalStatus },
+    #[error("nobody approves what they triggered in this pipeline")]
+    SelfApproval,
     #[error("the configuration has changed since it was read")]
     ConfigurationChanged { revision: u64 },
 }

@@ -1,8 +1,8 @@
 //! Release: the holder, or whoever may release for others, gives the lock back. One who waits leaves the queue.
 
+use super::stages::{self, Maker};
 use super::{
-    Command, Deployment, DeploymentStatus, Draft, Ended, EndedHow, Environment, Event, Notice, Person, Rejection,
-    Session, SessionRef, Timestamp, deploy, queue, reset,
+    Command, Draft, Ended, EndedHow, Environment, Event, Notice, Person, Rejection, Session, SessionRef, queue, reset,
 };
 
 #[derive(Debug, Clone)]
@@ -74,7 +74,7 @@ pub(super) fn find_holder<'a>(
 pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended, notice: Notice) -> Option<Session> {
     let session = end_session(draft, ended)?;
     draft.outcome.events.push(Event::session(notice, session.id));
-    reset::begin(draft, session.plan);
+    reset::begin(draft);
     Some(session)
 }
 
@@ -83,37 +83,15 @@ pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended, notice: Notice) -> Opt
 pub(super) fn end_session(draft: &mut Draft<'_>, ended: Ended) -> Option<Session> {
     let mut session = draft.next.lock.take()?;
     draft.touch();
-    let now = draft.now.at;
-    let id = session.id;
     session.end(ended);
+    let maker = Maker::of(&session);
     for deployment in &mut session.deployments {
-        if let Some(notice) = cancel(deployment, now) {
-            draft.outcome.events.push(Event::deployment(notice, Some(id), deployment.id));
-            deploy::remember_last(&mut draft.next.last_deployment, deployment);
-        }
+        stages::cancel(deployment, &maker, &mut draft.scene());
     }
     if session.unfinished_deployment().is_some() {
         draft.next.leaving = Some(session.clone());
     }
-    draft.next.last_used = Some(now);
+    draft.next.last_used = Some(draft.now.at);
     draft.outcome.ended.push(session.clone());
     Some(session)
-}
-
-pub(super) fn cancel(deployment: &mut Deployment, now: Timestamp) -> Option<Notice> {
-    match deployment.status {
-        DeploymentStatus::Queued => {
-            deployment.status = DeploymentStatus::Cancelled;
-            deployment.finished_at = Some(now);
-            Some(Notice::DeploymentCancelled)
-        }
-        DeploymentStatus::Running => {
-            deployment.status = DeploymentStatus::Cancelling;
-            Some(Notice::DeploymentCancelling)
-        }
-        DeploymentStatus::Cancelling
-        | DeploymentStatus::Succeeded
-        | DeploymentStatus::Failed
-        | DeploymentStatus::Cancelled => None,
-    }
 }

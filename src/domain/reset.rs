@@ -2,13 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{
-    Configuration, Deployment, DeploymentId, DeploymentOutcome, DeploymentStatus, Draft, Event, Notice, Plan, deploy,
-    release,
-};
+use super::stages::{self, Maker};
+use super::{Configuration, Deployment, DeploymentId, DeploymentOutcome, Draft, Event, LastReset, Notice, deploy};
 
 /// Begins the reset that the environment is configured to have. It starts when nothing else is deployed.
-pub(super) fn begin(draft: &mut Draft<'_>, plan: Plan) {
+pub(super) fn begin(draft: &mut Draft<'_>) {
     // An earlier one was told to stop when somebody took the environment by force, and may still run: `finish` begins
     // anew when it has ended.
     if draft.next.reset.is_some() {
@@ -16,52 +14,49 @@ pub(super) fn begin(draft: &mut Draft<'_>, plan: Plan) {
     }
     let commit = draft.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
-    let deployment = Deployment {
-        id: DeploymentId(draft.crowd.seed()),
-        commit,
-        plan,
-        status: DeploymentStatus::Queued,
-        created_at: draft.now.at,
-        started_at: None,
-        finished_at: None,
-        error: None,
-    };
+    let mut deployment = Deployment::new(DeploymentId(draft.crowd.seed()), commit, draft.now.at);
     draft.outcome.events.push(Event::deployment(Notice::DeploymentQueued, None, deployment.id));
+    let last = LastReset { id: deployment.id, fencing_token: draft.next.fencing_token };
+    draft.outcome.forgotten.extend(draft.next.last_reset.replace(last).map(|previous| previous.id));
+    stages::record(&mut deployment, &Maker::system(Some(last)), &mut draft.outcome);
     draft.next.reset = Some(deployment);
     deploy::advance(draft);
 }
 
 /// Somebody takes the environment by force: it need not be put in order any more, and what runs is told to stop.
 pub(super) fn cancel(draft: &mut Draft<'_>) {
-    let Some(deployment) = &mut draft.next.reset else { return };
-    if let Some(notice) = release::cancel(deployment, draft.now.at) {
-        draft.outcome.events.push(Event::deployment(notice, None, deployment.id));
+    let Some(id) = draft.next.reset.as_ref().map(|deployment| deployment.id) else { return };
+    if let Some((deployment, maker, mut scene)) = draft.deployment(id) {
+        stages::cancel(deployment, &maker, &mut scene);
     }
     draft.next.reset.take_if(|deployment| deployment.status.is_finished());
 }
 
-/// The reset has really ended. One that failed leaves the environment out of service, since nobody knows its state;
-/// unless it had been told to stop, since then nobody relies on it: whoever took the environment by force has it, or has
-/// left it to be put in order anew.
+/// The reset has really ended. One that failed or was cancelled half-way leaves the environment out of service, since
+/// nobody knows its state; unless somebody has taken it by force meanwhile: then nobody relies on it, and whoever has the
+/// environment leaves it to be put in order anew.
 pub(super) fn finish(draft: &mut Draft<'_>, outcome: DeploymentOutcome) {
     let Some(mut deployment) = draft.next.reset.take() else { return };
-    let stopped = deployment.status == DeploymentStatus::Cancelling;
+    let last = draft.next.last_reset;
+    let overridden = last.is_none_or(|reset| reset.fencing_token < draft.next.fencing_token);
     let failed = match &outcome {
-        DeploymentOutcome::Failed(error) if !stopped => Some(error.clone()),
-        DeploymentOutcome::Failed(_) | DeploymentOutcome::Succeeded | DeploymentOutcome::Cancelled => None,
+        DeploymentOutcome::Failed(error) => Some(format!("failed: {error}")),
+        DeploymentOutcome::Cancelled => Some("was cancelled".to_owned()),
+        DeploymentOutcome::Succeeded => None,
     };
-    let notice = deploy::conclude(&mut deployment, outcome, draft.now.at);
-    deploy::remember_last(&mut draft.next.last_deployment, &deployment);
-    draft.outcome.events.push(Event::deployment(notice, None, deployment.id));
-    if let (Some(error), Some(configuration)) = (failed, &draft.next.configuration) {
-        let reason = format!("the reset to {} after a release failed: {error}", deployment.commit);
+    stages::conclude(&mut deployment, &Maker::system(last), &mut draft.scene(), outcome);
+    if overridden {
+        if draft.next.lock.is_none() {
+            begin(draft);
+        }
+        return;
+    }
+    if let (Some(failed), Some(configuration)) = (failed, &draft.next.configuration) {
+        let reason = format!("the reset to {} after a release {failed}", deployment.commit);
         draft.next.disabled_reason = Some(Arc::from(reason));
         draft.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
         draft.next.configuration_revision += 1;
         draft.outcome.events.push(Event::environment(Notice::EnvironmentUpdated));
-    }
-    if stopped && draft.next.lock.is_none() {
-        begin(draft, deployment.plan);
     }
 }
 
@@ -69,13 +64,14 @@ pub(super) fn finish(draft: &mut Draft<'_>, outcome: DeploymentOutcome) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::domain::samples::{Subject, claim, commit, person};
+    use crate::domain::samples::{Subject, claim, commit, end_stage, identifier, person, pipeline};
     use crate::domain::*;
 
     /// Claimed and released, and being put in order since.
     fn resetting() -> Subject {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-        subject.run(0, Claim { plan: Plan::Stages, ..claim(1) }).unwrap();
+        subject.crowd.pipeline = pipeline(1);
+        subject.run(0, claim(1)).unwrap();
         release(&mut subject);
         assert_eq!(subject.environment.lock_status(), LockStatus::Resetting);
         subject
@@ -87,14 +83,12 @@ mod tests {
     }
 
     fn force(subject: &mut Subject, number: u64) {
-        let claim = Claim { plan: Plan::Stages, ..claim(number) };
-        subject.run(2, ForceClaim { claim, role: Role::Developer }).unwrap();
+        subject.run(2, ForceClaim { claim: claim(number), role: Role::Developer }).unwrap();
     }
 
-    fn finish(subject: &mut Subject, outcome: DeploymentOutcome) -> DeploymentId {
-        let deployment = subject.environment.current_deployment().unwrap().id;
-        subject.run(3, FinishDeployment { deployment, outcome }).unwrap();
-        deployment
+    fn finish(subject: &mut Subject, end: StageEnd) {
+        let end = end_stage(&subject.environment, end);
+        subject.run(3, end).unwrap();
     }
 
     #[test]
@@ -106,11 +100,11 @@ mod tests {
         let present = subject.environment.current_deployment().unwrap();
         assert_eq!((present.id, present.status), (first, DeploymentStatus::Cancelling), "it may still run");
         assert_eq!(subject.environment.lock_status(), LockStatus::Resetting);
-        finish(&mut subject, DeploymentOutcome::Cancelled);
+        finish(&mut subject, StageEnd::Cancelled);
         let second = subject.environment.current_deployment().unwrap();
         assert_eq!(second.status, DeploymentStatus::Running, "what was left in disorder is put in order");
         assert_ne!(second.id, first);
-        finish(&mut subject, DeploymentOutcome::Succeeded);
+        finish(&mut subject, StageEnd::Succeeded);
         assert!(subject.environment.is_vacant());
     }
 
@@ -118,7 +112,7 @@ mod tests {
     fn a_reset_that_was_told_to_stop_and_fails_takes_nothing_from_whoever_has_the_lock() {
         let mut subject = resetting();
         force(&mut subject, 2);
-        finish(&mut subject, DeploymentOutcome::Failed("killed".into()));
+        finish(&mut subject, StageEnd::Failed("killed".into()));
         assert!(!subject.environment.configuration.as_ref().unwrap().disabled);
         assert_eq!(subject.holder(), Some(2));
     }
@@ -127,8 +121,28 @@ mod tests {
     fn a_reset_that_fails_takes_the_environment_out_of_service() {
         let mut subject = resetting();
         subject.run(2, Claim { waits: Some(Kept::ByConnection), ..claim(2) }).unwrap();
-        finish(&mut subject, DeploymentOutcome::Failed("exit code 1".into()));
+        finish(&mut subject, StageEnd::Failed("exit code 1".into()));
         assert_eq!(subject.environment.lock_status(), LockStatus::Disabled);
         assert_eq!((subject.holder(), subject.queue()), (None, vec![2]), "nobody gets what nobody knows the state of");
+    }
+    #[test]
+    fn a_reset_that_was_cancelled_takes_the_environment_out_of_service() {
+        let mut subject = resetting();
+        let target = subject.environment.current_deployment().unwrap().id.into();
+        let stage = identifier("stage-1");
+        subject.run(2, CancelStage { target, stage, by: person(1), any: true }).unwrap();
+        finish(&mut subject, StageEnd::Cancelled);
+        assert_eq!(subject.environment.lock_status(), LockStatus::Disabled);
+    }
+
+    #[test]
+    fn only_the_last_reset_is_kept() {
+        let mut subject = resetting();
+        let first = subject.environment.current_deployment().unwrap().id;
+        finish(&mut subject, StageEnd::Succeeded);
+        subject.run(4, claim(2)).unwrap();
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        let (_, outcome) = subject.run(5, Release { session, by: person(1), any: true }).unwrap();
+        assert_eq!(outcome.forgotten, [first]);
     }
 }

@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, EnvironmentKey, Identifier, Person,
-    SessionId, Timestamp,
+    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId, Timestamp,
 };
 
 /// From the moment a deployment starts (or waits to be run again) until it ends.
@@ -12,8 +11,15 @@ use super::{
 pub struct Run {
     pub blueprint: Arc<Blueprint>,
     pub stages: Vec<StageRun>,
-    /// Who had it run again, the last time.
-    pub retried_by: Option<Person>,
+    /// The last time it was run again.
+    pub retried: Option<Retried>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Retried {
+    pub by: Person,
+    /// From which stage on.
+    pub stage: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,10 +89,10 @@ pub enum ApprovalStatus {
     Cancelled,
 }
 
-/// A deployment with all that is kept of it.
+/// A deployment with all that is kept of it, but for what its stages do.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
-    pub environment: EnvironmentKey,
+    /// Its `run` is left out here.
     pub deployment: Deployment,
     /// None for what puts an environment back in order.
     pub session: Option<SessionId>,
@@ -94,7 +100,35 @@ pub struct DeploymentRecord {
     /// Whose session it was made in.
     pub user: Option<Person>,
     pub stages: Vec<StageRun>,
-    pub retried_by: Option<Person>,
+    pub retried: Option<Retried>,
+}
+
+/// A deployment that a command speaks of. Where the environment does not have it among those that have not ended, the
+/// actor fills in what the store has of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentRef {
+    pub id: DeploymentId,
+    pub ended: Option<Box<EndedDeployment>>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EndedDeployment {
+    pub record: DeploymentRecord,
+    /// What its stages did, if it had any.
+    pub blueprint: Option<Arc<Blueprint>>,
+}
+
+/// An approval with what it is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalRecord {
+    pub approval: Approval,
+    pub deployment: DeploymentId,
+    pub session: Option<SessionId>,
+    pub commit: CommitId,
+    pub stage: Identifier,
+    pub attempt: u32,
+    /// Whose deployment it is.
+    pub requested_by: Option<Person>,
 }
 
 /// What a decision wants to be done by the runner, once it is durable.
@@ -128,6 +162,14 @@ pub enum StageEnd {
     Failed(Arc<str>),
     /// It was told to stop before it was through.
     Cancelled,
+    /// The server ended while it ran.
+    Interrupted,
+}
+
+impl From<DeploymentId> for DeploymentRef {
+    fn from(id: DeploymentId) -> Self {
+        Self { id, ended: None }
+    }
 }
 
 impl StageStatus {
@@ -140,5 +182,10 @@ impl StageStatus {
             | StageStatus::Running
             | StageStatus::Cancelling => false,
         }
+    }
+
+    /// Whether it is the one that its deployment is at.
+    pub fn is_active(self) -> bool {
+        !self.is_finished() && self != StageStatus::Pending
     }
 }

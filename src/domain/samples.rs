@@ -36,7 +36,6 @@ pub fn claim(number: u64) -> Claim {
         user: person(1),
         commit: None,
         context: None,
-        plan: Plan::Nothing,
         ttl_seconds: None,
         priority: Priority::default(),
         ticket: Ticket(number),
@@ -48,15 +47,47 @@ pub fn by_key(number: u64) -> Kept {
     Kept::ByKey(PlaceKey { record: Arc::from(number.to_be_bytes()), fingerprint: [0; 16] })
 }
 
+/// A pipeline with so many plain stages, each with two steps.
+pub fn pipeline(stages: usize) -> PipelineNow {
+    let step = |number| Step { name: identifier(&format!("step-{number}")), action: Action::Run(vec!["true".into()]) };
+    let stage = |number| Stage {
+        name: identifier(&format!("stage-{number}")),
+        approval: ApprovalRule::Never,
+        timeout_seconds: 60,
+        idempotent: false,
+        steps: vec![step(1), step(2)],
+    };
+    let blueprint = Blueprint { stages: (1..=stages).map(stage).collect(), ..Blueprint::default() };
+    PipelineNow { stopped: false, blueprint: Arc::new(blueprint) }
+}
+
+pub fn identifier(text: &str) -> Identifier {
+    Identifier::parse(text).unwrap()
+}
+
+/// Which run of which stage the environment's deployment is at.
+pub fn attempt(environment: &Environment) -> StageAttempt {
+    let deployment = environment.current_deployment().unwrap();
+    let (stage, run) = deployment.run.as_ref().unwrap().active().unwrap();
+    StageAttempt { deployment: deployment.id, stage, attempt: run.attempt }
+}
+
+/// The runner is done with the stage that the environment's deployment is at.
+pub fn end_stage(environment: &Environment, end: StageEnd) -> EndStage {
+    let of = attempt(environment);
+    let run = environment.current_deployment().unwrap().run.clone().unwrap();
+    EndStage { of, end, steps: run.stages[of.stage].steps.clone() }
+}
+
 /// So many milliseconds after everything began, on both clocks.
 pub fn at(millis: i64) -> Now {
     Now { at: Timestamp::from_millis(1_000_000 + millis), tick: Tick(millis) }
 }
 
 /// Everybody is there, except those who are said not to be; nobody waits for any environment.
-#[derive(Default)]
 pub struct Present {
     pub except: Vec<(Ticket, Presence)>,
+    pub pipeline: PipelineNow,
     seeds: u64,
 }
 
@@ -74,6 +105,10 @@ impl Crowd for Present {
         self.seeds += 1;
         seed(u64::MAX - self.seeds)
     }
+
+    fn pipeline(&self) -> PipelineNow {
+        self.pipeline.clone()
+    }
 }
 
 /// A new environment, and what happens to it.
@@ -83,8 +118,10 @@ pub struct Subject {
 }
 
 impl Subject {
+    /// Its pipeline has no stages.
     pub fn with(configuration: Configuration) -> Self {
-        let mut subject = Self { environment: Environment::absent(), crowd: Present::default() };
+        let crowd = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
+        let mut subject = Self { environment: Environment::absent(), crowd };
         subject.run(0, Configure { configuration, expected: None }).unwrap();
         subject
     }

@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use super::{CommitId, Context, Deadline, DeploymentId, Priority, SessionId, Tick, Timestamp, UserId};
+use super::{CommitId, Context, Deadline, DeploymentId, Priority, Run, SessionId, Tick, Timestamp, UserId};
+
+/// What an error says at most. A page of the history has eight sessions with a hundred deployments each, and still fits
+/// into one batch of the store.
+pub const ERROR_BYTES_MAX: usize = 256;
 
 /// How many deployments a session lists; older ones that have finished drop out, and `deployment_count` still counts
 /// them. Keeps an environment's record small however often a session deploys.
@@ -24,8 +28,6 @@ pub struct Session {
     pub priority: Priority,
     /// As its client asked for; the environment may have a default.
     pub ttl_seconds: Option<u32>,
-    /// What deploying means in its pipeline.
-    pub plan: Plan,
     pub created_at: Timestamp,
     /// None while it is queued, and for ever if it left the queue without the lock.
     pub claimed: Option<Claimed>,
@@ -115,32 +117,31 @@ impl From<SessionId> for SessionRef {
 pub struct Deployment {
     pub id: DeploymentId,
     pub commit: CommitId,
-    pub plan: Plan,
     pub status: DeploymentStatus,
     pub created_at: Timestamp,
     pub started_at: Option<Timestamp>,
     pub finished_at: Option<Timestamp>,
+    /// At most [`ERROR_BYTES_MAX`].
     pub error: Option<Arc<str>>,
+    /// Counts its changes, for its ETag.
+    pub revision: u32,
+    /// Whether it has had stages: then more is kept of it than its record.
+    pub staged: bool,
+    /// From its start to its end, and while it waits to be run again.
+    pub run: Option<Arc<Run>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeploymentStatus {
     Queued,
     Running,
+    /// Somebody has to approve its next stage. Nothing of it runs, and nothing else is deployed meanwhile.
+    AwaitingApproval,
     /// Told to stop, and not yet known to have stopped.
     Cancelling,
     Succeeded,
     Failed,
     Cancelled,
-}
-
-/// What there is to do for a deployment, by the pipeline it belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plan {
-    /// No stages: it succeeds in the moment it starts.
-    Nothing,
-    /// Stages that somebody runs and reports the end of, with [`super::FinishDeployment`].
-    Stages,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -179,7 +180,7 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
-    /// The deployment that runs, or has been told to stop and still may.
+    /// The deployment that has begun and not ended.
     pub fn unfinished_deployment(&self) -> Option<&Deployment> {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }
@@ -190,15 +191,41 @@ impl Session {
     }
 }
 
+impl Deployment {
+    pub(super) fn new(id: DeploymentId, commit: CommitId, now: Timestamp) -> Self {
+        Self {
+            id,
+            commit,
+            status: DeploymentStatus::Queued,
+            created_at: now,
+            started_at: None,
+            finished_at: None,
+            error: None,
+            revision: 0,
+            staged: false,
+            run: None,
+        }
+    }
+}
+
 impl DeploymentStatus {
     pub fn is_finished(self) -> bool {
         match self {
             DeploymentStatus::Succeeded | DeploymentStatus::Failed | DeploymentStatus::Cancelled => true,
-            DeploymentStatus::Queued | DeploymentStatus::Running | DeploymentStatus::Cancelling => false,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Running
+            | DeploymentStatus::AwaitingApproval
+            | DeploymentStatus::Cancelling => false,
         }
     }
 
     pub fn occupies_environment(self) -> bool {
-        matches!(self, DeploymentStatus::Running | DeploymentStatus::Cancelling)
+        match self {
+            DeploymentStatus::Running | DeploymentStatus::AwaitingApproval | DeploymentStatus::Cancelling => true,
+            DeploymentStatus::Queued
+            | DeploymentStatus::Succeeded
+            | DeploymentStatus::Failed
+            | DeploymentStatus::Cancelled => false,
+        }
     }
 }

@@ -31,11 +31,15 @@ pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
 
 /// 304 if the client has this state already, else what `render` makes, with the `ETag`.
 pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
-    let mut response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
+    let response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
+    Ok(with_etag(response, etag))
+}
+
+pub fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
     if let Ok(etag) = etag.parse() {
         response.headers_mut().insert(ETAG, etag);
     }
-    Ok(response)
+    response
 }
 
 /// Whether the client has the state with this tag already.
@@ -57,6 +61,15 @@ pub fn expected(headers: &HeaderMap) -> Option<Expected> {
     // A tag that we never gave out matches nothing.
     let revision = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?.0.parse().ok();
     Some(Expected::Revisions(tags(headers, IF_MATCH).filter_map(revision).collect()))
+}
+
+/// The versions that `If-Match` allows, where a tag is nothing but a version; none if any will do.
+pub fn expected_versions(headers: &HeaderMap) -> Option<Vec<u64>> {
+    if !headers.contains_key(IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
+        return None;
+    }
+    let version = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok();
+    Some(tags(headers, IF_MATCH).filter_map(version).collect())
 }
 
 /// The tags of a header, over all its lines. Ours have no comma.

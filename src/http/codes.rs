@@ -46,7 +46,9 @@ codes! {
     PermissionDenied = "permission_denied", FORBIDDEN, "Permission denied",
         "The caller's role is too low; `requiredRole` is the least that suffices.";
     NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
-        "Only the user who claimed a session deploys in it; that user or a maintainer releases it.";
+        "Only the user who claimed a session deploys in it; that user or a maintainer releases it, and cancels or retries what it deploys.";
+    SelfApprovalDenied = "self_approval_denied", FORBIDDEN, "Nobody approves what they triggered",
+        "In this pipeline somebody else has to approve what the caller deployed or had run again. Ask another maintainer.";
     RouteNotFound = "route_not_found", NOT_FOUND, "No such route",
         "Nothing is served under this path. `/api/v1/openapi.json` lists what is.";
     OrganizationNotFound = "organization_not_found", NOT_FOUND, "No such organization",
@@ -57,6 +59,14 @@ codes! {
         "The pipeline has no environment of this name. A maintainer can make it with `PUT`.";
     SessionNotFound = "session_not_found", NOT_FOUND, "No such session",
         "The environment never had this session, or no longer remembers it.";
+    DeploymentNotFound = "deployment_not_found", NOT_FOUND, "No such deployment",
+        "The organization never had this deployment, or no longer remembers it: it is forgotten with its session.";
+    StageNotFound = "stage_not_found", NOT_FOUND, "No such stage",
+        "The deployment has no stage of this name. Its `stages` list those it has, from when it starts.";
+    ApprovalNotFound = "approval_not_found", NOT_FOUND, "No such approval",
+        "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
+    SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
+        "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
         "The organization has no token with this id, or it has been revoked already.";
     ProblemNotFound = "problem_not_found", NOT_FOUND, "No such problem",
@@ -79,6 +89,16 @@ codes! {
         "A deployment of a session that has ended has not stopped yet. Try again when it has.";
     DeploymentNotRunning = "deployment_not_running", CONFLICT, "The deployment does not run",
         "It has ended already.";
+    StageNotRunning = "stage_not_running", CONFLICT, "The stage does not run",
+        "Only the stage that a deployment is at can be cancelled, or the first one while the deployment waits. `stageStatus` says how this one stands.";
+    StageNotRetryable = "stage_not_retryable", CONFLICT, "The stage cannot be run again",
+        "Only a stage that failed or was cancelled is run again, once its deployment has finished, while its session has the lock. `stageStatus` says how this one stands.";
+    ApprovalNotPending = "approval_not_pending", CONFLICT, "The approval is not pending",
+        "It was decided before, or what it was for has ended: `approvalStatus`, `decidedBy` and `decidedAt` say how, by whom and when.";
+    SecretExists = "secret_exists", CONFLICT, "There is such a secret",
+        "A name is unique in its scope. Change the secret with `PUT`, or choose another name.";
+    SecretLimitReached = "secret_limit_reached", CONFLICT, "Too many secrets",
+        "The organization has as many secrets as it can have. Delete some that are no longer used, then try again.";
     SessionOverridden = "session_overridden", CONFLICT, "The session was overridden",
         "Somebody took the lock by force: `endedBy` and `endedAt` say who and when. Claim again.";
     SessionReleased = "session_released", CONFLICT, "The session was released",

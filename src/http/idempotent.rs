@@ -2,16 +2,20 @@
 //! execute it.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::access::Access;
 use super::answer::{One, written};
+use super::body::{Body, read_body};
+use super::call::Call;
 use super::codes::Code;
+use super::paging::Query;
 use super::problem::{FieldError, Problem};
+use crate::actors::Keyed;
 use crate::domain::Malformed;
-use crate::idempotency::{Answer, Begun, Fingerprint, IdempotencyKey, Pending};
+use crate::idempotency::{self, Answer, Fingerprint, IdempotencyKey, Pending};
 
 /// As problems and the document call it.
 pub const HEADER: &str = "Idempotency-Key";
@@ -28,9 +32,46 @@ pub enum Start {
     Execute(Option<Pending>),
 }
 
+/// A `POST` whose body has been read and that has not been executed before.
+pub struct Begun {
+    pub body: Body,
+    pub pending: Option<Pending>,
+}
+
+/// For a `POST` without a query: its body and the leave to execute it, or the answer it has had before.
+pub async fn read(call: &mut Call, access: &Access) -> Result<Result<Begun, HttpResponse>, Problem> {
+    Query::of(&call.request).finish()?;
+    let body = read_body(call).await?;
+    Ok(match begin(&call.request, access, body.bytes())? {
+        Start::Replayed(response) => Err(response),
+        Start::Execute(pending) => Ok(Begun { body, pending }),
+    })
+}
+
+/// What an environment's actor needs to keep the answer together with the effect.
+pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> Answer + Send + 'static) -> Option<Keyed<R>> {
+    pending.map(|pending| Keyed { pending, render: Box::new(render) })
+}
+
 /// Called before the fields of the body are looked at: what was right when it was executed gets its answer again, also
 /// where it would be wrong by now.
 pub fn begin(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Start, Problem> {
+    begin_as(request, access, |method, path| Fingerprint::of(method, path, body))
+}
+
+/// The same for a body with a secret in it. What is kept of it, so that a retry is known again, cannot be tried out
+/// against guesses at the secret: it also takes the caller's token, of which the disk has only a hash.
+pub fn begin_secret(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Start, Problem> {
+    let authorization = request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+    let token = authorization.and_then(|header| header.split_once(' ')).map_or("", |(_, token)| token.trim());
+    begin_as(request, access, |method, path| Fingerprint::salted(token.as_bytes(), method, path, body))
+}
+
+fn begin_as(
+    request: &HttpRequest,
+    access: &Access,
+    fingerprint: impl FnOnce(&str, &str) -> Fingerprint,
+) -> Result<Start, Problem> {
     let key = key_of(request.headers()).map_err(|malformed| {
         let fault = FieldError { field: HEADER.to_owned(), message: malformed.to_string() };
         Problem::invalid_request(vec![fault])
@@ -39,25 +80,25 @@ pub fn begin(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Star
         return Ok(Start::Execute(None));
     };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let fingerprint = Fingerprint::of(request.method().as_str(), path, body);
+    let fingerprint = fingerprint(request.method().as_str(), path);
     let now = (access.app.clock)();
     match access.app.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
-        Begun::Replay(answer) => {
+        idempotency::Begun::Replay(answer) => {
             let mut response = response(answer);
             response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
             Ok(Start::Replayed(response))
         }
-        Begun::Reused => Err(Problem::new(
+        idempotency::Begun::Reused => Err(Problem::new(
             Code::IdempotencyKeyReused,
             "another request was executed under this `Idempotency-Key`; give every request a key of its own, and send a \
              retry exactly as the first time",
         )),
-        Begun::InFlight => Err(Problem::new(
+        idempotency::Begun::InFlight => Err(Problem::new(
             Code::IdempotencyKeyInFlight,
             "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
         )
         .retry_after(IN_FLIGHT_RETRY_SECONDS)),
-        Begun::Fresh(pending) => Ok(Start::Execute(Some(pending))),
+        idempotency::Begun::Fresh(pending) => Ok(Start::Execute(Some(pending))),
     }
 }
 

@@ -2,16 +2,19 @@
 
 mod access;
 mod answer;
+mod approvals;
 mod body;
 mod call;
 mod clients;
 mod codes;
 mod connections;
 mod definition;
+mod deployments;
 mod dto;
 mod environment_list;
 mod environments;
 mod idempotent;
+mod logs;
 mod observe;
 pub mod openapi;
 mod operations;
@@ -23,12 +26,14 @@ mod rate_limit;
 mod refusals;
 mod routes;
 mod scans;
+mod secrets;
 mod server;
 mod sessions;
 mod stream;
 mod tokens;
 
 pub use connections::Connections;
+pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
 pub use server::{Front, Running, start};
@@ -42,7 +47,9 @@ use crate::actors::Environments;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
 use crate::idempotency::Keys;
+use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::secrets::Vault;
 use crate::store::Store;
 
 /// Reads the time for what people see, and for what expires on a date.
@@ -54,6 +61,9 @@ pub struct State {
     pub accounts: Accounts,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
+    pub vault: Arc<Vault>,
+    pub logs: Logs,
+    pub followers: Followers,
     pub store: Arc<dyn Store>,
     pub clock: WallClock,
     pub rate_limits: Option<RateLimits>,

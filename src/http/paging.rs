@@ -10,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
+use crate::domain::Malformed;
 
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
@@ -52,6 +53,22 @@ impl Query {
                 None
             }
         }
+    }
+
+    pub fn text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
+        let value = self.one(name)?;
+        parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
+    }
+
+    /// One of a few things, by its name.
+    pub fn choice<T: Copy>(&mut self, name: &str, choices: &[T], name_of: impl Fn(T) -> &'static str) -> Option<T> {
+        let value = self.one(name)?;
+        let chosen = choices.iter().copied().find(|choice| name_of(*choice) == value);
+        if chosen.is_none() {
+            let names: Vec<_> = choices.iter().map(|choice| name_of(*choice)).collect();
+            self.wrong(name, format!("is one of {}", names.join(", ")));
+        }
+        chosen
     }
 
     pub fn wrong(&mut self, field: &str, message: impl Into<String>) {
@@ -184,6 +201,11 @@ pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: V
     let pagination = PagePagination { page: page.page, limit: page.limit, total, total_pages };
     let links = page.links(total_pages).into_iter().map(|(relation, number)| (relation, "page", number));
     linked(request, page.limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
+}
+
+/// Only the link to what comes next, for what has no known end.
+pub fn linked_to_next(request: &HttpRequest, limit: u64, offset: u64, response: HttpResponse) -> HttpResponse {
+    linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }
 
 /// Adds `Link`: the same request, other filters kept, at another place.

@@ -84,16 +84,21 @@ pub async fn delete(call: Call) -> Answered {
     let key = access.pipeline(&call)?.key.clone();
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
-    let deleting = async {
+    let limit = access.app.answer_timeout;
+    // In a task of its own: its secrets must go with it, also where the caller has gone.
+    let deleting = actix_web::rt::spawn(async move {
         let closing = access.app.pipelines.closing().await;
         let environments = count_environments(&access, &key).await?;
         if environments > 0 {
             return Err(refusals::pipeline_in_use(environments));
         }
-        Ok(access.app.pipelines.delete(&key, expected.as_ref(), &closing).await?)
-    };
-    done_within(access.app.answer_timeout, LOOK, deleting).await?;
-    tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline was deleted");
+        access.app.pipelines.delete(&key, expected.as_ref(), &closing).await?;
+        access.app.vault.delete_pipeline(&key).await?;
+        let by = &access.caller.person.name;
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline was deleted");
+        Ok::<_, Problem>(())
+    });
+    done_within(limit, LOOK, async { deleting.await.map_err(Problem::internal)? }).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -134,6 +139,7 @@ pub async fn resume(mut call: Call) -> Answered {
             pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
         };
         let pipeline = access.app.pipelines.resume(&key, now, keep).await?;
+        access.app.environments.resume_pipeline(&key).await;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline is resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
     });

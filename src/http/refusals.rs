@@ -1,12 +1,13 @@
 //! The one place where a refusal or a failure becomes a status and a code.
 
 use super::codes::Code;
-use super::dto::{EndedByView, LockView, Text, Time, UserView, end_reason};
+use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason, stage_status_name};
 use super::problem::{FieldError, Problem};
 use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
-use crate::domain::{Rejection, Session, SessionStatus};
+use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
 use crate::pipelines::PipelinesError;
+use crate::secrets::SecretError;
 use crate::store::StoreError;
 
 /// When somebody who found an environment locked may ask again: soon, but not in a tight loop.
@@ -80,6 +81,29 @@ impl From<PipelinesError> for Problem {
     }
 }
 
+impl From<SecretError> for Problem {
+    fn from(error: SecretError) -> Self {
+        match error {
+            SecretError::Store(error) => error.into(),
+            SecretError::Exists => Problem::new(
+                Code::SecretExists,
+                "there is a secret of this name in this scope; change that one with PUT, or choose another name",
+            ),
+            SecretError::TooMany => Problem::new(Code::SecretLimitReached, error.to_string()),
+            SecretError::NotFound => secret_not_found(),
+            SecretError::VersionMismatch { current } => Problem::new(
+                Code::PreconditionFailed,
+                "the secret is not, or no longer, as `If-Match` says; read it again and send its `ETag`",
+            )
+            .with("version", current),
+            SecretError::DoesNotOpen { .. } => {
+                let detail = "the secret's record is damaged and does not open; set its value anew, or delete it";
+                Problem::internal(error).with_detail(detail)
+            }
+        }
+    }
+}
+
 impl From<Rejection> for Problem {
     fn from(rejection: Rejection) -> Self {
         match rejection {
@@ -143,7 +167,8 @@ impl From<Rejection> for Problem {
             Rejection::NotSessionHolder { holder } => Problem::new(
                 Code::NotSessionHolder,
                 format!(
-                    "the session belongs to {}; only they use it, and they or a maintainer release it",
+                    "the session belongs to {}; only they use it, and they or a maintainer release it, or cancel and retry what it \
+                     deploys",
                     holder.name
                 ),
             )
@@ -160,6 +185,26 @@ impl From<Rejection> for Problem {
             .retry_after(LOCKED_RETRY_SECONDS),
             Rejection::DeploymentNotRunning => {
                 Problem::new(Code::DeploymentNotRunning, Code::DeploymentNotRunning.meaning())
+            }
+            Rejection::DeploymentNotFound => deployment_not_found(),
+            Rejection::StageNotFound => stage_not_found(),
+            Rejection::StageNotRunning { status } => stage_not_running(status),
+            Rejection::StageNotRetryable { status } => stage_not_retryable(status),
+            Rejection::DeploymentOfNoSession => {
+                let required = Permission::ManageDeployments.required_role();
+                let detail = format!(
+                    "the deployment puts the environment back in order and is nobody's own; this takes the role {required}"
+                );
+                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+            }
+            Rejection::ApprovalNotFound => approval_not_found(),
+            Rejection::ApprovalNotPending { status } => {
+                Problem::new(Code::ApprovalNotPending, Code::ApprovalNotPending.meaning())
+                    .with("approvalStatus", approval_status_name(status))
+            }
+            Rejection::SelfApproval => {
+                Problem::new(Code::SelfApprovalDenied, "you triggered this deployment, and in this pipeline nobody approves \
+                 what they triggered; ask another maintainer, or reject it")
             }
             Rejection::ConfigurationChanged { revision } => Problem::new(
                 Code::PreconditionFailed,
@@ -196,6 +241,84 @@ pub fn session_not_found() -> Problem {
         Code::SessionNotFound,
         "the environment has no such session, or no longer remembers it; its history lists those it does",
     )
+}
+
+pub fn deployment_not_found() -> Problem {
+    Problem::new(
+        Code::DeploymentNotFound,
+        "the organization has no such deployment, or no longer remembers it; list them to see those it does",
+    )
+}
+
+pub fn stage_not_found() -> Problem {
+    Problem::new(Code::StageNotFound, "the deployment has no stage of this name; its `stages` list those it has")
+}
+
+pub fn approval_not_found() -> Problem {
+    Problem::new(
+        Code::ApprovalNotFound,
+        "the organization has no such approval, or no longer remembers it; list them to see those it does",
+    )
+}
+
+pub fn secret_not_found() -> Problem {
+    Problem::new(
+        Code::SecretNotFound,
+        "there is no secret of this name in this scope; list them, and choose a pipeline's own with `pipelineId`",
+    )
+}
+
+fn stage_not_running(status: StageStatus) -> Problem {
+    let detail = match status {
+        StageStatus::Pending => "its turn has not come; cancel the stage that the deployment is at",
+        StageStatus::Succeeded | StageStatus::Failed | StageStatus::Cancelled | StageStatus::Skipped => {
+            "the stage has ended; there is nothing to cancel"
+        }
+        StageStatus::AwaitingApproval | StageStatus::Queued | StageStatus::Running | StageStatus::Cancelling => {
+            "the stage is not at a point where it can be cancelled; look at the deployment and try again"
+        }
+    };
+    Problem::new(Code::StageNotRunning, detail).with("stageStatus", stage_status_name(status))
+}
+
+fn stage_not_retryable(status: StageStatus) -> Problem {
+    let detail = match status {
+        StageStatus::Succeeded => "the stage has succeeded; to run it again, deploy anew",
+        StageStatus::Skipped => "the stage was skipped; retry the one before it that failed or was cancelled",
+        StageStatus::Failed | StageStatus::Cancelled => "the deployment goes on; retry when it has finished",
+        StageStatus::Pending
+        | StageStatus::AwaitingApproval
+        | StageStatus::Queued
+        | StageStatus::Running
+        | StageStatus::Cancelling => "the stage has not ended; wait for it, or cancel it first",
+    };
+    Problem::new(Code::StageNotRetryable, detail).with("stageStatus", stage_status_name(status))
+}
+
+/// What puts an environment back in order is run in no session, so there is none that could have the lock.
+pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Problem {
+    let Some(stage) = record.stages.iter().find(|known| known.name == *stage) else { return stage_not_found() };
+    stage_not_retryable(stage.status).with_detail(
+        "the deployment put the environment back in order after a release, in no session, and cannot be run again; a \
+         maintainer enables the environment with PUT, and the next release deploys it anew",
+    )
+}
+
+/// Somebody came too late with their decision.
+pub fn approval_not_pending(record: &ApprovalRecord) -> Problem {
+    let approval = &record.approval;
+    let status = approval_status_name(approval.status);
+    let at = approval.decided_at.map(|at| format!(" at {}", Time(at))).unwrap_or_default();
+    let detail = match &approval.decided_by {
+        Some(by) => {
+            format!("{} {status} it{at}, and that stands; look at the deployment to see what became of it", by.name)
+        }
+        None => format!("what it was for has ended{at} before anybody decided; look at the deployment"),
+    };
+    Problem::new(Code::ApprovalNotPending, detail)
+        .with("approvalStatus", status)
+        .with("decidedAt", approval.decided_at.map(Time))
+        .with("decidedBy", approval.decided_by.as_ref().map(UserView::from))
 }
 
 pub fn queued_session_not_found() -> Problem {

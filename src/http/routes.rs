@@ -13,7 +13,9 @@ use super::codes::Code;
 use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
-use super::{environment_list, environments, operations, pipelines, sessions, tokens};
+use super::{
+    approvals, deployments, environment_list, environments, logs, operations, pipelines, secrets, sessions, tokens,
+};
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
 pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments";
@@ -98,6 +100,36 @@ pub fn organization_routes() -> Vec<Routes> {
         ),
         at("/pipelines/{pipelineId}/stop", [on(Method::POST, pipelines::stop, openapi::stop_pipeline())]),
         at("/pipelines/{pipelineId}/resume", [on(Method::POST, pipelines::resume, openapi::resume_pipeline())]),
+        at("/deployments", [on(Method::GET, deployments::list, openapi::list_deployments())]),
+        at("/deployments/{deploymentId}", [on(Method::GET, deployments::view, openapi::get_deployment())]),
+        at("/deployments/{deploymentId}/logs", [on(Method::GET, logs::view, openapi::get_logs())]),
+        at(
+            "/deployments/{deploymentId}/stages/{stage}/cancel",
+            [on(Method::POST, deployments::cancel_stage, openapi::cancel_stage())],
+        ),
+        at(
+            "/deployments/{deploymentId}/stages/{stage}/retry",
+            [on(Method::POST, deployments::retry_stage, openapi::retry_stage())],
+        ),
+        at("/approvals", [on(Method::GET, approvals::list, openapi::list_approvals())]),
+        at("/approvals/{approvalId}", [on(Method::GET, approvals::view, openapi::get_approval())]),
+        at("/approvals/{approvalId}/approve", [on(Method::POST, approvals::approve, openapi::approve())]),
+        at("/approvals/{approvalId}/reject", [on(Method::POST, approvals::reject, openapi::reject())]),
+        at(
+            "/secrets",
+            [
+                on(Method::GET, secrets::list, openapi::list_secrets()),
+                on(Method::POST, secrets::create, openapi::create_secret()),
+            ],
+        ),
+        at(
+            "/secrets/{name}",
+            [
+                on(Method::GET, secrets::view, openapi::get_secret()),
+                on(Method::PUT, secrets::update, openapi::update_secret()),
+                on(Method::DELETE, secrets::delete, openapi::delete_secret()),
+            ],
+        ),
         at(
             "/tokens",
             [

@@ -6,7 +6,6 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
 use super::{App, refusals};
-use crate::store::StoreError;
 
 pub struct Scans {
     going_on: Semaphore,
@@ -33,15 +32,17 @@ impl Scans {
 }
 
 /// Reads much from the store, away from the threads that answer; a few at a time.
-pub async fn scan<T: Send + 'static>(
+pub async fn scan<T: Send + 'static, E: Send + 'static>(
     app: &App,
-    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
-) -> Result<T, Problem> {
+    read: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, Problem>
+where
+    Problem: From<E>,
+{
     let Some(_place) = app.scans.place().await else {
         return Err(refusals::overloaded("too many lists are being read at once"));
     };
-    let read = web::block(read).await;
-    read.map_err(|error| Problem::from(StoreError::Read(error.to_string())))?.map_err(Problem::from)
+    Ok(web::block(read).await.map_err(Problem::internal)??)
 }
 
 #[cfg(test)]

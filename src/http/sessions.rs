@@ -7,20 +7,21 @@ use actix_web::http::header::LOCATION;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, session_id};
-use super::body::{Body, Fields, read_body};
+use super::body::Fields;
 use super::call::Call;
 use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
-use super::dto::{DeploymentView, ForceClaimView, SessionView};
-use super::idempotent::{self, Start};
+use super::dto::{ForceClaimView, SessionView};
+use super::idempotent::{self, Begun, keyed};
 use super::paging::Query;
 use super::problem::Problem;
 use super::routes::Answered;
-use super::{answer, environments, refusals};
+use super::{answer, deployments, environments, refusals};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
 use crate::domain::{
-    ASK_WITHIN_MILLIS, Claim, CommitId, Context, Deploy, Deployed, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat,
-    Identifier, LABELS_MAX, LabelValue, PipelineKey, Priority, Release, SECONDS_MAX, Session, SessionId, Ticket,
+    ASK_WITHIN_MILLIS, Claim, CommitId, Context, Deploy, DeploymentRecord, EnvironmentKey, ForceClaim, ForceClaimed,
+    Heartbeat, Identifier, LABELS_MAX, LabelValue, PipelineKey, Priority, Release, SECONDS_MAX, Session, SessionId,
+    Ticket,
 };
 use crate::entropy;
 use crate::idempotency::{Answer, Pending};
@@ -33,7 +34,7 @@ pub async fn claim(mut call: Call) -> Answered {
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
-    let (claim, patience) = read_claim(&call, &access, &mut fields)?;
+    let (claim, patience) = read_claim(&access, &mut fields)?;
     fields.finish()?;
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
@@ -51,7 +52,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     };
     let mut fields = body.fields()?;
     let labels = fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default();
-    let (claim, patience) = read_claim(&call, &access, &mut fields)?;
+    let (claim, patience) = read_claim(&access, &mut fields)?;
     fields.finish()?;
     let place = Place { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
@@ -87,7 +88,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
-    let claim = read_request(&call, &access, &mut fields)?;
+    let claim = read_request(&access, &mut fields);
     fields.finish()?;
     let role = access.caller.role;
     let render = {
@@ -157,9 +158,10 @@ fn etag(session: &Session) -> String {
     format!("\"{}\"", session.revision)
 }
 
+/// What is kept for a retry is the answer of the moment in which it was accepted: whether it finished in time was not known
+/// then.
 pub async fn deploy(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
-    let plan = access.pipeline(&call)?.plan();
     let key = access.environment(&call)?;
     let Begun { body, pending } = match begin(&mut call, &access).await? {
         Ok(begun) => begun,
@@ -172,20 +174,21 @@ pub async fn deploy(mut call: Call) -> Answered {
     fields.finish()?;
     let commit = commit.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 
-    let session = session_id(&call)?;
+    let session = session_id(&call)?.into();
     let by = access.caller.person.clone();
-    let deploy = Deploy { session: session.into(), by, seed: entropy::id_seed(), commit, plan, fencing_token };
+    let deploy = Deploy { session, by, seed: entropy::id_seed(), commit, fencing_token };
     let render = {
         let key = key.clone();
-        move |deployed: &Deployed| {
-            let finished = !wait.is_zero() && deployed.deployment.status.is_finished();
-            let status = if finished { StatusCode::OK } else { StatusCode::ACCEPTED };
-            // The session shows how its deployments go.
-            idempotent::answer(status, Some(url(&key, session)), DeploymentView::new(&key, deployed))
+        move |record: &DeploymentRecord| {
+            let finished = !wait.is_zero() && record.deployment.status.is_finished();
+            deployments::render(if finished { StatusCode::OK } else { StatusCode::ACCEPTED }, &key, record)
         }
     };
-    let deployed = access.app.environments.deploy(&key, deploy, keyed(pending, render.clone())).await?;
-    Ok(idempotent::response(render(&deployed)))
+    let environments = &access.app.environments;
+    let record = environments.deploy(&key, deploy, keyed(pending, render.clone())).await?;
+    let organization = &access.caller.organization;
+    let record = deployments::finished_within(&call.request, environments, organization, record, wait).await?;
+    Ok(idempotent::response(render(&record)))
 }
 
 pub async fn heartbeat(mut call: Call) -> Answered {
@@ -281,26 +284,12 @@ impl Place {
     }
 }
 
-fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> Answer + Send + 'static) -> Option<Keyed<R>> {
-    pending.map(|pending| Keyed { pending, render: Box::new(render) })
-}
-
-/// A `POST` whose body has been read and that has not been executed before.
-struct Begun {
-    body: Body,
-    pending: Option<Pending>,
-}
-
 async fn begin(call: &mut Call, access: &Access) -> Result<Result<Begun, HttpResponse>, Problem> {
-    Query::of(&call.request).finish()?;
-    let body = read_body(call).await?;
-    Ok(match idempotent::begin(&call.request, access, body.bytes())? {
-        Start::Replayed(response) => {
-            came_back(access, &response).await?;
-            Err(response)
-        }
-        Start::Execute(pending) => Ok(Begun { body, pending }),
-    })
+    let begun = idempotent::read(call, access).await?;
+    if let Err(replayed) = &begun {
+        came_back(access, replayed).await?;
+    }
+    Ok(begun)
 }
 
 /// A client that comes back for its answer knows of its session from now on; that must not be lost.
@@ -323,34 +312,33 @@ async fn came_back(access: &Access, response: &HttpResponse) -> Result<(), Probl
 }
 
 /// What a claim asks for, and what it does if it cannot have it at once.
-fn read_claim(call: &Call, access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
+fn read_claim(access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
     let wait = read_wait(fields);
     let queue = fields.nullable_boolean("queue").unwrap_or(false);
     let priority = fields.nullable_integer("priority", Priority::RANGE).unwrap_or(0);
     if priority > 0 && !access.may(Permission::RaisePriority) {
         return Err(refusals::priority_too_high(&access.caller));
     }
-    let mut claim = read_request(call, access, fields)?;
+    let mut claim = read_request(access, fields);
     claim.priority = Priority::new(priority).unwrap_or_default();
     Ok((claim, Patience { wait, queue }))
 }
 
-fn read_request(call: &Call, access: &Access, fields: &mut Fields) -> Result<Claim, Problem> {
+fn read_request(access: &Access, fields: &mut Fields) -> Claim {
     let commit = fields.nullable_text("commitId", CommitId::parse);
     let context = fields.nullable_text("context", Context::parse);
     let ttl = fields.nullable_integer("ttlSeconds", 1..=i64::from(SECONDS_MAX));
-    Ok(Claim {
+    Claim {
         seed: entropy::id_seed(),
         user: access.caller.person.clone(),
         commit,
         context,
-        plan: access.pipeline(call)?.plan(),
         ttl_seconds: ttl.and_then(|ttl| u32::try_from(ttl).ok()),
         priority: Priority::default(),
         // What it needs if it has to wait, it gets on the way.
         ticket: Ticket(0),
         waits: None,
-    })
+    }
 }
 
 fn read_wait(fields: &mut Fields) -> Duration {

@@ -4,7 +4,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::domain::{ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Plan, Timestamp};
+use crate::domain::{ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp};
 
 /// What an HTTP step can be told to expect: every status that HTTP has.
 pub const STATUSES: RangeInclusive<u32> = 100..=599;
@@ -56,11 +56,6 @@ pub enum Provider {
 }
 
 impl Pipeline {
-    /// What there is to do for a deployment in this pipeline.
-    pub fn plan(&self) -> Plan {
-        Plan::Nothing
-    }
-
     /// Whether this is what it says.
     pub(super) fn is_as(&self, definition: &Definition) -> bool {
         let Definition { name, slug, blueprint, repository } = definition;

@@ -18,5 +18,5 @@ mod tests;
 pub use master_key::{MasterKey, OpenError};
 pub use rotation::{Rotated, rotate, unlock};
 pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
-pub use value::SecretValue;
+pub use value::{SecretValue, VALUE_BYTES_MAX};
 pub use vault::Vault;

@@ -186,10 +186,10 @@ pub fn a_scan_by_prefix_finds_just_the_prefix(harness: &mut impl Harness) {
 
 pub fn a_batch_over_the_limit_is_refused_and_nothing_is_handed_in(harness: &mut impl Harness) {
     let store = harness.open();
-    let refused = store.commit(put("a", vec![1; 600 * 1024])).unwrap_err();
+    let refused = store.commit(put("a", vec![1; 2000 * 1024])).unwrap_err();
     assert!(matches!(refused, StoreError::BatchTooLarge { bytes, limit } if bytes > limit), "{refused}");
     assert_eq!(store.handed_in(), Sequence(0));
-    let large = vec![7; 500 * 1024];
+    let large = vec![7; 1900 * 1024];
     assert_eq!(commit_durably(&store, put("a", &large)), Sequence(1));
     let store = harness.reopen(store);
     assert_eq!(store.get(b"a").unwrap().unwrap(), large);

@@ -13,7 +13,7 @@ const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
-const FORMAT_NUMBER: &str = "2";
+const FORMAT_NUMBER: &str = "3";
 /// What a fresh file system or a start that was cut short leaves behind; such a directory still counts as empty.
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 const ONLY_OWNER: u32 = 0o700;
@@ -214,9 +214,9 @@ mod tests {
     #[test]
     fn another_format_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}1\n")).unwrap();
+        std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}2\n")).unwrap();
         let refused = DataDir::open(dir.path()).unwrap_err();
-        assert!(matches!(&refused, OpenError::Format { found, .. } if found == "1"), "{refused}");
+        assert!(matches!(&refused, OpenError::Format { found, .. } if found == "2"), "{refused}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::session::{DeploymentStatusV1, DeploymentV1, SessionV1};
 use super::stored_enum;
 use crate::domain::{
     CommitId, Configuration, DeploymentId, Description, EnvironmentKey, IdSeed, Identifier, LabelValue, LastDeployment,
-    Malformed, PipelineKey, Role, Timestamp, VariableName, VariableValue,
+    LastReset, Malformed, PipelineKey, Role, Timestamp, VariableName, VariableValue,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub struct EnvironmentV1<'a> {
     pub last_used: Option<i64>,
     #[serde(borrow)]
     pub last_deployment: Option<LastDeploymentV1<'a>>,
+    pub last_reset: Option<LastResetV1>,
+    pub deployed: bool,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,6 +100,12 @@ pub struct LeftV1<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
+pub struct LastResetV1 {
+    pub id: [u8; 12],
+    pub fencing_token: u64,
+}
+
+#[derive(Serialize, Deserialize)]
 pub struct LastDeploymentV1<'a> {
     pub id: [u8; 12],
     pub commit: &'a str,
@@ -159,6 +167,18 @@ impl TryFrom<EnvironmentKeyV1<'_>> for EnvironmentKey {
         let organization = Identifier::parse(form.organization)?;
         let pipeline = PipelineKey { organization, pipeline: Identifier::parse(form.pipeline)? };
         Ok(Self { pipeline, name: Identifier::parse(form.name)? })
+    }
+}
+
+impl From<LastReset> for LastResetV1 {
+    fn from(reset: LastReset) -> Self {
+        Self { id: reset.id.0.0, fencing_token: reset.fencing_token }
+    }
+}
+
+impl From<LastResetV1> for LastReset {
+    fn from(form: LastResetV1) -> Self {
+        Self { id: DeploymentId(IdSeed(form.id)), fencing_token: form.fencing_token }
     }
 }
 

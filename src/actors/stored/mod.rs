@@ -1,14 +1,23 @@
 //! The stored form of what the domain knows: postcard behind a version byte, apart from the domain's types, so that
 //! a change of those cannot silently change what lies on the disk.
 
+mod blueprint;
+mod deployment;
 mod environment;
 mod page;
+#[cfg(test)]
+mod properties;
 mod session;
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+pub use blueprint::{decode_blueprint, encode_blueprint};
+pub use deployment::{
+    decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
+    encode_deployment,
+};
 use environment::{
     ConfigurationV1, EnvironmentKeyV1, EnvironmentV1, KeptV1, LastDeploymentV1, LeftV1, PointerV1, WaiterV1,
 };
@@ -68,11 +77,13 @@ pub struct Keeping {
     pub from: u64,
     /// How many of those that it has have an id that is found by a pointer.
     pub pointers: u64,
+    /// Whether any of those may have had deployments, of which something is kept too.
+    pub deployed: bool,
 }
 
 impl Default for Keeping {
     fn default() -> Self {
-        Self { from: 1, pointers: 0 }
+        Self { from: 1, pointers: 0, deployed: false }
     }
 }
 
@@ -104,6 +115,8 @@ pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run)
             status: last.status.into(),
             finished_at: last.finished_at.as_millis(),
         }),
+        last_reset: environment.last_reset.map(Into::into),
+        deployed: keeping.deployed,
     };
     encode(&form)
 }
@@ -119,15 +132,19 @@ pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, U
         lock: form.lock.map(Session::try_from).transpose()?,
         leaving: form.leaving.map(Session::try_from).transpose()?,
         reset: form.reset.map(Deployment::try_from).transpose()?,
+        last_reset: form.last_reset.map(Into::into),
+        held_back: false,
         disabled_reason: form.disabled_reason.map(Arc::from),
         last_used: form.last_used.map(Timestamp::from_millis),
         queue: Queue::new(),
         last_deployment: form.last_deployment.map(LastDeployment::try_from).transpose()?,
     };
+    environment.held_back = environment.has_waiting_deployment() && environment.current_deployment().is_none();
     if form.run != run.id {
         environment.rearm(run.started);
     }
-    Ok(StoredEnvironment { environment, keeping: Keeping { from: form.kept_from, pointers: form.pointers } })
+    let keeping = Keeping { from: form.kept_from, pointers: form.pointers, deployed: form.deployed };
+    Ok(StoredEnvironment { environment, keeping })
 }
 
 /// Whether an environment's record is of one that exists, without reading the rest of it.
@@ -137,12 +154,8 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, Unreadable> {
         Absent,
         Present,
     }
-    match bytes.split_first() {
-        // postcard begins the record with whether there is a configuration.
-        Some((&VERSION, form)) => Ok(matches!(postcard::take_from_bytes(form)?.0, Presence::Present)),
-        Some((&version, _)) => Err(Unreadable::Version(version)),
-        None => Err(Unreadable::Empty),
-    }
+    // postcard begins the record with whether there is a configuration.
+    Ok(matches!(decode_beginning(bytes)?, Presence::Present))
 }
 
 pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
@@ -233,8 +246,17 @@ fn encode<T: Serialize>(form: &T) -> Vec<u8> {
 }
 
 fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Unreadable> {
+    Ok(postcard::from_bytes(form_of(bytes)?)?)
+}
+
+/// What a record begins with, without reading the rest of it.
+fn decode_beginning<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Unreadable> {
+    Ok(postcard::take_from_bytes(form_of(bytes)?)?.0)
+}
+
+fn form_of(bytes: &[u8]) -> Result<&[u8], Unreadable> {
     match bytes.split_first() {
-        Some((&VERSION, form)) => Ok(postcard::from_bytes(form)?),
+        Some((&VERSION, form)) => Ok(form),
         Some((&version, _)) => Err(Unreadable::Version(version)),
         None => Err(Unreadable::Empty),
     }

@@ -43,6 +43,11 @@ impl Page {
         session / PAGE_SESSIONS
     }
 
+    /// The first number that is in a page.
+    pub fn first_of(page: u64) -> u64 {
+        page * PAGE_SESSIONS
+    }
+
     /// Whether it is the first in its page. Numbers begin with 1.
     pub fn begins_with(session: u64) -> bool {
         session.is_multiple_of(PAGE_SESSIONS) || session == 1
@@ -114,7 +119,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{IdSeed, Origin, Person, Plan, Priority, SessionId, Timestamp, UserId};
+    use crate::domain::{IdSeed, Origin, Person, Priority, SessionId, Timestamp, UserId};
 
     fn session(created_at: i64) -> Session {
         Session {
@@ -124,7 +129,6 @@ mod tests {
             context: None,
             priority: Priority::default(),
             ttl_seconds: None,
-            plan: Plan::Nothing,
             created_at: Timestamp::from_millis(created_at),
             claimed: None,
             ended: None,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::stored_enum;
 use crate::domain::{
     Claimed, CommitId, Context, Deadline, Deployment, DeploymentId, DeploymentStatus, Ended, EndedHow, Expiry, IdSeed,
-    Lease, Malformed, Origin, Person, Plan, Priority, Session, SessionId, Tick, Ticket, Timestamp, UserId,
+    Lease, Malformed, Origin, Person, Priority, Session, SessionId, Tick, Ticket, Timestamp, UserId,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -19,7 +19,6 @@ pub struct SessionV1<'a> {
     pub context: Option<&'a str>,
     pub priority: i8,
     pub ttl_seconds: Option<u32>,
-    pub plan: PlanV1,
     pub created_at: i64,
     pub claimed: Option<ClaimedV1>,
     #[serde(borrow)]
@@ -80,21 +79,25 @@ pub enum EndedHowV1 {
     Expired(ExpiryV1),
 }
 
+/// A deployment without its run, which lies elsewhere.
 #[derive(Serialize, Deserialize)]
 pub struct DeploymentV1<'a> {
     pub id: [u8; 12],
     pub commit: &'a str,
-    pub plan: PlanV1,
     pub status: DeploymentStatusV1,
     pub created_at: i64,
     pub started_at: Option<i64>,
     pub finished_at: Option<i64>,
     pub error: Option<&'a str>,
+    pub revision: u32,
+    pub staged: bool,
 }
 
-stored_enum!(PlanV1, Plan { Nothing, Stages });
 stored_enum!(ExpiryV1, Expiry { Ttl, MaxHold, Unasked, Vanished });
-stored_enum!(DeploymentStatusV1, DeploymentStatus { Queued, Running, Cancelling, Succeeded, Failed, Cancelled });
+stored_enum!(
+    DeploymentStatusV1,
+    DeploymentStatus { Queued, Running, Cancelling, Succeeded, Failed, Cancelled, AwaitingApproval }
+);
 
 impl<'a> From<&'a Session> for SessionV1<'a> {
     fn from(session: &'a Session) -> Self {
@@ -105,7 +108,6 @@ impl<'a> From<&'a Session> for SessionV1<'a> {
             context: session.context.as_ref().map(Context::as_str),
             priority: session.priority.get(),
             ttl_seconds: session.ttl_seconds,
-            plan: session.plan.into(),
             created_at: session.created_at.as_millis(),
             claimed: session.claimed.as_ref().map(ClaimedV1::from),
             ended: session.ended.as_ref().map(EndedV1::from),
@@ -127,7 +129,6 @@ impl TryFrom<SessionV1<'_>> for Session {
             context: form.context.map(Context::parse).transpose()?,
             priority: Priority::new(form.priority.into())?,
             ttl_seconds: form.ttl_seconds,
-            plan: form.plan.into(),
             created_at: Timestamp::from_millis(form.created_at),
             claimed: form.claimed.map(Claimed::from),
             ended: form.ended.map(Ended::from),
@@ -237,12 +238,13 @@ impl<'a> From<&'a Deployment> for DeploymentV1<'a> {
         Self {
             id: deployment.id.0.0,
             commit: deployment.commit.as_str(),
-            plan: deployment.plan.into(),
             status: deployment.status.into(),
             created_at: deployment.created_at.as_millis(),
             started_at: deployment.started_at.map(Timestamp::as_millis),
             finished_at: deployment.finished_at.map(Timestamp::as_millis),
             error: deployment.error.as_deref(),
+            revision: deployment.revision,
+            staged: deployment.staged,
         }
     }
 }
@@ -254,12 +256,14 @@ impl TryFrom<DeploymentV1<'_>> for Deployment {
         Ok(Self {
             id: DeploymentId(IdSeed(form.id)),
             commit: CommitId::parse(form.commit)?,
-            plan: form.plan.into(),
             status: form.status.into(),
             created_at: Timestamp::from_millis(form.created_at),
             started_at: form.started_at.map(Timestamp::from_millis),
             finished_at: form.finished_at.map(Timestamp::from_millis),
             error: form.error.map(Arc::from),
+            revision: form.revision,
+            staged: form.staged,
+            run: None,
         })
     }
 }

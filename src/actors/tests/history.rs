@@ -2,12 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use super::delivery::end_of;
 use super::*;
-use crate::domain::{CommitId, Context, Delete, DeploymentId, DeploymentOutcome, DeploymentStatus, FinishDeployment};
+use crate::domain::{Context, Delete, DeploymentStatus, StageEnd};
 
 impl Bench {
     /// So many sessions begin and end.
-    async fn sessions(&self, count: u64) {
+    pub(super) async fn sessions(&self, count: u64) {
         for _ in 0..count {
             let session = self.claim(1).await.unwrap();
             self.release(&session).await.unwrap();
@@ -31,21 +32,13 @@ impl Bench {
         self.store.scan(b"h/", b"h0", usize::MAX).unwrap().len()
     }
 
-    /// Someone holds the lock and has a deployment running.
-    async fn deploying(&self) -> DeploymentId {
-        let commit = Some(CommitId::parse("c0ffee1").unwrap());
-        let claim = Claim { plan: Plan::Stages, commit, ..claim(1) };
-        let session = claim_at_once(&self.environments, &key(), claim).await.unwrap();
-        session.deployments[0].id
-    }
-
-    async fn force_claim(&self, who: u8) {
+    pub(super) async fn force_claim(&self, who: u8) {
         let force = ForceClaim { claim: claim(who), role: Role::Admin };
         self.environments.force_claim(&key(), force, None).await.unwrap();
     }
 
     /// What nobody waits for, since the store holds it back.
-    async fn in_the_background(&self, work: impl AsyncFnOnce(Environments) + 'static) {
+    pub(super) async fn in_the_background(&self, work: impl AsyncFnOnce(Environments) + 'static) {
         let environments = self.environments.clone();
         actix::spawn(async move { work(environments).await });
         self.let_others_run().await;
@@ -121,8 +114,7 @@ async fn a_session_whose_deployment_outlived_it_is_written_again_though_its_page
         if leaves_memory {
             bench.let_go_of_all().await;
         }
-        let finish = FinishDeployment { deployment, outcome: DeploymentOutcome::Cancelled };
-        bench.environments.finish_deployment(&key(), finish).await.unwrap();
+        bench.end(deployment, StageEnd::Cancelled).await;
         assert_eq!(bench.session_numbered(3).deployments[0].status, DeploymentStatus::Cancelled);
         assert_eq!(bench.listed(0, 50), (remembered(23, 50), 23));
         bench.force_claim(3).await;
@@ -142,8 +134,8 @@ async fn whatever_of_many_commits_under_way_a_crash_leaves_the_history_is_whole(
         let force = ForceClaim { claim: claim(2), role: Role::Admin };
         bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
     }
-    let finish = FinishDeployment { deployment, outcome: DeploymentOutcome::Succeeded };
-    bench.in_the_background(async |all| drop(all.finish_deployment(&key(), finish).await)).await;
+    let end = end_of(deployment, StageEnd::Succeeded);
+    bench.in_the_background(async |all| drop(all.end_stage(&key(), end).await)).await;
     for _ in 0..4 {
         let force = ForceClaim { claim: claim(3), role: Role::Admin };
         bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
@@ -284,9 +276,7 @@ async fn a_page_of_the_largest_sessions_is_one_that_the_store_takes() {
         let context = Some(Context::parse(&"\u{1f512}".repeat(1024)).unwrap());
         let session = claim_at_once(&bench.environments, &key(), Claim { context, ..claim(1) }).await.unwrap();
         for _ in 0..100 {
-            let (by, seed, commit) = (session.user.clone(), entropy::id_seed(), commit.clone());
-            let deploy =
-                Deploy { session: session.id.into(), by, seed, commit, plan: Plan::Nothing, fencing_token: None };
+            let deploy = Deploy { commit: commit.clone(), ..delivery::deploy(&session) };
             bench.environments.deploy(&key(), deploy, None).await.unwrap();
         }
         bench.release(&session).await.unwrap();

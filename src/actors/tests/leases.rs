@@ -192,24 +192,20 @@ mod reset {
     //! The reset after a release, with stages that somebody runs.
 
     use super::*;
-    use crate::domain::{CommitId, DeploymentOutcome, FinishDeployment, LockStatus};
+    use crate::domain::{DeploymentId, LockStatus, StageEnd};
 
-    async fn resetting() -> (Bench, crate::domain::DeploymentId) {
+    async fn resetting() -> (Bench, DeploymentId) {
         let bench = Bench::new();
+        bench.pipeline.set(delivery::stages(&["clean"]));
         let on_release = Some(CommitId::parse("c1ea4").unwrap());
         bench.configure(&key(), Configuration { on_release, ..Configuration::default() }).await;
-        let claim = Claim { plan: Plan::Stages, ..claim(1) };
-        let session = claim_at_once(&bench.environments, &key(), claim).await.unwrap();
+        let session = bench.claim(1).await.unwrap();
         bench.release(&session).await.unwrap();
         let environment = bench.environments.environment(&key()).unwrap().unwrap();
         assert_eq!(environment.lock_status(), LockStatus::Resetting);
         let deployment = environment.current_deployment().unwrap();
         assert_eq!(deployment.commit.as_str(), "c1ea4");
         (bench, deployment.id)
-    }
-
-    async fn finish(bench: &Bench, deployment: crate::domain::DeploymentId, outcome: DeploymentOutcome) {
-        bench.environments.finish_deployment(&key(), FinishDeployment { deployment, outcome }).await.unwrap();
     }
 
     #[actix::test]
@@ -224,14 +220,14 @@ mod reset {
         assert!(!waiting.is_finished());
         let after = bench.killed(10);
         assert!(after.holder().is_none() && after.claim(2).await.is_err(), "it is still being reset after a restart");
-        finish(&bench, deployment, DeploymentOutcome::Succeeded).await;
+        bench.end(deployment, StageEnd::Succeeded).await;
         assert_eq!(token(&granted(waiting.await.unwrap().unwrap())), 2);
     }
 
     #[actix::test]
     async fn a_reset_that_fails_takes_the_environment_out_of_service_until_it_is_enabled() {
         let (bench, deployment) = resetting().await;
-        finish(&bench, deployment, DeploymentOutcome::Failed(Arc::from("exit code 1"))).await;
+        bench.end(deployment, StageEnd::Failed(Arc::from("exit code 1"))).await;
         let refused = bench.claim(2).await;
         let Err(Failure::Rejected(Rejection::EnvironmentDisabled { reason })) = refused else { panic!("{refused:?}") };
         assert!(reason.unwrap().contains("exit code 1"));

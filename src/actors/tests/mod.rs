@@ -6,16 +6,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+mod delivery;
+mod deployments;
 mod history;
 mod idempotency;
 mod leases;
 mod pool;
 mod queue;
 
+use delivery::{Orders, Pipeline};
+
 use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Observer, Options, Patience};
 use crate::domain::{
-    Claim, Command, Configuration, Configure, Deploy, Draft, EnvironmentKey, Event, ForceClaim, Identifier, Now,
-    Origin, Person, PipelineKey, Plan, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp, UserId,
+    Claim, Command, CommitId, Configuration, Configure, Deploy, Draft, EnvironmentKey, Event, ForceClaim, Identifier,
+    Now, Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp, UserId,
 };
 use crate::entropy;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
@@ -25,6 +29,8 @@ struct Bench {
     environments: Environments,
     store: Arc<MemoryStore>,
     heard: Arc<AtomicUsize>,
+    pipeline: Arc<Pipeline>,
+    orders: Arc<Orders>,
     /// Milliseconds: of the wall clock, and of the steady one.
     wall: Arc<AtomicI64>,
     steady: Arc<AtomicI64>,
@@ -57,14 +63,19 @@ impl Bench {
             tick: Tick(tick.load(Ordering::Relaxed)),
         });
         let options = Options { history_retention, mailbox: 16, answer_timeout: Duration::from_secs(30) };
-        let environments = Environments::open(store.clone(), clock, Box::new(Listener(heard.clone())), options);
-        Self { environments: environments.unwrap(), store, heard, wall, steady }
+        let (pipeline, orders): (Arc<Pipeline>, Arc<Orders>) = Default::default();
+        let (observer, definitions) = (Box::new(Listener(heard.clone())), Arc::new(pipeline.clone()));
+        let environments = Environments::open(store.clone(), clock, observer, definitions, options).unwrap();
+        environments.set_executor(Box::new(orders.clone()));
+        Self { environments, store, heard, pipeline, orders, wall, steady }
     }
 
     /// The server is killed and started again, so much later.
     fn killed(&self, later_millis: i64) -> Self {
         let wall = self.wall.load(Ordering::Relaxed) + later_millis;
-        Self::starting(Arc::new(self.store.crash()), 1000, wall)
+        let after = Self::starting(Arc::new(self.store.crash()), 1000, wall);
+        after.pipeline.set_as(&self.pipeline);
+        after
     }
 
     /// Time passes on both clocks, and whatever has run out by then ends.
@@ -164,7 +175,6 @@ fn claim(who: u8) -> Claim {
         user: person(who),
         commit: None,
         context: None,
-        plan: Plan::Nothing,
         ttl_seconds: None,
         priority: Priority::default(),
         ticket: Ticket(0),
@@ -267,13 +277,7 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());
-    let deploying = actix::spawn(async move {
-        let commit = crate::domain::CommitId::parse("c0ffee1").unwrap();
-        let by = session.user.clone();
-        let (session, seed) = (session.id.into(), entropy::id_seed());
-        let deploy = Deploy { session, by, seed, commit, plan: Plan::Nothing, fencing_token: None };
-        environments.deploy(&key(), deploy, None).await
-    });
+    let deploying = actix::spawn(async move { environments.deploy(&key(), delivery::deploy(&session), None).await });
     bench.let_others_run().await;
     bench.store.release();
     assert_eq!(taking.await.unwrap().unwrap().overrode.map(|session| session.id), Some(old.id));

@@ -59,6 +59,14 @@ impl World {
                 | Notice::SessionExpired
                 | Notice::DeploymentQueued
                 | Notice::DeploymentCancelling
+                | Notice::StageStarted
+                | Notice::StageSucceeded
+                | Notice::StageFailed
+                | Notice::StageCancelled
+                | Notice::StageRetried
+                | Notice::ApprovalRequested
+                | Notice::ApprovalApproved
+                | Notice::ApprovalRejected
                 | Notice::EnvironmentCreated
                 | Notice::EnvironmentUpdated
                 | Notice::EnvironmentDeleted => {}

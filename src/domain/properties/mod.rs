@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod checks;
+mod deploying;
 mod script;
 mod waiting;
 
@@ -49,6 +50,8 @@ struct Clients {
     outsiders: Vec<Arc<Waiter>>,
     numbers: u64,
     tick: i64,
+    /// Whether a deployment that starts finds stages.
+    staged: bool,
 }
 
 impl Clients {
@@ -80,6 +83,10 @@ impl Crowd for Clients {
     fn seed(&mut self) -> IdSeed {
         self.numbers += 1;
         seed(self.numbers)
+    }
+
+    fn pipeline(&self) -> PipelineNow {
+        samples::pipeline(usize::from(self.staged))
     }
 }
 
@@ -125,10 +132,11 @@ impl World {
         self.clients.tick = self.now.tick.0;
     }
 
-    fn claim(&mut self, who: u8, deploys: bool, plan: Plan) -> Claim {
+    fn claim(&mut self, who: u8, deploys: bool, staged: bool) -> Claim {
+        self.clients.staged = staged;
         let seed = self.clients.seed();
         let claim = samples::claim(number(seed));
-        Claim { user: person(who), commit: deploys.then(commit), plan, ..claim }
+        Claim { user: person(who), commit: deploys.then(commit), ..claim }
     }
 
     fn queue_up(&mut self, claim: &mut Claim, waits: Waits, priority: i64) {
@@ -153,18 +161,18 @@ impl World {
 
     fn play(&mut self, step: Step) {
         match step {
-            Step::Claim { person: who, deploys, plan, ttl_seconds, waits, priority } => {
-                let mut claim = Claim { ttl_seconds, ..self.claim(who, deploys, plan) };
+            Step::Claim { person: who, deploys, staged, ttl_seconds, waits, priority } => {
+                let mut claim = Claim { ttl_seconds, ..self.claim(who, deploys, staged) };
                 self.queue_up(&mut claim, waits, priority);
                 self.check_claim(claim);
             }
             Step::Outsider { person: who, waits, priority } => {
-                let mut claim = self.claim(who, false, Plan::Nothing);
+                let mut claim = self.claim(who, false, false);
                 self.queue_up(&mut claim, waits, priority);
                 self.clients.outsiders.push(Arc::new(claim.into_waiter(self.now)));
             }
-            Step::ForceClaim { person: who, role, deploys, plan } => {
-                let claim = self.claim(who, deploys, plan);
+            Step::ForceClaim { person: who, role, deploys, staged } => {
+                let claim = self.claim(who, deploys, staged);
                 let configuration = self.environment.configuration.clone();
                 let allowed = configuration.is_some_and(|c| !c.disabled && role >= c.force_claim_role);
                 let holder = self.environment.lock.as_ref().map(|s| s.id);
@@ -186,10 +194,11 @@ impl World {
                     assert_eq!(active, None, "it was released and is still there");
                 }
             }
-            Step::Deploy { person: who, nth, plan } => {
+            Step::Deploy { person: who, nth, staged } => {
+                self.clients.staged = staged;
                 let (session, may) = self.held_by(nth, who);
                 let seed = self.clients.seed();
-                let deploy = Deploy { session, by: person(who), seed, commit: commit(), plan, fencing_token: None };
+                let deploy = Deploy { session, by: person(who), seed, commit: commit(), fencing_token: None };
                 let reply = self.run(deploy);
                 assert!(reply.is_err() || may, "somebody deployed without holding the lock");
                 assert!(reply.is_ok() || !may || matches!(reply, Err(Rejection::DeploymentQueueFull { .. })));
@@ -202,12 +211,13 @@ impl World {
             }
             Step::Finish { outcome } => {
                 let Some(deployment) = self.running else { return };
-                self.run(FinishDeployment { deployment, outcome: script::outcome(outcome) }).unwrap();
+                let end = samples::end_stage(&self.environment, script::end(outcome));
+                self.run(end).unwrap();
                 assert_ne!(self.running, Some(deployment));
             }
             Step::FinishUnknown => {
-                let deployment = DeploymentId(IdSeed([7; 12]));
-                let reply = self.run(FinishDeployment { deployment, outcome: DeploymentOutcome::Succeeded });
+                let of = StageAttempt { deployment: DeploymentId(IdSeed([7; 12])), stage: 0, attempt: 1 };
+                let reply = self.run(EndStage { of, end: StageEnd::Succeeded, steps: Vec::new() });
                 assert_eq!(reply, Err(Rejection::DeploymentNotRunning));
             }
             Step::Configure(change) => self.configure(change),

@@ -13,11 +13,11 @@ const PEOPLE: u8 = 3;
 /// an outsider arrives, the timer is late (`Pass`), a connection is closed (`Vanish`), a client comes back with its key.
 #[derive(Debug, Clone)]
 pub enum Step {
-    Claim { person: u8, deploys: bool, plan: Plan, ttl_seconds: Option<u32>, waits: Waits, priority: i64 },
+    Claim { person: u8, deploys: bool, staged: bool, ttl_seconds: Option<u32>, waits: Waits, priority: i64 },
     Outsider { person: u8, waits: Waits, priority: i64 },
-    ForceClaim { person: u8, role: Role, deploys: bool, plan: Plan },
+    ForceClaim { person: u8, role: Role, deploys: bool, staged: bool },
     Release { person: u8, nth: usize, any: bool },
-    Deploy { person: u8, nth: usize, plan: Plan },
+    Deploy { person: u8, nth: usize, staged: bool },
     Heartbeat { person: u8, nth: usize, stale: bool },
     Finish { outcome: u8 },
     FinishUnknown,
@@ -83,11 +83,11 @@ impl Change {
     }
 }
 
-pub fn outcome(number: u8) -> DeploymentOutcome {
+pub fn end(number: u8) -> StageEnd {
     match number {
-        0 => DeploymentOutcome::Failed(Arc::from("exit code 1")),
-        1 => DeploymentOutcome::Cancelled,
-        _ => DeploymentOutcome::Succeeded,
+        0 => StageEnd::Failed(Arc::from("exit code 1")),
+        1 => StageEnd::Cancelled,
+        _ => StageEnd::Succeeded,
     }
 }
 
@@ -97,18 +97,18 @@ pub fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn step() -> impl Strategy<Value = Step> {
     let claims = prop_oneof![
-        8 => (0..PEOPLE, any::<bool>(), plan(), prop::option::of(1..40u32), waits(), priority()).prop_map(
-            |(person, deploys, plan, ttl_seconds, waits, priority)| Step::Claim {
-                person, deploys, plan, ttl_seconds, waits, priority
+        8 => (0..PEOPLE, any::<bool>(), any::<bool>(), prop::option::of(1..40u32), waits(), priority()).prop_map(
+            |(person, deploys, staged, ttl_seconds, waits, priority)| Step::Claim {
+                person, deploys, staged, ttl_seconds, waits, priority
             }
         ),
         2 => (0..PEOPLE, waits(), priority()).prop_map(|(person, waits, priority)| Step::Outsider { person, waits, priority }),
-        2 => (0..PEOPLE, role(), any::<bool>(), plan())
-            .prop_map(|(person, role, deploys, plan)| Step::ForceClaim { person, role, deploys, plan }),
+        2 => (0..PEOPLE, role(), any::<bool>(), any::<bool>())
+            .prop_map(|(person, role, deploys, staged)| Step::ForceClaim { person, role, deploys, staged }),
     ];
     let holding = prop_oneof![
         6 => (0..PEOPLE, 0..4usize, prop::bool::weighted(0.4)).prop_map(|(person, nth, any)| Step::Release { person, nth, any }),
-        3 => (0..PEOPLE, 0..3usize, plan()).prop_map(|(person, nth, plan)| Step::Deploy { person, nth, plan }),
+        3 => (0..PEOPLE, 0..3usize, any::<bool>()).prop_map(|(person, nth, staged)| Step::Deploy { person, nth, staged }),
         2 => (0..PEOPLE, 0..3usize, prop::bool::weighted(0.2))
             .prop_map(|(person, nth, stale)| Step::Heartbeat { person, nth, stale }),
         5 => (0..6u8).prop_map(|outcome| Step::Finish { outcome }),
@@ -158,10 +158,6 @@ pub fn priority() -> impl Strategy<Value = i64> {
 /// Now less, now more than what anything lasts.
 pub fn millis() -> impl Strategy<Value = i64> {
     prop_oneof![0..1_000i64, 1_000..30_000i64, 30_000..120_000i64]
-}
-
-fn plan() -> impl Strategy<Value = Plan> + Clone {
-    prop_oneof![1 => Just(Plan::Nothing), 2 => Just(Plan::Stages)]
 }
 
 fn role() -> impl Strategy<Value = Role> + Clone {

@@ -166,12 +166,12 @@ impl World {
         if !told || mailbox.iter().any(|message| matches!(message, Message::Finish(..))) {
             return false;
         }
-        let outcome = match self.random.below(8) {
-            0 => DeploymentOutcome::Failed("exit code 1".into()),
-            1 => DeploymentOutcome::Cancelled,
-            _ => DeploymentOutcome::Succeeded,
+        let end = match self.random.below(8) {
+            0 => StageEnd::Failed("exit code 1".into()),
+            1 => StageEnd::Cancelled,
+            _ => StageEnd::Succeeded,
         };
-        mailbox.push_back(Message::Finish(deployment, outcome));
+        mailbox.push_back(Message::Finish(deployment, end));
         true
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::log::{Batch, Grant, Place};
 use super::witness::Cause;
 use super::world::{Answer, Hall, Message, Reply, Request, What, Wish, World};
-use crate::domain::samples::{by_key, commit, person, seed};
+use crate::domain::samples::{self, by_key, commit, person, seed};
 use crate::domain::*;
 
 impl World {
@@ -39,8 +39,10 @@ impl World {
             Message::Elapse => {
                 self.run(mailbox, Elapse, Cause::default()).unwrap();
             }
-            Message::Finish(deployment, outcome) => {
-                let finished = self.run(mailbox, FinishDeployment { deployment, outcome }, Cause::default());
+            Message::Finish(deployment, end) => {
+                let end = samples::end_stage(&self.server.environments[mailbox], end);
+                assert_eq!(end.of.deployment, deployment, "it is not what the runner runs");
+                let finished = self.run(mailbox, end, Cause::default());
                 assert_eq!(finished, Ok(()), "a deployment that ran is not known any more");
             }
             Message::Configure(configuration) => {
@@ -170,14 +172,7 @@ impl World {
             }
             What::Deploy(_, session) => {
                 let seed = seed(request as u64);
-                let deploy = Deploy {
-                    session: session.into(),
-                    by,
-                    seed,
-                    commit: commit(),
-                    plan: Plan::Stages,
-                    fencing_token: None,
-                };
+                let deploy = Deploy { session: session.into(), by, seed, commit: commit(), fencing_token: None };
                 let deployed = self.run(index, deploy, asked);
                 deployed.ok().and_then(|_| self.server.environments[index].session(session).cloned())
             }
@@ -197,7 +192,6 @@ impl World {
             user: person(self.requests[request].client as u8),
             commit: wish.deploys.then(commit),
             context: None,
-            plan: Plan::Stages,
             ttl_seconds: wish.ttl_seconds,
             priority: wish.priority,
             ticket: wish.ticket,

@@ -61,7 +61,7 @@ pub enum Message {
     Undelivered { session: SessionId, keyed: bool },
     HandOver { offered: bool, to: Option<Ticket> },
     Elapse,
-    Finish(DeploymentId, DeploymentOutcome),
+    Finish(DeploymentId, StageEnd),
     Configure(Box<Configuration>),
 }
 
@@ -293,5 +293,9 @@ impl Crowd for Hall<'_> {
     fn seed(&mut self) -> IdSeed {
         *self.last_number += 1;
         seed(FIRST_OF_SERVER + *self.last_number)
+    }
+
+    fn pipeline(&self) -> PipelineNow {
+        samples::pipeline(1)
     }
 }

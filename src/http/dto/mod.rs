@@ -1,15 +1,19 @@
 //! What goes over the wire, in camelCase. Borrowed from the domain's types, so that an answer is
 //! written in one pass.
 
+mod approval;
 mod deployment;
 mod environment;
 mod pipeline;
+mod secret;
 mod session;
 mod token;
 
-pub use deployment::{DeploymentBrief, DeploymentView};
+pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
+pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
 pub use pipeline::PipelineView;
+pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
 

@@ -2,13 +2,20 @@
 
 mod bodies;
 mod delivery;
+mod deployments;
 mod operation;
 mod operations;
 mod pipeline_bodies;
+mod secrets;
 
 pub use delivery::*;
+pub use deployments::{
+    approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
+    retry_stage,
+};
 pub use operation::Operation;
 pub use operations::*;
+pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -19,14 +26,18 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView, SessionView,
-    TokenView, WaiterView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
+    SecretView, SessionView, TokenView, WaiterView,
 };
+use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
 use super::routes::{self, Routes};
 use super::tokens::KeptTokenView;
 
 pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
+const SESSION_PATTERN: &str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
+const DEPLOYMENT_PATTERN: &str = "^dep_[0-9a-f]{24}$";
+const APPROVAL_PATTERN: &str = "^apr_[0-9a-f]{24}$";
 
 /// The document as it is served.
 pub fn document_text() -> &'static str {
@@ -60,6 +71,9 @@ fn document() -> Value {
         "tags": [
             { "name": "Ephemeral environments" },
             { "name": "Pipelines" },
+            { "name": "Deployments" },
+            { "name": "Approvals" },
+            { "name": "Secrets" },
             { "name": "Tokens" },
             { "name": "Operating" },
         ],
@@ -98,7 +112,7 @@ fn path_parameters(path: &str) -> Value {
                 }
                 "sessionId" => (
                     "The session",
-                    json!({ "type": "string", "pattern": "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$" }),
+                    json!({ "type": "string", "pattern": SESSION_PATTERN }),
                     "ses_0199f3c2a4b07f3e9d2c5a1b2a",
                 ),
                 "tokenId" => (
@@ -106,7 +120,9 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked"),
+                _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
+                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -124,13 +140,17 @@ fn schemas() -> Value {
     include::<WaiterView<'_>>(&mut schemas);
     include::<ForceClaimView<'_>>(&mut schemas);
     include::<DeploymentView<'_>>(&mut schemas);
+    include::<LineView<'_>>(&mut schemas);
+    include::<ApprovalView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
+    include::<SecretView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
-    for (name, schema) in bodies::all().into_iter().chain(pipeline_bodies::all()) {
+    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
+    for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

@@ -159,6 +159,11 @@ impl Operation {
         self.answers_with(200, description, Some(content), &[])
     }
 
+    /// One of several kinds of content, as the request asks for.
+    pub fn answers_content(self, status: u16, description: &str, content: Value, headers: &[&str]) -> Self {
+        self.answers_with(status, description, Some(content), headers)
+    }
+
     pub fn answers_nothing(self, status: u16, description: &str, headers: &[&str]) -> Self {
         self.answers_with(status, description, None, headers)
     }

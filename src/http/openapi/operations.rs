@@ -215,7 +215,9 @@ pub fn deploy_commit() -> Operation {
         ENVIRONMENTS,
         "deployCommit",
         "Deploy Commit",
-        "Deploys in a session of the caller's own. `Location` is the session, which shows how its deployments go.",
+        "Deploys in a session of the caller's own, when what the session deploys before has finished. `Location` is the \
+         deployment. A retry with the same `Idempotency-Key` gets the answer of the moment in which it was accepted: 202, also \
+         where the first was answered 200 later on.",
     )
     .body("DeployRequest", true)
     .writes()

@@ -1,7 +1,7 @@
 //! What opens, and what does not.
 
 use crate::secrets::sealing::{Ring, Sealed, SecretPlace};
-use crate::secrets::{stored, value as secret_value};
+use crate::secrets::stored;
 use crate::store::Batch;
 
 use super::*;
@@ -61,7 +61,7 @@ fn the_same_value_is_never_sealed_to_the_same_bytes() {
 
 #[test]
 fn a_value_is_1_to_16384_bytes_without_nul_and_does_not_show() {
-    for good in ["x", " \t\n", "-----BEGIN KEY-----\n", &"x".repeat(secret_value::VALUE_BYTES_MAX)] {
+    for good in ["x", " \t\n", "-----BEGIN KEY-----\n", &"x".repeat(VALUE_BYTES_MAX)] {
         assert_eq!(SecretValue::parse(good).unwrap().reveal(), good);
     }
     for bad in ["", "a\0b", &"x".repeat(16_385), &"ä".repeat(8_193)] {

@@ -17,10 +17,14 @@ const MAGIC: [u8; 4] = *b"LKG1";
 const HEADER: usize = 28;
 const HEADER_CRC_AT: usize = 24;
 
-/// A group is one write; bigger ones only make the first batch in it wait longer.
-pub const MAX_GROUP_BYTES: usize = 1024 * 1024;
-/// Far above what one command changes, and small enough that a group always has room for one.
-pub const MAX_BATCH_BYTES: usize = 512 * 1024;
+/// A group is one write; bigger ones only make the first batch in it wait longer. Beyond this, one takes no more batches.
+pub const FULL_GROUP_BYTES: usize = 1024 * 1024;
+/// Above the most that one command changes: a session with a hundred deployments ends, in a page of the history with
+/// seven others like it, and five of its deployments have a thousand steps.
+pub const MAX_BATCH_BYTES: usize = 1920 * 1024;
+/// One batch, at least, always finds room in a group.
+pub const MAX_GROUP_BYTES: usize = MAX_BATCH_BYTES;
+const _: () = assert!(FULL_GROUP_BYTES <= MAX_GROUP_BYTES);
 
 const NO_VALUE: u32 = u32::MAX;
 const COUNT_BYTES: usize = 4;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::format::{self, MAX_BATCH_BYTES, MAX_GROUP_BYTES};
+use super::format::{self, FULL_GROUP_BYTES, MAX_BATCH_BYTES};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// About a tenth of a second of a slow disk; beyond it a caller is better off being told.
@@ -66,7 +66,7 @@ impl Queue {
         state.last += 1;
         state.bytes += bytes;
         let sequence = state.last;
-        if state.groups.back().is_none_or(|group| group.payload.len() + bytes > MAX_GROUP_BYTES) {
+        if state.groups.back().is_none_or(|group| group.payload.len() + bytes > FULL_GROUP_BYTES) {
             let mut group = state.buffers.pop().unwrap_or_default();
             group.first = sequence;
             state.groups.push_back(group);

@@ -109,6 +109,10 @@ impl Crowd for Hall<'_> {
         *self.numbers += 1;
         seed(*self.numbers)
     }
+
+    fn pipeline(&self) -> PipelineNow {
+        samples::pipeline(1)
+    }
 }
 
 impl Building {
@@ -184,10 +188,13 @@ impl Building {
             Step::Leave { nth, in_time } => self.leave(nth, in_time),
             Step::ComeBack { nth } => self.come_back(nth),
             Step::FinishReset { room, outcome } => {
-                let Some(deployment) = self.environments[room].reset.as_ref().map(|reset| reset.id) else { return };
-                let outcome = script::outcome(outcome);
-                self.paper.finish_reset(room, matches!(outcome, DeploymentOutcome::Failed(_)));
-                self.run(room, FinishDeployment { deployment, outcome }).unwrap();
+                if self.environments[room].reset.is_none() {
+                    return;
+                }
+                let end = script::end(outcome);
+                self.paper.finish_reset(room, end != StageEnd::Succeeded);
+                let end = samples::end_stage(&self.environments[room], end);
+                self.run(room, end).unwrap();
             }
             Step::Configure { room, change } => self.configure(room, change),
             Step::Pass { millis } => {
@@ -348,7 +355,7 @@ impl Building {
 
     fn next_claim(&mut self) -> Claim {
         self.numbers += 1;
-        Claim { plan: Plan::Stages, ..samples::claim(self.numbers) }
+        samples::claim(self.numbers)
     }
 
     fn holder(&self, room: usize) -> Option<SessionId> {

@@ -1,0 +1,250 @@
+//! Reads of deployments and approvals. The store has them as they durably are; but it may be a moment ahead of the view
+//! that an actor shows of its environment, and nobody is to see a deployment ended here and running there.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::actors::environments::{Environments, Parts};
+use crate::actors::keys;
+use crate::actors::reading::readable;
+use crate::actors::stored::{self, StoredEnvironment};
+use crate::domain::{
+    Approval, ApprovalId, ApprovalRecord, ApprovalStatus, Blueprint, Deployment, DeploymentId, DeploymentRecord,
+    DeploymentStatus, Environment, EnvironmentKey, Identifier, Run, Session, SessionId,
+};
+use crate::store::{Store, StoreError, end_of_prefix, walk};
+
+/// A deployment and where it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentFound {
+    pub environment: EnvironmentKey,
+    pub record: DeploymentRecord,
+}
+
+/// An approval and where it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ApprovalFound {
+    pub environment: EnvironmentKey,
+    pub record: ApprovalRecord,
+}
+
+/// All that is said must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeploymentFilter {
+    pub pipeline: Option<Identifier>,
+    pub environment: Option<Identifier>,
+    pub session: Option<SessionId>,
+    pub status: Option<DeploymentStatus>,
+}
+
+/// All that is said must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApprovalFilter {
+    pub status: Option<ApprovalStatus>,
+    pub pipeline: Option<Identifier>,
+    pub environment: Option<Identifier>,
+    pub deployment: Option<DeploymentId>,
+}
+
+/// Some deployments, newest first, and how many match in all.
+#[derive(Debug, Default)]
+pub struct DeploymentPage {
+    pub deployments: Vec<DeploymentFound>,
+    pub total: u64,
+}
+
+/// Some approvals, newest first, and how many match in all.
+#[derive(Debug, Default)]
+pub struct ApprovalPage {
+    pub approvals: Vec<ApprovalFound>,
+    pub total: u64,
+}
+
+impl Environments {
+    pub fn deployment(
+        &self,
+        organization: &Identifier,
+        id: DeploymentId,
+    ) -> Result<Option<DeploymentFound>, StoreError> {
+        let found = stored_deployment(&*self.parts.store, organization, id)?;
+        Ok(found.map(|found| self.as_shown(found)))
+    }
+
+    /// `limit` of those that match, after the `offset` newest. Looks at all of them.
+    pub fn deployments(
+        &self,
+        organization: &Identifier,
+        filter: &DeploymentFilter,
+        offset: u64,
+        limit: u64,
+    ) -> Result<DeploymentPage, StoreError> {
+        let prefix = keys::deployments_of(organization);
+        let mut page = DeploymentPage::default();
+        walk(&*self.parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+            let wanted = page.total >= offset && (page.deployments.len() as u64) < limit;
+            if *filter != DeploymentFilter::default() {
+                let head = readable(stored::decode_deployment_head(record))?;
+                let behind = || self.behind(&head.environment, head.id, head.revision);
+                let status = || behind().map_or(head.status, |shown| shown.deployment.status);
+                if !is_of(&head.environment, filter.pipeline.as_ref(), filter.environment.as_ref())
+                    || filter.session.is_some_and(|session| head.session != Some(session))
+                    || filter.status.is_some_and(|wanted| status() != wanted)
+                {
+                    return Ok(ControlFlow::Continue(()));
+                }
+            }
+            if wanted {
+                let (environment, record) = readable(stored::decode_deployment(record))?;
+                page.deployments.push(self.as_shown(DeploymentFound { environment, record }));
+            }
+            page.total += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
+    pub fn approval(&self, organization: &Identifier, id: ApprovalId) -> Result<Option<ApprovalFound>, StoreError> {
+        let record = self.parts.store.get(&keys::approval(organization, id))?;
+        record.map(|record| self.read_approval(&record)).transpose()
+    }
+
+    /// `limit` of those that match, after the `offset` newest. Looks at all of them.
+    pub fn approvals(
+        &self,
+        organization: &Identifier,
+        filter: &ApprovalFilter,
+        offset: u64,
+        limit: u64,
+    ) -> Result<ApprovalPage, StoreError> {
+        let prefix = keys::approvals_of(organization);
+        let mut page = ApprovalPage::default();
+        walk(&*self.parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+            let found = self.read_approval(record)?;
+            if is_of(&found.environment, filter.pipeline.as_ref(), filter.environment.as_ref())
+                && filter.deployment.is_none_or(|wanted| found.record.deployment == wanted)
+                && filter.status.is_none_or(|wanted| found.record.approval.status == wanted)
+            {
+                if page.total >= offset && (page.approvals.len() as u64) < limit {
+                    page.approvals.push(found);
+                }
+                page.total += 1;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(page)
+    }
+
+    /// Whether the files of a deployment may still be needed: it has not ended, or could be run again. An id does not say
+    /// whose it is, so it is looked for in each of these organizations.
+    pub fn holds_work<'a>(
+        &self,
+        organizations: impl IntoIterator<Item = &'a Identifier>,
+        id: DeploymentId,
+    ) -> Result<bool, StoreError> {
+        for organization in organizations {
+            let Some(DeploymentFound { environment, record }) = self.deployment(organization, id)? else { continue };
+            return match record.deployment.status {
+                DeploymentStatus::Queued
+                | DeploymentStatus::Running
+                | DeploymentStatus::AwaitingApproval
+                | DeploymentStatus::Cancelling => Ok(true),
+                DeploymentStatus::Failed | DeploymentStatus::Cancelled => {
+                    let environment = self.glance(&environment)?;
+                    let holder = environment.as_ref().and_then(|environment| environment.lock.as_ref());
+                    Ok(record.session.is_some() && holder.map(|session| session.id) == record.session)
+                }
+                DeploymentStatus::Succeeded => Ok(false),
+            };
+        }
+        Ok(false)
+    }
+
+    fn read_approval(&self, record: &[u8]) -> Result<ApprovalFound, StoreError> {
+        let (environment, mut record) = readable(stored::decode_approval(record))?;
+        let view = self.parts.directory.peek(&environment);
+        if let Some(shown) = view.as_ref().and_then(|view| approval_in(view, record.deployment, record.approval.id))
+            && shown.status != record.approval.status
+        {
+            record.approval = shown.clone();
+        }
+        Ok(ApprovalFound { environment, record })
+    }
+
+    fn as_shown(&self, found: DeploymentFound) -> DeploymentFound {
+        let Deployment { id, revision, .. } = found.record.deployment;
+        let record = self.behind(&found.environment, id, revision).unwrap_or(found.record);
+        DeploymentFound { environment: found.environment, record }
+    }
+
+    /// How the environment's view shows a deployment, if it is behind the store, which has it at this revision.
+    fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
+        let view = self.parts.directory.peek(environment)?;
+        let (deployment, session) = view.unfinished_deployment(id)?;
+        (deployment.revision < revision).then(|| record_of(&view, deployment, session))
+    }
+}
+
+fn is_of(key: &EnvironmentKey, pipeline: Option<&Identifier>, environment: Option<&Identifier>) -> bool {
+    pipeline.is_none_or(|wanted| key.pipeline.pipeline == *wanted)
+        && environment.is_none_or(|wanted| key.name == *wanted)
+}
+
+fn record_of(view: &Environment, deployment: &Deployment, session: Option<&Session>) -> DeploymentRecord {
+    let run = deployment.run.as_deref();
+    let of_reset = view.last_reset.map(|reset| reset.fencing_token);
+    DeploymentRecord {
+        deployment: Deployment { run: None, ..deployment.clone() },
+        session: session.map(|session| session.id),
+        fencing_token: session.map_or(of_reset, Session::fencing_token).unwrap_or_default(),
+        user: session.map(|session| session.user.clone()),
+        stages: run.map(|run| run.stages.clone()).unwrap_or_default(),
+        retried: run.and_then(|run| run.retried.clone()),
+    }
+}
+
+fn approval_in(view: &Environment, deployment: DeploymentId, id: ApprovalId) -> Option<&Approval> {
+    let run = view.unfinished_deployment(deployment)?.0.run.as_ref()?;
+    run.stages.iter().filter_map(|stage| stage.approval.as_ref()).find(|approval| approval.id == id)
+}
+
+pub(super) fn stored_deployment(
+    store: &dyn Store,
+    organization: &Identifier,
+    id: DeploymentId,
+) -> Result<Option<DeploymentFound>, StoreError> {
+    let Some(record) = store.get(&keys::deployment(organization, id))? else { return Ok(None) };
+    let (environment, record) = readable(stored::decode_deployment(&record))?;
+    Ok(Some(DeploymentFound { environment, record }))
+}
+
+pub(super) fn stored_blueprint(
+    store: &dyn Store,
+    organization: &Identifier,
+    id: DeploymentId,
+) -> Result<Option<Arc<Blueprint>>, StoreError> {
+    let record = store.get(&keys::blueprint(organization, id))?;
+    Ok(record.map(|record| readable(stored::decode_blueprint(&record))).transpose()?.map(Arc::new))
+}
+
+/// An environment with the runs of its deployments that have not ended, for the actor that takes it over.
+pub(in crate::actors) fn with_runs(
+    parts: &Parts,
+    key: &EnvironmentKey,
+    mut stored: StoredEnvironment,
+) -> Result<StoredEnvironment, StoreError> {
+    let Environment { lock, leaving, reset, .. } = &mut stored.environment;
+    let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
+    for deployment in of_sessions.chain(reset) {
+        if deployment.staged && !deployment.status.is_finished() {
+            deployment.run = Some(Arc::new(read_run(&*parts.store, &key.pipeline.organization, deployment.id)?));
+        }
+    }
+    Ok(stored)
+}
+
+fn read_run(store: &dyn Store, organization: &Identifier, id: DeploymentId) -> Result<Run, StoreError> {
+    let missing = || StoreError::Read(format!("the records of deployment {id}, which has not ended, are missing"));
+    let record = stored_deployment(store, organization, id)?.ok_or_else(missing)?.record;
+    let blueprint = stored_blueprint(store, organization, id)?.ok_or_else(missing)?;
+    Ok(Run { blueprint, stages: record.stages, retried: record.retried })
+}

@@ -1,0 +1,162 @@
+//! What deployments need in these tests: a pipeline that says what it is told to, and somebody who only writes down what
+//! there is to run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+
+use super::*;
+use crate::actors::{Definitions, Executor};
+use crate::domain::{
+    Action, ApprovalRule, BeginStage, Blueprint, DeploymentId, DeploymentRecord, EndStage, PipelineNow, Stage,
+    StageAttempt, StageEnd, StageOrder, Step, pipeline,
+};
+
+/// The one pipeline there is.
+pub struct Pipeline {
+    now: Mutex<PipelineNow>,
+    stopped_once: AtomicBool,
+}
+
+impl Default for Pipeline {
+    fn default() -> Self {
+        let now = PipelineNow { stopped: false, blueprint: Arc::default() };
+        Self { now: Mutex::new(now), stopped_once: AtomicBool::new(false) }
+    }
+}
+
+impl Pipeline {
+    pub fn stop(&self, stopped: bool) {
+        self.now.lock().stopped = stopped;
+    }
+
+    /// It is resumed right after it has said that it is stopped.
+    pub fn stop_when_next_asked(&self) {
+        self.stopped_once.store(true, Ordering::Relaxed);
+    }
+
+    pub fn set(&self, blueprint: Blueprint) {
+        self.now.lock().blueprint = Arc::new(blueprint);
+    }
+
+    pub fn set_as(&self, other: &Pipeline) {
+        *self.now.lock() = other.now.lock().clone();
+    }
+}
+
+impl Definitions for Arc<Pipeline> {
+    fn now(&self, _: &PipelineKey) -> PipelineNow {
+        let now = self.now.lock().clone();
+        let stopped = now.stopped || self.stopped_once.swap(false, Ordering::Relaxed);
+        PipelineNow { stopped, ..now }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    Run(EnvironmentKey, DeploymentId, usize, u32),
+    Stop(EnvironmentKey, DeploymentId),
+    Sweep(EnvironmentKey, DeploymentId),
+}
+
+/// What there is to do, as far as nobody has looked.
+#[derive(Default)]
+pub struct Orders(Mutex<Vec<Order>>);
+
+impl Orders {
+    pub fn take(&self) -> Vec<Order> {
+        std::mem::take(&mut *self.0.lock())
+    }
+
+    /// The deployment whose first stage is to be run for the first time, which is all there is to do.
+    pub fn only_run(&self) -> DeploymentId {
+        match &self.take()[..] {
+            [Order::Run(of, id, 0, 1)] if *of == key() => *id,
+            others => panic!("there is something else to do: {others:?}"),
+        }
+    }
+}
+
+impl Executor for Arc<Orders> {
+    fn run_stage(&self, environment: &EnvironmentKey, order: StageOrder) {
+        let StageOrder { deployment, stage, attempt, .. } = order;
+        self.0.lock().push(Order::Run(environment.clone(), deployment, stage, attempt));
+    }
+
+    fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId) {
+        self.0.lock().push(Order::Stop(environment.clone(), deployment));
+    }
+
+    fn sweep(&self, environment: &EnvironmentKey, deployment: DeploymentId) {
+        self.0.lock().push(Order::Sweep(environment.clone(), deployment));
+    }
+}
+
+/// Stages of one step each, by name; those that begin with `ask` need an approval.
+pub fn stages(names: &[&str]) -> Blueprint {
+    let stage = |name: &&str| Stage {
+        name: Identifier::parse(name).unwrap(),
+        approval: if name.starts_with("ask") { ApprovalRule::Always } else { ApprovalRule::Never },
+        timeout_seconds: pipeline::TIMEOUT_SECONDS_DEFAULT,
+        idempotent: false,
+        steps: vec![Step { name: Identifier::parse("step").unwrap(), action: Action::Run(vec![Arc::from("true")]) }],
+    };
+    Blueprint { stages: names.iter().map(stage).collect(), ..Blueprint::default() }
+}
+
+pub fn commit() -> CommitId {
+    CommitId::parse("c0ffee1").unwrap()
+}
+
+impl Bench {
+    /// Somebody holds the lock and has a deployment running.
+    pub async fn deploying(&self) -> DeploymentId {
+        self.pipeline.set(stages(&["build"]));
+        let claim = Claim { commit: Some(commit()), ..claim(1) };
+        let session = claim_at_once(&self.environments, &key(), claim).await.unwrap();
+        session.deployments[0].id
+    }
+
+    pub async fn deploy(&self, session: &Session) -> Result<DeploymentRecord, Failure> {
+        self.deploy_in(&key(), session).await
+    }
+
+    pub async fn deploy_in(&self, key: &EnvironmentKey, session: &Session) -> Result<DeploymentRecord, Failure> {
+        self.environments.deploy(key, deploy(session), None).await
+    }
+
+    pub async fn begin(&self, deployment: DeploymentId) {
+        self.environments.begin_stage(&key(), BeginStage(attempt(deployment))).await.unwrap();
+    }
+
+    pub async fn end(&self, deployment: DeploymentId, end: StageEnd) {
+        self.environments.end_stage(&key(), end_of(deployment, end)).await.unwrap();
+    }
+
+    pub fn deployment(&self, id: DeploymentId) -> Option<DeploymentRecord> {
+        let organization = &key().pipeline.organization;
+        self.environments.deployment(organization, id).unwrap().map(|found| found.record)
+    }
+
+    /// The keys in the store that speak of a deployment or an approval, or of environments where one has not ended.
+    pub fn traces(&self) -> Vec<Vec<u8>> {
+        let kinds = [b"D/", b"b/", b"A/", b"a/", b"r/"];
+        let of = |kind: &[u8; 2]| self.store.scan(kind, &crate::store::end_of_prefix(kind), usize::MAX).unwrap();
+        kinds.into_iter().flat_map(of).map(|(key, _)| key).collect()
+    }
+}
+
+pub fn deploy(session: &Session) -> Deploy {
+    let (by, seed) = (session.user.clone(), entropy::id_seed());
+    Deploy { session: session.id.into(), by, seed, commit: commit(), fencing_token: None }
+}
+
+/// The first time its first stage is run.
+pub fn attempt(deployment: DeploymentId) -> StageAttempt {
+    StageAttempt { deployment, stage: 0, attempt: 1 }
+}
+
+pub fn end_of(deployment: DeploymentId, end: StageEnd) -> EndStage {
+    EndStage { of: attempt(deployment), end, steps: Vec::new() }
+}

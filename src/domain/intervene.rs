@@ -1,0 +1,253 @@
+//! What people do to a deployment under way: cancel a stage, run it again, approve or reject.
+
+use std::sync::Arc;
+
+use super::stages::{self, Maker};
+use super::{
+    ApprovalId, ApprovalRecord, ApprovalStatus, Command, DeploymentId, DeploymentOutcome, DeploymentRecord,
+    DeploymentRef, DeploymentStatus, Draft, EndedDeployment, Identifier, Notice, Person, Rejection, Retried, Run,
+    Session, SessionRef, StageStatus, deploy, release,
+};
+
+/// Stops the stage that a deployment is at, and with it the deployment.
+#[derive(Debug, Clone)]
+pub struct CancelStage {
+    pub target: DeploymentRef,
+    pub stage: Identifier,
+    pub by: Person,
+    /// Whether the caller may cancel what is not their own.
+    pub any: bool,
+}
+
+impl Command for CancelStage {
+    type Reply = DeploymentRecord;
+
+    fn deployment(&mut self) -> Option<&mut DeploymentRef> {
+        Some(&mut self.target)
+    }
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<DeploymentRecord, Rejection> {
+        let id = self.target.id;
+        let Some((present, session)) = draft.next.unfinished_deployment(id) else {
+            let ended = self.target.ended.ok_or(Rejection::DeploymentNotFound)?.record;
+            check_owner(ended.user.as_ref(), &self.by, self.any)?;
+            return match status_of(&ended, &self.stage)? {
+                StageStatus::Cancelled => Ok(ended),
+                status => Err(Rejection::StageNotRunning { status }),
+            };
+        };
+        check_owner(session.map(|session| &session.user), &self.by, self.any)?;
+        let maker = session.map_or_else(|| Maker::system(draft.next.last_reset), Maker::of);
+        let waiting = present.status == DeploymentStatus::Queued;
+        let status = match &present.run {
+            Some(run) => run.stages[run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?].status,
+            None => StageStatus::Pending,
+        };
+        match status {
+            StageStatus::Cancelling | StageStatus::Cancelled => return Ok(stages::shown(present, &maker)),
+            StageStatus::Queued | StageStatus::Running | StageStatus::AwaitingApproval => {}
+            StageStatus::Pending if waiting => return cancel_waiting(draft, id, &self.stage),
+            StageStatus::Pending | StageStatus::Succeeded | StageStatus::Failed | StageStatus::Skipped => {
+                return Err(Rejection::StageNotRunning { status });
+            }
+        }
+        draft.touch();
+        let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        if deployment.status == DeploymentStatus::AwaitingApproval {
+            stages::abandon(deployment, &maker, &mut scene);
+            deploy::finish(draft, id, DeploymentOutcome::Cancelled);
+        } else {
+            stages::cancel(deployment, &maker, &mut scene);
+        }
+        draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+    }
+}
+
+/// Its turn has not come. It can be cancelled by the stage that would come first.
+fn cancel_waiting(draft: &mut Draft<'_>, id: DeploymentId, stage: &Identifier) -> Result<DeploymentRecord, Rejection> {
+    let blueprint = draft.crowd.pipeline().blueprint;
+    let (present, _) = draft.next.unfinished_deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+    let first = match &present.run {
+        Some(run) => run.stages.iter().find(|stage| stage.status == StageStatus::Pending).map(|stage| &stage.name),
+        None => {
+            let known = blueprint.stages.iter().any(|known| known.name == *stage);
+            known.then_some(()).ok_or(Rejection::StageNotFound)?;
+            blueprint.stages.first().map(|stage| &stage.name)
+        }
+    };
+    if first != Some(stage) {
+        return Err(Rejection::StageNotRunning { status: StageStatus::Pending });
+    }
+    draft.touch();
+    let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+    if deployment.run.is_none() {
+        stages::give_run(deployment, scene.outcome, blueprint);
+    }
+    stages::abandon(deployment, &maker, &mut scene);
+    deploy::finish(draft, id, DeploymentOutcome::Cancelled);
+    draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+}
+
+/// Runs a stage that failed or was cancelled again, from its first step, and goes on from there.
+#[derive(Debug, Clone)]
+pub struct RetryStage {
+    pub target: DeploymentRef,
+    /// The deployment's own.
+    pub session: SessionRef,
+    pub stage: Identifier,
+    pub by: Person,
+    pub any: bool,
+}
+
+impl Command for RetryStage {
+    type Reply = DeploymentRecord;
+
+    fn subject(&mut self) -> Option<&mut SessionRef> {
+        Some(&mut self.session)
+    }
+
+    fn deployment(&mut self) -> Option<&mut DeploymentRef> {
+        Some(&mut self.target)
+    }
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<DeploymentRecord, Rejection> {
+        let session = release::find(&draft.next, &self.session)?;
+        check_owner(Some(&session.user), &self.by, self.any)?;
+        if session.ended.is_some() {
+            return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
+        }
+        let id = self.target.id;
+        if let Some((present, _)) = draft.next.unfinished_deployment(id) {
+            let run = present.run.as_ref().ok_or(Rejection::StageNotRetryable { status: StageStatus::Pending })?;
+            let index = run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?;
+            // Whoever asks twice gets it once.
+            return match &run.retried {
+                Some(retried) if retried.stage == index && !run.stages[index].status.is_finished() => {
+                    Ok(stages::shown(present, &Maker::of(session)))
+                }
+                Some(_) | None => Err(Rejection::StageNotRetryable { status: run.stages[index].status }),
+            };
+        }
+        let EndedDeployment { record, blueprint } = *self.target.ended.ok_or(Rejection::DeploymentNotFound)?;
+        let status = status_of(&record, &self.stage)?;
+        if !matches!(status, StageStatus::Failed | StageStatus::Cancelled) {
+            return Err(Rejection::StageNotRetryable { status });
+        }
+        deploy::check_retries(session)?;
+        let own = session.user.id == self.by.id;
+        let blueprint = blueprint.ok_or(Rejection::StageNotFound)?;
+        let mut run = Run { blueprint, stages: record.stages, retried: None };
+        let index = run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?;
+        for (stage, plan) in run.stages.iter_mut().zip(&run.blueprint.stages).skip(index) {
+            stage.begin_anew(plan);
+        }
+        run.retried = Some(Retried { by: self.by, stage: index });
+
+        draft.touch();
+        let now = draft.now;
+        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        if own {
+            holder.renew(now);
+        }
+        let mut deployment = record.deployment;
+        deployment.status = DeploymentStatus::Queued;
+        deployment.finished_at = None;
+        deployment.error = None;
+        deployment.run = Some(Arc::new(run));
+        let maker = Maker::of(holder);
+        deploy::push(holder, deployment, &mut draft.outcome);
+        stages::tell(&mut draft.scene(), Notice::StageRetried, &maker, id, self.stage);
+        deploy::advance(draft);
+        draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+    }
+}
+
+/// Somebody says whether a stage may start.
+#[derive(Debug, Clone)]
+pub struct DecideApproval {
+    pub approval: ApprovalId,
+    pub deployment: DeploymentId,
+    pub verdict: Verdict,
+    pub by: Person,
+    pub comment: Option<Arc<str>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    Approve,
+    Reject,
+}
+
+impl Command for DecideApproval {
+    type Reply = ApprovalRecord;
+
+    fn decide(self, draft: &mut Draft<'_>) -> Result<ApprovalRecord, Rejection> {
+        let id = self.deployment;
+        let current = draft.next.unfinished_deployment(id);
+        let (present, session) = current.ok_or(Rejection::ApprovalNotPending { status: ApprovalStatus::Cancelled })?;
+        let run = present.run.as_ref().ok_or(Rejection::ApprovalNotFound)?;
+        let asked = |approval: &super::Approval| approval.id == self.approval;
+        let index = run.stages.iter().position(|stage| stage.approval.as_ref().is_some_and(asked));
+        let index = index.ok_or(Rejection::ApprovalNotPending { status: ApprovalStatus::Cancelled })?;
+        let status = run.stages[index].approval.as_ref().map_or(ApprovalStatus::Cancelled, |approval| approval.status);
+        if status != ApprovalStatus::Pending {
+            return Err(Rejection::ApprovalNotPending { status });
+        }
+        let triggered = triggered_by(session, run).any(|person| person.id == self.by.id);
+        if self.verdict == Verdict::Approve && triggered && !run.blueprint.self_approval {
+            return Err(Rejection::SelfApproval);
+        }
+        draft.touch();
+        let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::ApprovalNotFound)?;
+        let stage = &mut run.stages[index];
+        let name = stage.name.clone();
+        let reason = self.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
+        let error = format!("stage `{name}` was rejected by {}{reason}", self.by.name);
+        if let Some(approval) = &mut stage.approval {
+            approval.status = match self.verdict {
+                Verdict::Approve => ApprovalStatus::Approved,
+                Verdict::Reject => ApprovalStatus::Rejected,
+            };
+            approval.decided_at = Some(scene.at);
+            approval.decided_by = Some(self.by);
+            approval.comment = self.comment;
+        }
+        match self.verdict {
+            Verdict::Approve => {
+                stages::tell(&mut scene, Notice::ApprovalApproved, &maker, id, name);
+                stages::record_approval(deployment, &maker, scene.outcome, index);
+                stages::hand_to_runner(deployment, &maker, &mut scene, index);
+            }
+            Verdict::Reject => {
+                stage.status = StageStatus::Failed;
+                stages::tell(&mut scene, Notice::ApprovalRejected, &maker, id, name.clone());
+                stages::tell(&mut scene, Notice::StageFailed, &maker, id, name);
+                stages::record_approval(deployment, &maker, scene.outcome, index);
+                deploy::finish(draft, id, DeploymentOutcome::Failed(error.into()));
+            }
+        }
+        let decided = draft.outcome.approvals.iter().find(|record| record.approval.id == self.approval);
+        decided.cloned().ok_or(Rejection::ApprovalNotFound)
+    }
+}
+
+/// Those who want the deployment to happen: whose session it is, and who had it run again.
+fn triggered_by<'a>(session: Option<&'a Session>, run: &'a Run) -> impl Iterator<Item = &'a Person> {
+    session.map(|session| &session.user).into_iter().chain(run.retried.as_ref().map(|retried| &retried.by))
+}
+
+fn status_of(record: &DeploymentRecord, stage: &Identifier) -> Result<StageStatus, Rejection> {
+    let stage = record.stages.iter().find(|known| known.name == *stage);
+    stage.map(|stage| stage.status).ok_or(Rejection::StageNotFound)
+}
+
+/// A session's own user, or who may do so for others.
+fn check_owner(owner: Option<&Person>, by: &Person, any: bool) -> Result<(), Rejection> {
+    match owner {
+        _ if any => Ok(()),
+        Some(owner) if owner.id == by.id => Ok(()),
+        Some(owner) => Err(Rejection::NotSessionHolder { holder: owner.clone() }),
+        None => Err(Rejection::DeploymentOfNoSession),
+    }
+}

@@ -1,0 +1,104 @@
+//! Approvals: list, view, approve, reject.
+
+use actix_web::http::StatusCode;
+
+use super::access::Access;
+use super::call::Call;
+use super::dto::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
+use super::idempotent::{self, Begun};
+use super::paging::{self, Query, Slice};
+use super::problem::Problem;
+use super::routes::Answered;
+use super::scans::scan;
+use super::{answer, refusals};
+use crate::actors::{ApprovalFilter, ApprovalFound, Failure};
+use crate::auth::Permission;
+use crate::domain::{
+    ApprovalId, ApprovalRecord, ApprovalStatus, Context, DecideApproval, DeploymentId, Identifier, Rejection, Verdict,
+};
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let filter = ApprovalFilter {
+        status: query.choice("status", &APPROVAL_STATUSES, approval_status_name),
+        pipeline: query.text("pipelineId", Identifier::parse),
+        environment: query.text("envName", Identifier::parse),
+        deployment: query.text("deploymentId", str::parse::<DeploymentId>),
+    };
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let (environments, organization) = (access.app.environments.clone(), access.caller.organization.clone());
+    let read = move || environments.approvals(&organization, &filter, slice.offset, slice.limit);
+    let page = scan(&access.app, read).await?;
+    let views = page.approvals.iter().map(|found| ApprovalView::new(&found.environment, &found.record)).collect();
+    Ok(paging::slice(&call.request, slice, page.total, views))
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = approval_id(&call)?;
+    Query::of(&call.request).finish()?;
+    let found = find(&access, id)?;
+    Ok(answer::one(StatusCode::OK, ApprovalView::new(&found.environment, &found.record)))
+}
+
+pub async fn approve(call: Call) -> Answered {
+    decide(call, Verdict::Approve, "comment").await
+}
+
+pub async fn reject(call: Call) -> Answered {
+    decide(call, Verdict::Reject, "reason").await
+}
+
+async fn decide(mut call: Call, verdict: Verdict, said: &str) -> Answered {
+    let access = Access::to(&call, Permission::Approve)?;
+    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let comment = fields.nullable_text(said, Context::parse).filter(|comment| !comment.as_str().is_empty());
+    fields.finish()?;
+
+    let id = approval_id(&call)?;
+    let ApprovalFound { environment: key, record } = find(&access, id)?;
+    let by = access.caller.person.clone();
+    let comment = comment.map(|comment| comment.shared());
+    let decide = DecideApproval { approval: id, deployment: record.deployment, verdict, by, comment };
+    let render = {
+        let key = key.clone();
+        move |record: &ApprovalRecord| idempotent::answer(StatusCode::OK, None, ApprovalView::new(&key, record))
+    };
+    let keyed = idempotent::keyed(pending, render.clone());
+    let decided = match access.app.environments.decide_approval(&key, decide, keyed).await {
+        Err(Failure::Rejected(Rejection::ApprovalNotPending { .. })) => decided_before(&access, id, verdict)?,
+        decided => decided?,
+    };
+    Ok(idempotent::response(render(&decided)))
+}
+
+/// Whoever decides twice, in the same way, is told again how they did; anybody else, who was first.
+fn decided_before(access: &Access, id: ApprovalId, verdict: Verdict) -> Result<ApprovalRecord, Problem> {
+    let ApprovalFound { record, .. } = find(access, id)?;
+    let same = record.approval.status == outcome_of(verdict);
+    let own = record.approval.decided_by.as_ref().is_some_and(|by| by.id == access.caller.person.id);
+    if same && own { Ok(record) } else { Err(refusals::approval_not_pending(&record)) }
+}
+
+fn outcome_of(verdict: Verdict) -> ApprovalStatus {
+    match verdict {
+        Verdict::Approve => ApprovalStatus::Approved,
+        Verdict::Reject => ApprovalStatus::Rejected,
+    }
+}
+
+/// The approval of the path. One that cannot be read as an id never was.
+fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
+    call.segment("approvalId").parse().map_err(|_| refusals::approval_not_found())
+}
+
+fn find(access: &Access, id: ApprovalId) -> Result<ApprovalFound, Problem> {
+    let found = access.app.environments.approval(&access.caller.organization, id)?;
+    found.ok_or_else(refusals::approval_not_found)
+}

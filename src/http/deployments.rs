@@ -1,0 +1,177 @@
+//! Deployments: list, view, wait for; cancel a stage, run it again.
+
+use std::time::Duration;
+
+use actix_web::HttpRequest;
+use actix_web::http::StatusCode;
+use tokio::time::Instant;
+
+use super::access::Access;
+use super::call::Call;
+use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
+use super::dto::{DEPLOYMENT_STATUSES, DeploymentView, deployment_status_name};
+use super::idempotent::{self, Begun};
+use super::paging::{self, Query, Slice};
+use super::problem::Problem;
+use super::routes::Answered;
+use super::scans::scan;
+use super::{answer, refusals};
+use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
+use crate::auth::Permission;
+use crate::domain::{
+    CancelStage, DeploymentId, DeploymentRecord, EnvironmentKey, Identifier, Person, RetryStage, SessionId,
+};
+use crate::idempotency::Answer;
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let filter = DeploymentFilter {
+        pipeline: query.text("pipelineId", Identifier::parse),
+        environment: query.text("envName", Identifier::parse),
+        session: query.text("sessionId", str::parse::<SessionId>),
+        status: query.choice("status", &DEPLOYMENT_STATUSES, deployment_status_name),
+    };
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let (environments, organization) = (access.app.environments.clone(), access.caller.organization.clone());
+    let read = move || environments.deployments(&organization, &filter, slice.offset, slice.limit);
+    let page = scan(&access.app, read).await?;
+    let views = page.deployments.iter().map(|found| DeploymentView::new(&found.environment, &found.record)).collect();
+    Ok(paging::slice(&call.request, slice, page.total, views))
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = deployment_id(&call)?;
+    let mut query = Query::of(&call.request);
+    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
+    query.finish()?;
+    let environments = &access.app.environments;
+    let read = || find(&access, id).map(|found| Read { etag: etag(&found.record), state: found });
+    let watch = || environments.watch_deployment(id);
+    let Read { state, etag } =
+        clients::read_when_changed(&call.request, environments, Duration::from_secs(wait), watch, read).await?;
+    answer::tagged(call.request.headers(), &etag, || {
+        Ok(answer::one(StatusCode::OK, DeploymentView::new(&state.environment, &state.record)))
+    })
+}
+
+pub async fn cancel_stage(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    body.fields()?.finish()?;
+    let Target { found, stage, by, any } = Target::of(&call, &access)?;
+    let key = found.environment;
+    let cancel = CancelStage { target: found.record.deployment.id.into(), stage, by, any };
+    let render = rendered(&key);
+    let keyed = idempotent::keyed(pending, render.clone());
+    let record = access.app.environments.cancel_stage(&key, cancel, keyed).await?;
+    Ok(idempotent::response(render(&record)))
+}
+
+pub async fn retry_stage(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    body.fields()?.finish()?;
+    let Target { found, stage, by, any } = Target::of(&call, &access)?;
+    let Some(session) = found.record.session else {
+        return Err(refusals::reset_not_retryable(&found.record, &stage));
+    };
+    let key = found.environment;
+    let target = found.record.deployment.id.into();
+    let retry = RetryStage { target, session: session.into(), stage, by, any };
+    let render = rendered(&key);
+    let keyed = idempotent::keyed(pending, render.clone());
+    let record = access.app.environments.retry_stage(&key, retry, keyed).await?;
+    Ok(idempotent::response(render(&record)))
+}
+
+/// Which stage of which deployment somebody wants to do something to.
+struct Target {
+    found: DeploymentFound,
+    stage: Identifier,
+    by: Person,
+    any: bool,
+}
+
+impl Target {
+    fn of(call: &Call, access: &Access) -> Result<Self, Problem> {
+        let found = find(access, deployment_id(call)?)?;
+        let stage = Identifier::parse(call.segment("stage")).map_err(|_| refusals::stage_not_found())?;
+        Ok(Self { found, stage, by: access.caller.person.clone(), any: access.may(Permission::ManageDeployments) })
+    }
+}
+
+fn rendered(key: &EnvironmentKey) -> impl Fn(&DeploymentRecord) -> Answer + Clone + Send + use<> {
+    let key = key.clone();
+    move |record| {
+        let finished = record.deployment.status.is_finished();
+        let status = if finished { StatusCode::OK } else { StatusCode::ACCEPTED };
+        render(status, &key, record)
+    }
+}
+
+/// A deployment with where it is from now on.
+pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecord) -> Answer {
+    let location = format!("/api/v1/organizations/{}/deployments/{}", key.pipeline.organization, record.deployment.id);
+    idempotent::answer(status, Some(location), DeploymentView::new(key, record))
+}
+
+/// Waits for a deployment to finish, as long as its client is there; answers how it stands then.
+pub async fn finished_within(
+    request: &HttpRequest,
+    environments: &Environments,
+    organization: &Identifier,
+    record: DeploymentRecord,
+    wait: Duration,
+) -> Result<DeploymentRecord, Problem> {
+    if wait.is_zero() || record.deployment.status.is_finished() {
+        return Ok(record);
+    }
+    let id = record.deployment.id;
+    let mut watch = environments.watch_deployment(id);
+    let deadline = Instant::now() + wait;
+    let waiting = async {
+        let mut newest = record;
+        loop {
+            match environments.deployment(organization, id)? {
+                Some(found) => newest = found.record,
+                // It has ended and is forgotten already.
+                None => return Ok(newest),
+            }
+            if newest.deployment.status.is_finished() || Instant::now() >= deadline {
+                return Ok(newest);
+            }
+            tokio::select! {
+                () = watch.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+                () = environments.closed() => return Ok(newest),
+            }
+        }
+    };
+    match while_connected(request, true, waiting).await {
+        Waited::There(newest) => newest,
+        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
+    }
+}
+
+/// The deployment of the path. One that cannot be read as an id never was.
+pub fn deployment_id(call: &Call) -> Result<DeploymentId, Problem> {
+    call.segment("deploymentId").parse().map_err(|_| refusals::deployment_not_found())
+}
+
+pub fn find(access: &Access, id: DeploymentId) -> Result<DeploymentFound, Problem> {
+    let found = access.app.environments.deployment(&access.caller.organization, id)?;
+    found.ok_or_else(refusals::deployment_not_found)
+}
+
+fn etag(record: &DeploymentRecord) -> String {
+    format!("\"{}\"", record.deployment.revision)
+}

@@ -1,0 +1,38 @@
+//! A secret, without its value: that is in no answer.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::Time;
+use crate::secrets::Secret;
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Secret)]
+pub struct SecretView<'a> {
+    #[schema(example = "DATABASE_PASSWORD")]
+    name: &'a str,
+    description: &'a str,
+    /// Null for one of the organization, which all its pipelines get.
+    #[schema(required)]
+    pipeline_id: Option<&'a str>,
+    /// Rises with every change.
+    version: u64,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Time,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Time,
+}
+
+impl<'a> From<&'a Secret> for SecretView<'a> {
+    fn from(secret: &'a Secret) -> Self {
+        Self {
+            name: secret.name.as_str(),
+            description: secret.description.as_str(),
+            pipeline_id: secret.pipeline.as_ref().map(|pipeline| pipeline.as_str()),
+            version: secret.version,
+            created_at: Time(secret.created_at),
+            updated_at: Time(secret.updated_at),
+        }
+    }
+}

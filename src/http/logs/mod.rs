@@ -1,0 +1,201 @@
+//! The log of a deployment: all of it, a page of it, or as it is written; as text, or line by line in JSON. In bounded
+//! memory, however long it is and however slowly it is read.
+
+mod source;
+
+pub use source::{LINES_MAX, LineView};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::http::Method;
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use actix_web::web::{self, Bytes};
+use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use futures_util::stream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+
+use super::access::Access;
+use super::call::Call;
+use super::clients::{Waited, while_connected};
+use super::connections::Connection;
+use super::deployments::{deployment_id, find};
+use super::paging::{self, Query};
+use super::problem::Problem;
+use super::routes::Answered;
+use super::{App, refusals};
+use crate::actors::{Environments, Watch};
+use crate::auth::Permission;
+use crate::domain::{DeploymentId, Identifier};
+use source::{Format, Source, Wanted};
+
+/// Where the next page begins, also if there is nothing there yet. As the document calls it.
+pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
+const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
+/// Each holds a connection, and is woken whenever its deployment writes something.
+const FOLLOWERS_MAX: usize = 1_000;
+/// What a client has to take the rest of its answer when the server ends: nobody waits for one that does not read.
+const PARTING: Duration = Duration::from_secs(1);
+
+/// Room for those who read a log as it is written.
+pub struct Followers(Arc<Semaphore>);
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(FOLLOWERS_MAX)))
+    }
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = deployment_id(&call)?;
+    let mut query = Query::of(&call.request);
+    let wanted = Wanted::take(&mut query);
+    query.finish()?;
+    find(&access, id)?;
+    let source = Source::new(access.app.logs.clone(), id, wanted);
+    if source.wanted.follow { follow(&call, access, source) } else { page(&call, source).await }
+}
+
+/// What there is at this moment, or a page of it.
+async fn page(call: &Call, source: Source) -> Answered {
+    let (mut source, end) = web::block(move || {
+        let end = source.end_of_page();
+        (source, end)
+    })
+    .await
+    .map_err(Problem::internal)?;
+    let end = end.map_err(Problem::internal)?;
+    source.until = end.next;
+    let mut response = answer(&source.wanted);
+    response.insert_header((NEXT_OFFSET_HEADER, end.next));
+    let limit = source.wanted.limit;
+    let pieces = stream::try_unfold(source, |source| async move {
+        let (source, piece) = source.next_piece().await?;
+        Ok::<_, Problem>((!piece.is_empty()).then_some((piece, source)))
+    });
+    let response = match *call.request.method() {
+        Method::HEAD => bare(response),
+        _ => response.streaming(pieces),
+    };
+    Ok(match limit.filter(|_| end.more) {
+        Some(limit) => paging::linked_to_next(&call.request, limit, end.next, response),
+        None => response,
+    })
+}
+
+/// What there is, and what comes until the deployment has finished, its client has gone or the server ends.
+fn follow(call: &Call, access: Access, source: Source) -> Answered {
+    let mut response = answer(&source.wanted);
+    if call.request.method() == Method::HEAD {
+        return Ok(bare(response));
+    }
+    let place = access.app.followers.0.clone().try_acquire_owned();
+    let place = place.map_err(|_| refusals::overloaded("as many follow a log already as may"))?;
+    let follower = Follower {
+        _there: cut_off_at_the_end(&call.request, &access.app.environments),
+        request: call.request.clone(),
+        organization: access.caller.organization.clone(),
+        id: source.id,
+        // Both watch from before the first look, so that nothing is missed.
+        written: access.app.logs.watch(source.id),
+        changes: access.app.environments.watch_deployment(source.id),
+        app: access.app,
+        source: Some(source),
+        has_finished: false,
+        _place: place,
+    };
+    let pieces = stream::try_unfold(follower, |mut follower| async move {
+        let request = follower.request.clone();
+        match while_connected(&request, true, follower.next_piece()).await {
+            Waited::There(piece) => Ok(piece?.map(|piece| (piece, follower))),
+            Waited::TooLate(_) | Waited::Gone => Ok::<_, Problem>(None),
+        }
+    });
+    Ok(response.streaming(pieces))
+}
+
+/// A client that does not read keeps its answer from being asked for more, so that it would not end with the server. Holds
+/// as long as what it returns lives.
+fn cut_off_at_the_end(request: &HttpRequest, environments: &Environments) -> oneshot::Sender<()> {
+    let (there, gone) = oneshot::channel();
+    if let Some(connection) = request.conn_data::<Arc<Connection>>().cloned() {
+        let environments = environments.clone();
+        let the_end = async move {
+            environments.closed().await;
+            tokio::time::sleep(PARTING).await;
+        };
+        actix_web::rt::spawn(async move {
+            tokio::select! {
+                _ = gone => {}
+                () = the_end => connection.socket.shut_down(),
+            }
+        });
+    }
+    there
+}
+
+fn answer(wanted: &Wanted) -> HttpResponseBuilder {
+    let content = match wanted.format {
+        Format::Text => "text/plain; charset=utf-8",
+        Format::Json => "application/x-ndjson",
+    };
+    let mut response = HttpResponse::Ok();
+    // Steps write what they like; no browser is to take it for a page.
+    response.insert_header((CONTENT_TYPE, content)).insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    response
+}
+
+/// For `HEAD`: how long the body would be is not known, and the web server would read all of it only to drop it.
+fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
+    response.streaming(stream::empty::<Result<Bytes, Problem>>())
+}
+
+/// Somebody who reads a log as it is written.
+struct Follower {
+    app: App,
+    request: HttpRequest,
+    organization: Identifier,
+    id: DeploymentId,
+    /// None while a piece is being read.
+    source: Option<Source>,
+    written: watch::Receiver<u64>,
+    changes: Watch,
+    /// Known before the last look at the log, to which nothing comes any more.
+    has_finished: bool,
+    _place: OwnedSemaphorePermit,
+    _there: oneshot::Sender<()>,
+}
+
+impl Follower {
+    /// None when nothing comes any more.
+    async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
+        while let Some(source) = self.source.take() {
+            let (source, piece) = source.next_piece().await?;
+            if !piece.is_empty() {
+                self.source = Some(source);
+                return Ok(Some(piece));
+            }
+            if source.left == 0 || self.has_finished || !self.wait().await? {
+                break;
+            }
+            self.source = Some(source);
+        }
+        Ok(None)
+    }
+
+    /// Until there may be more to read; false if nobody is to wait any more.
+    async fn wait(&mut self) -> Result<bool, Problem> {
+        let environments = &self.app.environments;
+        let found = environments.deployment(&self.organization, self.id)?;
+        self.has_finished = found.is_none_or(|found| found.record.deployment.status.is_finished());
+        if self.has_finished {
+            return Ok(true);
+        }
+        tokio::select! {
+            _ = self.written.changed() => Ok(true),
+            () = self.changes.changed() => Ok(true),
+            () = environments.closed() => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! The server dies in the middle: nothing goes on by itself, and every deployment ends in a state that says what to do.
+
+use std::process::Command;
+
+use serde_json::json;
+
+use crate::site::{ENVIRONMENT, Site, is_alive, stage, stage_with};
+use crate::support::assert_has;
+
+/// Has put itself into a new session, away from whoever started it, and writes down again and again that it is there.
+const DETACHED: &str = "date +%s%N > $TRACE.begin; rm -f $TRACE; \
+                        setsid sh -c 'echo $$ > $TRACE; while :; do date +%s%N >> $TRACE.$$; sleep 0.02; done' & \
+                        while [ ! -s $TRACE ]; do sleep 0.02; done; echo ready; wait";
+
+#[tokio::test]
+async fn a_step_in_a_session_of_its_own_does_not_outlive_a_server_that_is_killed() {
+    let mut site = Site::with(json!([stage("detached", DETACHED)])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    let next = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    let pid = site.traced()[0].clone();
+    assert!(is_alive(&pid));
+    site.server.kill();
+    site.start_again();
+    let failed = site.finished(&deployment).await;
+    assert_eq!(failed["status"], "failed");
+    let error = failed["error"].as_str().unwrap();
+    assert!(error.starts_with("interrupted: ") && error.contains("`detached`"), "{error}");
+    assert!(!is_alive(&pid), "it went on deploying by itself");
+    assert_eq!(failed["stages"][0]["status"], "failed");
+    // What waited has begun, now that the environment is its own; and what failed can be run again.
+    site.until_printed(&next, "ready").await;
+    let (last_of_old, first_of_new) = (written(&site, &pid), written(&site, "begin"));
+    assert!(last_of_old < first_of_new, "the old one was still there when the next began");
+    site.stage(&next, "detached", "cancel").await.has_status(202);
+    site.finished(&next).await;
+    site.stage(&deployment, "detached", "retry").await.has_status(202);
+    site.until(&deployment, |found| found["stages"][0]["attempt"] == 2).await;
+}
+
+/// The last time in nanoseconds that a step wrote beside `$TRACE`; it may have been killed while it wrote another.
+fn written(site: &Site, name: &str) -> u64 {
+    let text = std::fs::read_to_string(site.trace.with_extension(name)).unwrap();
+    let (whole, _) = text.rsplit_once('\n').unwrap_or_else(|| panic!("no time: {text:?}"));
+    whole.rsplit('\n').next().unwrap().parse().unwrap()
+}
+
+#[tokio::test]
+async fn supervisors_that_are_killed_with_their_server_leave_nothing_that_goes_on() {
+    let mut site = Site::with(json!([stage("detached", DETACHED)])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    let pid = site.traced()[0].clone();
+    // Whoever wants the server dead may take everything down that it started itself.
+    let children = Command::new("pgrep").args(["-P", &site.server.pid().to_string()]).output().unwrap();
+    let children = String::from_utf8(children.stdout).unwrap();
+    assert!(!children.trim().is_empty());
+    site.server.kill();
+    for child in children.split_whitespace() {
+        Command::new("kill").args(["-9", child]).stderr(std::process::Stdio::null()).status().unwrap();
+    }
+    site.start_again();
+    assert_eq!(site.finished(&deployment).await["status"], "failed");
+    assert!(!is_alive(&pid), "the new server did not find what the old one left");
+}
+
+#[tokio::test]
+async fn an_idempotent_stage_is_started_again_once_the_old_tree_is_gone() {
+    let script = "echo begin $(date +%s%N) >> $TRACE; if [ -e been-here ]; then exit 0; fi; touch been-here; echo ready; \
+                  while :; do echo alive $(date +%s%N) >> $TRACE; sleep 0.02; done";
+    let mut site = Site::with(json!([stage_with("again", script, json!({ "idempotent": true }))])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    site.server.kill();
+    site.start_again();
+    let done = site.finished(&deployment).await;
+    assert_eq!(done["status"], "succeeded", "{done:#}");
+    assert_eq!(done["stages"][0]["attempt"], 2);
+    let traced = site.traced();
+    let second = traced.iter().rposition(|line| line.starts_with("begin")).unwrap();
+    assert_eq!(second, traced.len() - 1, "the first was still there: {:?}", &traced[second..]);
+}
+
+#[tokio::test]
+async fn a_kill_in_each_state_leaves_one_that_can_be_understood() {
+    let stages = json!([
+        stage("build", "while [ ! -e $TRACE.build ]; do sleep 0.02; done"),
+        stage_with("deploy", "echo deployed", json!({ "approval": "always" })),
+    ]);
+    let mut site = Site::with(stages).await;
+    let session = site.claim().await;
+    let running = site.deploy(&session).await;
+    let queued = site.deploy(&session).await;
+    site.until(&running, |found| found["stages"][0]["status"] == "running").await;
+    site.server.kill();
+    site.start_again();
+    // Running: interrupted. Queued: its turn has come.
+    assert!(site.finished(&running).await["error"].as_str().unwrap().starts_with("interrupted: "));
+    site.until(&queued, |found| found["stages"][0]["status"] == "running").await;
+    std::fs::write(site.trace.with_extension("build"), "").unwrap();
+
+    // Waiting for its approval: it goes on waiting.
+    site.until_status(&queued, "awaiting_approval").await;
+    site.server.kill();
+    site.start_again();
+    assert_eq!(site.deployment(&queued).await["status"], "awaiting_approval");
+    let approval = site.admin.get("/approvals?status=pending").await.ok().data()[0]["approvalId"].clone();
+    site.admin.post(&format!("/approvals/{}/approve", approval.as_str().unwrap()), json!({})).await.ok();
+    assert_eq!(site.finished(&queued).await["status"], "succeeded");
+
+    // Ended: as it was.
+    let ended = site.deployment(&running).await;
+    site.server.kill();
+    site.start_again();
+    assert_eq!(site.deployment(&running).await, ended);
+}
+
+#[tokio::test]
+async fn a_kill_while_a_stage_is_being_cancelled_ends_as_cancelled() {
+    let stubborn = "trap '' TERM; echo $$ > $TRACE; echo ready; while :; do sleep 0.05; done";
+    let mut site = Site::with(json!([stage("stubborn", stubborn)])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    site.stage(&deployment, "stubborn", "cancel").await.has_status(202);
+    site.server.kill();
+    site.start_again();
+    assert_has(&site.finished(&deployment).await, json!({ "status": "cancelled", "error": null }));
+    assert!(!is_alive(&site.traced()[0]));
+}
+
+#[tokio::test]
+async fn a_server_that_is_asked_to_stop_takes_its_steps_down_and_says_so_afterwards() {
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\ndrain_seconds = 1\n";
+    let setup = crate::support::Setup::default().settings(settings);
+    let mut site = Site::start(setup, json!([stage("long", "echo $$ > $TRACE; echo ready; sleep 600")])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    assert!(site.server.terminate().success());
+    assert!(!is_alive(&site.traced()[0]), "it outlived its server");
+    site.start_again();
+    assert!(site.finished(&deployment).await["error"].as_str().unwrap().starts_with("interrupted: "));
+    assert_eq!(site.admin.environment(ENVIRONMENT).await.data()["lockStatus"], "locked", "the session goes on");
+}
