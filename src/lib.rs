@@ -11,10 +11,12 @@
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
 //!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
 //!    `tests/crowds/cut_off.rs`.
-//! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test.
+//! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test;
+//!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a runner on paper;
+//!    and with real processes `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/runner/trees.rs`.
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`,
-//!    `tests/secrets.rs::a_value_is_in_no_log_and_no_file`; in the store:
+//!    `tests/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps `tests/deployments/secrets.rs`; in the store:
 //!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`.
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
