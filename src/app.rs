@@ -117,7 +117,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let front = front(&settings);
     let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
     greet(&settings, &running, admin_token.as_ref());
-    let chores = actix_web::rt::spawn(do_chores(running.state.clone(), settings.environments.idle, metrics));
+    let chores =
+        actix_web::rt::spawn(do_chores(running.state.clone(), runner.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
     let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
@@ -330,7 +331,14 @@ async fn declare_environments(
     Ok(())
 }
 
-async fn do_chores(state: Arc<State>, idle: Duration, metrics: metrics_exporter_prometheus::PrometheusHandle) {
+async fn do_chores(
+    state: Arc<State>,
+    runner: Runner,
+    idle: Duration,
+    metrics: metrics_exporter_prometheus::PrometheusHandle,
+) {
+    let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
+    let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
     let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
@@ -342,6 +350,8 @@ async fn do_chores(state: Arc<State>, idle: Duration, metrics: metrics_exporter_
         actors.set(state.environments.resident() as f64);
         waiting_by_name.set(state.environments.waiting_by_name() as f64);
         waiting_for_any.set(state.environments.waiting_for_any() as f64);
+        stages_running.set(runner.running() as f64);
+        stages_waiting.set(runner.waiting() as f64);
         if round % rounds_per_idle == 0 || state.environments.resident() > CROWD_OF_ACTORS {
             state.environments.dismiss_unused();
         }

@@ -210,6 +210,10 @@ impl Host for Reports {
 
     fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
         let (key, of) = (job.environment.clone(), attempt(job));
+        if let StageEnd::Failed(reason) = &end {
+            let stage = job.order.blueprint.stages.get(of.stage).map_or("", |stage| stage.name.as_str());
+            tracing::info!(environment = %key, deployment = %of.deployment, stage, %reason, "a stage failed");
+        }
         let tell = move |environments: Environments| {
             let (key, end) = (key.clone(), EndStage { of, end: end.clone(), steps: steps.clone() });
             async move { environments.end_stage(&key, end).await }
@@ -221,6 +225,7 @@ impl Host for Reports {
         async move {
             // Of what it is at now: said again after it has been run again, it would be about something else.
             let Some(of) = self.present(environment, deployment) else { return };
+            tracing::info!(%environment, %deployment, "nothing of a deployment runs any more that was cut off");
             let key = environment.clone();
             let tell = move |environments: Environments| {
                 let key = key.clone();

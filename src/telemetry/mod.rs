@@ -62,6 +62,7 @@ fn describe() {
     describe_counter!("lockkeeper_events_total", "What has durably happened, by type");
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
     describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
+    describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");
