@@ -135,7 +135,9 @@ impl Reports {
                 Some(Err(failure)) => failure.to_string(),
                 None => "the thread that tells it has ended".to_owned(),
             };
-            tracing::warn!(%environment, deployment = %of, error, "how a deployment goes could not be recorded; trying again");
+            if pause == FIRST_PAUSE {
+                tracing::warn!(%environment, deployment = %of, error, "how a deployment goes cannot be recorded; trying on");
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
