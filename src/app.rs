@@ -1,9 +1,9 @@
 //! The one place that wires the parts together: from settings to a serving server, and to its end.
 
 mod delivery;
+mod greeting;
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, Member, NewToken, TokenText};
 use crate::config::{Organization, Settings};
-use crate::domain::{EnvironmentKey, Identifier, Now, PipelineKey, Tick, Timestamp};
+use crate::domain::{EnvironmentKey, Now, PipelineKey, Tick, Timestamp};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
@@ -116,7 +116,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     };
     let front = front(&settings);
     let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
-    greet(&settings, &running, admin_token.as_ref());
+    greeting::greet(&settings, &running, admin_token.as_ref());
     let chores =
         actix_web::rt::spawn(do_chores(running.state.clone(), runner.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
@@ -404,40 +404,4 @@ fn listen_error(front: &Front, error: &std::io::Error) -> ServeError {
         _ => format!("{error}; choose another address with --listen"),
     };
     ServeError::Listen { address, reason }
-}
-
-/// What a person sees first: where it is, how to get in, and a command to try. On stdout, apart from the log.
-fn greet(settings: &Settings, running: &Running, admin_token: Option<&TokenText>) {
-    let address = running.address;
-    let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
-    text += &format!("API explorer:  http://{address}/docs/\n");
-    text += &format!("Data:          {}\n", settings.data_dir.display());
-    if let Some(token) = admin_token {
-        let token = token.reveal();
-        text += &format!("Admin token:   {token}   (shown only this once)\n");
-        if let Some((organization, pipeline, environment)) = first_environment(settings) {
-            text += &format!(
-                "\nClaim {environment}:\n\n  curl -sS -X POST http://{address}/api/v1/organizations/{organization}/pipelines/\
-                 {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
-                 -H 'Content-Type: application/json' -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\"}}'\n"
-            );
-        }
-    } else if settings.bootstrap_token.is_some() {
-        text += "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n";
-    } else {
-        text += "Admin token:   printed at the first start; lost it? start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
-    }
-    let mut stdout = std::io::stdout().lock();
-    // Nobody may be listening on stdout; the server serves all the same.
-    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
-    tracing::info!(%address, sample = settings.sample, "serving");
-}
-
-fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Identifier)> {
-    settings.organizations.iter().find_map(|organization| {
-        organization.pipelines.iter().find_map(|pipeline| {
-            let environment = pipeline.environments.first()?;
-            Some((&organization.id, &pipeline.id, &environment.name))
-        })
-    })
 }

@@ -1,0 +1,44 @@
+//! What a person sees first who starts the server.
+
+use std::io::Write;
+
+use crate::auth::TokenText;
+use crate::config::Settings;
+use crate::domain::Identifier;
+use crate::http::Running;
+
+/// Where it is, how to get in, and a command to try. On stdout, apart from the log.
+pub fn greet(settings: &Settings, running: &Running, admin_token: Option<&TokenText>) {
+    let address = running.address;
+    let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
+    text += &format!("API explorer:  http://{address}/docs/\n");
+    text += &format!("Data:          {}\n", settings.data_dir.display());
+    if let Some(token) = admin_token {
+        let token = token.reveal();
+        text += &format!("Admin token:   {token}   (shown only this once)\n");
+        if let Some((organization, pipeline, environment)) = first_environment(settings) {
+            text += &format!(
+                "\nClaim {environment}:\n\n  curl -sS -X POST http://{address}/api/v1/organizations/{organization}/pipelines/\
+                 {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
+                 -H 'Content-Type: application/json' -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\"}}'\n"
+            );
+        }
+    } else if settings.bootstrap_token.is_some() {
+        text += "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n";
+    } else {
+        text += "Admin token:   printed at the first start; lost it? start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
+    }
+    let mut stdout = std::io::stdout().lock();
+    // Nobody may be listening on stdout; the server serves all the same.
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
+    tracing::info!(%address, sample = settings.sample, "serving");
+}
+
+fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Identifier)> {
+    settings.organizations.iter().find_map(|organization| {
+        organization.pipelines.iter().find_map(|pipeline| {
+            let environment = pipeline.environments.first()?;
+            Some((&organization.id, &pipeline.id, &environment.name))
+        })
+    })
+}
