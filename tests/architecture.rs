@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("auth", &["domain", "entropy", "idempotency", "store"]),
     ("pipelines", &["domain", "store"]),
     ("secrets", &["domain", "store"]),
-    ("actors", &["domain", "entropy", "idempotency", "store"]),
+    ("actors", &["domain", "entropy", "idempotency", "pipelines", "store"]),
     ("telemetry", &["actors", "config", "domain"]),
     ("http", &["actors", "auth", "domain", "entropy", "idempotency", "logs", "pipelines", "secrets", "store"]),
     (

@@ -2,6 +2,7 @@
 //! for each request, in the store for ever. Knows nothing of environments, nor of how a deployment runs.
 
 mod declared;
+mod form;
 mod pipeline;
 mod registry;
 mod stored;
@@ -10,6 +11,7 @@ mod stored;
 mod tests;
 
 pub use declared::Declared;
+pub use form::BlueprintV1;
 pub use pipeline::{
     Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, Repository, STATUSES, Stopped, check_branch,
     check_repository_url, default_branch, default_method, parse_approval, parse_name, step_name,

@@ -1,15 +1,12 @@
 //! How pipelines and their declarations lie in the store: postcard behind a version byte.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::form::BlueprintV1;
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use crate::domain::{
-    Action, ApprovalRule, Blueprint, Context, HttpCall, IdSeed, Identifier, Malformed, Person, PipelineKey, Stage,
-    Step, Timestamp, UserId, VariableName, VariableValue,
-};
+use crate::domain::{Blueprint, Context, IdSeed, Identifier, Malformed, Person, PipelineKey, Timestamp, UserId};
 
 const VERSION: u8 = 1;
 
@@ -55,49 +52,9 @@ struct DefinitionV1<'a> {
     name: &'a str,
     slug: &'a str,
     #[serde(borrow)]
-    stages: Vec<StageV1<'a>>,
-    #[serde(borrow)]
-    variables: BTreeMap<&'a str, &'a str>,
-    self_approval: bool,
+    blueprint: BlueprintV1<'a>,
     #[serde(borrow)]
     repository: Option<RepositoryV1<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StageV1<'a> {
-    name: &'a str,
-    approval: ApprovalRuleV1,
-    timeout_seconds: u32,
-    idempotent: bool,
-    #[serde(borrow)]
-    steps: Vec<StepV1<'a>>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum ApprovalRuleV1 {
-    Never,
-    Always,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StepV1<'a> {
-    name: &'a str,
-    #[serde(borrow)]
-    action: ActionV1<'a>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum ActionV1<'a> {
-    #[serde(borrow)]
-    Run(Vec<&'a str>),
-    Http {
-        method: &'a str,
-        url: &'a str,
-        #[serde(borrow)]
-        headers: Vec<(&'a str, &'a str)>,
-        body: Option<&'a str>,
-        expect_status: Vec<u16>,
-    },
 }
 
 #[derive(Serialize, Deserialize)]
@@ -173,9 +130,7 @@ fn definition_form<'a>(
     DefinitionV1 {
         name,
         slug: slug.as_str(),
-        stages: blueprint.stages.iter().map(StageV1::from).collect(),
-        variables: blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
-        self_approval: blueprint.self_approval,
+        blueprint: BlueprintV1::from(blueprint),
         repository: repository.map(|repository| RepositoryV1 {
             provider: match repository.provider {
                 Provider::Git => ProviderV1::Git,
@@ -191,16 +146,10 @@ impl TryFrom<DefinitionV1<'_>> for Definition {
     type Error = Malformed;
 
     fn try_from(form: DefinitionV1<'_>) -> Result<Self, Malformed> {
-        let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
-        let blueprint = Blueprint {
-            stages: form.stages.into_iter().map(Stage::try_from).collect::<Result<_, Malformed>>()?,
-            variables: form.variables.into_iter().map(variable).collect::<Result<_, Malformed>>()?,
-            self_approval: form.self_approval,
-        };
         Ok(Self {
             name: form.name.to_owned(),
             slug: Identifier::parse(form.slug)?,
-            blueprint: Arc::new(blueprint),
+            blueprint: Arc::new(form.blueprint.try_into()?),
             repository: form.repository.map(|repository| Repository {
                 provider: match repository.provider {
                     ProviderV1::Git => Provider::Git,
@@ -210,69 +159,5 @@ impl TryFrom<DefinitionV1<'_>> for Definition {
                 default_branch: Arc::from(repository.default_branch),
             }),
         })
-    }
-}
-
-impl<'a> From<&'a Stage> for StageV1<'a> {
-    fn from(stage: &'a Stage) -> Self {
-        let step = |step: &'a Step| StepV1 { name: step.name.as_str(), action: ActionV1::from(&step.action) };
-        Self {
-            name: stage.name.as_str(),
-            approval: match stage.approval {
-                ApprovalRule::Never => ApprovalRuleV1::Never,
-                ApprovalRule::Always => ApprovalRuleV1::Always,
-            },
-            timeout_seconds: stage.timeout_seconds,
-            idempotent: stage.idempotent,
-            steps: stage.steps.iter().map(step).collect(),
-        }
-    }
-}
-
-impl TryFrom<StageV1<'_>> for Stage {
-    type Error = Malformed;
-
-    fn try_from(form: StageV1<'_>) -> Result<Self, Malformed> {
-        let step = |step: StepV1<'_>| Ok(Step { name: Identifier::parse(step.name)?, action: step.action.into() });
-        Ok(Self {
-            name: Identifier::parse(form.name)?,
-            approval: match form.approval {
-                ApprovalRuleV1::Never => ApprovalRule::Never,
-                ApprovalRuleV1::Always => ApprovalRule::Always,
-            },
-            timeout_seconds: form.timeout_seconds,
-            idempotent: form.idempotent,
-            steps: form.steps.into_iter().map(step).collect::<Result<_, Malformed>>()?,
-        })
-    }
-}
-
-impl<'a> From<&'a Action> for ActionV1<'a> {
-    fn from(action: &'a Action) -> Self {
-        match action {
-            Action::Run(arguments) => ActionV1::Run(arguments.iter().map(|argument| &**argument).collect()),
-            Action::Http(call) => ActionV1::Http {
-                method: &call.method,
-                url: &call.url,
-                headers: call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
-                body: call.body.as_deref(),
-                expect_status: call.expect_status.clone(),
-            },
-        }
-    }
-}
-
-impl From<ActionV1<'_>> for Action {
-    fn from(form: ActionV1<'_>) -> Self {
-        match form {
-            ActionV1::Run(arguments) => Action::Run(arguments.into_iter().map(Arc::from).collect()),
-            ActionV1::Http { method, url, headers, body, expect_status } => Action::Http(HttpCall {
-                method: Arc::from(method),
-                url: Arc::from(url),
-                headers: headers.into_iter().map(|(name, value)| (Arc::from(name), Arc::from(value))).collect(),
-                body: body.map(Arc::from),
-                expect_status,
-            }),
-        }
     }
 }

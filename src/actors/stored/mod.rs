@@ -1,7 +1,6 @@
 //! The stored form of what the domain knows: postcard behind a version byte, apart from the domain's types, so that
 //! a change of those cannot silently change what lies on the disk.
 
-mod blueprint;
 mod deployment;
 mod environment;
 mod page;
@@ -13,7 +12,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-pub use blueprint::{decode_blueprint, encode_blueprint};
 pub use deployment::{
     decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
     encode_deployment,
@@ -25,9 +23,10 @@ pub use page::Page;
 use session::{DeploymentV1, SessionV1};
 
 use crate::domain::{
-    Configuration, Deployment, Environment, EnvironmentKey, Identifier, Kept, LabelValue, Labels, LastDeployment,
-    Malformed, Now, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp, Waiter,
+    Blueprint, Configuration, Deployment, Environment, EnvironmentKey, Identifier, Kept, LabelValue, Labels,
+    LastDeployment, Malformed, Now, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp, Waiter,
 };
+use crate::pipelines::BlueprintV1;
 
 const VERSION: u8 = 1;
 
@@ -156,6 +155,15 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, Unreadable> {
     }
     // postcard begins the record with whether there is a configuration.
     Ok(matches!(decode_beginning(bytes)?, Presence::Present))
+}
+
+/// What a deployment's stages do, as its pipeline was when it started.
+pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
+    encode(&BlueprintV1::from(blueprint))
+}
+
+pub fn decode_blueprint(bytes: &[u8]) -> Result<Blueprint, Unreadable> {
+    Ok(Blueprint::try_from(decode::<BlueprintV1<'_>>(bytes)?)?)
 }
 
 pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {

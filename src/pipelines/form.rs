@@ -1,25 +1,16 @@
-//! What a deployment's stages do, as it lies in the store: one copy for each deployment, as its pipeline was then.
+//! The stored form of what a pipeline does: in its own record, and in a copy for each deployment, as it was then.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Unreadable, decode, encode, stored_enum};
 use crate::domain::{
     Action, ApprovalRule, Blueprint, HttpCall, Identifier, Malformed, Stage, Step, VariableName, VariableValue,
 };
 
-pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
-    encode(&BlueprintV1::from(blueprint))
-}
-
-pub fn decode_blueprint(bytes: &[u8]) -> Result<Blueprint, Unreadable> {
-    Ok(Blueprint::try_from(decode::<BlueprintV1<'_>>(bytes)?)?)
-}
-
 #[derive(Serialize, Deserialize)]
-struct BlueprintV1<'a> {
+pub struct BlueprintV1<'a> {
     #[serde(borrow)]
     stages: Vec<StageV1<'a>>,
     #[serde(borrow)]
@@ -62,7 +53,11 @@ struct HttpCallV1<'a> {
     expect_status: Vec<u16>,
 }
 
-stored_enum!(ApprovalRuleV1, ApprovalRule { Never, Always });
+#[derive(Serialize, Deserialize)]
+enum ApprovalRuleV1 {
+    Never,
+    Always,
+}
 
 impl<'a> From<&'a Blueprint> for BlueprintV1<'a> {
     fn from(blueprint: &'a Blueprint) -> Self {
@@ -92,7 +87,10 @@ impl<'a> From<&'a Stage> for StageV1<'a> {
         let step = |step: &'a Step| StepV1 { name: step.name.as_str(), action: ActionV1::from(&step.action) };
         Self {
             name: stage.name.as_str(),
-            approval: stage.approval.into(),
+            approval: match stage.approval {
+                ApprovalRule::Never => ApprovalRuleV1::Never,
+                ApprovalRule::Always => ApprovalRuleV1::Always,
+            },
             timeout_seconds: stage.timeout_seconds,
             idempotent: stage.idempotent,
             steps: stage.steps.iter().map(step).collect(),
@@ -108,7 +106,10 @@ impl TryFrom<StageV1<'_>> for Stage {
             |form: StepV1<'_>| Ok(Step { name: Identifier::parse(form.name)?, action: Action::from(form.action) });
         Ok(Self {
             name: Identifier::parse(form.name)?,
-            approval: form.approval.into(),
+            approval: match form.approval {
+                ApprovalRuleV1::Never => ApprovalRule::Never,
+                ApprovalRuleV1::Always => ApprovalRule::Always,
+            },
             timeout_seconds: form.timeout_seconds,
             idempotent: form.idempotent,
             steps: form.steps.into_iter().map(step).collect::<Result<_, Malformed>>()?,
