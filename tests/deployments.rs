@@ -1,11 +1,13 @@
 //! Deployments that really run: processes, logs, approvals, and what becomes of them when somebody or something steps in.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "deployments/approving.rs"]
 mod approving;
 #[path = "deployments/cancelling.rs"]
 mod cancelling;
+#[path = "deployments/killed.rs"]
+mod killed;
 #[path = "deployments/logs.rs"]
 mod logs;
 #[path = "deployments/many.rs"]

@@ -146,3 +146,47 @@ async fn a_server_that_is_asked_to_stop_takes_its_steps_down_and_says_so_afterwa
     assert!(site.finished(&deployment).await["error"].as_str().unwrap().starts_with("interrupted: "));
     assert_eq!(site.admin.environment(ENVIRONMENT).await.data()["lockStatus"], "locked", "the session goes on");
 }
+
+#[tokio::test]
+async fn what_waited_for_a_place_to_run_is_run_after_a_kill() {
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\nmax_running_steps = 1\n";
+    let setup = crate::support::Setup::default().settings(settings);
+    let script = "echo ready; [ $LOCKKEEPER_ENVIRONMENT = review-2 ] || sleep 600";
+    let mut site = Site::start(setup, json!([stage("only", script)])).await;
+    let session = site.claim().await;
+    let running = site.deploy(&session).await;
+    site.until_printed(&running, "ready").await;
+    let waiting = site.admin.claim("review-2", json!({ "commitId": "c0ffee1" })).await.created().data();
+    let waiting = waiting["deployments"][0]["deploymentId"].as_str().unwrap().to_owned();
+    let found = site.deployment(&waiting).await;
+    assert_eq!((&found["status"], &found["stages"][0]["status"]), (&json!("running"), &json!("queued")));
+    site.server.kill();
+    site.start_again();
+    let done = site.finished(&waiting).await;
+    assert_eq!((&done["status"], &done["stages"][0]["attempt"]), (&json!("succeeded"), &json!(1)), "it had not begun");
+    assert!(site.finished(&running).await["error"].as_str().unwrap().starts_with("interrupted: "));
+}
+
+#[tokio::test]
+async fn a_reset_that_a_kill_has_cut_off_takes_the_environment_out_of_service_and_says_why() {
+    let script = "[ $LOCKKEEPER_COMMIT = main ] || exit 0; echo $$ > $TRACE; sleep 600";
+    let mut site = Site::with(json!([stage("only", script)])).await;
+    let reset = json!({ "onRelease": { "commitId": "main" } });
+    site.admin.put(&crate::support::at(ENVIRONMENT), reset.clone()).await.ok();
+    let session = site.claim().await;
+    site.admin.release(ENVIRONMENT, &session).await.ok();
+    let environment = crate::support::at(ENVIRONMENT);
+    let resetting = site.admin.environment(ENVIRONMENT).await.data();
+    assert_eq!(resetting["lockStatus"], "resetting");
+    let deployment = resetting["currentDeployment"]["deploymentId"].as_str().unwrap().to_owned();
+    site.until(&deployment, |found| found["stages"][0]["status"] == "running").await;
+    site.server.kill();
+    site.start_again();
+    let found = site.admin.until(&environment, |found| found["lockStatus"] != "resetting").await;
+    assert_eq!(found["lockStatus"], "disabled");
+    assert!(found["disabledReason"].as_str().unwrap().contains("interrupted: "), "{found:#}");
+    assert_eq!(site.deployment(&deployment).await["sessionId"], serde_json::Value::Null);
+    // Whoever has put it in order puts it into service again.
+    site.admin.put(&environment, reset).await.ok();
+    site.claim().await;
+}
