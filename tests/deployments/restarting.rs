@@ -46,6 +46,12 @@ fn written(site: &Site, name: &str) -> u64 {
     whole.rsplit('\n').next().unwrap().parse().unwrap()
 }
 
+/// Those that a process has started itself, from whichever of its threads.
+fn children_of(pid: u32) -> String {
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
+    threads.map(|thread| std::fs::read_to_string(thread.unwrap().path().join("children")).unwrap_or_default()).collect()
+}
+
 #[tokio::test]
 async fn supervisors_that_are_killed_with_their_server_leave_nothing_that_goes_on() {
     let mut site = Site::with(json!([stage("detached", DETACHED)])).await;
@@ -54,8 +60,7 @@ async fn supervisors_that_are_killed_with_their_server_leave_nothing_that_goes_o
     site.until_printed(&deployment, "ready").await;
     let pid = site.traced()[0].clone();
     // Whoever wants the server dead may take everything down that it started itself.
-    let children = Command::new("pgrep").args(["-P", &site.server.pid().to_string()]).output().unwrap();
-    let children = String::from_utf8(children.stdout).unwrap();
+    let children = children_of(site.server.pid());
     assert!(!children.trim().is_empty());
     site.server.kill();
     for child in children.split_whitespace() {
