@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::sync::OnceLock;
 
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url, redirect};
 
 use super::output::StepOutput;
@@ -40,12 +40,12 @@ pub(super) async fn run(
     limits: &Limits,
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
-    let prepared = client.get().and_then(|client| Ok((client, request(call, scene)?)));
-    let (client, request) = match prepared {
+    let prepared = client.get().and_then(|client| Ok((client, prepare(client, call, scene)?)));
+    let (client, Prepared { request, shown }) = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return (StepEnd::of(Outcome::Failed(reason)), output),
     };
-    let output = write(output, format!("{} {}\n", request.method(), shown(request.url())).into_bytes()).await;
+    let output = write(output, shown.into_bytes()).await;
     let answer = tokio::select! {
         biased;
         () = until(limits.will.clone(), Will::Stop) => Err(Outcome::Stopped),
@@ -68,33 +68,66 @@ pub(super) async fn run(
     (StepEnd::of(outcome), write(output, answer.text).await)
 }
 
-fn request(call: &HttpCall, scene: &Scene) -> Result<Request, String> {
+struct Prepared {
+    request: Request,
+    /// For the log.
+    shown: String,
+}
+
+fn prepare(client: &Client, call: &HttpCall, scene: &Scene) -> Result<Prepared, String> {
     let fill = |text: &str| substituted(text, &scene.variables, str::to_owned).map_err(unprepared);
     let method = Method::from_bytes(call.method.as_bytes()).map_err(|_| unprepared("it has no valid method"))?;
     let url = substituted(&call.url, &scene.variables, percent_encoded).map_err(unprepared)?;
-    let url = Url::parse(&url).map_err(|error| unprepared(format!("its URL is not valid: {error}")))?;
-    let mut request = Request::new(method, url);
+    if has_dot_segment(&url) {
+        return Err(unprepared("the path of its URL has `.` or `..` between slashes, which would lead elsewhere"));
+    }
+    let parsed = Url::parse(&url).map_err(|error| unprepared(format!("its URL is not valid: {error}")))?;
+    let shown = format!("{method} {}\n", shown(&url));
+    // Credentials of the URL become a header here.
+    let request = client.request(method, parsed).build();
+    let mut request = request.map_err(|error| unprepared(causes(&error.without_url())))?;
     for (name, value) in &call.headers {
         let invalid = || unprepared(format!("its header `{name}` has characters that a header cannot have"));
         let key = HeaderName::from_bytes(name.as_bytes()).map_err(|_| invalid())?;
         let mut value = HeaderValue::from_bytes(fill(value)?.as_bytes()).map_err(|_| invalid())?;
         value.set_sensitive(true);
+        if key == AUTHORIZATION {
+            request.headers_mut().remove(&key);
+        }
         request.headers_mut().append(key, value);
     }
     if let Some(body) = &call.body {
         *request.body_mut() = Some(fill(body)?.to_string().into());
     }
-    Ok(request)
+    Ok(Prepared { request, shown })
 }
 
 fn unprepared(reason: impl std::fmt::Display) -> String {
     format!("could not be prepared: {reason}")
 }
 
-/// Without what may carry a secret by itself: credentials and the query.
-fn shown(url: &Url) -> String {
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+/// Encoding does not help against these: a parser of URLs resolves them however they are written, and whoever may choose
+/// a commit could choose where the request goes.
+fn has_dot_segment(url: &str) -> bool {
+    let (_, path) = place(url);
+    let is_dots = |segment: &str| matches!(&*segment.to_ascii_lowercase().replace("%2e", "."), "." | "..");
+    path.split(['/', '\\']).any(is_dots)
+}
+
+/// Without what may carry a secret by itself: credentials and the query. As it was put together and not as it was parsed,
+/// which would change the case of a secret in the host and so hide it from the mask.
+fn shown(url: &str) -> String {
+    let (authority, path) = place(url);
+    let scheme = url.split("://").next().unwrap_or_default();
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    format!("{scheme}://{host}{path}")
+}
+
+/// Its authority and its path.
+fn place(url: &str) -> (&str, &str) {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    let rest = rest.split(['?', '#']).next().unwrap_or_default();
+    rest.split_at(rest.find(['/', '\\']).unwrap_or(rest.len()))
 }
 
 struct Answer {
@@ -148,4 +181,25 @@ async fn write(mut output: StepOutput, bytes: Vec<u8>) -> StepOutput {
         output
     });
     written.await.expect("writing a log does not panic")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_that_lead_elsewhere_are_found_however_they_are_written() {
+        for elsewhere in ["/..", "/a/../b", "/a/.", "/./", "/%2e%2E/x", "/.%2e", "\\..\\x"] {
+            assert!(has_dot_segment(&format!("https://deploy.example{elsewhere}?x")), "{elsewhere}");
+        }
+        for here in ["", "/", "/a.b/..c", "/...", "/%252e%252e", "/a%2F..%2Fb", "/?a=/../b", "#/../"] {
+            assert!(!has_dot_segment(&format!("https://deploy.example{here}")), "{here}");
+        }
+    }
+
+    #[test]
+    fn neither_credentials_nor_the_query_are_shown() {
+        assert_eq!(shown("https://me:secret@Host.example:8443/a/b?token=x#y"), "https://Host.example:8443/a/b");
+        assert_eq!(shown("http://host?token=x/@y"), "http://host");
+    }
 }

@@ -1,5 +1,7 @@
-//! Keeps secrets out of what is shown: their values, their encodings in base64 and in URLs, and the lines of those that
-//! have several, however the output that has them is cut into pieces.
+//! Keeps secrets out of what is shown: their values, the other forms that programs write them in, and the lines of those
+//! that have several, however the output that has them is cut into pieces.
+
+mod forms;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +17,7 @@ use super::substitute::percent_encoded;
 const STARS: &[u8] = b"***";
 /// Shorter pieces of a secret stand everywhere by chance.
 const PIECE_BYTES_MIN: usize = 4;
-/// A line that ends in fewer characters of an encoded secret has most likely nothing to do with it.
+/// What ends in fewer characters of a secret has most likely nothing to do with it.
 const SUSPICIOUS_CHARACTERS: u32 = 8;
 /// What is searched for, all together. Each byte takes a few tens of bytes of memory while a stage runs.
 const PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -34,6 +36,7 @@ impl Secrets {
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut plain = BTreeSet::new();
         let mut encoded = BTreeSet::new();
+        let is_telling = |form: &Vec<u8>| form.len() >= PIECE_BYTES_MIN;
         for value in values.into_iter().filter(|value| !value.is_empty()) {
             plain.insert(value.as_bytes().to_vec());
             plain.insert(percent_encoded(value).into_bytes());
@@ -42,9 +45,12 @@ impl Secrets {
             if !trimmed.is_empty() {
                 plain.insert(trimmed.as_bytes().to_vec());
                 add_base64(trimmed.as_bytes(), &mut encoded);
+                plain.extend(forms::encoded(trimmed).chain(forms::escaped(trimmed)).filter(is_telling));
             }
-            let lines = value.lines().filter(|line| line.len() >= PIECE_BYTES_MIN);
-            plain.extend(lines.map(|line| line.as_bytes().to_vec()));
+            for line in value.lines().filter(|line| line.len() >= PIECE_BYTES_MIN) {
+                plain.insert(line.as_bytes().to_vec());
+                plain.extend(forms::escaped(line).filter(is_telling));
+            }
         }
         if plain.iter().chain(&encoded).map(Vec::len).sum::<usize>() > PATTERN_BYTES_MAX {
             return Err("its secrets are too large to be kept out of its log: use fewer or shorter ones".to_owned());
@@ -194,8 +200,17 @@ impl Masker {
         }
     }
 
-    /// Nothing more will come.
+    /// Nothing more will come. If it ends within a secret, what there is of that is most of it as likely as not.
     pub fn finish(&mut self, shown: &mut Vec<u8>) {
+        let end = self.held.len();
+        let (plain, encoded) = (self.secrets.plain.depth(self.plain), self.secrets.encoded.depth(self.encoded));
+        if encoded >= SUSPICIOUS_CHARACTERS {
+            let breaks = self.held.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+            self.hide(self.back(end, encoded as usize), end - breaks);
+        }
+        if plain >= SUSPICIOUS_CHARACTERS {
+            self.hide(end - plain as usize, end);
+        }
         self.plain = self.secrets.plain.start;
         self.encoded = self.secrets.encoded.start;
         self.let_go(shown);

@@ -54,6 +54,40 @@ async fn a_request_is_sent_with_its_variables_and_logged_without_its_secrets() {
 }
 
 #[tokio::test]
+async fn credentials_of_a_url_are_sent_unless_the_step_has_its_own() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.set_variables(&[("PASSWORD", "p@ss:w/rd", true)]);
+    for (number, own, sent) in [(1, None, "Basic bWU6cEBzczp3L3Jk"), (2, Some("Bearer mine"), "Bearer mine")] {
+        let (address, request) = answering(answer("200 OK", "")).await;
+        let mut call = call(address.replace("http://", "http://me:${PASSWORD}@"));
+        call.headers = own.map(|own| (Arc::from("Authorization"), Arc::from(own))).into_iter().collect();
+        assert_eq!(bench.run(job(number, vec![Action::Http(call)])).await.0, StageEnd::Succeeded);
+        let request = within_reason(request).await.unwrap();
+        let headers: Vec<_> = request.lines().filter_map(|line| line.strip_prefix("authorization: ")).collect();
+        assert_eq!(headers, [sent]);
+        assert!(bench.text(number).starts_with(&format!("POST {address}\n")), "{}", bench.text(number));
+    }
+}
+
+#[tokio::test]
+async fn no_value_takes_a_request_to_another_path() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.set_variables(&[("WHERE", "..", false)]);
+    let (end, _) =
+        bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/apps/${WHERE}/stop".to_owned()))])).await;
+    let told = "the path of its URL has `.` or `..` between slashes, which would lead elsewhere";
+    assert_eq!(end, failed(&format!("step `step-1` could not be prepared: {told}")));
+}
+
+#[tokio::test]
+async fn a_secret_in_the_host_is_masked() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.set_variables(&[("TENANT", "Hidden-Tenant", true)]);
+    bench.run(job(1, vec![Action::Http(call("http://${TENANT}.invalid/".to_owned()))])).await;
+    assert!(bench.text(1).starts_with("POST http://***.invalid/\n"), "{}", bench.text(1));
+}
+
+#[tokio::test]
 async fn an_answer_that_was_not_expected_fails_the_step() {
     let mut bench = Bench::new(1, FOR_EVER);
     let (address, _request) = answering(answer("500 Internal Server Error", "boom")).await;

@@ -57,6 +57,38 @@ fn the_lines_of_a_secret_and_its_form_in_a_url_are_masked() {
 }
 
 #[test]
+fn what_programs_make_of_a_secret_is_masked() {
+    let secrets = secrets(&["it's \"<ä€𝄞>\" \\ & so on\n", "first \"line\"\nsecond \"line\"\n"]);
+    for form in [
+        r#"it's \"<ä€𝄞>\" \\ & so on"#,
+        r#"it's \"<\u00e4\u20ac\ud834\udd1e>\" \\ & so on"#,
+        r#"it's \"\u003cä€𝄞\u003e\" \\ \u0026 so on"#,
+        r#"it'\''s "<ä€𝄞>" \ & so on"#,
+        r#"it'"'"'s "<ä€𝄞>" \ & so on"#,
+        "it%27s+%22%3C%C3%A4%E2%82%AC%F0%9D%84%9E%3E%22+%5C+%26+so+on",
+        "6974277320223cc3a4e282acf09d849e3e22205c202620736f206f6e",
+        "6974277320223CC3A4E282ACF09D849E3E22205C202620736F206F6E",
+    ] {
+        assert_eq!(shown(&secrets, &[b"<", form.as_bytes(), b">"]), "<***>", "{form}");
+    }
+    assert_eq!(shown(&secrets, &[br#"second \"line\", first \"line\"\nsecond \"line\""#]), "***, ***");
+}
+
+#[test]
+fn a_secret_with_control_characters_is_masked_in_json() {
+    assert_eq!(shown(&secrets(&["a\tb\u{1}\r\nc\u{8}\u{c}d"]), &[br"<a\tb\u0001\r\nc\b\fd>"]), "<***>");
+}
+
+#[test]
+fn a_secret_that_the_end_cuts_off_is_masked_unless_little_of_it_is_there() {
+    let secrets = secrets(&["correct horse battery staple"]);
+    assert_eq!(shown(&secrets, &[b"it is correct ho"]), "it is ***");
+    assert_eq!(shown(&secrets, &[b"it is correct"]), "it is correct");
+    let encoded = STANDARD.encode("correct horse battery staple");
+    assert_eq!(shown(&secrets, &[b"it is ", &encoded.as_bytes()[..20], b"\r\n"]), "it is ***\r\n");
+}
+
+#[test]
 fn a_line_is_not_held_back_for_long_because_it_ends_like_an_encoded_secret_begins() {
     let value = "correct horse battery staple";
     let secrets = secrets(&[value]);

@@ -1,0 +1,56 @@
+//! How programs write a text that they do not write as it is: in hexadecimal, in forms of web pages, in JSON, and quoted
+//! for a shell, as `set -x` does.
+
+use std::fmt::Write as _;
+
+use super::percent_encoded;
+
+/// Of the text as a whole.
+pub(super) fn encoded(text: &str) -> impl Iterator<Item = Vec<u8>> {
+    let lower: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    let upper = lower.to_ascii_uppercase();
+    let form = percent_encoded(text).replace("%20", "+");
+    [lower, upper, form].into_iter().map(String::into_bytes)
+}
+
+/// Character by character, so that they are also found in something larger.
+pub(super) fn escaped(text: &str) -> impl Iterator<Item = Vec<u8>> {
+    let json = in_json(text);
+    // As libraries write it that care for web pages.
+    let json_in_pages = json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
+    let shell = text.replace('\'', r"'\''");
+    let shell_quoted = text.replace('\'', r#"'"'"'"#);
+    [in_ascii(&json), json, json_in_pages, shell, shell_quoted].into_iter().map(String::into_bytes)
+}
+
+/// Between its quotes, with the short escapes, as almost all libraries prefer them.
+fn in_json(text: &str) -> String {
+    let mut json = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            '\n' => json.push_str(r"\n"),
+            '\r' => json.push_str(r"\r"),
+            '\t' => json.push_str(r"\t"),
+            '\u{8}' => json.push_str(r"\b"),
+            '\u{c}' => json.push_str(r"\f"),
+            '\0'..' ' => write!(json, "\\u{:04x}", u32::from(character)).expect("a string takes any text"),
+            _ => json.push(character),
+        }
+    }
+    json
+}
+
+fn in_ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character.is_ascii() {
+            text.push(character);
+            continue;
+        }
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            write!(text, "\\u{unit:04x}").expect("a string takes any text");
+        }
+    }
+    text
+}
