@@ -103,6 +103,23 @@ async fn head_says_what_get_would_and_waits_for_nothing() {
 }
 
 #[tokio::test]
+async fn a_client_that_knows_no_chunks_gets_none() {
+    let server = Server::start();
+    gated(&server, true).await;
+    let ana = server.as_user("ana").await;
+    let (path, ..) = waiting(&ana).await;
+    write(&server, &path, &[b"one\ntwo\n"]);
+    ana.post(&format!("{path}/stages/gate/cancel"), json!({})).await.ok();
+    for query in ["", "?follow=true"] {
+        let old =
+            ana.request(Method::GET, &ana.path(&format!("{path}/logs{query}"))).version(reqwest::Version::HTTP_10);
+        let answer = old.header("Connection", "keep-alive").send().await.unwrap();
+        assert_eq!((answer.status().as_u16(), answer.headers().get("transfer-encoding")), (200, None), "{query}");
+        assert_eq!(answer.text().await.unwrap(), "one\ntwo\n");
+    }
+}
+
+#[tokio::test]
 async fn who_follows_a_log_is_answered_until_the_deployment_has_finished() {
     let server = Server::start();
     gated(&server, true).await;

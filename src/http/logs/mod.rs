@@ -8,8 +8,8 @@ pub use source::{LINES_MAX, LineView};
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::{ConnectionType, Method, Version};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
@@ -54,7 +54,8 @@ pub async fn view(call: Call) -> Answered {
     query.finish()?;
     find(&access, id)?;
     let source = Source::new(access.app.logs.clone(), id, wanted);
-    if source.wanted.follow { follow(&call, access, source) } else { page(&call, source).await }
+    let response = if source.wanted.follow { follow(&call, access, source)? } else { page(&call, source).await? };
+    Ok(fitted(&call.request, response))
 }
 
 /// What there is at this moment, or a page of it.
@@ -149,6 +150,15 @@ fn answer(wanted: &Wanted) -> HttpResponseBuilder {
 /// For `HEAD`: how long the body would be is not known, and the web server would read all of it only to drop it.
 fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
+}
+
+/// HTTP/1.0 knows no chunks: there, an answer whose length is not known ends with its connection.
+fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse {
+    if request.version() < Version::HTTP_11 {
+        response.head_mut().no_chunking(true);
+        response.head_mut().set_connection_type(ConnectionType::Close);
+    }
+    response
 }
 
 /// Somebody who reads a log as it is written.
