@@ -186,11 +186,9 @@ async fn who_deploys_and_waits_is_answered_when_it_has_finished() {
     let finished = waiting.await.unwrap().ok();
     assert_eq!(finished.data()["status"], "failed");
     assert!(finished.data()["error"].as_str().unwrap().contains("not today"));
-    // What is kept is what was known when it was accepted.
-    let again = ana.post_with_key(&place, "once", body).await.has_status(202);
+    let again = ana.post_with_key(&place, "once", body).await.ok();
     assert_eq!(again.header("idempotency-replayed"), "true");
-    assert_eq!(again.header("location"), finished.header("location"));
-    assert_eq!(again.data()["status"], "awaiting_approval");
+    assert_eq!((again.header("location"), again.data()), (finished.header("location"), finished.data()));
     let impatient = deploy(&ana, &session, json!({ "commitId": "c0ffee1", "waitSeconds": 1 })).await.has_status(202);
     assert_eq!(impatient.data()["status"], "awaiting_approval");
 }

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
+use actix_web::http::header::LOCATION;
+use actix_web::{HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
 use super::access::Access;
@@ -160,6 +161,18 @@ pub async fn finished_within(
         Waited::There(newest) => newest,
         Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
     }
+}
+
+/// The answer to a deploy that is sent again. The one that was kept says how the deployment began, since it was kept with
+/// that; who waited for the end the first time is answered as then.
+pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
+    let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
+    let (environments, organization) = (&access.app.environments, &access.caller.organization);
+    let found = id.map(|id| environments.deployment(organization, id)).transpose()?.flatten();
+    let Some(DeploymentFound { environment, record }) = found else { return Ok(kept) };
+    let record = finished_within(request, environments, organization, record, wait).await?;
+    Ok(idempotent::replayed(rendered(&environment)(&record)))
 }
 
 /// The deployment of the path. One that cannot be read as an id never was.

@@ -83,11 +83,7 @@ fn begin_as(
     let fingerprint = fingerprint(request.method().as_str(), path);
     let now = (access.app.clock)();
     match access.app.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
-        idempotency::Begun::Replay(answer) => {
-            let mut response = response(answer);
-            response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-            Ok(Start::Replayed(response))
-        }
+        idempotency::Begun::Replay(answer) => Ok(Start::Replayed(replayed(answer))),
         idempotency::Begun::Reused => Err(Problem::new(
             Code::IdempotencyKeyReused,
             "another request was executed under this `Idempotency-Key`; give every request a key of its own, and send a \
@@ -116,6 +112,13 @@ pub fn response(answer: Answer) -> HttpResponse {
         response.insert_header((LOCATION, location));
     }
     response.body(answer.body)
+}
+
+/// The same for one of which the client is told that it is sent again.
+pub fn replayed(answer: Answer) -> HttpResponse {
+    let mut response = response(answer);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
 }
 
 fn key_of(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Malformed> {

@@ -7,11 +7,11 @@ use actix_web::http::header::LOCATION;
 use actix_web::{HttpRequest, HttpResponse};
 
 use super::access::{Access, session_id};
-use super::body::Fields;
+use super::body::{Fields, read_body};
 use super::call::Call;
 use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
 use super::dto::{ForceClaimView, SessionView};
-use super::idempotent::{self, Begun, keyed};
+use super::idempotent::{self, Begun, Start, keyed};
 use super::paging::Query;
 use super::problem::Problem;
 use super::routes::Answered;
@@ -163,9 +163,14 @@ fn etag(session: &Session) -> String {
 pub async fn deploy(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = match begin(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
+    Query::of(&call.request).finish()?;
+    let body = read_body(&mut call).await?;
+    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
+        Start::Execute(pending) => pending,
+        Start::Replayed(kept) => {
+            let wait = read_wait(&mut body.fields()?);
+            return deployments::deployed_before(&call.request, &access, kept, wait).await;
+        }
     };
     let mut fields = body.fields()?;
     let commit = fields.required_text("commitId", CommitId::parse);

@@ -203,3 +203,23 @@ async fn an_http_step_fails_by_another_status_and_by_a_variable_that_is_not_ther
     let failed = site.admin.deploy(ENVIRONMENT, &session, body).await.has_status(200).data();
     assert!(failed["error"].as_str().unwrap().contains("NOBODY_SET_THIS"), "{failed:#}");
 }
+
+#[tokio::test]
+async fn a_deploy_that_is_sent_again_waits_for_the_end_like_the_first_time() {
+    let site = Site::with(json!([stage("only", "while [ ! -e $TRACE ]; do sleep 0.05; done; exit 5")])).await;
+    let session = site.claim().await;
+    let deploy = |seconds: u32| {
+        let body = json!({ "commitId": "c0ffee1", "waitSeconds": seconds });
+        let place = format!("{}/sessions/{session}/deploy", at(ENVIRONMENT));
+        let admin = &site.admin;
+        async move { admin.post_with_key(&place, &format!("waits-{seconds}"), body).await }
+    };
+    let begun = deploy(0).await.has_status(202);
+    std::fs::write(&site.trace, "").unwrap();
+    let first = deploy(30).await.ok();
+    let again = deploy(30).await.ok();
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!((again.data(), again.header("location")), (first.data(), first.header("location")));
+    assert_eq!(first.data()["status"], "failed");
+    assert_eq!(deploy(0).await.has_status(202).data(), begun.data(), "who did not wait gets what was then");
+}
