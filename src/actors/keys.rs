@@ -66,12 +66,21 @@ pub const WAKES: &[u8] = b"l/";
 
 /// `D/{organization}/{seed, inverted}`: a deployment. The newest comes first.
 pub fn deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
-    seeded(b"D/", organization, newest_first(id.0))
+    seeded(DEPLOYMENTS, organization, newest_first(id.0))
+}
+
+/// What all deployments begin with, whosever they are.
+pub const DEPLOYMENTS: &[u8] = b"D/";
+
+/// Whose deployment lies under this key.
+pub fn organization_of_deployment(key: &[u8]) -> Option<Identifier> {
+    let organization = key.strip_prefix(DEPLOYMENTS)?.split(|byte| *byte == b'/').next()?;
+    Identifier::parse(std::str::from_utf8(organization).ok()?).ok()
 }
 
 /// What all deployments of an organization begin with.
 pub fn deployments_of(organization: &Identifier) -> Vec<u8> {
-    [b"D/", organization.as_str().as_bytes(), b"/"].concat()
+    [DEPLOYMENTS, organization.as_str().as_bytes(), b"/"].concat()
 }
 
 /// `b/{organization}/{seed}`: what the stages of a deployment do.

@@ -17,6 +17,7 @@ use crate::http::{State, WallClock};
 use crate::pipelines::Pipelines;
 use crate::runner::{Host, Runner, StageJob, Variable};
 use crate::secrets::Vault;
+use crate::store::StoreError;
 
 /// Reports on their way to an environment: as many as stages may run, or they wait.
 const ERRANDS_MAX: usize = 256;
@@ -55,16 +56,17 @@ impl Executor for Hands {
     }
 }
 
-/// Removes what deployments have left on the disk, when it is no longer needed.
-pub async fn tidy(state: Arc<State>, runner: Runner, organizations: Vec<Identifier>) {
-    let organizations = Arc::new(organizations);
+/// Removes what deployments have left on the disk, when it is no longer needed. What an organization has that is not
+/// declared this time stays, like all else of it: a file that was forgotten at one start costs nothing.
+pub async fn tidy(state: Arc<State>, runner: Runner, declared: Vec<Identifier>) {
     let mut every = tokio::time::interval(TIDIED_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        let (state, runner, organizations) = (state.clone(), runner.clone(), organizations.clone());
+        let (state, runner, mut organizations) = (state.clone(), runner.clone(), declared.clone());
         let tidied = tokio::task::spawn_blocking(move || {
             let environments = &state.environments;
+            organizations.extend(environments.organizations_with_deployments()?);
             // What cannot be read may be needed.
             let is_known = |id| {
                 let mut known = organizations.iter().map(|organization| environments.deployment(organization, id));
@@ -72,9 +74,14 @@ pub async fn tidy(state: Arc<State>, runner: Runner, organizations: Vec<Identifi
             };
             runner.forget_work(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
             state.logs.sweep(is_known);
+            Ok::<_, StoreError>(())
         });
-        if let Err(error) = tidied.await {
-            tracing::error!(%error, "logs and working directories could not be tidied");
+        let failed = match tidied.await {
+            Ok(tidied) => tidied.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = failed {
+            tracing::error!(error, "logs and working directories could not be tidied");
         }
     }
 }

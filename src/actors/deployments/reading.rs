@@ -134,6 +134,19 @@ impl Environments {
         Ok(page)
     }
 
+    /// The organizations that have deployments, also those that no file declares any more. Looks at one of each.
+    pub fn organizations_with_deployments(&self) -> Result<Vec<Identifier>, StoreError> {
+        let mut organizations = Vec::new();
+        let mut from = keys::DEPLOYMENTS.to_vec();
+        while let Some((key, _)) = self.parts.store.scan(&from, &end_of_prefix(keys::DEPLOYMENTS), 1)?.first() {
+            let unreadable = || StoreError::Read(format!("the key {} is of no deployment", key.escape_ascii()));
+            let organization = keys::organization_of_deployment(key).ok_or_else(unreadable)?;
+            from = end_of_prefix(&keys::deployments_of(&organization));
+            organizations.push(organization);
+        }
+        Ok(organizations)
+    }
+
     /// Whether the files of a deployment may still be needed: it has not ended, or could be run again. An id does not say
     /// whose it is, so it is looked for in each of these organizations.
     pub fn holds_work<'a>(

@@ -128,3 +128,24 @@ async fn the_files_of_a_deployment_are_needed_while_it_runs_or_can_be_run_again(
     assert!(!needed(first));
     assert_eq!(bench.environments.resident(), 0, "asking keeps nothing in memory");
 }
+
+#[actix::test]
+async fn organizations_are_known_by_their_deployments() {
+    let bench = Bench::with_environment().await;
+    assert_eq!(bench.environments.organizations_with_deployments().unwrap(), []);
+    bench.deployed(&["build"]).await;
+    let organization = pipeline().organization;
+    let mut expected = vec![organization.clone()];
+    for other in [format!("{organization}-2"), "zeta".to_owned()] {
+        let organization = Identifier::parse(&other).unwrap();
+        let pipeline = PipelineKey { organization: organization.clone(), ..pipeline() };
+        let key = EnvironmentKey { pipeline, ..named("review-1") };
+        bench.configure(&key, Configuration::default()).await;
+        let session = claim_at_once(&bench.environments, &key, claim(1)).await.unwrap();
+        bench.deploy_in(&key, &session).await.unwrap();
+        expected.push(organization);
+    }
+    let mut found = bench.environments.organizations_with_deployments().unwrap();
+    found.sort_unstable();
+    assert_eq!(found, expected);
+}
