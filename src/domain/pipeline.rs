@@ -62,7 +62,8 @@ pub enum Action {
     Http(HttpCall),
 }
 
-/// `url`, `body` and the values of `headers` may have `${NAME}` of a variable; `$${` is a plain `${`.
+/// `url`, `body` and the values of `headers` may have `${NAME}` of a variable; `$${` is a plain `${`. In a URL a value is
+/// percent-encoded, in a body of JSON (by its `Content-Type`) it is escaped as within a string.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
     pub method: Arc<str>,

@@ -26,7 +26,7 @@ const LOOK: &str = "look at the secret";
 const UNKNOWN_PIPELINE: Malformed = Malformed("is no pipeline of this organization");
 
 pub async fn list(call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageSecrets)?;
+    let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
     let pipeline = query.text("pipelineId", Identifier::parse);
     let slice = Slice::take(&mut query);
@@ -39,7 +39,7 @@ pub async fn list(call: Call) -> Answered {
 }
 
 pub async fn view(call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageSecrets)?;
+    let access = Access::to(&call, Permission::Read)?;
     let Place { pipeline, name } = Place::of(&call)?;
     let found = access.app.vault.get(&access.caller.organization, pipeline.as_ref(), &name)?;
     let secret = found.ok_or_else(refusals::secret_not_found)?;

@@ -3,12 +3,12 @@
 use std::error::Error;
 use std::sync::OnceLock;
 
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Request, Response, Url, redirect};
 
 use super::output::StepOutput;
 use super::step::{Limits, Outcome, Scene, StepEnd, Will, until};
-use super::substitute::{percent_encoded, substituted};
+use super::substitute::{in_json, percent_encoded, substituted};
 use crate::domain::HttpCall;
 
 /// As much of an answer as helps to see what went wrong.
@@ -97,9 +97,21 @@ fn prepare(client: &Client, call: &HttpCall, scene: &Scene) -> Result<Prepared, 
         request.headers_mut().append(key, value);
     }
     if let Some(body) = &call.body {
-        *request.body_mut() = Some(fill(body)?.to_string().into());
+        // Whoever may choose a commit must not choose what else the body says.
+        let body = if is_json(&request) {
+            substituted(body, &scene.variables, in_json).map_err(unprepared)?
+        } else {
+            fill(body)?
+        };
+        *request.body_mut() = Some(body.to_string().into());
     }
     Ok(Prepared { request, shown })
+}
+
+fn is_json(request: &Request) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let essence = content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    essence == "application/json" || essence.ends_with("+json")
 }
 
 fn unprepared(reason: impl std::fmt::Display) -> String {

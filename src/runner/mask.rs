@@ -12,7 +12,7 @@ use aho_corasick::{Anchored, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
-use super::substitute::percent_encoded;
+use super::substitute::{in_json, percent_encoded};
 
 const STARS: &[u8] = b"***";
 /// Shorter pieces of a secret stand everywhere by chance.

@@ -1,6 +1,7 @@
 //! `${NAME}` in the texts of a request becomes the value of that variable; `$${` is a plain `${`.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use zeroize::Zeroizing;
 
@@ -46,6 +47,24 @@ pub(super) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
+/// Between its quotes, with the short escapes, as almost all libraries prefer them.
+pub(super) fn in_json(text: &str) -> String {
+    let mut json = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '"' | '\\' => json.extend(['\\', character]),
+            '\n' => json.push_str(r"\n"),
+            '\r' => json.push_str(r"\r"),
+            '\t' => json.push_str(r"\t"),
+            '\u{8}' => json.push_str(r"\b"),
+            '\u{c}' => json.push_str(r"\f"),
+            '\0'..' ' => write!(json, "\\u{:04x}", u32::from(character)).expect("a string takes any text"),
+            _ => json.push(character),
+        }
+    }
+    json
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,6 +91,11 @@ mod tests {
     fn an_unknown_name_is_named() {
         assert_eq!(filled("a ${MISSING}"), Err("there is no variable `MISSING`".to_owned()));
         assert!(filled("a ${A").is_err());
+    }
+
+    #[test]
+    fn a_value_in_json_cannot_leave_its_quotes() {
+        assert_eq!(in_json("x\",\"env\":\"prod\\\n\u{1}ä"), r#"x\",\"env\":\"prod\\\n\u0001ä"#);
     }
 
     #[test]

@@ -119,3 +119,22 @@ async fn a_request_without_an_answer_fails_or_is_cancelled() {
     bench.runner.stop(&environment("web"), deployment(2));
     assert_eq!(bench.end().await.1, StageEnd::Cancelled);
 }
+
+#[tokio::test]
+async fn a_value_in_a_body_of_json_stays_within_its_quotes() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.set_variables(&[("NAME", r#"x","admin":"yes"#, false)]);
+    for (number, content_type, sent) in [
+        (1, "application/json; charset=utf-8", r#"{"name": "x\",\"admin\":\"yes"}"#),
+        (2, "text/plain", r#"{"name": "x","admin":"yes"}"#),
+    ] {
+        let (address, request) = answering(answer("200 OK", "")).await;
+        let mut call = call(address);
+        call.headers = vec![(Arc::from("Content-Type"), Arc::from(content_type))];
+        call.body = Some(Arc::from(r#"{"name": "${NAME}"}"#));
+        let (end, _) = bench.run(job(number, vec![Action::Http(call)])).await;
+        assert_eq!(end, StageEnd::Succeeded);
+        let request = within_reason(request).await.unwrap();
+        assert!(request.ends_with(sent), "{request}");
+    }
+}

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::percent_encoded;
+use super::{in_json, percent_encoded};
 
 /// Of the text as a whole.
 pub(super) fn encoded(text: &str) -> impl Iterator<Item = Vec<u8>> {
@@ -21,24 +21,6 @@ pub(super) fn escaped(text: &str) -> impl Iterator<Item = Vec<u8>> {
     let shell = text.replace('\'', r"'\''");
     let shell_quoted = text.replace('\'', r#"'"'"'"#);
     [in_ascii(&json), json, json_in_pages, shell, shell_quoted].into_iter().map(String::into_bytes)
-}
-
-/// Between its quotes, with the short escapes, as almost all libraries prefer them.
-fn in_json(text: &str) -> String {
-    let mut json = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => json.extend(['\\', character]),
-            '\n' => json.push_str(r"\n"),
-            '\r' => json.push_str(r"\r"),
-            '\t' => json.push_str(r"\t"),
-            '\u{8}' => json.push_str(r"\b"),
-            '\u{c}' => json.push_str(r"\f"),
-            '\0'..' ' => write!(json, "\\u{:04x}", u32::from(character)).expect("a string takes any text"),
-            _ => json.push(character),
-        }
-    }
-    json
 }
 
 fn in_ascii(json: &str) -> String {
