@@ -19,7 +19,7 @@ async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<S
     let request = tokio::spawn(async move {
         let (mut stream, _) = listener.accept().await.unwrap();
         let mut request = Vec::new();
-        while !String::from_utf8_lossy(&request).contains("\r\n\r\n") {
+        while !is_whole(&String::from_utf8_lossy(&request)) {
             assert_ne!(stream.read_buf(&mut request).await.unwrap(), 0);
         }
         match answer {
@@ -29,6 +29,13 @@ async fn answering(answer: Option<String>) -> (String, tokio::task::JoinHandle<S
         String::from_utf8(request).unwrap()
     });
     (address, request)
+}
+
+/// Whether a request is there with all of its body.
+fn is_whole(request: &str) -> bool {
+    let Some((head, body)) = request.split_once("\r\n\r\n") else { return false };
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+    length.is_none_or(|length| length.parse::<usize>().unwrap() <= body.len())
 }
 
 fn answer(status: &str, body: &str) -> Option<String> {
