@@ -61,6 +61,8 @@ pub enum ServeError {
     Store(#[from] store::StoreError),
     #[error("an environment cannot be made as declared: {0}")]
     Declare(#[from] Failure),
+    #[error("the deployments that the last run of the server left cannot be taken up: {0}")]
+    Recover(#[source] Failure),
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),
 }
@@ -88,7 +90,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
     environments.set_executor(Box::new(Hands(runner.clone())));
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
-    let unfinished = environments.recover().await?;
+    let unfinished = environments.recover().await.map_err(ServeError::Recover)?;
     if unfinished > 0 {
         tracing::info!(environments = unfinished, "took up the deployments that had not ended");
     }

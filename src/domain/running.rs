@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use super::stages::{self, Maker};
 use super::{
     Command, Deployment, DeploymentId, Draft, Effect, Notice, Rejection, StageEnd, StageRun, StageStatus, StepRun,
-    StepStatus, Timestamp, deploy, stages,
+    StepStatus, Timestamp, deploy,
 };
 
 /// Which run of which stage a report is about.
@@ -100,17 +101,23 @@ pub struct Recover;
 impl Command for Recover {
     type Reply = ();
 
+    /// What has begun is not changed by it: also a store that takes nothing does not keep what is left from being swept.
     fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        let begun = draft.next.current_deployment().map(|deployment| (deployment.id, deployment.run.clone()));
-        if let Some((id, Some(run))) = begun
-            && let Some((index, stage)) = run.active()
+        let begun = draft.next.current_deployment().map(|deployment| deployment.id);
+        let begun = begun.and_then(|id| draft.next.unfinished_deployment(id));
+        if let Some((deployment, session)) = begun
+            && let Some((index, stage)) = deployment.run.as_ref().and_then(|run| run.active())
         {
-            let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
             match stage.status {
                 // Nothing of it was executed, or it could not be in this state.
-                StageStatus::Queued => stages::order(deployment, &maker, &mut scene, index),
+                StageStatus::Queued => {
+                    let maker = session.map_or_else(|| Maker::system(draft.next.last_reset), Maker::of);
+                    let deployment = deployment.clone();
+                    stages::order(&deployment, &maker, &mut draft.scene(), index);
+                }
                 StageStatus::Running | StageStatus::Cancelling => {
-                    scene.outcome.effects.push(Effect::Sweep(id));
+                    let sweep = Effect::Sweep(deployment.id);
+                    draft.outcome.effects.push(sweep);
                 }
                 StageStatus::AwaitingApproval
                 | StageStatus::Pending
@@ -119,7 +126,6 @@ impl Command for Recover {
                 | StageStatus::Cancelled
                 | StageStatus::Skipped => {}
             }
-            draft.touch();
         }
         deploy::advance(draft);
         Ok(())

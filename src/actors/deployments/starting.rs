@@ -9,7 +9,7 @@ use crate::actors::environment::EnvironmentActor;
 use crate::actors::environments::{Environments, Failure};
 use crate::actors::{Executor, keys, restart};
 use crate::domain::{Deployment, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, PipelineKey, Recover};
-use crate::store::durable_up_to;
+use crate::store::{StoreError, durable_up_to};
 
 /// How many environments are looked at together at the start: enough that they share the disk's work.
 const RECOVERED_AT_ONCE: usize = 64;
@@ -37,11 +37,23 @@ impl Environments {
         let found = unfinished.len();
         let recover = unfinished.into_iter().map(|key| {
             let environments = self.clone();
-            async move { environments.ask(&key, Recover).await }
+            async move { environments.take_up(&key).await }
         });
         stream::iter(recover).buffer_unordered(RECOVERED_AT_ONCE).try_collect::<()>().await?;
         parts.recovered.store(true, Ordering::Relaxed);
         Ok(found)
+    }
+
+    async fn take_up(&self, key: &EnvironmentKey) -> Result<(), Failure> {
+        match self.ask(key, Recover).await {
+            // A server that starts on a full disk serves reads all the same, and starts what waits when it can.
+            Err(Failure::Store(error @ (StoreError::Full { .. } | StoreError::Overloaded))) => {
+                tracing::warn!(environment = %key, %error, "what waits to be deployed cannot be started yet");
+                self.note(key, Note::Resume);
+                Ok(())
+            }
+            taken_up => taken_up,
+        }
     }
 
     /// A pipeline starts deployments again: every environment where one waits for that is told, in the order in which

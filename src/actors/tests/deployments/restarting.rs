@@ -152,6 +152,34 @@ async fn many_environments_are_taken_up() {
 }
 
 #[actix::test]
+async fn a_start_on_a_full_disk_sweeps_what_ran_and_starts_what_waits_when_there_is_room() {
+    let full = || Some(StoreError::Full { path: "log".to_owned(), min_free_mb: 128 });
+    let bench = Bench::with_environment().await;
+    let (_, ran) = bench.deployed(&["build"]).await;
+    bench.begin(ran).await;
+    let after = bench.killed(1_000);
+    after.store.refuse_with(full());
+    after.environments.recover().await.unwrap();
+    assert_eq!(after.orders.take(), [Order::Sweep(key(), ran)]);
+    assert_eq!(after.status(ran), DeploymentStatus::Running);
+
+    let bench = Bench::with_environment().await;
+    bench.pipeline.stop(true);
+    let (_, waits) = bench.deployed(&["build"]).await;
+    bench.pipeline.stop(false);
+    let after = bench.killed(1_000);
+    after.store.refuse_with(full());
+    after.environments.recover().await.unwrap();
+    for _ in 0..3 {
+        after.pass(10_000).await;
+    }
+    assert_eq!((after.status(waits), after.orders.take()), (DeploymentStatus::Queued, vec![]));
+    after.store.refuse_with(None);
+    after.pass(10_000).await;
+    assert_eq!(after.orders.take(), [Order::Run(key(), waits, 0, 1)]);
+}
+
+#[actix::test]
 async fn an_environment_whose_deployment_is_not_to_be_found_says_so() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
