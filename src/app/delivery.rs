@@ -150,17 +150,20 @@ impl Reports {
         }
     }
 
-    /// Which run of which stage a deployment is at.
-    fn present(&self, environment: &EnvironmentKey, deployment: DeploymentId) -> Option<StageAttempt> {
-        let found = self.environments.deployment(&environment.pipeline.organization, deployment);
-        let record = match found {
-            Ok(found) => found?.record,
-            Err(error) => {
-                tracing::error!(%environment, %deployment, %error, "a deployment cannot be read");
-                return None;
+    /// Which run of which stage a deployment is at. Tries until that can be read: its environment waits for it.
+    async fn present(&self, environment: &EnvironmentKey, deployment: DeploymentId) -> Option<StageAttempt> {
+        let mut pause = FIRST_PAUSE;
+        let found = loop {
+            match self.environments.deployment(&environment.pipeline.organization, deployment) {
+                Ok(found) => break found?,
+                Err(error) => {
+                    tracing::error!(%environment, %deployment, %error, "a deployment cannot be read; trying again");
+                }
             }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         };
-        let active = record.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active());
+        let active = found.record.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active());
         active.map(|(stage, run)| StageAttempt { deployment, stage, attempt: run.attempt })
     }
 }
@@ -233,7 +236,7 @@ impl Host for Reports {
     fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
         async move {
             // Of what it is at now: said again after it has been run again, it would be about something else.
-            let Some(of) = self.present(environment, deployment) else { return };
+            let Some(of) = self.present(environment, deployment).await else { return };
             tracing::info!(%environment, %deployment, "nothing of a deployment runs any more that was cut off");
             let key = environment.clone();
             let tell = move |environments: Environments| {
