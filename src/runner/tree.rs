@@ -21,6 +21,9 @@ pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
 const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(5);
 /// Between one look and the next: a killed process needs a moment to be gone.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
+/// So many looks in a row must find nothing: a process that is just becoming another program shows no variables for that
+/// moment.
+const LOOKS_IN_VAIN: u32 = 3;
 /// After this long somebody should know that a process cannot be killed: another user's, or stuck in the kernel.
 const COMPLAIN_AFTER: Duration = Duration::from_secs(30);
 
@@ -155,10 +158,13 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path) -> usize {
     let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let mut killed = HashSet::new();
     let mut complained = false;
+    let mut in_vain = 0;
     loop {
         let left = remains(mark.as_bytes(), &work_dir);
+        in_vain = if left.as_ref().is_ok_and(Vec::is_empty) { in_vain + 1 } else { 0 };
         match &left {
-            Ok(left) if left.is_empty() => return killed.len(),
+            Ok(_) if in_vain == LOOKS_IN_VAIN => return killed.len(),
+            Ok(left) if left.is_empty() => {}
             Ok(left) if began.elapsed() < SUPERVISOR_PATIENCE && left.iter().any(Process::is_supervisor) => {}
             Ok(left) => {
                 for process in left {
