@@ -8,6 +8,7 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
@@ -104,7 +105,10 @@ impl Supervised {
                     Ok(Some(status)) => seen.hear(status),
                     Ok(None) | Err(_) => break,
                 },
-                () = &mut abandoned, if self.lifeline.is_some() => self.lifeline = None,
+                () = &mut abandoned, if self.lifeline.is_some() => {
+                    self.lifeline = None;
+                    self.rouse();
+                }
                 () = &mut stopped, if seen.cut_short.is_none() => {
                     seen.cut_short = Some(Outcome::Stopped);
                     self.terminate().await;
@@ -129,6 +133,15 @@ impl Supervised {
     async fn terminate(&mut self) {
         if let Some(lifeline) = &mut self.lifeline {
             lifeline.write_all(&[TERMINATE]).await.ok();
+        }
+        self.rouse();
+    }
+
+    /// A supervisor that was stopped, by its own step perhaps, would not hear what it is told.
+    fn rouse(&self) {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        if let Some(id) = id {
+            kill_process(id, Signal::CONT).ok();
         }
     }
 }
