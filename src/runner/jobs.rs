@@ -44,6 +44,7 @@ struct State {
     running: usize,
     /// Nothing of them runs any more, but the host is still being told; in between, the next stage may start.
     reporting: HashMap<DeploymentId, usize>,
+    /// Being swept, or the host is still being told that they are.
     sweeping: HashSet<DeploymentId>,
     takes_jobs: bool,
 }
@@ -128,8 +129,10 @@ impl Runner {
         let runner = self.clone();
         self.inner.runtime.spawn(async move {
             runner.sweep_away(deployment).await;
-            runner.inner.state.lock().sweeping.remove(&deployment);
             runner.inner.shared.host.swept(&environment, deployment).await;
+            // Not before the host has taken it: until then it may say to stop it, and by the time a second look were
+            // through, what it finds could be what was started since.
+            runner.inner.state.lock().sweeping.remove(&deployment);
         });
     }
 

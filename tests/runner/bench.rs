@@ -37,7 +37,7 @@ type Given = Box<dyn Fn() -> Result<Vec<Variable>, String> + Send>;
 pub struct FakeHost {
     heard: mpsc::UnboundedSender<Heard>,
     pub variables: Mutex<Given>,
-    /// Whether a stage that is about to begin is still wanted; until that is said, it waits.
+    /// Whether a stage that is about to begin is still wanted; until that is said, it waits, and so does who has swept.
     pub wanted: watch::Sender<Option<bool>>,
 }
 
@@ -70,7 +70,8 @@ impl Host for FakeHost {
 
     fn swept<'a>(&'a self, _: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
         self.hear(Heard::Swept(deployment));
-        async {}.boxed()
+        let mut wanted = self.wanted.subscribe();
+        async move { _ = wanted.wait_for(Option::is_some).await.unwrap() }.boxed()
     }
 
     fn now(&self) -> Timestamp {

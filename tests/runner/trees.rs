@@ -115,6 +115,44 @@ async fn stopping_what_is_not_known_sweeps() {
 }
 
 #[tokio::test]
+async fn what_is_run_again_after_a_sweep_is_not_swept_once_more() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    bench.host.wanted.send_replace(None);
+    bench.runner.sweep(environment("web"), deployment(1));
+    assert_eq!(bench.hear().await, Heard::Swept(deployment(1)));
+    // Told to stop before it is known to have ended; and as soon as that is known, somebody runs it again.
+    bench.runner.stop(&environment("web"), deployment(1));
+    bench.host.wanted.send_replace(Some(true));
+    bench.runner.start(job(1, vec![sh("echo ready; until [ -e go ]; do :; done")]));
+    bench.line(1, "ready").await;
+    bench.runner.sweep(environment("web"), deployment(2));
+    loop {
+        match bench.hear().await {
+            Heard::Swept(id) if id == deployment(2) => break,
+            Heard::Begun(_) | Heard::Progress(..) => {}
+            heard @ (Heard::Swept(_) | Heard::Ended(..)) => panic!("{heard:?}"),
+        }
+    }
+    std::fs::write(bench.work_dir.join(deployment(1).to_string()).join("go"), "").unwrap();
+    assert_eq!(bench.end().await.1, StageEnd::Succeeded);
+}
+
+#[tokio::test]
+async fn a_supervisor_that_was_stopped_ends_its_step_all_the_same() {
+    let mut bench = Bench::new(1, FOR_EVER);
+    for (number, ends) in [(1, false), (2, true)] {
+        bench.runner.start(job(number, vec![sh("kill -STOP $PPID; echo ready; exec sleep 1000")]));
+        bench.line(number, "ready").await;
+        if ends {
+            within_reason(bench.runner.shut_down(SHORT)).await;
+        } else {
+            bench.runner.stop(&environment("web"), deployment(number));
+            assert_eq!(bench.end().await.1, StageEnd::Cancelled);
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_ends_leaves_nothing_running_and_reports_no_end() {
     let mut bench = Bench::new(1, FOR_EVER);
     bench.runner.start(job(1, vec![sh(&format!("{DETACHES} exec sleep 1000"))]));
