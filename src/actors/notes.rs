@@ -90,6 +90,10 @@ impl EnvironmentActor {
                     loaded.queue_due = queue_due;
                 }
                 self.settle(settlement, context, || {});
+                // Their next try was set before the deadline that has come was cleared, and went with it.
+                if !self.undone.is_empty() {
+                    self.retry();
+                }
             }
             Err(error) => {
                 tracing::warn!(environment = %self.home.key, %error, "what has run out could not be ended; trying again soon");

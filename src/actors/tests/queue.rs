@@ -123,6 +123,27 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
 }
 
 #[actix::test]
+async fn a_grant_that_nobody_heard_of_is_taken_back_however_often_the_store_refuses() {
+    let bench = Bench::with_environment().await;
+    bench.store.hold();
+    let environments = bench.environments.clone();
+    let claiming = actix::spawn(async move { claim_at_once(&environments, &key(), claim(1)).await });
+    bench.let_others_run().await;
+    claiming.abort();
+    bench.let_others_run().await;
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    bench.store.release();
+    bench.let_others_run().await;
+    for _ in 0..3 {
+        bench.pass(10_000).await;
+    }
+    assert!(bench.holder().is_some(), "the store has taken nothing");
+    bench.store.refuse_with(None);
+    bench.pass(10_000).await;
+    assert!(bench.holder().is_none());
+}
+
+#[actix::test]
 async fn a_plain_claim_whose_client_goes_before_it_is_durable_leaves_no_ghost() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
