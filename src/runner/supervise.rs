@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, wait};
+use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
 use super::protocol::{self, Exit, LENGTH_BYTES, Order, Status, TERMINATE};
@@ -49,6 +50,7 @@ pub fn supervise() -> ExitCode {
 fn run() -> io::Result<()> {
     // Where that is not allowed, it is listed under another name.
     std::fs::write("/proc/self/comm", PROCESS_NAME).ok();
+    heed_only_the_server()?;
     // Orphans among the step's processes become children of this one, so `wait` knows when the last has ended.
     set_child_subreaper(Some(getpid()))?;
     let order = read_order()?;
@@ -69,6 +71,19 @@ fn run() -> io::Result<()> {
     thread::Builder::new().spawn(move || end_tree(&wished, step, order.grace, &counter))?;
     reap(step, &wishes);
     say(&Status::Gone { left_behind: left_behind.load(Ordering::SeqCst) });
+    Ok(())
+}
+
+/// Whoever ends all processes of a service, a terminal or a machine asks this one too, but only it knows what belongs to
+/// the step: it ends when that is gone, which the server's word or its end sees to.
+fn heed_only_the_server() -> io::Result<()> {
+    // Needed to say so, and not afterwards: a signal that was once listened for never ends the process again.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let entered = runtime.enter();
+    for kind in [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()] {
+        drop(signal(kind)?);
+    }
+    drop(entered);
     Ok(())
 }
 

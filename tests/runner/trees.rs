@@ -138,6 +138,15 @@ async fn what_is_run_again_after_a_sweep_is_not_swept_once_more() {
 }
 
 #[tokio::test]
+async fn a_supervisor_that_is_asked_to_end_stays_with_its_step_which_hears_such_signals() {
+    let mut bench = Bench::new(1, SHORT);
+    let script = "kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; kill -QUIT $PPID; echo here";
+    let (end, _) = bench.run(job(1, vec![sh(script), sh("kill -HUP $$")])).await;
+    assert_eq!(end, failed("step `step-2` was killed by signal 1"));
+    assert_eq!(bench.text(1).lines().next(), Some("here"));
+}
+
+#[tokio::test]
 async fn a_supervisor_that_was_stopped_ends_its_step_all_the_same() {
     let mut bench = Bench::new(1, FOR_EVER);
     for (number, ends) in [(1, false), (2, true)] {
