@@ -222,3 +222,21 @@ fn a_strangers_deployment_is_not_cancelled() {
     assert_eq!(record.deployment.status, DeploymentStatus::Cancelling);
     assert_eq!(outcome.effects, [Effect::Stop(target.id)]);
 }
+
+#[test]
+fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
+    let (mut subject, record) = deployed(2, true);
+    let blueprint = subject.crowd.pipeline.blueprint.clone();
+    let of = attempt(&subject.environment);
+    subject.run(2, BeginStage(of)).unwrap();
+    let target = record.deployment.id.into();
+    subject.run(2, CancelStage { target, stage: identifier("stage-1"), by: person(1), any: false }).unwrap();
+    // It got through before it could be stopped.
+    let end = end_stage(&subject.environment, StageEnd::Succeeded);
+    let (_, outcome) = subject.run(3, end).unwrap();
+    assert_eq!(outcome.deployments[0].deployment.status, DeploymentStatus::Cancelled);
+    assert_eq!(statuses(&outcome.deployments[0]), [StageStatus::Succeeded, StageStatus::Cancelled]);
+    let target = ended(&outcome, &blueprint);
+    let retried = retry(&mut subject, target, "stage-2").unwrap();
+    assert_eq!(statuses(&retried), [StageStatus::Succeeded, StageStatus::AwaitingApproval]);
+}

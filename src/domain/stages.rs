@@ -152,7 +152,11 @@ pub(super) fn end_stage(
     match outcome {
         Some(outcome) => Some(outcome),
         None if through => Some(DeploymentOutcome::Succeeded),
-        None if cancelling => Some(DeploymentOutcome::Cancelled),
+        None if cancelling => {
+            // What was to come next does not come: from there it can be run again.
+            abandon(deployment, maker, scene);
+            Some(DeploymentOutcome::Cancelled)
+        }
         None => enter_next(deployment, maker, scene),
     }
 }
