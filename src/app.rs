@@ -1,5 +1,6 @@
 //! The one place that wires the parts together: from settings to a serving server, and to its end.
 
+mod declared;
 mod delivery;
 mod greeting;
 
@@ -8,18 +9,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
 
-use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
-use crate::auth::{Accounts, Member, NewToken, TokenText};
+use crate::auth::{Accounts, NewToken, TokenText};
 use crate::config::{Organization, Settings};
-use crate::domain::{EnvironmentKey, Now, PipelineKey, Tick, Timestamp};
+use crate::domain::{Now, PipelineKey, Tick, Timestamp};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
-use crate::pipelines::{Declared, Definition, Pipelines};
+use crate::pipelines::Pipelines;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
@@ -33,8 +33,6 @@ const WORK: &str = "work";
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
 const SCANS_WAITING_MAX: usize = 4_096;
-/// Declarations applied at once at the start: enough to share their disk syncs.
-const DECLARED_AT_ONCE: usize = 256;
 /// How often what is not urgent is done: actors let go, stalled connections shut, tokens' last use written down, metrics
 /// tidied.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
@@ -78,23 +76,19 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
-    let accounts = Accounts::open(store.clone(), members(&settings.organizations)).await?;
+    let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let vault = Arc::new(open_vault(&settings, store.clone()).await?);
     let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
-    let pipelines = Pipelines::open(store.clone(), pipelines(&settings.organizations), clock()).await?;
+    let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
     forget_orphaned_secrets(&vault, &pipelines, &settings.organizations).await?;
     let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
-    environments.set_executor(Box::new(Hands(runner.clone())));
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
-    let unfinished = environments.recover().await.map_err(ServeError::Recover)?;
-    if unfinished > 0 {
-        tracing::info!(environments = unfinished, "took up the deployments that had not ended");
-    }
-    declare_environments(&environments, &settings, &pipelines).await?;
+    take_up_deployments(&environments, &runner).await?;
+    declared::environments(&environments, &settings, &pipelines).await?;
 
     let handle = metrics.clone();
     let state = State {
@@ -130,29 +124,38 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     for task in [chores, sweeping, keeping_time, tidying] {
         task.abort();
     }
-    stop(running, runner, settings.http.drain, &mut signals).await;
+    let gone = stop(running, runner, settings.http.drain, &mut signals).await;
     store.close();
+    if !gone {
+        // The runtime would wait for whoever waits for them.
+        tracing::warn!("stopped while processes of steps could not be killed; the next start waits for their end");
+        std::process::exit(0);
+    }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Answers what is under way, as long as the operator has patience.
-async fn stop(running: Running, runner: Runner, patience: Duration, signals: &mut Signals) {
+/// Answers what is under way, as long as the operator has patience. Says whether nothing of ours runs any more.
+async fn stop(running: Running, runner: Runner, patience: Duration, signals: &mut Signals) -> bool {
     tracing::info!("stopping: answering what is under way; a second signal stops at once");
     let state = running.state.clone();
-    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience)).0 };
-    tokio::select! {
-        left = finish => if left > 0 {
-            tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
-        },
+    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience)) };
+    let gone = tokio::select! {
+        (left, gone) = finish => {
+            if left > 0 {
+                tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
+            }
+            gone
+        }
         () = signals.next() => {
             tracing::warn!("stopped at once, as asked");
-            runner.shut_down(Duration::ZERO).await;
+            runner.shut_down(Duration::ZERO).await
         }
-    }
+    };
     if let Err(error) = state.accounts.write_usage().await {
         tracing::warn!(%error, "when tokens were last used is not up to date");
     }
+    gone
 }
 
 /// Ctrl-C and SIGTERM: both ask us to stop.
@@ -220,32 +223,6 @@ fn front(settings: &Settings) -> Front {
     }
 }
 
-fn members(declared: &[Organization]) -> Vec<Member> {
-    let of = |organization: &Organization| {
-        let id = organization.id.clone();
-        let members = organization.members.iter().cloned();
-        members.map(move |m| Member { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
-    };
-    declared.iter().flat_map(of).collect()
-}
-
-fn pipelines(declared: &[Organization]) -> Vec<Declared> {
-    let of = |organization: &Organization| {
-        let id = organization.id.clone();
-        let pipelines = organization.pipelines.iter().map(move |pipeline| Declared {
-            key: PipelineKey { organization: id.clone(), pipeline: pipeline.id.clone() },
-            definition: Definition {
-                name: pipeline.name.clone(),
-                slug: pipeline.slug.clone(),
-                blueprint: pipeline.blueprint.clone(),
-                repository: pipeline.repository.clone(),
-            },
-        });
-        pipelines.collect::<Vec<_>>()
-    };
-    declared.iter().flat_map(of).collect()
-}
-
 /// The admin's token of the first organization: the operator's, or on a first start a new one, to be shown once.
 async fn admin_token(
     accounts: &Accounts,
@@ -291,6 +268,16 @@ fn open_environments(
     Environments::open(store, clock, observer, Arc::new(Registered(pipelines.clone())), options)
 }
 
+/// From now on stages are run, beginning with those that the last run of the server left.
+async fn take_up_deployments(environments: &Environments, runner: &Runner) -> Result<(), ServeError> {
+    environments.set_executor(Box::new(Hands(runner.clone())));
+    let unfinished = environments.recover().await.map_err(ServeError::Recover)?;
+    if unfinished > 0 {
+        tracing::info!(environments = unfinished, "took up the deployments that had not ended");
+    }
+    Ok(())
+}
+
 fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
     Ok(runner::Options {
         max_running: settings.runner.max_running_steps,
@@ -300,37 +287,6 @@ fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
         log_bytes_per_step: settings.runner.log_bytes_per_step,
         supervisor: runner::OWN_PROGRAM.into(),
     })
-}
-
-async fn declare_environments(
-    environments: &Environments,
-    settings: &Settings,
-    pipelines: &Pipelines,
-) -> Result<(), Failure> {
-    let declared = settings.organizations.iter().flat_map(|organization| {
-        organization.pipelines.iter().flat_map(move |pipeline| {
-            pipeline.environments.iter().map(move |environment| {
-                let pipeline = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
-                (EnvironmentKey { pipeline, name: environment.name.clone() }, environment.configuration.clone())
-            })
-        })
-    });
-    // In a pipeline that was deleted nobody could get at them.
-    let declared =
-        declared.filter(|(key, _)| pipelines.get(&key.pipeline.organization, key.pipeline.pipeline.as_str()).is_some());
-    let declare = declared.map(|(key, configuration)| {
-        let environments = environments.clone();
-        async move { environments.declare(&key, configuration).await }
-    });
-    let applied: Vec<bool> = stream::iter(declare).buffer_unordered(DECLARED_AT_ONCE).try_collect().await?;
-    let changed = applied.iter().filter(|applied| **applied).count();
-    if changed > 0 {
-        tracing::info!(changed, declared = applied.len(), "applied declared environments");
-    }
-    // Their actors started on this thread; the next to need one starts it on a thread that serves requests.
-    environments.dismiss_unused();
-    environments.dismiss_unused();
-    Ok(())
 }
 
 async fn do_chores(

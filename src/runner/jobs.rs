@@ -19,6 +19,9 @@ use super::{Host, Options, RUNNING_MAX, StageJob, tree, work};
 use crate::domain::{DeploymentId, EnvironmentKey, PipelineKey, StageEnd, StepStatus};
 use crate::logs::Logs;
 
+/// How long killed processes may take to be gone before the server ends without them. One that is stuck in the kernel
+/// takes for ever; its supervisor stays with it, and the next start waits for both.
+const GONE_WITHIN: Duration = Duration::from_secs(10);
 /// Each looks through all processes of the machine, again and again.
 const SWEEPS_AT_ONCE: usize = 2;
 
@@ -137,8 +140,8 @@ impl Runner {
     }
 
     /// Takes no more jobs, and waits this long for those that run. Then all that is left is killed, and nobody is told:
-    /// the next start of the server finds them cut off. Returns when nothing runs any more.
-    pub async fn shut_down(&self, patience: Duration) {
+    /// the next start of the server finds them cut off. Says whether nothing runs any more.
+    pub async fn shut_down(&self, patience: Duration) -> bool {
         {
             let mut state = self.inner.state.lock();
             state.takes_jobs = false;
@@ -149,13 +152,13 @@ impl Runner {
         let mut active = self.inner.active.subscribe();
         let all_told = active.wait_for(|active| active.running == 0 && active.reporting == 0);
         if tokio::time::timeout(patience, all_told).await.is_ok() {
-            return;
+            return true;
         }
         self.inner.state.lock().live.values().for_each(|live| {
             live.will.send_replace(Will::Abandon);
         });
-        // Its sender is in `self`, so it cannot be closed.
-        active.wait_for(|active| active.running == 0).await.ok();
+        let all_gone = active.wait_for(|active| active.running == 0);
+        tokio::time::timeout(GONE_WITHIN, all_gone).await.is_ok()
     }
 
     pub fn running(&self) -> usize {

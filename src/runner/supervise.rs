@@ -27,6 +27,8 @@ pub const SUPERVISE_COMMAND: &str = "supervise-step";
 const PROCESS_NAME: &str = "lk-step";
 /// Those that were born while the last look was taken are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
+/// What cannot be killed at once, being stuck in the kernel, need not be looked for all the time.
+const KILL_AGAIN_AT_MOST: Duration = Duration::from_millis(200);
 
 /// What is to be done about the step's processes.
 enum Wish {
@@ -179,9 +181,11 @@ fn end_tree(wished: &Receiver<Wish>, step: Pid, grace: Duration, left_behind: &A
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
+    let mut pause = KILL_AGAIN;
     loop {
         kill();
-        thread::sleep(KILL_AGAIN);
+        thread::sleep(pause);
+        pause = (pause * 2).min(KILL_AGAIN_AT_MOST);
     }
 }
 

@@ -1,0 +1,70 @@
+//! What the organizations' files declare, as the parts take it.
+
+use futures_util::{StreamExt, TryStreamExt, stream};
+
+use crate::actors::{Environments, Failure};
+use crate::auth::Member;
+use crate::config::{Organization, Settings};
+use crate::domain::{EnvironmentKey, PipelineKey};
+use crate::pipelines::{Declared, Definition, Pipelines};
+
+/// Declarations applied at once at the start: enough to share their disk syncs.
+const DECLARED_AT_ONCE: usize = 256;
+
+pub fn members(declared: &[Organization]) -> Vec<Member> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let members = organization.members.iter().cloned();
+        members.map(move |m| Member { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
+}
+
+pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let pipelines = organization.pipelines.iter().map(move |pipeline| Declared {
+            key: PipelineKey { organization: id.clone(), pipeline: pipeline.id.clone() },
+            definition: Definition {
+                name: pipeline.name.clone(),
+                slug: pipeline.slug.clone(),
+                blueprint: pipeline.blueprint.clone(),
+                repository: pipeline.repository.clone(),
+            },
+        });
+        pipelines.collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
+}
+
+/// Makes or changes the environments whose declaration is new or has changed.
+pub async fn environments(
+    environments: &Environments,
+    settings: &Settings,
+    pipelines: &Pipelines,
+) -> Result<(), Failure> {
+    let declared = settings.organizations.iter().flat_map(|organization| {
+        organization.pipelines.iter().flat_map(move |pipeline| {
+            pipeline.environments.iter().map(move |environment| {
+                let pipeline = PipelineKey { organization: organization.id.clone(), pipeline: pipeline.id.clone() };
+                (EnvironmentKey { pipeline, name: environment.name.clone() }, environment.configuration.clone())
+            })
+        })
+    });
+    // In a pipeline that was deleted nobody could get at them.
+    let declared =
+        declared.filter(|(key, _)| pipelines.get(&key.pipeline.organization, key.pipeline.pipeline.as_str()).is_some());
+    let declare = declared.map(|(key, configuration)| {
+        let environments = environments.clone();
+        async move { environments.declare(&key, configuration).await }
+    });
+    let applied: Vec<bool> = stream::iter(declare).buffer_unordered(DECLARED_AT_ONCE).try_collect().await?;
+    let changed = applied.iter().filter(|applied| **applied).count();
+    if changed > 0 {
+        tracing::info!(changed, declared = applied.len(), "applied declared environments");
+    }
+    // Their actors started on this thread; the next to need one starts it on a thread that serves requests.
+    environments.dismiss_unused();
+    environments.dismiss_unused();
+    Ok(())
+}
