@@ -29,7 +29,8 @@ pub fn list_deployments() -> Operation {
         DEPLOYMENTS,
         "listDeployments",
         "List Deployments",
-        "Newest first. A deployment is remembered as long as its session is.",
+        "Newest first. A deployment is remembered with its log as long as its session is, the newest 100 of each session; of \
+         those that put an environment back in order, the last.",
     )
     .query("pipelineId", "Only those of this pipeline", identifier())
     .query("envName", "Only those in environments of this name", identifier())
