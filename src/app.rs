@@ -3,8 +3,8 @@
 mod declared;
 mod delivery;
 mod greeting;
+mod orphans;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::{Duration, Instant};
@@ -14,8 +14,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, NewToken, TokenText};
-use crate::config::{Organization, Settings};
-use crate::domain::{Now, PipelineKey, Tick, Timestamp};
+use crate::config::Settings;
+use crate::domain::{Now, Tick, Timestamp};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
@@ -51,8 +51,6 @@ pub enum ServeError {
     Open(#[from] store::OpenError),
     #[error(transparent)]
     Secrets(#[from] secrets::OpenError),
-    #[error("the secrets cannot be prepared: {0}")]
-    Orphans(#[from] secrets::SecretError),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: std::net::SocketAddr, reason: String },
     #[error("the data directory cannot be prepared: {0}")]
@@ -75,6 +73,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let mut signals = Signals::new()?;
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
+    let front = front(&settings);
+    let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations)).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
@@ -82,7 +82,10 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
-    forget_orphaned_secrets(&vault, &pipelines, &settings.organizations).await?;
+    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, settings.organizations.iter().map(|o| &o.id)).await
+    {
+        tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
+    }
     let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
@@ -110,8 +113,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     };
-    let front = front(&settings);
-    let running = http::start(&front, state).map_err(|error| listen_error(&front, &error))?;
+    let running = http::start(&front, reserved, state).map_err(|error| listen_error(&front, &error))?;
     greeting::greet(&settings, &running, admin_token.as_ref());
     let chores =
         actix_web::rt::spawn(do_chores(running.state.clone(), runner.clone(), settings.environments.idle, metrics));
@@ -192,22 +194,6 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     Vault::open(store, master)
-}
-
-/// Those of pipelines whose deletion was cut off before it came to its secrets.
-async fn forget_orphaned_secrets(
-    vault: &Vault,
-    pipelines: &Pipelines,
-    organizations: &[Organization],
-) -> Result<(), secrets::SecretError> {
-    for organization in organizations.iter().map(|organization| &organization.id) {
-        let scopes: BTreeSet<_> = vault.list(organization, None)?.into_iter().filter_map(|s| s.pipeline).collect();
-        for pipeline in scopes.into_iter().filter(|id| pipelines.get(organization, id.as_str()).is_none()) {
-            tracing::info!(%organization, %pipeline, "deleted the secrets of a pipeline that is gone");
-            vault.delete_pipeline(&PipelineKey { organization: organization.clone(), pipeline }).await?;
-        }
-    }
-    Ok(())
 }
 
 fn front(settings: &Settings) -> Front {

@@ -36,7 +36,7 @@ pub use connections::Connections;
 pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
-pub use server::{Front, Running, start};
+pub use server::{Front, Running, reserve, start};
 
 use std::rc::Rc;
 use std::sync::Arc;

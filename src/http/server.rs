@@ -17,6 +17,7 @@ use actix_web::dev::AppConfig;
 use actix_web::rt::net::TcpStream;
 use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::{Domain, Socket, Type};
 
 use super::routes::Router;
 use super::stream::Stream;
@@ -51,9 +52,23 @@ const DESCRIPTORS_PER_WORKER: u64 = 4;
 /// what they open in passing.
 const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 
-pub fn start(front: &Front, state: State) -> io::Result<Running> {
+/// An address that is ours and that nobody can connect to yet.
+pub struct Reserved(Socket);
+
+/// Takes the address first of all, so that a start that cannot have it has not begun anything else. Reuses one whose last
+/// connections are still fading, so that a restart does not have to wait for them, and refuses one that somebody
+/// listens on.
+pub fn reserve(address: SocketAddr) -> io::Result<Reserved> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    Ok(Reserved(socket))
+}
+
+pub fn start(front: &Front, Reserved(socket): Reserved, state: State) -> io::Result<Running> {
     let state = Arc::new(state);
-    let listener = listen(front.listen)?;
+    socket.listen(BACKLOG as i32)?;
+    let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;
     let builder = Server::build()
         .workers(front.workers)
@@ -129,16 +144,6 @@ fn fitting_connections(limit: u64, workers: usize) -> usize {
     let reserved = (limit / 4).clamp(*RESERVED_DESCRIPTORS.start(), *RESERVED_DESCRIPTORS.end());
     let left = limit.saturating_sub(reserved + DESCRIPTORS_PER_WORKER * workers);
     usize::try_from(left / workers).unwrap_or(usize::MAX).max(1)
-}
-
-/// Reuses an address whose last connections are still fading, so that a restart does not have to wait for them, and
-/// refuses one that somebody listens on.
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(address), socket2::Type::STREAM, None)?;
-    socket.set_reuse_address(true)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG as i32)?;
-    Ok(socket.into())
 }
 
 impl Running {

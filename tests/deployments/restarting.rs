@@ -195,3 +195,23 @@ async fn a_reset_that_a_kill_has_cut_off_takes_the_environment_out_of_service_an
     site.admin.put(&environment, reset).await.ok();
     site.claim().await;
 }
+
+#[tokio::test]
+async fn a_start_that_cannot_have_its_address_leaves_deployments_alone() {
+    let mut site = Site::with(json!([stage("long", "echo ready; sleep 600")])).await;
+    let session = site.claim().await;
+    let deployment = site.deploy(&session).await;
+    site.until_printed(&deployment, "ready").await;
+    site.server.kill();
+    let before = site.server.log();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut command = crate::support::lockkeeper(&["serve", "--listen", &address, "--config"]);
+    command.arg(site.server.home().join("settings.toml")).arg("--data-dir").arg(site.server.data_dir());
+    let refused = command.output().unwrap();
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(told.contains("cannot listen on") && !told.contains("took up the deployments"), "{told}");
+    site.start_again();
+    assert!(site.server.log()[before.len()..].contains("took up the deployments"));
+    assert!(site.finished(&deployment).await["error"].as_str().unwrap().starts_with("interrupted: "));
+}

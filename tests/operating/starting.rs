@@ -50,6 +50,9 @@ fn a_port_that_is_taken_is_told_in_one_sentence() {
         "lockkeeper: cannot listen on {address}: another program listens there; stop it, or choose another address with --listen\n"
     );
     assert_eq!(told, expected);
+    // It had not begun anything: the first real start still has a token to show.
+    let server = Setup::default().without_variable("LOCKKEEPER_BOOTSTRAP_TOKEN").start_at(home.path());
+    assert!(server.greeting.contains("shown only this once"), "{}", server.greeting);
 }
 
 #[test]

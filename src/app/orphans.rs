@@ -1,0 +1,63 @@
+//! What a crash can leave behind that belongs to nothing any more.
+
+use std::collections::BTreeSet;
+
+use crate::domain::{Identifier, PipelineKey};
+use crate::pipelines::Pipelines;
+use crate::secrets::{SecretError, Vault};
+
+/// Deletes the secrets of pipelines whose deletion was cut off before it came to them.
+pub async fn forget_secrets(
+    vault: &Vault,
+    pipelines: &Pipelines,
+    organizations: impl IntoIterator<Item = &Identifier>,
+) -> Result<(), SecretError> {
+    for organization in organizations {
+        let scopes: BTreeSet<_> = vault.list(organization, None)?.into_iter().filter_map(|s| s.pipeline).collect();
+        for pipeline in scopes.into_iter().filter(|id| pipelines.get(organization, id.as_str()).is_none()) {
+            tracing::info!(%organization, %pipeline, "deleting the secrets of a pipeline that is gone");
+            vault.delete_pipeline(&PipelineKey { organization: organization.clone(), pipeline }).await?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::{Blueprint, Description, Timestamp, VariableName};
+    use crate::pipelines::{Declared, Definition};
+    use crate::secrets::{MasterKey, NewSecret, SecretValue};
+    use crate::store::{MemoryStore, Store};
+
+    fn id(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    #[actix_web::test]
+    async fn only_the_secrets_of_pipelines_that_are_gone_go() {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
+        let now = Timestamp::from_millis(0);
+        let key = PipelineKey { organization: id("acme"), pipeline: id("web") };
+        let blueprint = Arc::new(Blueprint::default());
+        let definition = Definition { name: "web".to_owned(), slug: id("web"), blueprint, repository: None };
+        let pipelines = Pipelines::open(store.clone(), vec![Declared { key, definition }], now).await.unwrap();
+        let vault = Vault::open(store, MasterKey::parse(&"7".repeat(64)).unwrap()).unwrap();
+        for pipeline in [None, Some("web"), Some("gone")] {
+            let new = NewSecret {
+                pipeline: pipeline.map(id),
+                name: VariableName::parse("KEY").unwrap(),
+                value: SecretValue::parse("value").unwrap(),
+                description: Description::parse("").unwrap(),
+            };
+            vault.create(&id("acme"), new, now, |_, _| {}).await.unwrap();
+        }
+        forget_secrets(&vault, &pipelines, [&id("acme")]).await.unwrap();
+        let left: Vec<_> = vault.list(&id("acme"), None).unwrap().into_iter().map(|secret| secret.pipeline).collect();
+        assert_eq!(left, [None, Some(id("web"))]);
+    }
+}
