@@ -4,6 +4,7 @@
 mod approval;
 mod deployment;
 mod environment;
+mod event;
 mod pipeline;
 mod secret;
 mod session;
@@ -12,6 +13,7 @@ mod token;
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
 pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
+pub use event::EventView;
 pub use pipeline::PipelineView;
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
