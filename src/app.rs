@@ -82,8 +82,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
-    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, settings.organizations.iter().map(|o| &o.id)).await
-    {
+    let known = settings.organizations.iter().map(|organization| &organization.id);
+    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
     let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
