@@ -3,6 +3,7 @@
 mod bodies;
 mod delivery;
 mod deployments;
+mod members;
 mod operation;
 mod operations;
 mod pipeline_bodies;
@@ -13,6 +14,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
@@ -26,8 +28,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
-    SecretView, SessionView, TokenView, WaiterView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, MemberView, OpenTokenView,
+    PipelineView, SecretView, SessionView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -75,6 +77,7 @@ fn document() -> Value {
             { "name": "Approvals" },
             { "name": "Secrets" },
             { "name": "Tokens" },
+            { "name": "Members" },
             { "name": "Operating" },
         ],
         "paths": paths,
@@ -120,9 +123,12 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
-                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                }),
+                _ => deployments::path_parameter(name)
+                    .or_else(|| secrets::path_parameter(name))
+                    .or_else(|| members::path_parameter(name))
+                    .unwrap_or_else(|| {
+                        ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                    }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -147,10 +153,12 @@ fn schemas() -> Value {
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
+    include::<MemberView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
-    for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
+    let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
+    for (name, schema) in bodies.chain(members::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)
