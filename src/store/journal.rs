@@ -211,7 +211,7 @@ impl Journals {
             let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
             let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
             let found = page.entries.len();
-            match page.as_of(applied) {
+            match page.ending_by(applied) {
                 Some((journal, kept)) => {
                     if kept < found {
                         surplus.put(key.clone(), journal.page.clone());
@@ -309,7 +309,7 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 
 impl Page {
     /// The journal that ended in this page at that time, and with how many entries of it; `None` if it did not reach it.
-    fn as_of(mut self, applied: u64) -> Option<(Journal, usize)> {
+    fn ending_by(mut self, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
         let head = Head { next: self.first + self.entries.len() as u64, hash: last.hash };

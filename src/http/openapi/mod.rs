@@ -3,6 +3,7 @@
 mod bodies;
 mod delivery;
 mod deployments;
+mod events;
 mod operation;
 mod operations;
 mod pipeline_bodies;
@@ -13,6 +14,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use events::{get_event, list_events, stream_events};
 pub use operation::Operation;
 pub use operations::*;
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
@@ -26,7 +28,7 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView, OpenTokenView, PipelineView,
     SecretView, SessionView, TokenView, WaiterView,
 };
 use super::logs::LineView;
@@ -73,6 +75,7 @@ fn document() -> Value {
             { "name": "Pipelines" },
             { "name": "Deployments" },
             { "name": "Approvals" },
+            { "name": "Events" },
             { "name": "Secrets" },
             { "name": "Tokens" },
             { "name": "Operating" },
@@ -120,7 +123,7 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
+                _ => path_parameter(name).unwrap_or_else(|| {
                     ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                 }),
             };
@@ -130,6 +133,11 @@ fn path_parameters(path: &str) -> Value {
             })
         })
         .collect()
+}
+
+fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
+    let found = deployments::path_parameter(name).or_else(|| secrets::path_parameter(name));
+    found.or_else(|| events::path_parameter(name))
 }
 
 fn schemas() -> Value {
@@ -142,6 +150,7 @@ fn schemas() -> Value {
     include::<DeploymentView<'_>>(&mut schemas);
     include::<LineView<'_>>(&mut schemas);
     include::<ApprovalView<'_>>(&mut schemas);
+    include::<EventView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
