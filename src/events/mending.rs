@@ -51,7 +51,7 @@ impl Events {
         let pages = journal::pages_of(organization.as_str());
         let Some((_, bytes)) = self.store.scan(&pages, &end_of_prefix(&pages), 1)?.pop() else { return Ok(None) };
         let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
-        let next = page.first + page.entries.len() as u64;
+        let next = page.first.saturating_add(page.entries.len() as u64);
         Ok(Some(Head { next, hash: page.entries.last().map_or(*page.before, |last| *last.hash) }))
     }
 

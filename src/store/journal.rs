@@ -312,7 +312,7 @@ impl Page {
     fn ending_by(mut self, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
-        let head = Head { next: self.first + self.entries.len() as u64, hash: last.hash };
+        let head = Head { next: self.first.saturating_add(self.entries.len() as u64), hash: last.hash };
         let mut journal =
             Journal { head: Head { next: self.first, hash: self.before }, page: Vec::new(), changed: false };
         if !head.next.is_multiple_of(PAGE_ENTRIES) {
