@@ -57,12 +57,7 @@ impl Draft {
             },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             idempotency: Idempotency { max_keys: 0 },
-            events: Events {
-                max_events: 0,
-                max_age: Duration::ZERO,
-                heartbeat: Duration::ZERO,
-                stall: Duration::ZERO,
-            },
+            events: Events { max_events: 0, max_age: Duration::ZERO, heartbeat: Duration::ZERO, stall: Duration::ZERO },
             runner: Runner {
                 max_running_steps: 0,
                 termination_grace: Duration::ZERO,

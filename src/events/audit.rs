@@ -54,11 +54,15 @@ pub struct Fault {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Wrong {
     /// It and those up to this one are not there.
-    Missing { last: u64 },
+    Missing {
+        last: u64,
+    },
     /// What stands in its place belongs later.
     Removed,
     /// It stands where this one belongs.
-    Moved { to: u64 },
+    Moved {
+        to: u64,
+    },
     /// More events than were recorded stand here.
     Inserted,
     Changed,
@@ -66,7 +70,9 @@ pub enum Wrong {
     /// The page it lies in has no form of a page.
     Unreadable,
     /// The page it lies in is that of other events.
-    Misplaced { says: u64 },
+    Misplaced {
+        says: u64,
+    },
     /// The page it lies in does not go on where the one before ends.
     Unchained,
     /// It was written before the one in front of it.
@@ -76,7 +82,9 @@ pub enum Wrong {
     /// The journal has noted another last event.
     OtherHead,
     /// A server has found the journal cut or rewritten at its start, and noted where it had ended before.
-    Lost { head: Expectation },
+    Lost {
+        head: Expectation,
+    },
 }
 
 impl Report {
@@ -268,9 +276,8 @@ impl Walk<'_> {
         follower: Option<Follower<'_>>,
     ) -> Wrong {
         let should_have = full - self.number + place as u64;
-        let belongs_here = |entry: &EntryView<'_>| {
-            journal::chained(&self.before, self.number, entry.body) == *entry.hash
-        };
+        let belongs_here =
+            |entry: &EntryView<'_>| journal::chained(&self.before, self.number, entry.body) == *entry.hash;
         let follows = |hash: &Hash| follower.is_some_and(|follower| follower.follows(hash, self.number + 1));
         match (entries.len() as u64).cmp(&should_have) {
             std::cmp::Ordering::Less => Wrong::Removed,
@@ -317,7 +324,10 @@ impl fmt::Display for Fault {
             Wrong::Unchained => write!(f, "event {number} does not follow the one before it"),
             Wrong::OutOfOrder => write!(f, "event {number} was written before the one in front of it"),
             Wrong::BeyondTheNotes => {
-                write!(f, "event {number} is none of those that the journal has noted: it has been inserted, or a note changed")
+                write!(
+                    f,
+                    "event {number} is none of those that the journal has noted: it has been inserted, or a note changed"
+                )
             }
             Wrong::OtherHead => write!(f, "the journal has noted another hash for its last event, {number}"),
             Wrong::Lost { head } => write!(

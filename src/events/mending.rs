@@ -30,7 +30,8 @@ impl Events {
                 "the events of an organization do not end where they should; `lockkeeper audit verify` says what is missing"
             );
             let lost = noted.filter(|head| head.next > 0);
-            if let Some(lost) = lost.filter(|_| self.lost_heads(&organization).is_ok_and(|l| l.len() < LOST_HEADS_MAX)) {
+            if let Some(lost) = lost.filter(|_| self.lost_heads(&organization).is_ok_and(|l| l.len() < LOST_HEADS_MAX))
+            {
                 let place = [&*lost_heads_of(&organization), &lost.next.to_be_bytes()].concat();
                 batch.put(place, lost.encode());
             }
@@ -60,7 +61,9 @@ impl Events {
         let prefix = lost_heads_of(organization);
         let found = self.store.scan(&prefix, &end_of_prefix(&prefix), LOST_HEADS_MAX)?;
         let heads = found.iter().map(|(_, bytes)| Head::decode(bytes).ok_or_else(|| unreadable("a lost end")));
-        heads.map(|head| head.map(|head| Expectation { number: head.next.saturating_sub(1), hash: head.hash })).collect()
+        heads
+            .map(|head| head.map(|head| Expectation { number: head.next.saturating_sub(1), hash: head.hash }))
+            .collect()
     }
 }
 

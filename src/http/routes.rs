@@ -14,7 +14,8 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    approvals, deployments, environment_list, environments, events, logs, operations, pipelines, secrets, sessions, tokens,
+    approvals, deployments, environment_list, environments, events, logs, operations, pipelines, secrets, sessions,
+    tokens,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.

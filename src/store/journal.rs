@@ -135,11 +135,8 @@ impl Page {
     /// `None` where the bytes are not those of a page.
     pub fn decode(bytes: &[u8]) -> Option<Page> {
         let PageView { first, before, entries } = PageView::decode(bytes)?;
-        let owned = |entry: EntryView<'_>| Entry {
-            sequence: entry.sequence,
-            hash: *entry.hash,
-            body: entry.body.to_vec(),
-        };
+        let owned =
+            |entry: EntryView<'_>| Entry { sequence: entry.sequence, hash: *entry.hash, body: entry.body.to_vec() };
         Some(Page { first, before: *before, entries: entries.into_iter().map(owned).collect() })
     }
 

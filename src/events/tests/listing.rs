@@ -12,7 +12,8 @@ fn acme() -> Identifier {
 /// Events that differ in everything that can be asked for.
 fn varied() -> Events {
     let store = Arc::new(MemoryStore::new());
-    let places: Vec<_> = ["web", "shop"].map(identifier).into_iter().zip(["review-1", "review-2"].map(identifier)).collect();
+    let places: Vec<_> =
+        ["web", "shop"].map(identifier).into_iter().zip(["review-1", "review-2"].map(identifier)).collect();
     let by = agent();
     for number in 0..EVENTS {
         let pick = number as usize;
@@ -23,7 +24,8 @@ fn varied() -> Events {
             by: (number % 3 == 0).then_some(&by),
             pipeline: (number % 5 > 0).then_some(pipeline),
             environment: (number % 5 > 1).then_some(environment),
-            session: (number % 4 == 0).then_some(SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(number % 8 + 1) }),
+            session: (number % 4 == 0)
+                .then_some(SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(number % 8 + 1) }),
             deployment: (number % 6 == 0).then_some(DeploymentId(IdSeed([(number % 12) as u8; 12]))),
             data: &Data::default(),
         };

@@ -75,9 +75,8 @@ fn actor(text: &str) -> Result<Actor, Malformed> {
 
 /// Events have whole milliseconds, so that what is from a moment on, or before it, is so from the next whole one.
 fn time(text: &str) -> Result<Timestamp, Malformed> {
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z, its `+` written as %2B"))?;
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z, its `+` written as %2B"))?;
     let millis = -(-time.as_nanosecond()).div_euclid(NANOS_PER_MILLI);
     i64::try_from(millis).map(Timestamp::from_millis).map_err(|_| Malformed("is a time that no clock shows"))
 }

@@ -57,7 +57,11 @@ fn filtered(operation: Operation) -> Operation {
     );
     operation
         .query("type", &types, json!({ "type": "string", "examples": ["session.claimed,session.released"] }))
-        .query("actor", "Only by this user, or by the `system`", json!({ "type": "string", "pattern": actor_pattern() }))
+        .query(
+            "actor",
+            "Only by this user, or by the `system`",
+            json!({ "type": "string", "pattern": actor_pattern() }),
+        )
         .query("pipelineId", "Only in this pipeline", identifier())
         .query("envName", "Only in environments of this name", identifier())
         .query("sessionId", "Only of this session", json!({ "type": "string", "pattern": SESSION_PATTERN }))

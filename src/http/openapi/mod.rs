@@ -28,8 +28,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView, OpenTokenView, PipelineView,
-    SecretView, SessionView, TokenView, WaiterView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView, OpenTokenView,
+    PipelineView, SecretView, SessionView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};

@@ -1,0 +1,1 @@
+//! Every kind of change leaves its event.
