@@ -28,10 +28,11 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
     let mut server = Server::start();
     let (there, address) = watch::channel(Some(server.admin()));
     let connected = Arc::new(AtomicUsize::new(0));
+    let shared = Follow::new(&server.admin(), "");
     let subscribers: Vec<_> = (0..SUBSCRIBERS)
         .map(|number| {
             let begin = if number % 2 == 0 { "start" } else { "" };
-            tokio::spawn(follow(address.clone(), begin, connected.clone()))
+            tokio::spawn(follow(shared.clone(), address.clone(), begin, connected.clone()))
         })
         .collect();
     let done = Arc::new(AtomicBool::new(false));
@@ -71,12 +72,12 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
 }
 
 /// Follows until the last event, coming again whenever the stream ends.
-async fn follow(mut address: Address, begin: &'static str, connected: Arc<AtomicUsize>) -> Sighting {
+async fn follow(shared: Follow, mut address: Address, begin: &'static str, connected: Arc<AtomicUsize>) -> Sighting {
     let mut sighting = Sighting { after: begin.to_owned(), seen: Vec::new() };
     let mut last_id = begin.to_owned();
     loop {
         let client = address.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-        let Ok(mut stream) = Follow::new(&client, "").open(&last_id).await else {
+        let Ok(mut stream) = shared.by(client).open(&last_id).await else {
             tokio::task::yield_now().await;
             continue;
         };

@@ -48,6 +48,11 @@ impl Follow {
         Self { http, client: client.clone(), path: client.path(&format!("/events/stream{query}")) }
     }
 
+    /// The same after the server has started again.
+    pub fn by(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
     /// Comes for the first time, or again after it has seen an event.
     pub async fn open(&self, last_id: &str) -> Result<Stream, reqwest::Error> {
         let mut request = self.client.request(Method::GET, &self.path).build()?;
