@@ -19,6 +19,8 @@ environments = [{ name = "review-1" }, { name = "review-2" }]
 "#;
 
 type Tamper = fn(&LoggedStore, &mut Batch, u64);
+type Touched = fn(u64) -> u64;
+type Kind = (&'static str, Tamper, Touched, &'static str);
 
 fn page(store: &LoggedStore, organization: &str, number: u64) -> Page {
     Page::decode(&store.get(&journal::page_key(organization, number)).unwrap().unwrap()).unwrap()
@@ -31,7 +33,7 @@ fn edit(store: &LoggedStore, batch: &mut Batch, number: u64, change: impl FnOnce
 }
 
 /// What is done to pages of 32 events, the last of them number `last`; the first event it touches, and how that is told.
-fn kinds() -> Vec<(&'static str, Tamper, fn(u64) -> u64, &'static str)> {
+fn kinds() -> Vec<Kind> {
     vec![
         (
             "a byte of a body",

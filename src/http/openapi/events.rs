@@ -56,7 +56,7 @@ fn filtered(operation: Operation) -> Operation {
         types.join(", ")
     );
     operation
-        .query("type", &types, json!({ "type": "string", "examples": ["session.claimed,session.released"] }))
+        .query("type", &types, json!({ "type": "string", "pattern": types_pattern() }))
         .query(
             "actor",
             "Only by this user, or by the `system`",
@@ -68,6 +68,16 @@ fn filtered(operation: Operation) -> Operation {
         .query("deploymentId", "Only of this deployment", json!({ "type": "string", "pattern": DEPLOYMENT_PATTERN }))
         .query("since", "Only from this time on", time())
         .query("until", "Only before this time", time())
+}
+
+/// Names and groups, with commas between them.
+fn types_pattern() -> String {
+    let names = Notice::ALL.iter().map(|notice| notice.as_str().replace('.', r"\."));
+    let mut groups: Vec<_> = Notice::ALL.iter().filter_map(|notice| notice.as_str().split('.').next()).collect();
+    groups.dedup();
+    let groups = groups.into_iter().map(|group| format!(r"{group}\.\*"));
+    let one = names.chain(groups).collect::<Vec<_>>().join("|");
+    format!("^({one})(,({one}))*$")
 }
 
 fn actor_pattern() -> String {
