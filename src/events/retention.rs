@@ -43,21 +43,33 @@ impl Sweeper {
         now: Timestamp,
         keep_from: impl Fn(&Identifier) -> Option<u64>,
     ) -> Result<u64, StoreError> {
-        let mut dropped = 0;
+        let (mut dropped, mut failed) = (0, Ok(()));
         for organization in self.events.organizations()? {
-            let span = self.events.span(&organization)?;
-            let Some(seen) = self.seen.insert(organization.clone(), span.next) else { continue };
-            let bound = self.bound(span, seen, keep_from(&organization));
-            let (events, retention) = (self.events.clone(), self.retention);
-            let planned = {
-                let organization = organization.clone();
-                let plan = move || events.outlived(&organization, span, bound, retention, now);
-                tokio::task::spawn_blocking(plan).await.map_err(|error| StoreError::Read(error.to_string()))??
-            };
-            self.drop_before(&organization, span.first, planned).await?;
-            dropped += planned - span.first;
+            let keep_from = keep_from(&organization);
+            // One whose journal cannot be read does not keep the others from being swept.
+            match self.sweep_one(&organization, now, keep_from).await {
+                Ok(more) => dropped += more,
+                Err(error) => failed = Err(error),
+            }
         }
-        Ok(dropped)
+        failed.map(|()| dropped)
+    }
+
+    async fn sweep_one(
+        &mut self,
+        organization: &Identifier,
+        now: Timestamp,
+        keep_from: Option<u64>,
+    ) -> Result<u64, StoreError> {
+        let span = self.events.span(organization)?;
+        let Some(seen) = self.seen.insert(organization.clone(), span.next) else { return Ok(0) };
+        let bound = self.bound(span, seen, keep_from);
+        let (events, retention, name) = (self.events.clone(), self.retention, organization.clone());
+        let plan = move || events.outlived(&name, span, bound, retention, now);
+        let planned =
+            tokio::task::spawn_blocking(plan).await.map_err(|error| StoreError::Read(error.to_string()))??;
+        self.drop_before(organization, span.first, planned).await?;
+        Ok(planned - span.first)
     }
 
     /// Up to which number anything may go at all.

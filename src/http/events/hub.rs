@@ -232,6 +232,10 @@ impl Ring {
 
     fn extend(&mut self, frames: Vec<Frame>) {
         for frame in frames {
+            if frame.event.id.number != self.next() {
+                // Somebody has cut the journal; there is no going on from what was before.
+                *self = Self { first: frame.event.id.number, ..Self::default() };
+            }
             self.bytes += frame.text.len();
             self.frames.push_back(frame);
             while self.frames.len() as u64 > RING_EVENTS || self.bytes > RING_BYTES {
