@@ -16,8 +16,8 @@ use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::Settings;
 use crate::domain::{Now, Tick, Timestamp};
-use crate::events::Cause;
-use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
+use crate::events::{Cause, Events, Retention, Sweeper};
+use crate::http::{self, Connections, Followers, Front, Hubs, Pace, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -44,6 +44,8 @@ const CHORES_PER_USAGE: u32 = 12;
 const CROWD_OF_ACTORS: usize = 50_000;
 /// How often idempotency keys that have expired, or are too many, are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// How often events that are too old, or too many, are dropped.
+const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
 /// Why the server did not start, or did not go on: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +79,9 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let front = front(&settings);
     let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+    let events = Events::new(store.clone());
+    // Before anything is added to them.
+    events.mend().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let vault = Arc::new(open_vault(&settings, store.clone()).await?);
@@ -103,6 +108,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         vault,
         logs,
         followers: Followers::default(),
+        event_hubs: Hubs::new(events.clone(), pace(&settings)),
+        events,
         store: store.clone(),
         clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
@@ -119,12 +126,13 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let chores =
         actix_web::rt::spawn(do_chores(running.state.clone(), runner.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
+    let forgetting = actix_web::rt::spawn(sweep_events(running.state.clone(), retention(&settings)));
     let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let tidying = actix_web::rt::spawn(delivery::tidy(running.state.clone(), runner.clone(), organizations));
 
     signals.next().await;
-    for task in [chores, sweeping, keeping_time, tidying] {
+    for task in [chores, sweeping, forgetting, keeping_time, tidying] {
         task.abort();
     }
     let gone = stop(running, runner, settings.http.drain, &mut signals).await;
@@ -350,6 +358,29 @@ async fn sweep_keys(state: Arc<State>) {
             tracing::warn!(%error, "sessions that ended in a queue could not be forgotten");
         }
     }
+}
+
+/// Apart from the other chores, for the same reason.
+async fn sweep_events(state: Arc<State>, retention: Retention) {
+    let mut sweeper = Sweeper::new(state.events.clone(), retention);
+    let mut every = tokio::time::interval(EVENTS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        match sweeper.sweep((state.clock)(), |_| None).await {
+            Ok(0) => {}
+            Ok(dropped) => tracing::info!(dropped, "dropped events that were too old, or too many"),
+            Err(error) => tracing::warn!(%error, "old events could not be dropped; the next sweep tries again"),
+        }
+    }
+}
+
+fn retention(settings: &Settings) -> Retention {
+    Retention { max_events: settings.events.max_events, max_age: settings.events.max_age }
+}
+
+fn pace(settings: &Settings) -> Pace {
+    Pace { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
 }
 
 fn listen_error(front: &Front, error: &std::io::Error) -> ServeError {

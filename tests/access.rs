@@ -61,6 +61,10 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", APPROVAL.to_owned(), Value::Null, "viewer"),
         ("POST", format!("{APPROVAL}/approve"), json!({}), "maintainer"),
         ("POST", format!("{APPROVAL}/reject"), json!({}), "maintainer"),
+        ("GET", "/events".to_owned(), Value::Null, "viewer"),
+        ("GET", "/events/evt_000000000000002a9d2c5a1b".to_owned(), Value::Null, "viewer"),
+        // Refused for the parameter, since a stream has no end to wait for.
+        ("GET", "/events/stream?x=1".to_owned(), Value::Null, "viewer"),
         ("GET", "/secrets".to_owned(), Value::Null, "viewer"),
         ("POST", "/secrets".to_owned(), json!({ "name": "KEY", "value": "x" }), "maintainer"),
         ("GET", "/secrets/NONE".to_owned(), Value::Null, "viewer"),

@@ -43,7 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("cli", &["app", "auth", "config", "runner", "secrets", "store", "telemetry"]),
+    ("cli", &["app", "auth", "config", "domain", "events", "runner", "secrets", "store", "telemetry"]),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -57,7 +57,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("tokio", &["actors", "app", "cli", "events", "http", "idempotency", "logs", "pipelines", "runner", "store"]),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
-    ("serde_json", &["http"]),
+    ("serde_json", &["cli", "http"]),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["runner"]),
 ];

@@ -16,7 +16,7 @@ use crate::secrets::MasterKey;
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
+use super::settings::{Environments, Events, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -57,6 +57,7 @@ impl Draft {
             },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             idempotency: Idempotency { max_keys: 0 },
+            events: Events { max_events: 0, max_age: Duration::ZERO, heartbeat: Duration::ZERO, stall: Duration::ZERO },
             runner: Runner {
                 max_running_steps: 0,
                 termination_grace: Duration::ZERO,
@@ -148,6 +149,10 @@ pub(super) const KEYS: &[Key] = &[
     key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
+    key("events.max_events", Kind::Number(1_000, 100_000_000, |d, n| d.settings.events.max_events = n.into())),
+    key("events.max_age_days", Kind::Number(1, 3_650, |d, n| d.settings.events.max_age = days(n))),
+    key("events.heartbeat_seconds", Kind::Number(1, 300, |d, n| d.settings.events.heartbeat = seconds(n))),
+    key("events.stall_seconds", Kind::Number(1, 600, |d, n| d.settings.events.stall = seconds(n))),
     key("runner.max_running_steps", Kind::Number(1, 256, |d, n| d.settings.runner.max_running_steps = n as usize)),
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
@@ -156,6 +161,10 @@ pub(super) const KEYS: &[Key] = &[
 
 fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
+}
+
+fn days(n: u32) -> Duration {
+    Duration::from_secs(u64::from(n) * 86_400)
 }
 
 fn kibibytes(n: u32) -> u64 {

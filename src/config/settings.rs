@@ -27,6 +27,7 @@ pub struct Settings {
     pub storage: Storage,
     pub environments: Environments,
     pub idempotency: Idempotency,
+    pub events: Events,
     pub runner: Runner,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
@@ -100,6 +101,17 @@ pub struct Environments {
 pub struct Idempotency {
     /// Answers kept for retries, of all tokens together.
     pub max_keys: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Events {
+    /// Kept of one organization.
+    pub max_events: u64,
+    pub max_age: Duration,
+    /// A stream that has nothing to say for so long says so.
+    pub heartbeat: Duration,
+    /// A stream whose client takes nothing for so long is cut off.
+    pub stall: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -31,6 +31,19 @@ struct EventV1<'a> {
     data: Vec<(&'a str, DatumV1<'a>)>,
 }
 
+/// What every [`EventV1`] begins with.
+#[derive(Deserialize)]
+struct BeginningV1<'a> {
+    notice: u16,
+    at: i64,
+    pipeline: Option<&'a str>,
+    environment: Option<&'a str>,
+    session: Option<SessionV1>,
+    deployment: Option<[u8; 12]>,
+    #[serde(borrow)]
+    person: Option<([u8; 12], &'a str)>,
+}
+
 #[derive(Serialize, Deserialize)]
 enum SessionV1 {
     Granted([u8; 12], u64),
@@ -84,15 +97,37 @@ pub fn notice_of(body: &[u8]) -> Option<Notice> {
     Notice::ALL.get(usize::from(place)).copied()
 }
 
+/// What filters ask about, read without the rest and without a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance<'a> {
+    pub notice: Notice,
+    pub at: Timestamp,
+    pub pipeline: Option<&'a str>,
+    pub environment: Option<&'a str>,
+    pub session: Option<SessionId>,
+    pub deployment: Option<DeploymentId>,
+    pub person: Option<UserId>,
+}
+
+pub fn glance(body: &[u8]) -> Result<Glance<'_>, Unreadable> {
+    let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
+    let (form, _) = postcard::take_from_bytes::<BeginningV1<'_>>(form)?;
+    Ok(Glance {
+        notice: Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?,
+        at: Timestamp::from_millis(form.at),
+        pipeline: form.pipeline,
+        environment: form.environment,
+        session: form.session.map(SessionId::from),
+        deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
+        person: form.person.map(|(id, _)| UserId(IdSeed(id))),
+    })
+}
+
 pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadable> {
     let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
     let form: EventV1<'_> = postcard::from_bytes(form)?;
     let notice = Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?;
     let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
-    let session = form.session.map(|session| match session {
-        SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
-        SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
-    });
     Ok(Occurred {
         id: EventId::new(number, &hash),
         hash,
@@ -103,10 +138,19 @@ pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadab
             .map(|(id, name)| Agent { person: Person { id: UserId(IdSeed(id)), name: Arc::from(name) }, via }),
         pipeline: form.pipeline.map(Identifier::parse).transpose()?,
         environment: form.environment.map(Identifier::parse).transpose()?,
-        session,
+        session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
         data: Data(form.data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
     })
+}
+
+impl From<SessionV1> for SessionId {
+    fn from(session: SessionV1) -> Self {
+        match session {
+            SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
+            SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
+        }
+    }
 }
 
 impl<'a> From<&'a Datum> for DatumV1<'a> {

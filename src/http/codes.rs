@@ -65,6 +65,8 @@ codes! {
         "The deployment has no stage of this name. Its `stages` list those it has, from when it starts.";
     ApprovalNotFound = "approval_not_found", NOT_FOUND, "No such approval",
         "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
+    EventNotFound = "event_not_found", NOT_FOUND, "No such event",
+        "The organization never had this event, or no longer keeps it.";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",

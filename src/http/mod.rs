@@ -13,6 +13,7 @@ mod deployments;
 mod dto;
 mod environment_list;
 mod environments;
+mod events;
 mod idempotent;
 mod logs;
 mod members;
@@ -31,9 +32,11 @@ mod secrets;
 mod server;
 mod sessions;
 mod stream;
+mod streaming;
 mod tokens;
 
 pub use connections::Connections;
+pub use events::{Hubs, Pace};
 pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
@@ -47,6 +50,7 @@ use std::time::Duration;
 use crate::actors::Environments;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
+use crate::events::Events;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -65,6 +69,8 @@ pub struct State {
     pub vault: Arc<Vault>,
     pub logs: Logs,
     pub followers: Followers,
+    pub events: Events,
+    pub event_hubs: Arc<Hubs>,
     pub store: Arc<dyn Store>,
     pub clock: WallClock,
     pub rate_limits: Option<RateLimits>,

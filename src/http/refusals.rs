@@ -283,6 +283,13 @@ pub fn approval_not_found() -> Problem {
     )
 }
 
+pub fn event_not_found() -> Problem {
+    Problem::new(
+        Code::EventNotFound,
+        "the organization has no such event, or no longer keeps it; list them to see those it does",
+    )
+}
+
 pub fn secret_not_found() -> Problem {
     Problem::new(
         Code::SecretNotFound,

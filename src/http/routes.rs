@@ -14,8 +14,8 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    approvals, deployments, environment_list, environments, logs, members, operations, pipelines, secrets, sessions,
-    tokens,
+    approvals, deployments, environment_list, environments, events, logs, members, operations, pipelines, secrets,
+    sessions, tokens,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
@@ -116,6 +116,9 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/approvals/{approvalId}", [on(Method::GET, approvals::view, openapi::get_approval())]),
         at("/approvals/{approvalId}/approve", [on(Method::POST, approvals::approve, openapi::approve())]),
         at("/approvals/{approvalId}/reject", [on(Method::POST, approvals::reject, openapi::reject())]),
+        at("/events", [on(Method::GET, events::list, openapi::list_events())]),
+        at("/events/stream", [on(Method::GET, events::stream, openapi::stream_events())]),
+        at("/events/{eventId}", [on(Method::GET, events::view, openapi::get_event())]),
         at(
             "/secrets",
             [

@@ -60,6 +60,7 @@ fn describe() {
     describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "What has durably happened, by type");
+    describe_gauge!("lockkeeper_event_subscribers", "Clients that follow what happens");
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
     describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");

@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
+    DEFAULT_TOML, Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
 };
 
 #[test]
@@ -49,6 +49,15 @@ fn without_any_configuration_every_setting_is_as_documented() {
     );
     assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 16_384 });
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
+    assert_eq!(
+        settings.events,
+        Events {
+            max_events: 1_000_000,
+            max_age: Duration::from_secs(365 * 24 * 60 * 60),
+            heartbeat: Duration::from_secs(15),
+            stall: Duration::from_secs(30),
+        }
+    );
     assert_eq!(
         settings.runner,
         Runner {

@@ -3,6 +3,7 @@
 mod bodies;
 mod delivery;
 mod deployments;
+mod events;
 mod members;
 mod operation;
 mod operations;
@@ -14,6 +15,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use events::{get_event, list_events, stream_events};
 pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
@@ -28,8 +30,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, MemberView, OpenTokenView,
-    PipelineView, SecretView, SessionView, TokenView, WaiterView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView, MemberView,
+    OpenTokenView, PipelineView, SecretView, SessionView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -75,6 +77,7 @@ fn document() -> Value {
             { "name": "Pipelines" },
             { "name": "Deployments" },
             { "name": "Approvals" },
+            { "name": "Events" },
             { "name": "Secrets" },
             { "name": "Tokens" },
             { "name": "Members" },
@@ -123,12 +126,9 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => deployments::path_parameter(name)
-                    .or_else(|| secrets::path_parameter(name))
-                    .or_else(|| members::path_parameter(name))
-                    .unwrap_or_else(|| {
-                        ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                    }),
+                _ => path_parameter(name).unwrap_or_else(|| {
+                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -136,6 +136,11 @@ fn path_parameters(path: &str) -> Value {
             })
         })
         .collect()
+}
+
+fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
+    let found = deployments::path_parameter(name).or_else(|| secrets::path_parameter(name));
+    found.or_else(|| events::path_parameter(name)).or_else(|| members::path_parameter(name))
 }
 
 fn schemas() -> Value {
@@ -148,6 +153,7 @@ fn schemas() -> Value {
     include::<DeploymentView<'_>>(&mut schemas);
     include::<LineView<'_>>(&mut schemas);
     include::<ApprovalView<'_>>(&mut schemas);
+    include::<EventView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);

@@ -1,5 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
+mod auditing;
+mod listing;
+mod sweeping;
+
 use std::sync::Arc;
 
 use super::*;
@@ -20,12 +24,13 @@ fn agent() -> Agent {
 }
 
 fn happen(store: &MemoryStore, organization: &str, notice: Notice) {
-    let mut batch = Batch::default();
-    record(
-        &mut batch,
-        &identifier(organization),
-        &Happening::new(notice, Timestamp::from_millis(5), None, &Data::default()),
-    );
+    happen_at(store, organization, notice, 5);
+}
+
+fn happen_at(store: &MemoryStore, organization: &str, notice: Notice, millis: i64) {
+    let (mut batch, data) = (Batch::default(), Data::default());
+    let happening = Happening::new(notice, Timestamp::from_millis(millis), None, &data);
+    record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }
 
