@@ -17,6 +17,7 @@ pub enum Permission {
     Approve,
     ManageSecrets,
     ManageTokens,
+    ManageWebhooks,
 }
 
 impl Permission {
@@ -31,7 +32,7 @@ impl Permission {
             | Permission::ManageDeployments
             | Permission::Approve
             | Permission::ManageSecrets => Role::Maintainer,
-            Permission::ManageTokens => Role::Admin,
+            Permission::ManageTokens | Permission::ManageWebhooks => Role::Admin,
         }
     }
 

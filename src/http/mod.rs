@@ -31,8 +31,10 @@ mod server;
 mod sessions;
 mod stream;
 mod tokens;
+mod webhooks;
 
 pub use connections::Connections;
+pub use dto::webhook_body;
 pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
@@ -51,6 +53,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::secrets::Vault;
 use crate::store::Store;
+use crate::webhooks::Webhooks;
 
 /// Reads the time for what people see, and for what expires on a date.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -62,6 +65,7 @@ pub struct State {
     pub idempotency: Keys,
     pub pipelines: Pipelines,
     pub vault: Arc<Vault>,
+    pub webhooks: Webhooks,
     pub logs: Logs,
     pub followers: Followers,
     pub store: Arc<dyn Store>,

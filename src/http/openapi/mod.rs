@@ -7,6 +7,7 @@ mod operation;
 mod operations;
 mod pipeline_bodies;
 mod secrets;
+mod webhooks;
 
 pub use delivery::*;
 pub use deployments::{
@@ -16,6 +17,10 @@ pub use deployments::{
 pub use operation::Operation;
 pub use operations::*;
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
+pub use webhooks::{
+    create_webhook, delete_webhook, get_delivery, get_webhook, list_deliveries, list_webhooks, redeliver,
+    rotate_webhook_secret, test_webhook, update_webhook,
+};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -26,8 +31,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
-    SecretView, SessionView, TokenView, WaiterView,
+    ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, KeptWebhookView,
+    OpenTokenView, OpenWebhookView, PipelineView, SecretView, SessionView, TokenView, WaiterView, WebhookView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -74,6 +79,7 @@ fn document() -> Value {
             { "name": "Deployments" },
             { "name": "Approvals" },
             { "name": "Secrets" },
+            { "name": "Webhooks" },
             { "name": "Tokens" },
             { "name": "Operating" },
         ],
@@ -120,9 +126,12 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
-                _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
-                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                }),
+                _ => deployments::path_parameter(name)
+                    .or_else(|| secrets::path_parameter(name))
+                    .or_else(|| webhooks::path_parameter(name))
+                    .unwrap_or_else(|| {
+                        ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                    }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -144,13 +153,18 @@ fn schemas() -> Value {
     include::<ApprovalView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
+    include::<WebhookView<'_>>(&mut schemas);
+    include::<OpenWebhookView<'_>>(&mut schemas);
+    include::<KeptWebhookView<'_>>(&mut schemas);
+    include::<DeliveryView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
-    for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
+    let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
+    for (name, schema) in bodies.chain(webhooks::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)
