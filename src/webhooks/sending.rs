@@ -149,7 +149,7 @@ impl Shared {
     }
 
     /// Writes down what came of an attempt, and what follows from it.
-    fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, sent: Sent) {
+    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, sent: Sent) {
         let now = self.now();
         let newest = &mut *self.newest.lock();
         let Some(hook) = newest.hook(&sent_to.organization, sent_to.id) else { return };

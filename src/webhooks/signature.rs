@@ -30,7 +30,8 @@ impl WebhookSecret {
     pub fn generate() -> Self {
         let mut key = Zeroizing::new([0; NEW_KEY_BYTES]);
         rand::Rng::fill_bytes(&mut rand::rng(), key.as_mut_slice());
-        let text = Zeroizing::new(format!("{PREFIX}{}", STANDARD.encode(&*key)));
+        let encoded = Zeroizing::new(STANDARD.encode(key.as_slice()));
+        let text = Zeroizing::new([PREFIX, &encoded].concat());
         Self::parse(&text).expect("it has the form it was given")
     }
 
