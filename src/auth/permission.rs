@@ -18,6 +18,7 @@ pub enum Permission {
     ManageSecrets,
     ManageTokens,
     ManageWebhooks,
+    ManageMembers,
 }
 
 impl Permission {
@@ -32,7 +33,7 @@ impl Permission {
             | Permission::ManageDeployments
             | Permission::Approve
             | Permission::ManageSecrets => Role::Maintainer,
-            Permission::ManageTokens | Permission::ManageWebhooks => Role::Admin,
+            Permission::ManageTokens | Permission::ManageMembers | Permission::ManageWebhooks => Role::Admin,
         }
     }
 

@@ -10,9 +10,9 @@ use super::webhook::{
     Disabled, DisabledWhy, NewWebhook, PreviousSecret, Progress, Shown, WEBHOOKS_MAX, Webhook, WebhookChange,
     WebhookError,
 };
-use crate::domain::{Agent, Data, Identifier, Notice, Timestamp, WebhookId};
+use crate::domain::{Agent, Data, Identifier, Notice, WebhookId};
 use crate::entropy::id_seed;
-use crate::events::{self, Happening};
+use crate::events::{self, Cause, Happening};
 use crate::secrets;
 use crate::store::{Batch, Sequence};
 
@@ -124,7 +124,7 @@ impl Webhooks {
         self.shared.vault.keep(&mut batch, organization, &webhook.secret_name(FIRST_SECRET), new.secret.text())?;
         put_webhook(&mut batch, &webhook);
         put_progress(&mut batch, &webhook, &progress);
-        record(&mut batch, Notice::WebhookCreated, &webhook, Some(by), now, Data::default());
+        record(&mut batch, Notice::WebhookCreated, &webhook, Cause::by(by, now), Data::default());
         let shown = Shown { webhook, progress };
         let held = keep(&shown, &mut batch);
         newest.last_change = self.commit(batch)?;
@@ -175,7 +175,7 @@ impl Webhooks {
         put_webhook(&mut batch, &next.webhook);
         put_progress(&mut batch, &next.webhook, &next.progress);
         let data = Data::default().with("changed", changed).with("enabled", next.webhook.is_enabled());
-        record(&mut batch, Notice::WebhookUpdated, &next.webhook, Some(by), now, data);
+        record(&mut batch, Notice::WebhookUpdated, &next.webhook, Cause::by(by, now), data);
         let sequence = self.commit(batch)?;
         hook.webhook = next.webhook.clone();
         hook.progress = next.progress.clone();
@@ -201,7 +201,7 @@ impl Webhooks {
         for number in webhook.previous.iter().map(|previous| previous.number).chain([webhook.secret]) {
             secrets::forget(&mut batch, organization, &webhook.secret_name(number));
         }
-        record(&mut batch, Notice::WebhookDeleted, webhook, Some(by), self.shared.now(), Data::default());
+        record(&mut batch, Notice::WebhookDeleted, webhook, Cause::by(by, self.shared.now()), Data::default());
         newest.last_change = self.commit(batch)?;
         newest.of(organization).remove(&id);
         Ok(())
@@ -232,7 +232,7 @@ impl Webhooks {
         self.shared.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
         put_webhook(&mut batch, &webhook);
         let data = Data::default().with("changed", "secret").with("enabled", webhook.is_enabled());
-        record(&mut batch, Notice::WebhookUpdated, &webhook, Some(by), now, data);
+        record(&mut batch, Notice::WebhookUpdated, &webhook, Cause::by(by, now), data);
         let shown = Shown { webhook, progress: hook.progress.clone() };
         let held = keep(&shown, &mut batch);
         let sequence = self.commit(batch)?;
@@ -247,16 +247,9 @@ impl Webhooks {
 }
 
 /// Without the URL: its path or query may be what its receiver trusts.
-pub(super) fn record(
-    batch: &mut Batch,
-    notice: Notice,
-    webhook: &Webhook,
-    by: Option<&Agent>,
-    now: Timestamp,
-    data: Data,
-) {
+pub(super) fn record(batch: &mut Batch, notice: Notice, webhook: &Webhook, cause: Cause<'_>, data: Data) {
     let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
-    events::record(batch, &webhook.organization, &Happening::new(notice, now, by, &data));
+    events::record(batch, &webhook.organization, &Happening::new(notice, cause.at, cause.by, &data));
 }
 
 fn changed_fields(before: &Webhook, after: &Webhook) -> String {

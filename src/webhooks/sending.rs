@@ -15,6 +15,7 @@ use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
 use crate::domain::{Data, DeliveryId, Notice, Timestamp};
+use crate::events::Cause;
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
 /// The wall clock may be set, so nobody sleeps by it for long.
@@ -163,7 +164,13 @@ impl Shared {
         if let Some(webhook) = &settled.disabled {
             put_webhook(&mut batch, webhook);
             let why = webhook.disabled.map_or("", |disabled| disabled.why.reason());
-            record(&mut batch, Notice::WebhookDisabled, webhook, None, now, Data::default().with("reason", why));
+            record(
+                &mut batch,
+                Notice::WebhookDisabled,
+                webhook,
+                Cause::system(now),
+                Data::default().with("reason", why),
+            );
         }
         let sequence = match self.store.commit(batch) {
             Ok(sequence) => sequence,

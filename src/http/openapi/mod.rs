@@ -3,6 +3,7 @@
 mod bodies;
 mod delivery;
 mod deployments;
+mod members;
 mod operation;
 mod operations;
 mod pipeline_bodies;
@@ -14,6 +15,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
@@ -32,7 +34,8 @@ use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
     ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, KeptWebhookView,
-    OpenTokenView, OpenWebhookView, PipelineView, SecretView, SessionView, TokenView, WaiterView, WebhookView,
+    MemberView, OpenTokenView, OpenWebhookView, PipelineView, SecretView, SessionView, TokenView, WaiterView,
+    WebhookView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -81,6 +84,7 @@ fn document() -> Value {
             { "name": "Secrets" },
             { "name": "Webhooks" },
             { "name": "Tokens" },
+            { "name": "Members" },
             { "name": "Operating" },
         ],
         "paths": paths,
@@ -129,6 +133,7 @@ fn path_parameters(path: &str) -> Value {
                 _ => deployments::path_parameter(name)
                     .or_else(|| secrets::path_parameter(name))
                     .or_else(|| webhooks::path_parameter(name))
+                    .or_else(|| members::path_parameter(name))
                     .unwrap_or_else(|| {
                         ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                     }),
@@ -160,11 +165,12 @@ fn schemas() -> Value {
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
+    include::<MemberView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
     let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
-    for (name, schema) in bodies.chain(webhooks::request_bodies()) {
+    for (name, schema) in bodies.chain(members::request_bodies()).chain(webhooks::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)
