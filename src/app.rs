@@ -24,7 +24,8 @@ use crate::pipelines::Pipelines;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
-use crate::{runner, secrets, telemetry};
+use crate::webhooks::Webhooks;
+use crate::{runner, secrets, telemetry, webhooks};
 
 /// Where the logs of deployments are, in the data directory.
 const LOGS: &str = "logs";
@@ -46,6 +47,9 @@ const CROWD_OF_ACTORS: usize = 50_000;
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// How often events that are too old, or too many, are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a stop waits for receivers of webhooks that have not answered: long enough for one that works.
+const DELIVERING_MAX: Duration = Duration::from_secs(5);
 
 /// Why the server did not start, or did not go on: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +103,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     take_up_deployments(&environments, &runner).await?;
     declared::environments(&environments, &settings, &pipelines).await?;
 
+    let webhooks = open_webhooks(&settings, store.clone(), vault.clone(), clock.clone())?;
     let handle = metrics.clone();
     let state = State {
         environments,
@@ -106,6 +111,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         idempotency,
         pipelines,
         vault,
+        webhooks: webhooks.clone(),
         logs,
         followers: Followers::default(),
         event_hubs: Hubs::new(events.clone(), pace(&settings)),
@@ -130,12 +136,15 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let tidying = actix_web::rt::spawn(delivery::tidy(running.state.clone(), runner.clone(), organizations));
+    let telling = webhooks.clone();
+    let telling = actix_web::rt::spawn(async move { telling.run().await });
 
     signals.next().await;
     for task in [chores, sweeping, forgetting, keeping_time, tidying] {
         task.abort();
     }
-    let gone = stop(running, runner, settings.http.drain, &mut signals).await;
+    webhooks.stop();
+    let gone = stop(running, runner, telling, settings.http.drain, &mut signals).await;
     store.close();
     if !gone {
         // The runtime would wait for whoever waits for them.
@@ -147,12 +156,20 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
 }
 
 /// Answers what is under way, as long as the operator has patience. Says whether nothing of ours runs any more.
-async fn stop(running: Running, runner: Runner, patience: Duration, signals: &mut Signals) -> bool {
+async fn stop(
+    running: Running,
+    runner: Runner,
+    telling: tokio::task::JoinHandle<()>,
+    patience: Duration,
+    signals: &mut Signals,
+) -> bool {
     tracing::info!("stopping: answering what is under way; a second signal stops at once");
     let state = running.state.clone();
-    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience)) };
+    // What is not delivered by then is delivered after the next start.
+    let last_deliveries = tokio::time::timeout(patience.min(DELIVERING_MAX), telling);
+    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience), last_deliveries) };
     let gone = tokio::select! {
-        (left, gone) = finish => {
+        (left, gone, _) = finish => {
             if left > 0 {
                 tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
             }
@@ -210,6 +227,23 @@ fn counted() -> store::journal::Appended {
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     Vault::open(store, master)
+}
+
+fn open_webhooks(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    vault: Arc<Vault>,
+    clock: WallClock,
+) -> Result<Webhooks, store::StoreError> {
+    let options = webhooks::Options {
+        allow_private: settings.webhooks.allow_private,
+        timeout: settings.webhooks.timeout,
+        retries: settings.webhooks.retries.clone(),
+        disable_after: settings.webhooks.disable_after,
+        max_sending: settings.webhooks.max_sending,
+    };
+    let events = Events::new(store.clone());
+    Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
 fn front(settings: &Settings) -> Front {
@@ -307,6 +341,7 @@ async fn do_chores(
 ) {
     let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
     let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
+    let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
     let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
@@ -320,6 +355,7 @@ async fn do_chores(
         waiting_for_any.set(state.environments.waiting_for_any() as f64);
         stages_running.set(runner.running() as f64);
         stages_waiting.set(runner.waiting() as f64);
+        undelivered.set(state.webhooks.pending() as f64);
         if round % rounds_per_idle == 0 || state.environments.resident() > CROWD_OF_ACTORS {
             state.environments.dismiss_unused();
         }
@@ -367,7 +403,7 @@ async fn sweep_events(state: Arc<State>, retention: Retention) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        match sweeper.sweep((state.clock)(), |_| None).await {
+        match sweeper.sweep((state.clock)(), |organization| state.webhooks.floor(organization)).await {
             Ok(0) => {}
             Ok(dropped) => tracing::info!(dropped, "dropped events that were too old, or too many"),
             Err(error) => tracing::warn!(%error, "old events could not be dropped; the next sweep tries again"),

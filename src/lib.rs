@@ -38,3 +38,4 @@ pub mod runner;
 pub mod secrets;
 pub mod store;
 pub mod telemetry;
+pub mod webhooks;

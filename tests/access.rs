@@ -24,6 +24,8 @@ const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
+const WEBHOOK: &str = "/webhooks/whk_0199f3c2a4b07f3e9d2c5a1b";
+const DELIVERY: &str = "dlv_0199f3c2a4b07f3e9d2c5a1b";
 const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
@@ -70,6 +72,16 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", "/secrets/NONE".to_owned(), Value::Null, "viewer"),
         ("PUT", "/secrets/NONE".to_owned(), json!({ "value": "x" }), "maintainer"),
         ("DELETE", "/secrets/NONE".to_owned(), Value::Null, "maintainer"),
+        ("GET", "/webhooks".to_owned(), Value::Null, "admin"),
+        ("POST", "/webhooks".to_owned(), json!({ "url": "https://receiver.invalid/" }), "admin"),
+        ("GET", WEBHOOK.to_owned(), Value::Null, "admin"),
+        ("PATCH", WEBHOOK.to_owned(), json!({ "enabled": false }), "admin"),
+        ("DELETE", WEBHOOK.to_owned(), Value::Null, "admin"),
+        ("POST", format!("{WEBHOOK}/rotate-secret"), json!({}), "admin"),
+        ("POST", format!("{WEBHOOK}/test"), json!({}), "admin"),
+        ("GET", format!("{WEBHOOK}/deliveries"), Value::Null, "admin"),
+        ("GET", format!("{WEBHOOK}/deliveries/{DELIVERY}"), Value::Null, "admin"),
+        ("POST", format!("{WEBHOOK}/deliveries/{DELIVERY}/redeliver"), json!({}), "admin"),
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
         ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),

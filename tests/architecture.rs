@@ -20,10 +20,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("pipelines", &["domain", "events", "store"]),
     ("secrets", &["domain", "events", "store"]),
     ("actors", &["domain", "entropy", "events", "idempotency", "pipelines", "store"]),
+    ("webhooks", &["domain", "entropy", "events", "secrets", "store"]),
     ("telemetry", &["config", "domain", "events"]),
     (
         "http",
-        &["actors", "auth", "domain", "entropy", "events", "idempotency", "logs", "pipelines", "secrets", "store"],
+        &[
+            "actors",
+            "auth",
+            "domain",
+            "entropy",
+            "events",
+            "idempotency",
+            "logs",
+            "pipelines",
+            "secrets",
+            "store",
+            "webhooks",
+        ],
     ),
     (
         "app",
@@ -41,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "secrets",
             "store",
             "telemetry",
+            "webhooks",
         ],
     ),
     ("cli", &["app", "auth", "config", "domain", "events", "runner", "secrets", "store", "telemetry"]),
@@ -54,12 +68,18 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("utoipa", &["http"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
-    ("tokio", &["actors", "app", "cli", "events", "http", "idempotency", "logs", "pipelines", "runner", "store"]),
+    (
+        "tokio",
+        &["actors", "app", "cli", "events", "http", "idempotency", "logs", "pipelines", "runner", "store", "webhooks"],
+    ),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
     ("serde_json", &["cli", "http"]),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["runner"]),
+    ("reqwest", &["runner", "webhooks"]),
+    ("hmac", &["webhooks"]),
+    ("url", &["webhooks"]),
 ];
 
 #[test]

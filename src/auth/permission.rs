@@ -17,6 +17,7 @@ pub enum Permission {
     Approve,
     ManageSecrets,
     ManageTokens,
+    ManageWebhooks,
     ManageMembers,
 }
 
@@ -32,7 +33,7 @@ impl Permission {
             | Permission::ManageDeployments
             | Permission::Approve
             | Permission::ManageSecrets => Role::Maintainer,
-            Permission::ManageTokens | Permission::ManageMembers => Role::Admin,
+            Permission::ManageTokens | Permission::ManageMembers | Permission::ManageWebhooks => Role::Admin,
         }
     }
 

@@ -16,7 +16,7 @@ use crate::secrets::MasterKey;
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Events, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
+use super::settings::{Environments, Events, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage, Webhooks};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -64,6 +64,13 @@ impl Draft {
                 path: String::new(),
                 log_bytes_per_step: 0,
             },
+            webhooks: Webhooks {
+                allow_private: false,
+                timeout: Duration::ZERO,
+                retries: Vec::new(),
+                disable_after: Duration::ZERO,
+                max_sending: 0,
+            },
             organizations: Vec::new(),
             sample: false,
         };
@@ -82,6 +89,9 @@ pub(super) enum Kind {
     Directory(fn(&mut Draft, PathBuf)),
     Number(u32, u32, fn(&mut Draft, u32)),
     NumberOrOff(u32, u32, fn(&mut Draft, Option<u32>)),
+    /// At most so many numbers, each within these bounds.
+    Numbers(usize, u32, u32, fn(&mut Draft, Vec<u32>)),
+    Flag(fn(&mut Draft, bool)),
     LogFilter(fn(&mut Draft, String)),
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
@@ -101,6 +111,8 @@ impl Kind {
             | Kind::Directory(_)
             | Kind::Number(..)
             | Kind::NumberOrOff(..)
+            | Kind::Numbers(..)
+            | Kind::Flag(_)
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
@@ -118,6 +130,9 @@ pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
 
 /// Dozens of directives; each is compiled at start and asked at each new place that logs.
 const LOG_FILTER_MAX: usize = 1_024;
+
+/// A fortnight of doubling waits; each attempt is kept in the delivery's record.
+const RETRIES_MAX: usize = 16;
 
 /// Dozens of directories; every step gets a copy.
 const SEARCH_PATH_MAX: usize = 4_096;
@@ -157,6 +172,11 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
+    key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),
+    key("webhooks.retry_seconds", Kind::Numbers(RETRIES_MAX, 0, 604_800, |d, n| d.settings.webhooks.retries = n.into_iter().map(seconds).collect())),
+    key("webhooks.disable_after_hours", Kind::Number(0, 8_760, |d, n| d.settings.webhooks.disable_after = seconds(n * 3_600))),
+    key("webhooks.max_sending", Kind::Number(1, 4_096, |d, n| d.settings.webhooks.max_sending = n as usize)),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -188,6 +208,8 @@ impl Key {
             Kind::Directory(put) => given.path().map(|path| put(draft, path)),
             Kind::Number(min, max, put) => given.number(min, max).map(|n| put(draft, n)),
             Kind::NumberOrOff(min, max, put) => given.number_or_off(min, max).map(|n| put(draft, n)),
+            Kind::Numbers(count, min, max, put) => given.numbers(count, min, max).map(|numbers| put(draft, numbers)),
+            Kind::Flag(put) => given.flag().map(|flag| put(draft, flag)),
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
@@ -220,6 +242,10 @@ impl Key {
             Kind::Directory(_) => "the path of a directory".to_owned(),
             Kind::Number(min, max, _) => format!("a whole number from {min} to {max}"),
             Kind::NumberOrOff(min, max, _) => format!("a whole number from {min} to {max}, or \"off\""),
+            Kind::Numbers(count, min, max, _) => {
+                format!("a list of at most {count} whole numbers from {min} to {max}")
+            }
+            Kind::Flag(_) => "true or false".to_owned(),
             Kind::LogFilter(_) => {
                 let levels = "error, warn, info, debug, trace, off";
                 format!(
@@ -325,6 +351,37 @@ impl Given<'_> {
             Given::InFile { .. } => Unfit::is("another string"),
             Given::Text { .. } => unfit,
         })
+    }
+
+    /// In a variable they are separated by commas.
+    fn numbers(&self, count: usize, min: u32, max: u32) -> Result<Vec<u32>, Unfit> {
+        let numbers: Vec<u32> = match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
+                let numbers = array.iter().map(|entry| whole_number(entry.get_ref(), min..=max).map_err(Unfit::Is));
+                numbers.collect::<Result<_, _>>()?
+            }
+            Given::Text { .. } => {
+                let texts = self.text()?.split(',').map(str::trim).filter(|text| !text.is_empty());
+                let fits = |number: &u32| (min..=max).contains(number);
+                texts.map(|text| text.parse().ok().filter(fits).ok_or(Unfit::Unsaid)).collect::<Result<_, _>>()?
+            }
+        };
+        if numbers.len() > count {
+            return Err(Unfit::is(format!("{} of them", numbers.len())));
+        }
+        Ok(numbers)
+    }
+
+    fn flag(&self) -> Result<bool, Unfit> {
+        match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                value.as_bool().ok_or_else(|| Unfit::is(type_of(value)))
+            }
+            Given::Text { .. } => self.text()?.parse().map_err(|_| Unfit::Unsaid),
+        }
     }
 
     fn log_filter(&self) -> Result<String, Unfit> {

@@ -22,7 +22,9 @@ use std::path::{Path, PathBuf};
 pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
-pub use settings::{Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage};
+pub use settings::{
+    Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage, Webhooks,
+};
 
 use document::Document;
 use fault::Place;

@@ -29,6 +29,7 @@ pub struct Settings {
     pub idempotency: Idempotency,
     pub events: Events,
     pub runner: Runner,
+    pub webhooks: Webhooks,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -123,4 +124,18 @@ pub struct Runner {
     /// The `PATH` of steps.
     pub path: String,
     pub log_bytes_per_step: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhooks {
+    /// Whether deliveries may go to addresses that are not public.
+    pub allow_private: bool,
+    /// How long a receiver has to answer.
+    pub timeout: Duration,
+    /// How long to wait after each attempt that failed; after one more it is given up.
+    pub retries: Vec<Duration>,
+    /// A webhook to which nothing has arrived for that long is disabled.
+    pub disable_after: Duration,
+    /// Deliveries under way at once, to all receivers.
+    pub max_sending: usize,
 }

@@ -34,8 +34,10 @@ mod sessions;
 mod stream;
 mod streaming;
 mod tokens;
+mod webhooks;
 
 pub use connections::Connections;
+pub use dto::webhook_body;
 pub use events::{Hubs, Pace};
 pub use logs::Followers;
 pub use rate_limit::RateLimits;
@@ -56,6 +58,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::secrets::Vault;
 use crate::store::Store;
+use crate::webhooks::Webhooks;
 
 /// Reads the time for what people see, and for what expires on a date.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -67,6 +70,7 @@ pub struct State {
     pub idempotency: Keys,
     pub pipelines: Pipelines,
     pub vault: Arc<Vault>,
+    pub webhooks: Webhooks,
     pub logs: Logs,
     pub followers: Followers,
     pub events: Events,

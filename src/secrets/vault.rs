@@ -185,10 +185,26 @@ impl Vault {
             })?;
         }
         // Taken after the records: memory is ahead of the store, so it has every key that they need.
-        let Some(ring) = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone()) else {
-            return Ok(Vec::new());
-        };
+        let Some(ring) = self.ring(organization) else { return Ok(Vec::new()) };
         records.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
+    }
+
+    /// Sees to it that the organization has a key to seal with.
+    pub async fn prepare(&self, organization: &Identifier) -> Result<(), SecretError> {
+        let (outcome, sequence) = {
+            let newest = &mut *self.newest.lock();
+            let outcome = self.hand_in_ring(newest, organization);
+            (outcome, newest.last_change)
+        };
+        self.once_durable(outcome, sequence).await
+    }
+
+    pub(super) fn ring(&self, organization: &Identifier) -> Option<Arc<Ring>> {
+        self.newest.lock().organizations.get(organization).map(|found| found.ring.clone())
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// A refusal waits like a success, since what it speaks of may not be durable yet; only what the store has refused is
@@ -218,6 +234,18 @@ impl Vault {
         };
         durable_up_to(&*self.store, changed).await;
         Ok(self.record(organization, slot.0.as_ref(), &slot.1)?)
+    }
+
+    fn hand_in_ring(&self, newest: &mut Newest, organization: &Identifier) -> Result<(), SecretError> {
+        if newest.organizations.contains_key(organization) {
+            return Ok(());
+        }
+        let ring = Ring::generate();
+        let mut batch = Batch::default();
+        self.put_ring(&mut batch, organization, &ring);
+        newest.last_change = self.store.commit(batch)?;
+        newest.organizations.insert(organization.clone(), Organization::new(ring));
+        Ok(())
     }
 
     fn hand_in_new<Held>(

@@ -64,6 +64,11 @@ fn describe() {
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
     describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");
+    describe_counter!(
+        "lockkeeper_webhook_attempts_total",
+        "Attempts to deliver something to a webhook, by what came of them"
+    );
+    describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that have neither arrived nor been given up");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    DEFAULT_TOML, Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
+    DEFAULT_TOML, Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, Webhooks,
+    check_file,
 };
 
 #[test]
@@ -65,6 +66,16 @@ fn without_any_configuration_every_setting_is_as_documented() {
             termination_grace: Duration::from_secs(10),
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             log_bytes_per_step: 8192 * 1024,
+        }
+    );
+    assert_eq!(
+        settings.webhooks,
+        Webhooks {
+            allow_private: false,
+            timeout: Duration::from_secs(15),
+            retries: [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs).to_vec(),
+            disable_after: Duration::from_hours(120),
+            max_sending: 256,
         }
     );
     assert!(settings.sample);

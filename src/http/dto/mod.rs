@@ -10,6 +10,7 @@ mod pipeline;
 mod secret;
 mod session;
 mod token;
+mod webhook;
 
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
 pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
@@ -20,6 +21,9 @@ pub use pipeline::PipelineView;
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
+pub use webhook::{
+    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_body, webhook_test_body,
+};
 
 use std::fmt::Display;
 

@@ -9,6 +9,7 @@ mod operation;
 mod operations;
 mod pipeline_bodies;
 mod secrets;
+mod webhooks;
 
 pub use delivery::*;
 pub use deployments::{
@@ -20,6 +21,10 @@ pub use members::{add_member, change_member, get_member, list_members, remove_me
 pub use operation::Operation;
 pub use operations::*;
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
+pub use webhooks::{
+    create_webhook, delete_webhook, get_delivery, get_webhook, list_deliveries, list_webhooks, redeliver,
+    rotate_webhook_secret, test_webhook, update_webhook,
+};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -30,8 +35,9 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView, MemberView,
-    OpenTokenView, PipelineView, SecretView, SessionView, TokenView, WaiterView,
+    ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView,
+    KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, SecretView, SessionView, TokenView,
+    WaiterView, WebhookView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -79,6 +85,7 @@ fn document() -> Value {
             { "name": "Approvals" },
             { "name": "Events" },
             { "name": "Secrets" },
+            { "name": "Webhooks" },
             { "name": "Tokens" },
             { "name": "Members" },
             { "name": "Operating" },
@@ -140,7 +147,10 @@ fn path_parameters(path: &str) -> Value {
 
 fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
     let found = deployments::path_parameter(name).or_else(|| secrets::path_parameter(name));
-    found.or_else(|| events::path_parameter(name)).or_else(|| members::path_parameter(name))
+    found
+        .or_else(|| events::path_parameter(name))
+        .or_else(|| members::path_parameter(name))
+        .or_else(|| webhooks::path_parameter(name))
 }
 
 fn schemas() -> Value {
@@ -156,6 +166,10 @@ fn schemas() -> Value {
     include::<EventView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
+    include::<WebhookView<'_>>(&mut schemas);
+    include::<OpenWebhookView<'_>>(&mut schemas);
+    include::<KeptWebhookView<'_>>(&mut schemas);
+    include::<DeliveryView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
@@ -164,7 +178,7 @@ fn schemas() -> Value {
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
     let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
-    for (name, schema) in bodies.chain(members::request_bodies()) {
+    for (name, schema) in bodies.chain(members::request_bodies()).chain(webhooks::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)
