@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::event::{EventId, Occurred};
 use super::record::Happening;
@@ -17,7 +17,7 @@ use crate::store::journal::Hash;
 const VERSION: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct EventV1<'a> {
+struct EventV1<'a, Entries> {
     /// Its place in the list of notices, which only grows.
     notice: u16,
     at: i64,
@@ -25,10 +25,20 @@ struct EventV1<'a> {
     environment: Option<&'a str>,
     session: Option<SessionV1>,
     deployment: Option<[u8; 12]>,
+    #[serde(borrow)]
     person: Option<([u8; 12], &'a str)>,
     via: Option<([u8; 12], &'a str)>,
-    #[serde(borrow)]
-    data: Vec<(&'a str, DatumV1<'a>)>,
+    /// Names, each with what it stands for.
+    data: Entries,
+}
+
+/// Written as a list without making one: every claim writes some.
+struct DataV1<'a>(&'a Data);
+
+impl Serialize for DataV1<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, DatumV1::from(datum))))
+    }
 }
 
 /// What every [`EventV1`] begins with.
@@ -83,7 +93,7 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
         deployment: happening.deployment.map(|id| id.0.0),
         person: happening.by.map(|agent| (agent.person.id.0.0, &*agent.person.name)),
         via: via.map(|via| (via.token.0.0, &*via.request)),
-        data: happening.data.0.iter().map(|(name, datum)| (&**name, DatumV1::from(datum))).collect(),
+        data: DataV1(happening.data),
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(VERSION);
@@ -125,7 +135,7 @@ pub fn glance(body: &[u8]) -> Result<Glance<'_>, Unreadable> {
 
 pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadable> {
     let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
-    let form: EventV1<'_> = postcard::from_bytes(form)?;
+    let form: EventV1<'_, Vec<(&str, DatumV1<'_>)>> = postcard::from_bytes(form)?;
     let notice = Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?;
     let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
     Ok(Occurred {

@@ -84,3 +84,16 @@ fn each_organization_has_its_own_numbers_and_an_id_of_one_is_none_of_another() {
     let unborn = EventId { number: 1_000, check: [0; 4] };
     assert!(!events.knows(&acme, unborn).unwrap());
 }
+
+proptest::proptest! {
+    #[test]
+    fn whatever_lies_in_a_journal_is_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        let with_version = [&[1], bytes.as_slice()].concat();
+        for body in [&bytes, &with_version] {
+            let (glance, event) = (form::glance(body), form::decode(0, [0; 32], body));
+            if let Ok(event) = event {
+                proptest::prop_assert_eq!(glance.ok(), Some(event.glance()));
+            }
+        }
+    }
+}

@@ -261,3 +261,78 @@ pub fn frame(event: &Occurred) -> Bytes {
     text.extend_from_slice(b"\n\n");
     text.into()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::{Data, Notice, Timestamp};
+    use crate::events::{Happening, Notices, record};
+    use crate::store::{Batch, MemoryStore, Store};
+
+    fn happen(store: &MemoryStore, times: u64, text: &str) {
+        let (acme, data) = (Identifier::parse("acme").unwrap(), Data::default().with("text", text));
+        let notices = [Notice::SecretCreated, Notice::SecretDeleted];
+        for number in 0..times {
+            let notice = notices[(number % 2) as usize];
+            let mut batch = Batch::default();
+            record(&mut batch, &acme, &Happening::new(notice, Timestamp::from_millis(1), None, &data));
+            store.commit(batch).unwrap();
+        }
+    }
+
+    fn hub(store: &Arc<MemoryStore>) -> (Events, Hub) {
+        let (events, hub) = (Events::new(store.clone()), Hub::new(Identifier::parse("acme").unwrap()));
+        hub.begin(&events).unwrap();
+        (events, hub)
+    }
+
+    /// The numbers that are gathered from a place on, and the place after them.
+    fn gathered(hub: &Hub, mut from: u64, filter: &Filter) -> (Vec<u64>, u64) {
+        let mut numbers = Vec::new();
+        loop {
+            let Gathered::Piece { text, next, .. } = hub.gather(from, filter) else { panic!("behind at {from}") };
+            assert!(text.len() <= PIECE_BYTES);
+            let ids = std::str::from_utf8(&text).unwrap().lines().filter_map(|line| line.strip_prefix("id: "));
+            numbers.extend(ids.map(|id| id.parse::<EventId>().unwrap().number));
+            if next == from {
+                return (numbers, next);
+            }
+            from = next;
+        }
+    }
+
+    #[test]
+    fn a_hub_begins_with_the_newest_and_goes_on_with_what_happens() {
+        let store = Arc::new(MemoryStore::new());
+        happen(&store, RING_EVENTS + 100, "");
+        let (events, hub) = hub(&store);
+        let open = Filter::default();
+        let all = |from: u64, to: u64| ((from..to).collect::<Vec<_>>(), to);
+        assert_eq!(gathered(&hub, 100, &open), all(100, RING_EVENTS + 100));
+        assert!(matches!(hub.gather(99, &open), Gathered::Behind { by } if by == RING_EVENTS + 1));
+        assert_eq!(*hub.reached().borrow(), Reached::UpTo(RING_EVENTS + 100));
+        happen(&store, 7, "");
+        assert_eq!(gathered(&hub, RING_EVENTS + 100, &open), (vec![], RING_EVENTS + 100), "not read yet");
+        hub.catch_up(&events).unwrap();
+        assert_eq!(gathered(&hub, RING_EVENTS, &open), all(RING_EVENTS, RING_EVENTS + 107));
+        assert!(matches!(hub.gather(106, &open), Gathered::Behind { .. }), "the oldest made room");
+        assert_eq!(gathered(&hub, RING_EVENTS + 500, &open), (vec![], RING_EVENTS + 500), "nobody is put back");
+        let mut notices = Notices::default();
+        notices.add(Notice::SecretDeleted);
+        let deleted = Filter { notices: Some(notices), ..Filter::default() };
+        let (numbers, next) = gathered(&hub, RING_EVENTS + 90, &deleted);
+        assert_eq!((numbers.len(), next), (8, RING_EVENTS + 107));
+    }
+
+    #[test]
+    fn the_ring_is_bounded_by_bytes_too() {
+        let store = Arc::new(MemoryStore::new());
+        happen(&store, 300, &"x".repeat(30_000));
+        let (_, hub) = hub(&store);
+        let ring = hub.ring.read();
+        assert!(ring.bytes <= RING_BYTES && ring.frames.len() < 150 && ring.next() == 300);
+        assert_eq!(ring.bytes, ring.frames.iter().map(|frame| frame.text.len()).sum::<usize>());
+    }
+}
