@@ -20,12 +20,10 @@ const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long we wait for the body of an answer whose status we have: it changes nothing.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
-/// An answer up to this length is read to its end, so that its connection can be used again.
+/// An answer up to this length is read to its end, so that most receivers are not cut off while they answer.
 const BODY_READ: usize = 4 * 1024;
 /// What is kept of it.
 const EXCERPT: usize = 1024;
-/// Connections are kept for the burst they were made in.
-const IDLE: Duration = Duration::from_secs(15);
 
 pub struct Client {
     /// Made when the first request is sent.
@@ -105,11 +103,13 @@ impl Client {
     fn make(&self) -> Result<reqwest::Client, String> {
         // Fails only if one is installed already, which is as good.
         rustls::crypto::ring::default_provider().install_default().ok();
+        // Nothing is kept open: a receiver that closes a connection just when it is used again would look like one that
+        // fails.
         let mut builder = reqwest::Client::builder()
             .redirect(redirect::Policy::none())
             .no_proxy()
             .connect_timeout(CONNECT_WITHIN.min(self.timeout))
-            .pool_idle_timeout(IDLE);
+            .pool_max_idle_per_host(0);
         if !self.allow_private {
             builder = builder.dns_resolver(PublicOnly::shared());
         }
