@@ -23,6 +23,7 @@
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
 
 pub mod actors;
+pub mod analysis;
 pub mod app;
 pub mod auth;
 pub mod cli;

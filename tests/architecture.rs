@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("store", &[]),
     ("entropy", &["domain"]),
+    ("analysis", &["domain"]),
     ("logs", &["domain"]),
     ("runner", &["domain", "logs"]),
     ("config", &["auth", "domain", "pipelines", "secrets"]),
@@ -49,12 +50,13 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("utoipa", &["http"]),
     ("clap", &["cli"]),
     ("toml", &["config"]),
-    ("tokio", &["actors", "app", "cli", "http", "idempotency", "logs", "pipelines", "runner", "store"]),
+    ("tokio", &["actors", "analysis", "app", "cli", "http", "idempotency", "logs", "pipelines", "runner", "store"]),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
-    ("serde_json", &["http"]),
+    ("serde_json", &["analysis", "http"]),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["runner"]),
+    ("regex", &["analysis"]),
 ];
 
 #[test]
