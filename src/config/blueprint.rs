@@ -12,7 +12,7 @@ use crate::domain::{
     VariableValue,
 };
 use crate::pipelines::{
-    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_branch, check_repository_url, default_branch,
+    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url, default_branch,
     default_method, parse_approval, step_name,
 };
 
@@ -23,7 +23,7 @@ use super::organization::{Seen, refuse_more_than};
 pub(super) const STAGE_KEYS: [&str; 5] = ["name", "approval", "timeout_seconds", "idempotent", "steps"];
 pub(super) const STEP_KEYS: [&str; 3] = ["name", "run", "http"];
 pub(super) const HTTP_KEYS: [&str; 5] = ["method", "url", "headers", "body", "expect_status"];
-pub(super) const REPOSITORY_KEYS: [&str; 3] = ["provider", "url", "default_branch"];
+pub(super) const REPOSITORY_KEYS: [&str; 5] = ["provider", "url", "default_branch", "credential", "api_url"];
 
 /// What the file leaves out is as the domain has it by default.
 pub(super) fn read(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Blueprint {
@@ -135,5 +135,8 @@ pub(super) fn read_repository(pipeline: Section<'_>, faults: &mut Vec<Fault>) ->
     let provider = repository.required("provider", Provider::parse, faults);
     let url = repository.required("url", |text| check_repository_url(text).map(|()| Arc::from(text)), faults);
     let branch = repository.optional("default_branch", |text| check_branch(text).map(|()| Arc::from(text)), faults);
-    Some(Repository { provider: provider?, url: url?, default_branch: branch.unwrap_or_else(default_branch) })
+    let credential = repository.optional("credential", VariableName::parse, faults);
+    let api_url = repository.optional("api_url", |text| check_api_url(text).map(|()| Arc::from(text)), faults);
+    let default_branch = branch.unwrap_or_else(default_branch);
+    Some(Repository { provider: provider?, url: url?, default_branch, credential, api_url })
 }

@@ -14,7 +14,7 @@ use crate::domain::{
     VariableValue,
 };
 use crate::pipelines::{
-    Definition, EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_branch, check_repository_url,
+    Definition, EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
     default_branch, default_method, parse_approval, parse_name, step_name,
 };
 
@@ -117,5 +117,8 @@ fn read_repository(repository: &mut Fields) -> Option<Repository> {
     let provider = repository.required_text("provider", Provider::parse);
     let url = repository.required_text("url", |text| check_repository_url(text).map(|()| Arc::from(text)));
     let branch = repository.text("defaultBranch", |text| check_branch(text).map(|()| Arc::from(text)));
-    Some(Repository { provider: provider?, url: url?, default_branch: branch.unwrap_or_else(default_branch) })
+    let credential = repository.nullable_text("credential", VariableName::parse);
+    let api_url = repository.nullable_text("apiUrl", |text| check_api_url(text).map(|()| Arc::from(text)));
+    let default_branch = branch.unwrap_or_else(default_branch);
+    Some(Repository { provider: provider?, url: url?, default_branch, credential, api_url })
 }

@@ -189,6 +189,20 @@ impl Vault {
         records.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
     }
 
+    /// Every value that a pipeline's steps may ever have seen as things stand: also those of the organization that its
+    /// own hide.
+    pub fn values_for(&self, pipeline: &PipelineKey) -> Result<Vec<SecretValue>, SecretError> {
+        let organization = &pipeline.organization;
+        let mut records = Vec::new();
+        for scope in [None, Some(&pipeline.pipeline)] {
+            visit(&*self.store, &stored::scope_prefix(organization, scope), |record| records.push(record))?;
+        }
+        let Some(ring) = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone()) else {
+            return Ok(Vec::new());
+        };
+        records.iter().map(|record| open(&ring, record)).collect()
+    }
+
     /// A refusal waits like a success, since what it speaks of may not be durable yet; only what the store has refused is
     /// told at once.
     async fn once_durable<T>(&self, outcome: Result<T, SecretError>, sequence: Sequence) -> Result<T, SecretError> {

@@ -108,7 +108,8 @@ fn a_pipeline_has_variables_and_a_repository() {
         check_pipeline("repository = { provider = 'svn', url = 'http://x', branch = 'b', default_branch = '-x' }")
             .unwrap_err(),
         [
-            "o.toml:8: unknown key `pipelines.repository.branch`; allowed here: provider, url, default_branch",
+            "o.toml:8: unknown key `pipelines.repository.branch`; allowed here: provider, url, default_branch, \
+             credential, api_url",
             "o.toml:8: pipelines.repository.provider must be one of git, github",
             "o.toml:8: pipelines.repository.url must be the https, ssh or file URL of a repository, or git@host:path, of \
              at most 2048 visible ASCII characters",

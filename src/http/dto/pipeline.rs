@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Time, UserView};
-use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step};
+use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step, VariableName};
 use crate::pipelines::{Pipeline, Repository};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -98,6 +98,12 @@ pub struct RepositoryView<'a> {
     url: &'a str,
     #[schema(example = "main")]
     default_branch: &'a str,
+    /// The name of the secret that lets us push and open pull requests.
+    #[schema(required)]
+    credential: Option<&'a str>,
+    /// Where a GitHub server of one's own has its API; null: as its URL says.
+    #[schema(required)]
+    api_url: Option<&'a str>,
 }
 
 impl<'a> PipelineView<'a> {
@@ -164,6 +170,8 @@ impl<'a> From<&'a Repository> for RepositoryView<'a> {
             provider: repository.provider.as_str(),
             url: &repository.url,
             default_branch: &repository.default_branch,
+            credential: repository.credential.as_ref().map(VariableName::as_str),
+            api_url: repository.api_url.as_deref(),
         }
     }
 }

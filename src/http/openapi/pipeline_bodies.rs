@@ -16,6 +16,8 @@ const HEADER_PATTERN: &str = "^(?!([Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]
      [Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn])$)[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$";
 const REPOSITORY_PATTERN: &str = "^((https|ssh)://([A-Za-z0-9._~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[!-~]*)?\
                                   |git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
+const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
+                               (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";
 const BRANCH_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
 
 pub fn all() -> [(&'static str, Value); 5] {
@@ -59,6 +61,13 @@ fn pipeline() -> Value {
                     "url": { "type": "string", "maxLength": 2048, "pattern": REPOSITORY_PATTERN,
                              "examples": ["https://git.example/shop.git"] },
                     "defaultBranch": { "type": "string", "pattern": BRANCH_PATTERN, "default": "main" },
+                    "credential": { "type": ["string", "null"], "pattern": VARIABLE_PATTERN, "examples": ["GIT_TOKEN"],
+                                    "description": "The secret, of the pipeline or the organization, with the token \
+                                                    that lets Lockkeeper push branches and open pull requests." },
+                    "apiUrl": { "type": ["string", "null"], "maxLength": 2048, "pattern": API_URL_PATTERN,
+                                "examples": ["https://github.example/api/v3"],
+                                "description": "Where a GitHub server of your own has its API; left out: \
+                                                `/api/v3` of the host of `url`, or api.github.com for github.com." },
                 },
             },
         },
