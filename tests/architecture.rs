@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("store", &[]),
     ("entropy", &["domain"]),
-    ("analysis", &["domain"]),
+    ("analysis", &["actors", "domain", "logs", "store"]),
     ("logs", &["domain"]),
     ("runner", &["domain", "logs"]),
     ("config", &["auth", "domain", "pipelines", "secrets"]),

@@ -8,6 +8,8 @@ pub mod builtin;
 mod category;
 mod fallback;
 pub mod llm;
+pub mod service;
+mod stored;
 
 use std::sync::Arc;
 

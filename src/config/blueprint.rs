@@ -12,8 +12,8 @@ use crate::domain::{
     VariableValue,
 };
 use crate::pipelines::{
-    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url, default_branch,
-    default_method, parse_approval, step_name,
+    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
+    default_branch, default_method, parse_approval, step_name,
 };
 
 use super::document::Section;

@@ -12,11 +12,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::auth::TokenText;
 use crate::domain::Malformed;
-use crate::secrets::MasterKey;
+use crate::domain::pipeline::check_url;
+use crate::secrets::{MasterKey, SecretValue};
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
+use super::settings::{
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage,
+};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -24,6 +27,8 @@ pub(super) struct Draft {
     pub(super) settings: Settings,
     pub(super) per_second: Option<NonZeroU32>,
     pub(super) burst: NonZeroU32,
+    /// The model's server, whether or not there is one.
+    pub(super) llm: AnalysisLlm,
     /// The organization files, and where each was named.
     pub(super) organizations: Vec<(PathBuf, Place)>,
 }
@@ -63,10 +68,13 @@ impl Draft {
                 path: String::new(),
                 log_bytes_per_step: 0,
             },
+            analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
             organizations: Vec::new(),
             sample: false,
         };
-        Self { settings, per_second: None, burst: NonZeroU32::MIN, organizations: Vec::new() }
+        let (url, model) = (String::new(), String::new());
+        let llm = AnalysisLlm { url, model, key: None, timeout: Duration::ZERO, max_log_bytes: 0 };
+        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, organizations: Vec::new() }
     }
 }
 
@@ -85,6 +93,13 @@ pub(super) enum Kind {
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
     SearchPath(fn(&mut Draft, String)),
+    AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
+    /// An http or https URL, or nothing.
+    Url(fn(&mut Draft, String)),
+    /// A name of at most so many bytes, or nothing.
+    Name(usize, fn(&mut Draft, String)),
+    /// Taken from the environment alone.
+    Secret(fn(&mut Draft, SecretValue)),
     /// Taken from the environment alone.
     Token(fn(&mut Draft, TokenText)),
     /// Taken from the environment alone.
@@ -95,7 +110,7 @@ impl Kind {
     /// Whether it must not stand in a file.
     pub(super) fn is_secret(&self) -> bool {
         match self {
-            Kind::Token(_) | Kind::MasterKey(_) => true,
+            Kind::Token(_) | Kind::MasterKey(_) | Kind::Secret(_) => true,
             Kind::Address(_)
             | Kind::Directory(_)
             | Kind::Number(..)
@@ -103,7 +118,10 @@ impl Kind {
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
-            | Kind::SearchPath(_) => false,
+            | Kind::SearchPath(_)
+            | Kind::AnalysisEngine(_)
+            | Kind::Url(_)
+            | Kind::Name(..) => false,
         }
     }
 }
@@ -152,6 +170,12 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("analysis.engine", Kind::AnalysisEngine(|d, engine| d.settings.analysis.engine = engine)),
+    key("analysis.llm_url", Kind::Url(|d, url| d.llm.url = url)),
+    key("analysis.llm_model", Kind::Name(256, |d, model| d.llm.model = model)),
+    key("analysis.llm_key", Kind::Secret(|d, value| d.llm.key = Some(value))),
+    key("analysis.llm_timeout_seconds", Kind::Number(1, 600, |d, n| d.llm.timeout = seconds(n))),
+    key("analysis.llm_max_log_kb", Kind::Number(1, 4_096, |d, n| d.llm.max_log_bytes = (n as usize) << 10)),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -184,6 +208,12 @@ impl Key {
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
             Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
             Kind::MasterKey(put) => given.secret(MasterKey::parse).map(|key| put(draft, key)),
+            Kind::Secret(put) => given.secret(SecretValue::parse).map(|value| put(draft, value)),
+            Kind::AnalysisEngine(put) => {
+                given.choice(AnalysisEngine::ALL, AnalysisEngine::as_str).map(|e| put(draft, e))
+            }
+            Kind::Url(put) => given.url().map(|url| put(draft, url)),
+            Kind::Name(max, put) => given.name(max).map(|name| put(draft, name)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
         };
         if let Err(unfit) = fits {
@@ -222,6 +252,10 @@ impl Key {
             Kind::SearchPath(_) => {
                 format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
             }
+            Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
+            Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
+            Kind::Name(max, _) => format!("at most {max} visible ASCII characters without spaces"),
+            Kind::Secret(_) => "1 to 16384 bytes, without NUL".to_owned(),
             Kind::Token(_) => "a token, as `lockkeeper token` makes one".to_owned(),
             Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
@@ -328,12 +362,27 @@ impl Given<'_> {
     }
 
     fn log_format(&self) -> Result<LogFormat, Unfit> {
+        self.choice(LogFormat::ALL, LogFormat::as_str)
+    }
+
+    fn choice<T: Copy, const N: usize>(&self, all: [T; N], name: fn(T) -> &'static str) -> Result<T, Unfit> {
         let text = self.text()?;
-        let named = LogFormat::ALL.into_iter().find(|format| format.as_str() == text);
-        named.ok_or_else(|| {
-            let meant = nearest(text, LogFormat::ALL.map(LogFormat::as_str));
-            meant.map_or(Unfit::Unsaid, Unfit::Meant)
-        })
+        let named = all.into_iter().find(|choice| name(*choice) == text);
+        named.ok_or_else(|| nearest(text, all.map(name)).map_or(Unfit::Unsaid, Unfit::Meant))
+    }
+
+    /// Without what could carry a password into a log.
+    fn url(&self) -> Result<String, Unfit> {
+        let text = self.text()?;
+        let plain = text.len() <= 2_048 && !text.contains(['?', '#', '@']);
+        let sane = text.is_empty() || (plain && check_url(text).is_ok());
+        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn name(&self, max: usize) -> Result<String, Unfit> {
+        let text = self.text()?;
+        let sane = text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic());
+        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
     }
 
     fn search_path(&self) -> Result<String, Unfit> {

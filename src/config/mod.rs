@@ -22,7 +22,10 @@ use std::path::{Path, PathBuf};
 pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
-pub use settings::{Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage};
+pub use settings::{
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner,
+    Settings, Storage,
+};
 
 use document::Document;
 use fault::Place;
@@ -83,6 +86,7 @@ fn unreadable_settings(path: &Path, place: Place, reason: &str) -> Fault {
 fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     let mut settings = draft.settings;
     settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
+    settings.analysis.llm = settle_llm(draft.llm, settings.analysis.engine, faults);
     settings.sample = draft.organizations.is_empty();
     settings.organizations = if settings.sample {
         let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());
@@ -93,6 +97,19 @@ fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
         declared.into_iter().map(|(_, organization)| organization).collect()
     };
     settings
+}
+
+/// A model takes a URL and a name; without both, none is asked.
+fn settle_llm(llm: AnalysisLlm, engine: AnalysisEngine, faults: &mut Vec<Fault>) -> Option<AnalysisLlm> {
+    let missing = match (llm.url.is_empty(), llm.model.is_empty()) {
+        (false, false) => return Some(llm),
+        (true, true) if engine != AnalysisEngine::Llm => return None,
+        (true, _) => "LOCKKEEPER_ANALYSIS_LLM_URL",
+        (false, true) => "LOCKKEEPER_ANALYSIS_LLM_MODEL",
+    };
+    let message = "is not set, nor its key in a file: a model takes both analysis.llm_url and analysis.llm_model";
+    faults.push(Fault::new(Place::Variable(missing.to_owned()), message.to_owned()));
+    None
 }
 
 fn read_organizations(files: Vec<(PathBuf, Place)>, faults: &mut Vec<Fault>) -> Vec<(PathBuf, Organization)> {

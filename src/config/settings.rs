@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Organization;
 use crate::auth::TokenText;
-use crate::secrets::MasterKey;
+use crate::secrets::{MasterKey, SecretValue};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -28,6 +28,7 @@ pub struct Settings {
     pub environments: Environments,
     pub idempotency: Idempotency,
     pub runner: Runner,
+    pub analysis: Analysis,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -111,4 +112,39 @@ pub struct Runner {
     /// The `PATH` of steps.
     pub path: String,
     pub log_bytes_per_step: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Analysis {
+    pub engine: AnalysisEngine,
+    /// What the model's server is called with; `None`: no model is asked.
+    pub llm: Option<AnalysisLlm>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnalysisEngine {
+    Off,
+    Builtin,
+    Llm,
+}
+
+impl AnalysisEngine {
+    pub(super) const ALL: [AnalysisEngine; 3] = [AnalysisEngine::Off, AnalysisEngine::Builtin, AnalysisEngine::Llm];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AnalysisEngine::Off => "off",
+            AnalysisEngine::Builtin => "builtin",
+            AnalysisEngine::Llm => "llm",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnalysisLlm {
+    pub url: String,
+    pub model: String,
+    pub key: Option<SecretValue>,
+    pub timeout: Duration,
+    pub max_log_bytes: usize,
 }

@@ -48,7 +48,9 @@ pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Event, Notice};
 pub use force_claim::{ForceClaim, ForceClaimed};
-pub use ids::{AnalysisId, ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
+pub use ids::{
+    AnalysisId, ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId,
+};
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};

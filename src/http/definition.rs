@@ -14,8 +14,8 @@ use crate::domain::{
     VariableValue,
 };
 use crate::pipelines::{
-    Definition, EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
-    default_branch, default_method, parse_approval, parse_name, step_name,
+    Definition, EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch,
+    check_repository_url, default_branch, default_method, parse_approval, parse_name, step_name,
 };
 
 /// All of it: what is left out has its default. The fields that are wrong are left in `fields`, and what is returned

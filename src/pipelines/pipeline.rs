@@ -189,7 +189,9 @@ mod tests {
 
     #[test]
     fn an_api_is_reached_encrypted_or_on_this_machine() {
-        for good in ["https://github.example/api/v3", "https://git.example:8443", "http://127.0.0.1:80/", "http://localhost"] {
+        for good in
+            ["https://github.example/api/v3", "https://git.example:8443", "http://127.0.0.1:80/", "http://localhost"]
+        {
             assert_eq!(check_api_url(good), Ok(()), "{good}");
         }
         for bad in [

@@ -332,6 +332,8 @@ fn full() -> Definition {
         provider: Provider::GitHub,
         url: Arc::from("https://github.example/acme/shop"),
         default_branch: default_branch(),
+        credential: Some(VariableName::parse("GIT_TOKEN").unwrap()),
+        api_url: Some(Arc::from("https://github.example/api/v3")),
     };
     Definition {
         name: "Everything".to_owned(),

@@ -115,3 +115,27 @@ fn there_is_a_bound_to_the_organization_files() {
         ["LOCKKEEPER_ORGANIZATIONS: organizations must be a list of at most 1000 paths of files, not 1001 of them"]
     );
 }
+
+#[test]
+fn a_model_takes_a_url_and_a_name_and_its_key_only_from_the_environment() {
+    let (url, model) = ("LOCKKEEPER_ANALYSIS_LLM_URL", "LOCKKEEPER_ANALYSIS_LLM_MODEL");
+    let key = ("LOCKKEEPER_ANALYSIS_LLM_KEY", "hunter2");
+    let settings = load_variables(&[(url, "https://models.example/v1"), (model, "small"), key]).unwrap();
+    let llm = settings.analysis.llm.unwrap();
+    assert_eq!((&*llm.url, &*llm.model), ("https://models.example/v1", "small"));
+    assert_eq!((llm.timeout.as_secs(), llm.max_log_bytes), (60, 64 * 1024));
+    assert_eq!(llm.key.as_ref().map(|key| key.reveal()), Some("hunter2"));
+    assert!(!format!("{llm:?}").contains("hunter2"));
+    for incomplete in
+        [&[(url, "https://models.example/v1")][..], &[(model, "small")], &[("LOCKKEEPER_ANALYSIS_ENGINE", "llm")]]
+    {
+        let faults = load_variables(incomplete).unwrap_err().join("\n");
+        assert!(faults.contains("a model takes both"), "{faults}");
+    }
+    for bad in
+        ["models.example", "ftp://models.example", "https://me:x@models.example", "https://models.example/?key=x"]
+    {
+        assert!(load_variables(&[(url, bad), (model, "small")]).is_err(), "{bad}");
+    }
+    assert!(load_variables(&[("LOCKKEEPER_ANALYSIS_ENGINE", "magic")]).is_err());
+}

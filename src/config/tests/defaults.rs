@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
+    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner,
+    Storage, check_file,
 };
 
 #[test]
@@ -58,6 +59,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             log_bytes_per_step: 8192 * 1024,
         }
     );
+    assert_eq!(settings.analysis, Analysis { engine: AnalysisEngine::Builtin, llm: None });
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }
