@@ -1,5 +1,6 @@
 //! The one place that wires the parts together: from settings to a serving server, and to its end.
 
+mod analysing;
 mod declared;
 mod delivery;
 mod greeting;
@@ -16,6 +17,8 @@ use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, NewToken, TokenText};
 use crate::config::Settings;
 use crate::domain::{Now, Tick, Timestamp};
+use crate::fixes::{self, Fixes};
+use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
@@ -29,6 +32,8 @@ use crate::{auth, runner, secrets, telemetry};
 const LOGS: &str = "logs";
 /// Where deployments have their working directories, in the data directory.
 const WORK: &str = "work";
+/// Where git works, in the data directory.
+const GIT: &str = "git";
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
@@ -92,6 +97,16 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
     take_up_deployments(&environments, &runner).await?;
     declared::environments(&environments, &settings, &pipelines).await?;
+    let masks = analysing::masks(vault.clone());
+    let analyses = analysing::open(&settings, store.clone(), &environments, &logs, masks.clone(), clock.clone())?;
+    let fixes = Fixes::new(fixes::Parts {
+        git: open_git(&settings)?,
+        analyses: analyses.clone(),
+        pipelines: pipelines.clone(),
+        vault: vault.clone(),
+        masks,
+        clock: clock.clone(),
+    });
 
     let handle = metrics.clone();
     let state = State {
@@ -100,6 +115,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         idempotency,
         pipelines,
         vault,
+        analyses: analyses.clone(),
+        fixes,
         logs,
         followers: Followers::default(),
         store: store.clone(),
@@ -123,6 +140,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let tidying = actix_web::rt::spawn(delivery::tidy(running.state.clone(), runner.clone(), organizations));
 
     signals.next().await;
+    analyses.close();
     for task in [chores, sweeping, keeping_time, tidying] {
         task.abort();
     }
@@ -194,6 +212,15 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     Vault::open(store, master)
+}
+
+fn open_git(settings: &Settings) -> std::io::Result<Git> {
+    Git::new(GitSettings {
+        program: "git".into(),
+        timeout: Duration::from_secs(120),
+        allow_file: true,
+        scratch: settings.data_dir.join(GIT),
+    })
 }
 
 fn front(settings: &Settings) -> Front {

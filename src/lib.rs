@@ -30,6 +30,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod entropy;
+pub mod fixes;
 pub mod git;
 pub mod http;
 pub mod idempotency;

@@ -7,6 +7,8 @@ use crate::domain::Role;
 pub enum Permission {
     Read,
     UseEnvironments,
+    /// To have failed deployments looked into, and fixes proposed.
+    Analyse,
     ReleaseAnySession,
     /// To go before those who came earlier.
     RaisePriority,
@@ -23,7 +25,7 @@ impl Permission {
     pub const fn required_role(self) -> Role {
         match self {
             Permission::Read => Role::Viewer,
-            Permission::UseEnvironments => Role::Developer,
+            Permission::UseEnvironments | Permission::Analyse => Role::Developer,
             Permission::ReleaseAnySession
             | Permission::RaisePriority
             | Permission::ManageEnvironments

@@ -65,6 +65,8 @@ codes! {
         "The deployment has no stage of this name. Its `stages` list those it has, from when it starts.";
     ApprovalNotFound = "approval_not_found", NOT_FOUND, "No such approval",
         "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
+    AnalysisNotFound = "analysis_not_found", NOT_FOUND, "No such analysis",
+        "The organization never had this analysis, or no longer remembers it: the newest 1000 are kept, and the newest 20 of a deployment.";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
@@ -95,6 +97,20 @@ codes! {
         "Only a stage that failed or was cancelled is run again, once its deployment has finished, while its session has the lock. `stageStatus` says how this one stands.";
     ApprovalNotPending = "approval_not_pending", CONFLICT, "The approval is not pending",
         "It was decided before, or what it was for has ended: `approvalStatus`, `decidedBy` and `decidedAt` say how, by whom and when.";
+    DeploymentNotFailed = "deployment_not_failed", CONFLICT, "The deployment has not failed",
+        "Only a deployment that failed is analysed. `deploymentStatus` says how this one stands.";
+    AnalysisDisabled = "analysis_disabled", CONFLICT, "Analysis is off",
+        "The operator has turned analysis off (`analysis.engine`).";
+    AnalysisNotCompleted = "analysis_not_completed", CONFLICT, "The analysis is not completed",
+        "A fix is proposed from an analysis that is completed. `analysisStatus` says how this one stands: wait for one that runs, ask for another where it failed.";
+    RepositoryMissing = "repository_missing", CONFLICT, "The pipeline has no repository",
+        "A fix is pushed to the pipeline's repository. A maintainer names it with `PUT /pipelines/{pipelineId}`.";
+    RepositoryUnusable = "repository_unusable", CONFLICT, "The pipeline's repository cannot be used",
+        "The detail says why: a form of URL that the operator does not allow, or that is not the provider's. A maintainer changes it with `PUT /pipelines/{pipelineId}`.";
+    CredentialMissing = "credential_missing", CONFLICT, "The repository has no credential",
+        "A pull request takes a token: the secret that the repository of the pipeline names as its `credential`. A maintainer makes it with `POST /secrets`.";
+    BranchExists = "branch_exists", CONFLICT, "There is such a branch",
+        "The repository has a branch of this name that is not this fix. Choose another with `branch`.";
     SecretExists = "secret_exists", CONFLICT, "There is such a secret",
         "A name is unique in its scope. Change the secret with `PUT`, or choose another name.";
     SecretLimitReached = "secret_limit_reached", CONFLICT, "Too many secrets",
@@ -129,6 +145,10 @@ codes! {
         "Another method, path or body was executed under this `Idempotency-Key` within the last 24 hours. Give every request a key of its own; a retry is sent exactly as the first time.";
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
         "The token has used up its share. Try again after `Retry-After`; waiting in the server is cheaper than polling.";
+    RemoteFailed = "remote_failed", BAD_GATEWAY, "The repository's server did not do it",
+        "The fault is of the server that has the repository, or on the way to it: `reason` tells which (unreachable, timed_out, not_found, authentication, forbidden, refused, rate_limited, failed). Asked again, it goes on where it was.";
+    GitUnavailable = "git_unavailable", SERVICE_UNAVAILABLE, "Git cannot be run",
+        "The server cannot run git. An operator installs it, or frees space; the log says more.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",
         "More requests wait than the server holds. Nothing was done; try again after `Retry-After`.";
     QueueFull = "queue_full", SERVICE_UNAVAILABLE, "The queue is full",

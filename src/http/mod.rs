@@ -1,6 +1,7 @@
 //! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's.
 
 mod access;
+mod analyses;
 mod answer;
 mod approvals;
 mod body;
@@ -44,8 +45,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use crate::actors::Environments;
+use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
+use crate::fixes::Fixes;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -62,6 +65,8 @@ pub struct State {
     pub idempotency: Keys,
     pub pipelines: Pipelines,
     pub vault: Arc<Vault>,
+    pub analyses: Analyses,
+    pub fixes: Fixes,
     pub logs: Logs,
     pub followers: Followers,
     pub store: Arc<dyn Store>,

@@ -14,7 +14,8 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    approvals, deployments, environment_list, environments, logs, operations, pipelines, secrets, sessions, tokens,
+    analyses, approvals, deployments, environment_list, environments, logs, operations, pipelines, secrets, sessions,
+    tokens,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
@@ -110,6 +111,19 @@ pub fn organization_routes() -> Vec<Routes> {
         at(
             "/deployments/{deploymentId}/stages/{stage}/retry",
             [on(Method::POST, deployments::retry_stage, openapi::retry_stage())],
+        ),
+        at(
+            "/deployments/{deploymentId}/analyses",
+            [
+                on(Method::GET, analyses::list_of_deployment, openapi::list_deployment_analyses()),
+                on(Method::POST, analyses::create, openapi::create_analysis()),
+            ],
+        ),
+        at("/analyses", [on(Method::GET, analyses::list, openapi::list_analyses())]),
+        at("/analyses/{analysisId}", [on(Method::GET, analyses::view, openapi::get_analysis())]),
+        at(
+            "/analyses/{analysisId}/fix-pull-request",
+            [on(Method::POST, analyses::propose_fix, openapi::create_fix_pull_request())],
         ),
         at("/approvals", [on(Method::GET, approvals::list, openapi::list_approvals())]),
         at("/approvals/{approvalId}", [on(Method::GET, approvals::view, openapi::get_approval())]),

@@ -63,6 +63,8 @@ fn describe() {
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
     describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");
+    describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
+    describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes that were put on a branch and proposed");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");

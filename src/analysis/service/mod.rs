@@ -54,8 +54,8 @@ pub struct Sources {
 /// Which engines there are.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// The one that is asked where nobody says which.
-    pub default: EngineName,
+    /// The one that is asked where nobody says which; none: nothing is analysed.
+    pub default: Option<EngineName>,
     pub llm: Option<LlmSettings>,
 }
 
@@ -95,8 +95,7 @@ struct Entry {
 pub struct NewAnalysis {
     pub environment: EnvironmentKey,
     pub deployment: DeploymentId,
-    /// None: whichever is asked by default.
-    pub engine: Option<EngineName>,
+    pub engine: EngineName,
     pub requested_by: Person,
 }
 
@@ -145,8 +144,8 @@ impl Analyses {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    pub fn has_llm(&self) -> bool {
-        self.shared.engines.llm.is_some()
+    pub fn engines(&self) -> &Engines {
+        &self.shared.engines
     }
 
     /// What `keep` adds goes into the batch that makes the analysis; what it returns is held until that is durable.
@@ -158,7 +157,7 @@ impl Analyses {
     ) -> Result<Analysis, AnalysisError> {
         let analysis = Analysis {
             id: AnalysisId(id),
-            engine: new.engine.unwrap_or(self.shared.engines.default),
+            engine: new.engine,
             environment: new.environment,
             deployment: new.deployment,
             requested_by: new.requested_by,

@@ -1,6 +1,7 @@
 //! What goes over the wire, in camelCase. Borrowed from the domain's types, so that an answer is
 //! written in one pass.
 
+mod analysis;
 mod approval;
 mod deployment;
 mod environment;
@@ -9,6 +10,7 @@ mod secret;
 mod session;
 mod token;
 
+pub use analysis::{AnalysisView, FixView};
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
 pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};

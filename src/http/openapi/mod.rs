@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
+mod analyses;
 mod bodies;
 mod delivery;
 mod deployments;
@@ -8,6 +9,7 @@ mod operations;
 mod pipeline_bodies;
 mod secrets;
 
+pub use analyses::{create_analysis, create_fix_pull_request, get_analysis, list_analyses, list_deployment_analyses};
 pub use delivery::*;
 pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
@@ -26,8 +28,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
-    SecretView, SessionView, TokenView, WaiterView,
+    AnalysisView, ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, FixView, ForceClaimView,
+    OpenTokenView, PipelineView, SecretView, SessionView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -37,6 +39,7 @@ use super::tokens::KeptTokenView;
 pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const SESSION_PATTERN: &str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
 const DEPLOYMENT_PATTERN: &str = "^dep_[0-9a-f]{24}$";
+const ANALYSIS_PATTERN: &str = "^anl_[0-9a-f]{24}$";
 const APPROVAL_PATTERN: &str = "^apr_[0-9a-f]{24}$";
 
 /// The document as it is served.
@@ -72,6 +75,7 @@ fn document() -> Value {
             { "name": "Ephemeral environments" },
             { "name": "Pipelines" },
             { "name": "Deployments" },
+            { "name": "Analysis" },
             { "name": "Approvals" },
             { "name": "Secrets" },
             { "name": "Tokens" },
@@ -120,6 +124,11 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
+                "analysisId" => (
+                    "The analysis",
+                    json!({ "type": "string", "pattern": ANALYSIS_PATTERN }),
+                    "anl_0199f3c2a4b07f3e9d2c5a1b",
+                ),
                 _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
                     ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                 }),
@@ -141,6 +150,8 @@ fn schemas() -> Value {
     include::<ForceClaimView<'_>>(&mut schemas);
     include::<DeploymentView<'_>>(&mut schemas);
     include::<LineView<'_>>(&mut schemas);
+    include::<AnalysisView<'_>>(&mut schemas);
+    include::<FixView<'_>>(&mut schemas);
     include::<ApprovalView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
@@ -150,7 +161,9 @@ fn schemas() -> Value {
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
-    for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
+    for (name, schema) in
+        bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()).chain(analyses::request_bodies())
+    {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)
