@@ -204,8 +204,13 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     let id = analysis_id(&call)?;
     let analysis = read(&access, id)?;
     // In a task of its own: what has been pushed is to be recorded, also where the caller has gone.
-    let proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
-    let Ok(proposed) = tokio::time::timeout(access.app.answer_timeout, proposing).await else {
+    let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
+    let Ok(proposed) = tokio::time::timeout(access.app.answer_timeout, &mut proposing).await else {
+        actix_web::rt::spawn(async move {
+            if let Ok(Err(problem)) = proposing.await {
+                tracing::warn!(analysis = %id, %problem, "a fix could not be proposed, and nobody waits for it any more");
+            }
+        });
         let later = idempotent::answer(StatusCode::ACCEPTED, Some(url(&analysis)), AnalysisView::new(&analysis));
         return Ok(idempotent::response(later));
     };
@@ -233,13 +238,7 @@ async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pen
             let status = read(&access, id)?.status().as_str();
             Err(refusals::analysis_not_completed(status))
         }
-        Err(error) => {
-            let is_elsewhere = matches!(error, FixError::Git(_) | FixError::GitHub(_) | FixError::Secrets(_));
-            if is_elsewhere {
-                tracing::warn!(analysis = %id, %error, "a fix could not be proposed");
-            }
-            Err(error.into())
-        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -63,7 +63,7 @@ impl From<GitError> for Problem {
         let reason = match &error {
             GitError::NoGit { .. } | GitError::Io(_) => {
                 let detail = format!("{error}; an operator has to see to it");
-                return Problem::new(Code::GitUnavailable, detail).retry_after(REMOTE_RETRY_SECONDS);
+                return Problem::new(Code::GitUnavailable, detail).retry_after(REMOTE_RETRY_SECONDS).because(error);
             }
             GitError::Busy { .. } => return overloaded("git is busy with other repositories"),
             GitError::Unreachable(_) => "unreachable",
@@ -98,7 +98,7 @@ impl From<GitHubError> for Problem {
 
 fn remote_failed(reason: &str, error: &dyn std::error::Error) -> Problem {
     let detail = format!("the repository's server did not do it: {error}; asked again, the fix goes on where it was");
-    Problem::new(Code::RemoteFailed, detail).with("reason", reason)
+    Problem::new(Code::RemoteFailed, detail).with("reason", reason).because(error)
 }
 
 pub fn analysis_not_found() -> Problem {
