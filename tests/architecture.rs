@@ -73,7 +73,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("actix_server", &["http"]),
     ("serde_json", &["analysis", "fixes", "http"]),
     ("chacha20poly1305", &["secrets"]),
-    ("aho_corasick", &["runner"]),
+    ("aho_corasick", &["analysis", "runner"]),
     ("regex", &["analysis"]),
 ];
 

@@ -1,20 +1,38 @@
 //! The engine that needs nothing but the case: a catalogue of failure signatures, and rules for which of those that are
 //! found is the cause. Pure, offline, the same answer each time, in time linear in the log.
 
+mod catalogue;
+mod ends;
+mod noise;
+mod rank;
+mod report;
+mod scan;
+mod scene;
+#[cfg(test)]
+mod tests;
+mod text;
+
 use futures_util::future::BoxFuture;
 
-use super::{Case, Category, Engine, EngineError, Finding};
+use super::{Case, Engine, EngineError, Finding};
+use scan::Scan;
+use scene::Scene;
 
 pub const NAME: &str = "builtin";
+/// Lines that are scanned before others get their turn: a few milliseconds, however long they are.
+const LINES_A_TURN: usize = 256;
 
-/// Cheap to make and to clone; the catalogue is compiled once, when it is first needed.
+/// Cheap to make; the catalogue is compiled once, when it is first needed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Builtin;
 
 impl Builtin {
-    pub fn find(&self, _case: &Case) -> Finding {
-        let summary = "nothing known fits".to_owned();
-        Finding { engine: NAME, category: Category::Unknown, summary, evidence: Vec::new(), confidence: 0.0, fix: None }
+    /// All at once, for a thread that may be busy; [`Engine::analyse`] lets others have their turn.
+    pub fn find(&self, case: &Case) -> Finding {
+        let scene = Scene::of(case);
+        let mut scan = Scan::default();
+        scan.pass(scene.lines);
+        report::finding(&scene, &scan)
     }
 }
 
@@ -24,6 +42,14 @@ impl Engine for Builtin {
     }
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
-        Box::pin(async move { Ok(self.find(case)) })
+        Box::pin(async move {
+            let scene = Scene::of(case);
+            let mut scan = Scan::default();
+            for lines in scene.lines.chunks(LINES_A_TURN) {
+                scan.pass(lines);
+                tokio::task::yield_now().await;
+            }
+            Ok(report::finding(&scene, &scan))
+        })
     }
 }

@@ -1,0 +1,80 @@
+//! Tests that fail. What made them fail may stand beside them, and then wins over these.
+
+super::signatures! {
+    TestFailure 78 ["<<< failure", "<<< error"] r"(?P<test>[\w.$]+(?:\.\w+|\([\w.]+\)))\S* .*<<< (?:FAILURE|ERROR)!"
+        cause "the test {test} fails"
+        fix "run {test} alone, and correct it or what it tests"
+        like "[ERROR] com.acme.RoundingTest.half -- Time elapsed: 0.012 s <<< FAILURE!";
+    TestFailure 72 ["tests run:"] r"Tests run: \d+, (?:Failures: [1-9]\d*, Errors: \d+|Failures: \d+, Errors: [1-9]\d*)"
+        cause "tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "[ERROR] Tests run: 21, Failures: 1, Errors: 0, Skipped: 0";
+    TestFailure 78 ["failed "] r"^FAILED (?P<test>\S+::\S+)(?: - (?P<what>[^\r\n]+))?"
+        cause "the test {test} fails: {what|see its output}"
+        fix "run it alone (`pytest {test}`), and correct it or what it tests"
+        like "FAILED tests/test_cart.py::test_total - assert 1 == 2";
+    TestFailure 76 ["e  "] r"^E {3,}(?P<what>(?:assert|AssertionError|Failed:|\w+Error)\b[^\r\n]*)"
+        cause "a test fails: {what}"
+        fix "run it alone, and correct it or what it tests"
+        like "E       assert 1200 == 2000", "E   AssertionError: expected call not found.";
+    TestFailure 74 [" failed"] r"^=*\s*(?P<count>[1-9]\d*) failed\b.* in [\d.:]+ ?s"
+        cause "{count} tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "===== 2 failed, 31 passed in 4.11s =====";
+    TestFailure 78 ["... failed"] r"^test (?P<test>[\w:]+)(?: - should panic)? \.\.\. FAILED"
+        cause "the test {test} fails"
+        fix "run it alone (`cargo test {test}`), and correct it or what it tests"
+        like "test session::tests::expires ... FAILED";
+    TestFailure 72 ["test result: failed"] r"test result: FAILED\. \d+ passed; (?P<count>\d+) failed"
+        cause "{count} tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "test result: FAILED. 40 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
+    TestFailure 80 ["panicked at"] r"^thread '(?P<test>[\w:]+::[\w:]+)'(?: \(\d+\))? panicked at (?P<where>[^\r\n]+)"
+        cause "the test {test} panics at {where}"
+        fix "run it alone (`cargo test {test}`), and correct it or what it tests"
+        like "thread 'session::tests::expires' panicked at src/session.rs:90:9:";
+    TestFailure 79 ["--- fail"] r"^\s*--- FAIL: (?P<test>\S+)"
+        cause "the test {test} fails"
+        fix "run it alone (`go test -run '{test}'`), and correct it or what it tests"
+        like "--- FAIL: TestRetry (0.01s)";
+    TestFailure 70 ["fail"] r"^FAIL\s+(?P<test>[\w./@-]+)(?:\s+\[?[\d.]+s|\s*$)"
+        cause "tests of {test} fail"
+        fix "run them alone, and correct them or what they test"
+        like "FAIL\tgithub.com/acme/agent/internal/poll\t0.012s", "FAIL src/cart/total.test.ts";
+    TestFailure 77 ["●", "✕", "✗", "×"] r"^\s*(?:● (?P<test>[^\r\n]+ › [^\r\n]+)|✕ (?P<jest>[^\r\n]+)|✗ (?P<other>[^\r\n]+)|× (?P<vitest>[^\r\n]+))"
+        cause "the test `{test|}{jest|}{other|}{vitest|}` fails"
+        fix "run it alone, and correct it or what it tests"
+        like "  ● Cart › totals › adds tax", "    ✕ expires at midnight (4 ms)";
+    TestFailure 72 ["failing", "failed", "failure", "errors"] r"^\s*Tests?(?: Suites| Files)?:?\s+(?P<count>[1-9]\d*) failed|^\s*(?P<mocha>[1-9]\d*) failing\b|^\s*\d+ (?:examples?|tests?|runs?|scenarios?|specs?),.*\b(?P<spec>[1-9]\d*) (?:failures?|failed|errors?)\b|^\s*(?P<playwright>[1-9]\d*) failed\s*$"
+        cause "{count|}{mocha|}{spec|}{playwright|} tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "Tests:       2 failed, 2 passed, 4 total", "  3 failing", "214 examples, 1 failure";
+    TestFailure 78 ["rspec ./"] r"^rspec (?P<test>\./\S+:\d+) # (?P<what>[^\r\n]+)"
+        cause "the test {test} fails: {what}"
+        fix "run it alone (`rspec {test}`), and correct it or what it tests"
+        like "rspec ./spec/models/order_spec.rb:41 # Order is billed once";
+    TestFailure 76 ["assertionfailederror", "assertionerror", "comparisonfailure", "assertion failed", "assertionfailed", "expected:", "failed asserting"] r"AssertionFailedError|ComparisonFailure|\bAssertionError\b|assertion (?:`[^`]+` )?failed|Failed asserting that|expected:? ?<[^>]*> but was"
+        cause "a test's assertion does not hold"
+        fix "run that test alone, and correct it or what it tests"
+        like "org.opentest4j.AssertionFailedError: expected: <10.02> but was: <10.03>", "Failed asserting that 3 matches expected 4.", "AssertionError: expected 5 to equal 6";
+    TestFailure 72 ["failures!", "there was 1 failure", "there were"] r"^FAILURES!|^There (?:was 1 failure|were \d+ (?:failures|errors)|was 1 error)"
+        cause "tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "There was 1 failure:";
+    TestFailure 76 [" failed"] r"^(?P<class>[\w.$]+(?: > [\w .$()-]+)?) > (?P<test>[\w .$()\[\]-]+) FAILED\s*$"
+        cause "the test {class} > {test} fails"
+        fix "run it alone, and correct it or what it tests"
+        like "OrderServiceTest > billsOnce() FAILED";
+    TestFailure 68 ["there are test failures", "there were failing tests", "test failed", "tests failed", "failing tests", "some tests failed", "test run failed", "e2e failed", "smoke test failed"] r"There (?:are|were) (?:test failures|failing tests)|\btests? (?:run )?failed\b|some tests failed|failing tests:"
+        cause "tests fail"
+        fix "run those that are listed above alone, and correct them or what they test"
+        like "[ERROR] There are test failures.", "smoke test failed: 1 of 12 checks";
+    TestFailure 76 ["not ok "] r"^\s*not ok \d+(?: -)? (?P<test>[^\r\n#]+)"
+        cause "the test `{test}` fails"
+        fix "run it alone, and correct it or what it tests"
+        like "not ok 3 - restores a backup";
+    TestFailure 74 ["coverage"] r"coverage .{0,60}(?:does not meet|below|less than|not met)|Required test coverage of \S+ not reached"
+        cause "the tests cover less of the code than the project wants"
+        fix "add tests for what is new, or lower the threshold on purpose"
+        like "FAIL Required test coverage of 85% not reached. Total coverage: 83.91%";
+}
