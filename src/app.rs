@@ -186,9 +186,16 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
         cache_bytes: settings.storage.cache_bytes,
         min_free_bytes: settings.storage.min_free_bytes,
         discard_damaged_log,
+        appended: Some(counted()),
         ..store::Options::default()
     };
     LoggedStore::open(&settings.data_dir, options)
+}
+
+/// Counts what happens.
+fn counted() -> store::journal::Appended {
+    let counter = telemetry::EventCounter::new();
+    Arc::new(move |organization, event| counter.happened(organization, event))
 }
 
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
@@ -250,8 +257,7 @@ fn open_environments(
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    let observer = Box::new(telemetry::EventCounter::new());
-    Environments::open(store, clock, observer, Arc::new(Registered(pipelines.clone())), options)
+    Environments::open(store, clock, Arc::new(Registered(pipelines.clone())), options)
 }
 
 /// From now on stages are run, beginning with those that the last run of the server left.

@@ -29,6 +29,7 @@ pub mod cli;
 pub mod config;
 pub mod domain;
 pub mod entropy;
+pub mod events;
 pub mod git;
 pub mod http;
 pub mod idempotency;

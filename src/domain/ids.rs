@@ -126,6 +126,11 @@ seeded_id! {
     UserId, "usr_", "is no user id"
 }
 
+seeded_id! {
+    /// A token, by which its text need not be known.
+    TokenId, "tok_", "is no token id"
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipelineKey {
     pub organization: Identifier,

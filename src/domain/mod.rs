@@ -46,9 +46,11 @@ pub use configure::{Configure, Configured, Delete, Expected};
 pub use deploy::{Deploy, Resume};
 pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
-pub use event::{Event, Notice};
+pub use event::{Agent, Data, Datum, Event, Notice, Via};
 pub use force_claim::{ForceClaim, ForceClaimed};
-pub use ids::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, UserId};
+pub use ids::{
+    ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, TokenId, UserId,
+};
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};

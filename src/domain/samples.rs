@@ -40,6 +40,7 @@ pub fn claim(number: u64) -> Claim {
         priority: Priority::default(),
         ticket: Ticket(number),
         waits: None,
+        via: None,
     }
 }
 
