@@ -14,12 +14,14 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, NewToken, TokenText};
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::domain::{Now, Tick, Timestamp};
+use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
@@ -29,6 +31,8 @@ use crate::{auth, runner, secrets, telemetry};
 const LOGS: &str = "logs";
 /// Where deployments have their working directories, in the data directory.
 const WORK: &str = "work";
+/// Where repositories are fetched to, in the data directory.
+const GIT: &str = "git";
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
@@ -86,7 +90,10 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
-    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
+    let registries = open_registries(&settings, store.clone(), &pipelines, &vault)?;
+    declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
+    let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), definitions)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
@@ -99,6 +106,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         accounts,
         idempotency,
         pipelines,
+        registries,
         vault,
         logs,
         followers: Followers::default(),
@@ -250,14 +258,29 @@ fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
-    pipelines: &Pipelines,
+    definitions: Registered,
 ) -> Result<Environments, store::StoreError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    Environments::open(store, clock, Arc::new(Registered(pipelines.clone())), options)
+    Environments::open(store, clock, Arc::new(definitions), options)
+}
+
+fn open_registries(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    pipelines: &Pipelines,
+    vault: &Arc<Vault>,
+) -> Result<Registries, ServeError> {
+    let git = Git::new(GitSettings {
+        program: settings.git.program.clone(),
+        timeout: settings.git.timeout,
+        allow_file: settings.allows_file_urls(),
+        scratch: settings.data_dir.join(GIT),
+    })?;
+    Ok(Registries::open(store, pipelines.clone(), vault.clone(), git, config::read_step)?)
 }
 
 /// From now on stages are run, beginning with those that the last run of the server left.

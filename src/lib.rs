@@ -35,6 +35,7 @@ pub mod http;
 pub mod idempotency;
 pub mod logs;
 pub mod pipelines;
+pub mod registries;
 pub mod runner;
 pub mod secrets;
 pub mod store;

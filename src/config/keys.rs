@@ -16,7 +16,7 @@ use crate::secrets::MasterKey;
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
+use super::settings::{Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -63,6 +63,7 @@ impl Draft {
                 path: String::new(),
                 log_bytes_per_step: 0,
             },
+            git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
             organizations: Vec::new(),
             sample: false,
         };
@@ -85,6 +86,8 @@ pub(super) enum Kind {
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
     SearchPath(fn(&mut Draft, String)),
+    Program(fn(&mut Draft, PathBuf)),
+    FileUrls(fn(&mut Draft, FileUrls)),
     /// Taken from the environment alone.
     Token(fn(&mut Draft, TokenText)),
     /// Taken from the environment alone.
@@ -103,7 +106,9 @@ impl Kind {
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
-            | Kind::SearchPath(_) => false,
+            | Kind::SearchPath(_)
+            | Kind::Program(_)
+            | Kind::FileUrls(_) => false,
         }
     }
 }
@@ -152,6 +157,9 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("git.program", Kind::Program(|d, program| d.settings.git.program = program)),
+    key("git.timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.git.timeout = seconds(n))),
+    key("git.allow_file_urls", Kind::FileUrls(|d, urls| d.settings.git.file_urls = urls)),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -182,6 +190,8 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::Program(put) => given.program().map(|program| put(draft, program)),
+            Kind::FileUrls(put) => given.file_urls().map(|urls| put(draft, urls)),
             Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
             Kind::MasterKey(put) => given.secret(MasterKey::parse).map(|key| put(draft, key)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
@@ -222,6 +232,8 @@ impl Key {
             Kind::SearchPath(_) => {
                 format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
             }
+            Kind::Program(_) => "the absolute path of a program, or its name in the PATH".to_owned(),
+            Kind::FileUrls(_) => "true, false or \"sample\"".to_owned(),
             Kind::Token(_) => "a token, as `lockkeeper token` makes one".to_owned(),
             Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
@@ -343,6 +355,26 @@ impl Given<'_> {
             && !text.contains('\0')
             && text.split(':').all(|directory| directory.starts_with('/'));
         sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn program(&self) -> Result<PathBuf, Unfit> {
+        let path = self.path()?;
+        // A relative one would be another program in another working directory.
+        let sane = path.is_absolute() || path.components().count() == 1;
+        sane.then_some(path).ok_or(Unfit::Unsaid)
+    }
+
+    fn file_urls(&self) -> Result<FileUrls, Unfit> {
+        let flag = match self {
+            Given::InFile { value, .. } => value.get_ref().as_bool(),
+            Given::Text { .. } => self.text()?.parse().ok(),
+        };
+        match flag {
+            Some(true) => Ok(FileUrls::Always),
+            Some(false) => Ok(FileUrls::Never),
+            None if self.text()? == "sample" => Ok(FileUrls::Sample),
+            None => Err(Unfit::Unsaid),
+        }
     }
 
     fn secret<T>(&self, parse: fn(&str) -> Result<T, Malformed>) -> Result<T, Unfit> {

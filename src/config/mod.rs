@@ -7,10 +7,12 @@
 mod blueprint;
 mod document;
 mod fault;
+mod inputs;
 mod keys;
 mod layers;
 mod organization;
 mod settings;
+mod step_file;
 #[cfg(test)]
 mod tests;
 
@@ -22,7 +24,10 @@ use std::path::{Path, PathBuf};
 pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
-pub use settings::{Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage};
+pub use settings::{
+    Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage,
+};
+pub use step_file::read_step;
 
 use document::Document;
 use fault::Place;
@@ -188,6 +193,11 @@ impl fmt::Display for Summary {
                 counted(organization.pipelines.len(), "pipeline"),
                 counted(environments, "environment"),
             )?;
+            let pipelines = organization.pipelines.iter();
+            let uses: usize = pipelines.map(|pipeline| pipeline.blueprint.uses().count()).sum();
+            if uses > 0 {
+                write!(f, "; {} of registries, which only a server can check", counted(uses, "step"))?;
+            }
         }
         Ok(())
     }

@@ -122,6 +122,10 @@ seeded_id! {
     ApprovalId, "apr_", "is no approval id"
 }
 seeded_id! {
+    /// A registry of steps.
+    RegistryId, "reg_", "is no registry id"
+}
+seeded_id! {
     /// A member of an organization.
     UserId, "usr_", "is no user id"
 }

@@ -29,6 +29,8 @@ mod scans;
 mod secrets;
 mod server;
 mod sessions;
+mod step_body;
+mod step_registries;
 mod stream;
 mod tokens;
 
@@ -49,6 +51,7 @@ use crate::domain::Timestamp;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::secrets::Vault;
 use crate::store::Store;
 
@@ -61,6 +64,7 @@ pub struct State {
     pub accounts: Accounts,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
+    pub registries: Registries,
     pub vault: Arc<Vault>,
     pub logs: Logs,
     pub followers: Followers,

@@ -10,7 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    DEFAULT_TOML, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, check_file,
+    DEFAULT_TOML, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage,
+    check_file,
 };
 
 #[test]
@@ -58,6 +59,9 @@ fn without_any_configuration_every_setting_is_as_documented() {
             log_bytes_per_step: 8192 * 1024,
         }
     );
+    let git = Git { program: "git".into(), timeout: Duration::from_secs(60), file_urls: FileUrls::Sample };
+    assert_eq!(settings.git, git);
+    assert!(load_variables(&[]).unwrap().allows_file_urls(), "where the sample is served");
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }

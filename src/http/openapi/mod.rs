@@ -6,6 +6,7 @@ mod deployments;
 mod operation;
 mod operations;
 mod pipeline_bodies;
+mod registries;
 mod secrets;
 
 pub use delivery::*;
@@ -15,6 +16,10 @@ pub use deployments::{
 };
 pub use operation::Operation;
 pub use operations::*;
+pub use registries::{
+    create_registry, delete_registry, get_registry, list_registries, list_registry_steps, sync_registry,
+    update_registry,
+};
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
 
 use std::collections::BTreeSet;
@@ -27,7 +32,7 @@ use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
     ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
-    SecretView, SessionView, TokenView, WaiterView,
+    RegistryStepView, RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -74,6 +79,7 @@ fn document() -> Value {
             { "name": "Deployments" },
             { "name": "Approvals" },
             { "name": "Secrets" },
+            { "name": "Step registries" },
             { "name": "Tokens" },
             { "name": "Operating" },
         ],
@@ -120,6 +126,7 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
+                "registryId" => registries::path_parameter(),
                 _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
                     ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                 }),
@@ -144,12 +151,15 @@ fn schemas() -> Value {
     include::<ApprovalView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
+    include::<RegistryView<'_>>(&mut schemas);
+    include::<RegistryStepView<'_>>(&mut schemas);
+    include::<SyncView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
-    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
+    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
     for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
