@@ -15,7 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, NewToken, TokenText};
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::domain::{Now, Tick, Timestamp};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
@@ -23,6 +23,7 @@ use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scan
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
@@ -32,7 +33,7 @@ use crate::{auth, runner, secrets, telemetry};
 const LOGS: &str = "logs";
 /// Where deployments have their working directories, in the data directory.
 const WORK: &str = "work";
-/// Where git works, in the data directory.
+/// Where repositories are fetched to, in the data directory.
 const GIT: &str = "git";
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
@@ -91,7 +92,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
-    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
+    let git = open_git(&settings)?;
+    let registries = Registries::open(store.clone(), pipelines.clone(), vault.clone(), git.clone(), config::read_step)?;
+    declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
+    let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), definitions)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
@@ -100,7 +105,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let masks = analysing::masks(vault.clone());
     let analyses = analysing::open(&settings, store.clone(), &environments, &logs, masks.clone(), clock.clone())?;
     let fixes = Fixes::new(fixes::Parts {
-        git: open_git(&settings)?,
+        git,
         analyses: analyses.clone(),
         pipelines: pipelines.clone(),
         vault: vault.clone(),
@@ -114,6 +119,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         accounts,
         idempotency,
         pipelines,
+        registries,
         vault,
         analyses: analyses.clone(),
         fixes,
@@ -204,9 +210,16 @@ pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<Logg
         cache_bytes: settings.storage.cache_bytes,
         min_free_bytes: settings.storage.min_free_bytes,
         discard_damaged_log,
+        appended: Some(counted()),
         ..store::Options::default()
     };
     LoggedStore::open(&settings.data_dir, options)
+}
+
+/// Counts what happens.
+fn counted() -> store::journal::Appended {
+    let counter = telemetry::EventCounter::new();
+    Arc::new(move |organization, event| counter.happened(organization, event))
 }
 
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
@@ -216,9 +229,9 @@ async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault,
 
 fn open_git(settings: &Settings) -> std::io::Result<Git> {
     Git::new(GitSettings {
-        program: "git".into(),
-        timeout: Duration::from_secs(120),
-        allow_file: true,
+        program: settings.git.program.clone(),
+        timeout: settings.git.timeout,
+        allow_file: settings.allows_file_urls(),
         scratch: settings.data_dir.join(GIT),
     })
 }
@@ -270,15 +283,14 @@ fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
-    pipelines: &Pipelines,
+    definitions: Registered,
 ) -> Result<Environments, store::StoreError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    let observer = Box::new(telemetry::EventCounter::new());
-    Environments::open(store, clock, observer, Arc::new(Registered(pipelines.clone())), options)
+    Environments::open(store, clock, Arc::new(definitions), options)
 }
 
 /// From now on stages are run, beginning with those that the last run of the server left.

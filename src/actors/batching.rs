@@ -7,7 +7,11 @@ use super::deployments::Traces;
 use super::environments::Parts;
 use super::keys;
 use super::stored::{self, Keeping, Page};
-use crate::domain::{DeploymentId, Environment, EnvironmentKey, Now, Origin, Outcome, Session, Ticket};
+use crate::domain::{
+    Agent, DeploymentId, Environment, EnvironmentKey, Event, Identifier, Now, Origin, Outcome, PipelineKey, Session,
+    Ticket, Timestamp,
+};
+use crate::events::{self, Happening};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// What one decision changes in the store.
@@ -91,6 +95,11 @@ impl<'a> Change<'a> {
         }
     }
 
+    /// What happens with it.
+    pub fn events(&mut self, outcome: &Outcome, by: Option<&Agent>, now: Now) {
+        record_events(&mut self.batch, &self.key.pipeline, Some(&self.key.name), &outcome.events, by, now.at);
+    }
+
     /// Hands it to the store, if there is anything to it.
     pub fn commit(self) -> Result<Committed, StoreError> {
         let Self { parts, key, loaded, mut batch, pages, keeping, traces, trim_on } = self;
@@ -102,6 +111,30 @@ impl<'a> Change<'a> {
         }
         let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
         Ok(Committed { sequence, pages, keeping, traces, trim_on })
+    }
+}
+
+/// Writes down what happens with a batch, in the name of whose doing it is: unless an event says otherwise, of who asked.
+pub(super) fn record_events(
+    batch: &mut Batch,
+    pipeline: &PipelineKey,
+    environment: Option<&Identifier>,
+    events: &[Event],
+    by: Option<&Agent>,
+    at: Timestamp,
+) {
+    for event in events {
+        let happening = Happening {
+            notice: event.notice,
+            at,
+            by: event.by.as_ref().or(by).filter(|_| !event.notice.is_automatic()),
+            pipeline: Some(&pipeline.pipeline),
+            environment,
+            session: event.session,
+            deployment: event.deployment,
+            data: &event.data,
+        };
+        events::record(batch, &pipeline.organization, &happening);
     }
 }
 

@@ -119,6 +119,7 @@ impl Environments {
 
     fn take_ticket(&self, claim: &mut Claim, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) {
         claim.ticket = self.parts.next_ticket();
+        claim.via = self.agent().and_then(|agent| agent.via.clone());
         claim.waits = match keyed {
             _ if patience.queue => Some(Kept::ByAsking),
             _ if patience.wait.is_zero() => None,

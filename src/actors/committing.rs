@@ -14,7 +14,7 @@ use super::environments::{Failure, Parts};
 use super::history::{RecentPages, send_trim};
 use super::stored::{Keeping, StoredEnvironment};
 use crate::domain::{
-    self, ASK_WITHIN_MILLIS, Command, DeploymentId, Effect, Environment, Event, Kept, Now, Outcome, Session, SessionId,
+    self, ASK_WITHIN_MILLIS, Agent, Command, DeploymentId, Effect, Environment, Kept, Now, Outcome, Session, SessionId,
     Standing, Tick, Ticket, Timestamp, Transition,
 };
 use crate::store::{Batch, Sequence, StoreError};
@@ -73,7 +73,6 @@ pub struct Executed<R> {
 pub struct Settlement {
     sequence: Sequence,
     view: Option<Arc<Environment>>,
-    events: Vec<Event>,
     changed: Vec<SessionId>,
     deployments: Vec<DeploymentId>,
     effects: Vec<Effect>,
@@ -90,10 +89,11 @@ struct Granted {
 }
 
 impl EnvironmentActor {
-    /// Decides, and hands in what comes of it; `record` may add to the batch. If the store refuses, nothing has changed.
+    /// Decides, and hands in what comes of it, which is the doing of `by`; `record` may add to the batch. If the store refuses, nothing has changed.
     pub(super) fn execute<C: Command>(
         &mut self,
         mut command: C,
+        by: Option<&Agent>,
         record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
     ) -> Result<Executed<C::Reply>, Failure> {
         let home = self.home.clone();
@@ -114,7 +114,7 @@ impl EnvironmentActor {
         let mut crowd = ActorCrowd { held: &self.held, parts, pipeline, pool, now: now.tick, taken: None };
         let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut crowd)?;
 
-        match self.hand_in(&next, &outcome, now, |batch| record(&reply, batch, now.at)) {
+        match self.hand_in(&next, &outcome, by, now, |batch| record(&reply, batch, now.at)) {
             Ok(committed) => {
                 let settlement = self.accept(Arc::new(next), outcome, committed, now);
                 Ok(Executed { reply, settlement })
@@ -135,6 +135,7 @@ impl EnvironmentActor {
         &self,
         next: &Environment,
         outcome: &Outcome,
+        by: Option<&Agent>,
         now: Now,
         record: impl FnOnce(&mut Batch),
     ) -> Result<Committed, StoreError> {
@@ -143,6 +144,7 @@ impl EnvironmentActor {
         change.deployments(next, outcome)?;
         change.environment(next, outcome, now)?;
         change.queue(outcome);
+        change.events(outcome, by, now);
         self.record_grant(outcome, &mut change.batch, now);
         record(&mut change.batch);
         change.commit()
@@ -174,7 +176,7 @@ impl EnvironmentActor {
         now: Now,
     ) -> Settlement {
         let Committed { sequence, pages, keeping, traces, trim_on } = committed;
-        let Outcome { ended, left, enqueued, dequeued, granted, events, deployments: records, .. } = outcome;
+        let Outcome { ended, left, enqueued, dequeued, granted, deployments: records, .. } = outcome;
         let (blueprints, effects) = (outcome.blueprints, outcome.effects);
         let parts = &self.home.environments.parts;
         let granted = granted.map(|granted| {
@@ -218,7 +220,7 @@ impl EnvironmentActor {
         loaded.deployments.advance(records, blueprints, traces, sequence, |written| desk.has_settled(written));
         let view = moved.then(|| loaded.environment.clone());
         self.note_decided(before.held_back);
-        Settlement { sequence, view, events, changed, deployments, effects, granted, trim_on }
+        Settlement { sequence, view, changed, deployments, effects, granted, trim_on }
     }
 
     /// Does what is to be done when it is durable, and then `answer`.
@@ -334,9 +336,6 @@ impl Settlement {
         let parts = &environments.parts;
         if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {
             pool.settled(granted.ticket);
-        }
-        if !self.events.is_empty() {
-            parts.observer.happened(key, &self.events);
         }
         if self.view.is_some() {
             parts.watchers.environment_changed(key);

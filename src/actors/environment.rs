@@ -17,7 +17,7 @@ use super::environments::{Environments, Failure, Parts};
 use super::pool::PipelinePool;
 use super::stored::StoredEnvironment;
 use super::{deployments, reading};
-use crate::domain::{Claim, ClaimReply, Command, Environment, EnvironmentKey, HandOver, Ticket};
+use crate::domain::{Agent, Claim, ClaimReply, Command, Environment, EnvironmentKey, HandOver, Ticket};
 use crate::store::{Sequence, StoreError, durable_up_to};
 
 pub struct EnvironmentActor {
@@ -43,6 +43,8 @@ pub struct Ask<C: Command> {
     pub command: C,
     pub reply: oneshot::Sender<Result<C::Reply, Failure>>,
     pub keyed: Option<Keyed<C::Reply>>,
+    /// Who asks.
+    pub by: Option<Arc<Agent>>,
 }
 
 impl<C: Command> Message for Ask<C> {
@@ -162,7 +164,7 @@ impl EnvironmentActor {
         C: Command + Send + 'static,
         C::Reply: Send + 'static,
     {
-        let Ask { command, reply, keyed } = ask;
+        let Ask { command, reply, keyed, by } = ask;
         // Who has given up must not be granted anything afterwards.
         if reply.is_closed() {
             return;
@@ -172,7 +174,7 @@ impl EnvironmentActor {
                 keyed.record(batch, outcome, now);
             }
         };
-        match self.execute(command, record) {
+        match self.execute(command, by.as_deref(), record) {
             Ok(Executed { reply: outcome, settlement }) => {
                 let note = C::grants(&outcome).map(|session| Note::Undelivered { session, keyed: keyed.is_some() });
                 let home = self.home.clone();
@@ -220,7 +222,8 @@ impl EnvironmentActor {
                 keyed.record(batch, &outcome, now);
             }
         };
-        let Executed { reply, settlement } = match self.execute(claim, record) {
+        let by = Agent { person: claim.user.clone(), via: claim.via.clone() };
+        let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
             Ok(executed) => executed,
             Err(failure) => return self.refuse(held.reply, failure, context),
         };

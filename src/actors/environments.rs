@@ -18,10 +18,10 @@ use super::restart::KeptPlace;
 use super::settlement::Settlements;
 use super::stored::Run;
 use super::watchers::Watchers;
-use super::{Clock, Definitions, Executor, Observer, keys};
+use super::{Clock, Definitions, Executor, keys};
 use crate::domain::{
-    Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat, Now,
-    PipelineKey, Rejection, Release, Seen, Session, SessionId, Tick, Ticket,
+    Agent, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat,
+    Now, PipelineKey, Rejection, Release, Seen, Session, SessionId, Tick, Ticket,
 };
 use crate::entropy;
 use crate::store::{Store, StoreError};
@@ -40,6 +40,8 @@ pub struct Options {
 #[derive(Clone)]
 pub struct Environments {
     pub(super) parts: Arc<Parts>,
+    /// In whose name it asks.
+    by: Option<Arc<Agent>>,
 }
 
 /// What the actors share.
@@ -48,7 +50,6 @@ pub(super) struct Parts {
     pub directory: Directory,
     pub settlements: Settlements,
     pub clock: Clock,
-    pub observer: Box<dyn Observer>,
     pub definitions: Arc<dyn Definitions>,
     pub executor: OnceLock<Box<dyn Executor>>,
     /// Whether what the last run of the server left behind has been taken up.
@@ -135,7 +136,6 @@ impl Environments {
     pub fn open(
         store: Arc<dyn Store>,
         clock: Clock,
-        observer: Box<dyn Observer>,
         definitions: Arc<dyn Definitions>,
         options: Options,
     ) -> Result<Self, StoreError> {
@@ -147,7 +147,6 @@ impl Environments {
             settlements: Settlements::new(store.clone()),
             store,
             clock,
-            observer,
             definitions,
             executor: OnceLock::new(),
             recovered: AtomicBool::new(false),
@@ -166,10 +165,24 @@ impl Environments {
             held_back: DashMap::new(),
             closing: watch::Sender::new(false),
         };
-        let environments = Self { parts: Arc::new(parts) };
+        let environments = Self { parts: Arc::new(parts), by: None };
         environments.find_those_who_waited()?;
         environments.find_what_runs_out()?;
         Ok(environments)
+    }
+
+    /// The same environments, asked in somebody's name: what comes of it is theirs in the audit.
+    pub fn by(&self, agent: Agent) -> Self {
+        Self { parts: self.parts.clone(), by: Some(Arc::new(agent)) }
+    }
+
+    /// The same environments, asked in nobody's name.
+    fn nameless(&self) -> Self {
+        Self { parts: self.parts.clone(), by: None }
+    }
+
+    pub(super) fn agent(&self) -> Option<&Arc<Agent>> {
+        self.by.as_ref()
     }
 
     pub async fn force_claim(
@@ -206,7 +219,7 @@ impl Environments {
     /// The only command that an environment need not exist for.
     pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
         let (reply, answer) = oneshot::channel();
-        self.start_and_send(key, Ask { command: configure, reply, keyed: None })?;
+        self.start_and_send(key, Ask { command: configure, reply, keyed: None, by: self.by.clone() })?;
         self.wait_for(answer).await
     }
 
@@ -256,7 +269,7 @@ impl Environments {
         C::Reply: Send + 'static,
     {
         let (reply, answer) = oneshot::channel();
-        self.send(key, Ask { command, reply, keyed })?;
+        self.send(key, Ask { command, reply, keyed, by: self.by.clone() })?;
         self.wait_for(answer).await
     }
 
@@ -304,7 +317,7 @@ impl Environments {
         EnvironmentActor: Handler<M>,
         Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
-        let start = |desk| EnvironmentActor::start(key.clone(), self.clone(), desk);
+        let start = |desk| EnvironmentActor::start(key.clone(), self.nameless(), desk);
         self.parts.directory.send_starting(key, message, start).map_err(|not_sent| match not_sent {
             NotSent::MailboxFull => Failure::Overloaded,
             NotSent::NoActor(_) => Failure::Unavailable,

@@ -34,16 +34,10 @@ pub use watchers::Watch;
 
 use std::sync::Arc;
 
-use crate::domain::{DeploymentId, EnvironmentKey, Event, Now, PipelineKey, PipelineNow, StageOrder};
+use crate::domain::{DeploymentId, EnvironmentKey, Now, PipelineKey, PipelineNow, StageOrder};
 
 /// Reads the time off both clocks. A function, so that tests can move it.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
-
-/// Is told what has happened, once it is durable, in the order of each environment. Must be quick: it runs where the
-/// answers are sent.
-pub trait Observer: Send + Sync + 'static {
-    fn happened(&self, environment: &EnvironmentKey, events: &[Event]);
-}
 
 /// Says what a pipeline does, when a deployment could start. One that it does not know is stopped and has no stages.
 pub trait Definitions: Send + Sync + 'static {

@@ -61,7 +61,7 @@ impl EnvironmentActor {
     where
         C::Reply: 'static,
     {
-        match self.execute(command, |_, _, _| {}) {
+        match self.execute(command, None, |_, _, _| {}) {
             Ok(Executed { settlement, .. }) => {
                 self.settle(settlement, context, || {});
                 true
@@ -84,7 +84,7 @@ impl EnvironmentActor {
 
     fn elapse(&mut self, context: &mut Context<Self>) {
         self.disarmed();
-        match self.execute(Elapse, |_, _, _| {}) {
+        match self.execute(Elapse, None, |_, _, _| {}) {
             Ok(Executed { reply: queue_due, settlement }) => {
                 if let Ok(loaded) = &mut self.loaded {
                     loaded.queue_due = queue_due;
@@ -134,7 +134,7 @@ impl EnvironmentActor {
                 context,
             );
         }
-        match self.execute(StopWaiting { ticket }, |_, _, _| {}) {
+        match self.execute(StopWaiting { ticket }, None, |_, _, _| {}) {
             Ok(Executed { reply, settlement }) => {
                 let held = self.held.remove(&ticket);
                 self.settle(settlement, context, move || {
@@ -160,7 +160,7 @@ impl EnvironmentActor {
                 keyed.record(batch, &outcome, now);
             }
         };
-        match self.execute(HandOver, record) {
+        match self.execute(HandOver, None, record) {
             Ok(Executed { settlement, .. }) => {
                 let environments = self.home.environments.clone();
                 self.settle(settlement, context, move || deliver(&environments, held, outcome));

@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use dashmap::DashMap;
 use parking_lot::{Mutex, RwLock};
 
-use super::token_text::{TokenHash, TokenId, TokenText};
+use super::token_text::{TokenHash, TokenText};
 use super::{load, stored};
-use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, UserId};
+use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
 use crate::entropy;
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to};
 

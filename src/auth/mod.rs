@@ -11,4 +11,4 @@ mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Member, NewToken, OpenToken, Token, Unauthenticated};
 pub use permission::Permission;
-pub use token_text::{TokenHash, TokenId, TokenText};
+pub use token_text::{TokenHash, TokenText};

@@ -18,6 +18,7 @@ pub enum Permission {
     ManageDeployments,
     Approve,
     ManageSecrets,
+    ManageRegistries,
     ManageTokens,
 }
 
@@ -32,7 +33,8 @@ impl Permission {
             | Permission::ManagePipelines
             | Permission::ManageDeployments
             | Permission::Approve
-            | Permission::ManageSecrets => Role::Maintainer,
+            | Permission::ManageSecrets
+            | Permission::ManageRegistries => Role::Maintainer,
             Permission::ManageTokens => Role::Admin,
         }
     }

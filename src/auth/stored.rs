@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::accounts::{Token, Usage};
-use super::token_text::{TokenHash, TokenId};
-use crate::domain::{IdSeed, Identifier, Timestamp, UserId};
+use super::token_text::TokenHash;
+use crate::domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
 
 const VERSION: u8 = 1;
 

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 
 use super::accounts::TOKENS_MAX;
 use super::*;
-use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::domain::{Identifier, Role, Timestamp, TokenId, UserId};
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);

@@ -2,12 +2,11 @@
 //! look-up and a scanner can tell a leaked token from noise.
 
 use std::fmt;
-use std::str::FromStr;
 
 use rand::RngExt;
 use sha2::{Digest, Sha256};
 
-use crate::domain::{IdSeed, Malformed};
+use crate::domain::Malformed;
 
 const PREFIX: &str = "lk_";
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -21,9 +20,6 @@ pub struct TokenText(String);
 /// The only form in which a token is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash(pub [u8; 32]);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct TokenId(pub IdSeed);
 
 impl TokenText {
     pub fn generate() -> Self {
@@ -64,20 +60,6 @@ impl TokenText {
 impl fmt::Debug for TokenText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("TokenText(…)")
-    }
-}
-
-impl fmt::Display for TokenId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "tok_{}", self.0)
-    }
-}
-
-impl FromStr for TokenId {
-    type Err = Malformed;
-
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        text.strip_prefix("tok_").and_then(IdSeed::parse_hex).map(Self).ok_or(Malformed("is no token id"))
     }
 }
 

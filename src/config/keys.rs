@@ -18,7 +18,8 @@ use crate::secrets::{MasterKey, SecretValue};
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, Runner,
+    Settings, Storage,
 };
 
 /// The settings while the layers are laid over each other.
@@ -69,6 +70,7 @@ impl Draft {
                 log_bytes_per_step: 0,
             },
             analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
+            git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
             organizations: Vec::new(),
             sample: false,
         };
@@ -100,6 +102,8 @@ pub(super) enum Kind {
     Name(usize, fn(&mut Draft, String)),
     /// Taken from the environment alone.
     Secret(fn(&mut Draft, SecretValue)),
+    Program(fn(&mut Draft, PathBuf)),
+    FileUrls(fn(&mut Draft, FileUrls)),
     /// Taken from the environment alone.
     Token(fn(&mut Draft, TokenText)),
     /// Taken from the environment alone.
@@ -121,7 +125,9 @@ impl Kind {
             | Kind::SearchPath(_)
             | Kind::AnalysisEngine(_)
             | Kind::Url(_)
-            | Kind::Name(..) => false,
+            | Kind::Name(..)
+            | Kind::Program(_)
+            | Kind::FileUrls(_) => false,
         }
     }
 }
@@ -176,6 +182,9 @@ pub(super) const KEYS: &[Key] = &[
     key("analysis.llm_key", Kind::Secret(|d, value| d.llm.key = Some(value))),
     key("analysis.llm_timeout_seconds", Kind::Number(1, 600, |d, n| d.llm.timeout = seconds(n))),
     key("analysis.llm_max_log_kb", Kind::Number(1, 4_096, |d, n| d.llm.max_log_bytes = (n as usize) << 10)),
+    key("git.program", Kind::Program(|d, program| d.settings.git.program = program)),
+    key("git.timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.git.timeout = seconds(n))),
+    key("git.allow_file_urls", Kind::FileUrls(|d, urls| d.settings.git.file_urls = urls)),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -206,6 +215,8 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::Program(put) => given.program().map(|program| put(draft, program)),
+            Kind::FileUrls(put) => given.file_urls().map(|urls| put(draft, urls)),
             Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
             Kind::MasterKey(put) => given.secret(MasterKey::parse).map(|key| put(draft, key)),
             Kind::Secret(put) => given.secret(SecretValue::parse).map(|value| put(draft, value)),
@@ -256,6 +267,8 @@ impl Key {
             Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
             Kind::Name(max, _) => format!("at most {max} visible ASCII characters without spaces"),
             Kind::Secret(_) => "1 to 16384 bytes, without NUL".to_owned(),
+            Kind::Program(_) => "the absolute path of a program, or its name in the PATH".to_owned(),
+            Kind::FileUrls(_) => "true, false or \"sample\"".to_owned(),
             Kind::Token(_) => "a token, as `lockkeeper token` makes one".to_owned(),
             Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
@@ -392,6 +405,26 @@ impl Given<'_> {
             && !text.contains('\0')
             && text.split(':').all(|directory| directory.starts_with('/'));
         sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn program(&self) -> Result<PathBuf, Unfit> {
+        let path = self.path()?;
+        // A relative one would be another program in another working directory.
+        let sane = path.is_absolute() || path.components().count() == 1;
+        sane.then_some(path).ok_or(Unfit::Unsaid)
+    }
+
+    fn file_urls(&self) -> Result<FileUrls, Unfit> {
+        let flag = match self {
+            Given::InFile { value, .. } => value.get_ref().as_bool(),
+            Given::Text { .. } => self.text()?.parse().ok(),
+        };
+        match flag {
+            Some(true) => Ok(FileUrls::Always),
+            Some(false) => Ok(FileUrls::Never),
+            None if self.text()? == "sample" => Ok(FileUrls::Sample),
+            None => Err(Unfit::Unsaid),
+        }
     }
 
     fn secret<T>(&self, parse: fn(&str) -> Result<T, Malformed>) -> Result<T, Unfit> {

@@ -7,10 +7,12 @@
 mod blueprint;
 mod document;
 mod fault;
+mod inputs;
 mod keys;
 mod layers;
 mod organization;
 mod settings;
+mod step_file;
 #[cfg(test)]
 mod tests;
 
@@ -23,9 +25,10 @@ pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, Http, Idempotency, Log, LogFormat, RateLimit, Runner,
-    Settings, Storage,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, RateLimit,
+    Runner, Settings, Storage,
 };
+pub use step_file::read_step;
 
 use document::Document;
 use fault::Place;
@@ -205,6 +208,11 @@ impl fmt::Display for Summary {
                 counted(organization.pipelines.len(), "pipeline"),
                 counted(environments, "environment"),
             )?;
+            let pipelines = organization.pipelines.iter();
+            let uses: usize = pipelines.map(|pipeline| pipeline.blueprint.uses().count()).sum();
+            if uses > 0 {
+                write!(f, "; {} of registries, which only a server can check", counted(uses, "step"))?;
+            }
         }
         Ok(())
     }

@@ -29,6 +29,7 @@ pub struct Settings {
     pub idempotency: Idempotency,
     pub runner: Runner,
     pub analysis: Analysis,
+    pub git: Git,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -147,4 +148,31 @@ pub struct AnalysisLlm {
     pub key: Option<SecretValue>,
     pub timeout: Duration,
     pub max_log_bytes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Git {
+    /// A path, or a name that is looked for in the server's `PATH`.
+    pub program: PathBuf,
+    pub timeout: Duration,
+    pub file_urls: FileUrls,
+}
+
+/// Whether repositories of this machine may be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileUrls {
+    Always,
+    Never,
+    /// Where the embedded sample is served, to try things out with.
+    Sample,
+}
+
+impl Settings {
+    pub fn allows_file_urls(&self) -> bool {
+        match self.git.file_urls {
+            FileUrls::Always => true,
+            FileUrls::Never => false,
+            FileUrls::Sample => self.sample,
+        }
+    }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::draft::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Claimed, Command, CommitId, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease, Notice,
-    Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Waiter, deploy, queue,
+    Agent, Claimed, Command, CommitId, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease,
+    Notice, Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Via, Waiter, deploy, queue,
 };
 
 #[derive(Debug, Clone)]
@@ -20,6 +20,7 @@ pub struct Claim {
     pub ticket: Ticket,
     /// What keeps its place if it has to wait; without, it does not wait.
     pub waits: Option<Kept>,
+    pub via: Option<Via>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,8 +59,8 @@ impl Command for Claim {
         if kept != Kept::ByAsking {
             return Ok(ClaimReply::Waiting);
         }
-        draft.outcome.events.push(Event::session(Notice::SessionQueued, waiter.session.id));
         let position = draft.next.queue.position(&waiter);
+        draft.outcome.events.push(waiter.queued(position));
         Ok(ClaimReply::Queued(waiter.session.clone(), position))
     }
 }
@@ -81,7 +82,7 @@ impl Claim {
             deployment_count: 0,
             revision: 0,
         };
-        Waiter { ticket: self.ticket, kept: self.waits.unwrap_or(Kept::ByConnection), session }
+        Waiter { ticket: self.ticket, kept: self.waits.unwrap_or(Kept::ByConnection), session, via: self.via }
     }
 }
 
@@ -89,6 +90,7 @@ impl Claim {
 pub(super) fn grant_waiter(draft: &mut Draft<'_>, waiter: Arc<Waiter>, outsider: bool) {
     let away = waiter.kept == Kept::ByAsking && draft.crowd.presence(&waiter) != Presence::Connected;
     let mut session = waiter.session.clone();
+    let before = draft.outcome.events.len();
     if waiter.kept == Kept::ByAsking {
         session = grant_named(draft, session);
     } else {
@@ -97,6 +99,10 @@ pub(super) fn grant_waiter(draft: &mut Draft<'_>, waiter: Arc<Waiter>, outsider:
     if away && let Some(claimed) = draft.next.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) {
         claimed.unseen_until = Some(Deadline::after(draft.now, ASK_WITHIN_MILLIS));
         session.claimed = Some(claimed.clone());
+    }
+    // Whoever let go of the lock did none of this.
+    for event in draft.outcome.events.iter_mut().skip(before).filter(|event| !event.notice.is_automatic()) {
+        event.by = Some(Agent { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
     draft.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
 }
@@ -127,7 +133,8 @@ fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
     });
     session.revision += 1;
     let (seed, commit) = (session.id.seed, session.commit.clone());
-    draft.outcome.events.push(Event::session(Notice::SessionClaimed, session.id));
+    let event = Event::session(Notice::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
+    draft.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
     let session = next.lock.insert(session);
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
         deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut draft.outcome);

@@ -3,8 +3,8 @@
 use super::session::DEPLOYMENTS_LISTED;
 use super::stages::{self, Maker};
 use super::{
-    Command, CommitId, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Draft, Event,
-    IdSeed, Notice, Outcome, Person, Rejection, Session, SessionRef, release, reset,
+    Command, CommitId, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Draft, IdSeed,
+    Notice, Outcome, Person, Rejection, Session, SessionRef, release, reset,
 };
 
 /// How many deployments of one session may wait; below what a session lists, so that none that waits drops out.
@@ -62,8 +62,7 @@ pub(super) fn check_retries(session: &Session) -> Result<(), Rejection> {
 /// Puts a deployment at the end of the session's queue. [`advance`] starts it when its turn comes.
 pub(super) fn enqueue(session: &mut Session, deployment: Deployment, outcome: &mut Outcome) {
     session.deployment_count += 1;
-    let notice = Event::deployment(Notice::DeploymentQueued, Some(session.id), deployment.id);
-    outcome.events.push(notice);
+    outcome.events.push(deployment.event(Notice::DeploymentQueued, Some(session.id)));
     push(session, deployment, outcome);
 }
 
@@ -106,7 +105,7 @@ pub(super) fn advance(draft: &mut Draft<'_>) {
         }
         draft.touch();
         let Some((deployment, maker, mut scene)) = draft.deployment(id) else { return };
-        if let Some(outcome) = stages::start(deployment, &maker, &mut scene, pipeline.blueprint) {
+        if let Some(outcome) = stages::start(deployment, &maker, &mut scene, pipeline) {
             end(draft, id, outcome);
         }
     }

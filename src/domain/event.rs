@@ -1,114 +1,229 @@
-//! What has happened, for those who are told once it is durable.
+//! What has happened: what the audit keeps and others are told of, once it is durable.
 
-use super::{DeploymentId, Identifier, SessionId};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::{DeploymentId, Identifier, Person, SessionId, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub notice: Notice,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    pub stage: Option<Identifier>,
+    /// Whose doing it is, where that is not whoever asked for the decision.
+    pub by: Option<Agent>,
+    pub data: Data,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
-    SessionClaimed,
-    SessionQueued,
-    SessionReleased,
-    SessionOverridden,
-    SessionExpired,
-    DeploymentQueued,
-    DeploymentStarted,
-    DeploymentCancelling,
-    DeploymentSucceeded,
-    DeploymentFailed,
-    DeploymentCancelled,
-    StageStarted,
-    StageSucceeded,
-    StageFailed,
-    StageCancelled,
-    StageRetried,
-    ApprovalRequested,
-    ApprovalApproved,
-    ApprovalRejected,
-    EnvironmentCreated,
-    EnvironmentUpdated,
-    EnvironmentDeleted,
+/// Who did something, and by which request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Agent {
+    pub person: Person,
+    /// Unknown where nobody came over the API.
+    pub via: Option<Via>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Via {
+    pub token: TokenId,
+    pub request: Arc<str>,
+}
+
+/// What there is to know of an event beside its place and time, by the names that readers see.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Data(pub Vec<(Cow<'static, str>, Datum)>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Datum {
+    Text(Arc<str>),
+    Number(u64),
+    Flag(bool),
+}
+
+/// All notices and their names. The place in the list is what lies on the disk, so it only grows at its end.
+macro_rules! notices {
+    ($($notice:ident = $name:literal,)*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Notice {
+            $($notice,)*
+        }
+
+        impl Notice {
+            pub const ALL: &[Notice] = &[$(Notice::$notice,)*];
+
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Notice::$notice => $name,)*
+                }
+            }
+        }
+    };
+}
+
+notices! {
+    SessionClaimed = "session.claimed",
+    SessionQueued = "session.queued",
+    SessionReleased = "session.released",
+    SessionOverridden = "session.overridden",
+    SessionExpired = "session.expired",
+    DeploymentQueued = "deployment.queued",
+    DeploymentStarted = "deployment.started",
+    DeploymentCancelling = "deployment.cancelling",
+    DeploymentSucceeded = "deployment.succeeded",
+    DeploymentFailed = "deployment.failed",
+    DeploymentCancelled = "deployment.cancelled",
+    StageStarted = "stage.started",
+    StageSucceeded = "stage.succeeded",
+    StageFailed = "stage.failed",
+    StageCancelled = "stage.cancelled",
+    StageRetried = "stage.retried",
+    ApprovalRequested = "approval.requested",
+    ApprovalApproved = "approval.approved",
+    ApprovalRejected = "approval.rejected",
+    EnvironmentCreated = "environment.created",
+    EnvironmentUpdated = "environment.updated",
+    EnvironmentDeleted = "environment.deleted",
+    PipelineCreated = "pipeline.created",
+    PipelineUpdated = "pipeline.updated",
+    PipelineStopped = "pipeline.stopped",
+    PipelineResumed = "pipeline.resumed",
+    PipelineDeleted = "pipeline.deleted",
+    SecretCreated = "secret.created",
+    SecretUpdated = "secret.updated",
+    SecretDeleted = "secret.deleted",
+    RegistryCreated = "registry.created",
+    RegistryUpdated = "registry.updated",
+    RegistrySynced = "registry.synced",
+    RegistryDeleted = "registry.deleted",
+    TokenCreated = "token.created",
+    TokenRevoked = "token.revoked",
+    MemberAdded = "member.added",
+    MemberUpdated = "member.updated",
+    MemberRemoved = "member.removed",
+    WebhookCreated = "webhook.created",
+    WebhookUpdated = "webhook.updated",
+    WebhookDeleted = "webhook.deleted",
+    WebhookDisabled = "webhook.disabled",
+    AnalysisCompleted = "analysis.completed",
+    PullRequestCreated = "pull_request.created",
 }
 
 impl Notice {
-    pub const ALL: [Notice; 22] = [
-        Notice::SessionClaimed,
-        Notice::SessionQueued,
-        Notice::SessionReleased,
-        Notice::SessionOverridden,
-        Notice::SessionExpired,
-        Notice::DeploymentQueued,
-        Notice::DeploymentStarted,
-        Notice::DeploymentCancelling,
-        Notice::DeploymentSucceeded,
-        Notice::DeploymentFailed,
-        Notice::DeploymentCancelled,
-        Notice::StageStarted,
-        Notice::StageSucceeded,
-        Notice::StageFailed,
-        Notice::StageCancelled,
-        Notice::StageRetried,
-        Notice::ApprovalRequested,
-        Notice::ApprovalApproved,
-        Notice::ApprovalRejected,
-        Notice::EnvironmentCreated,
-        Notice::EnvironmentUpdated,
-        Notice::EnvironmentDeleted,
-    ];
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|notice| notice.as_str() == name)
+    }
 
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Notice::SessionClaimed => "session.claimed",
-            Notice::SessionQueued => "session.queued",
-            Notice::SessionReleased => "session.released",
-            Notice::SessionOverridden => "session.overridden",
-            Notice::SessionExpired => "session.expired",
-            Notice::DeploymentQueued => "deployment.queued",
-            Notice::DeploymentStarted => "deployment.started",
-            Notice::DeploymentCancelling => "deployment.cancelling",
-            Notice::DeploymentSucceeded => "deployment.succeeded",
-            Notice::DeploymentFailed => "deployment.failed",
-            Notice::DeploymentCancelled => "deployment.cancelled",
-            Notice::StageStarted => "stage.started",
-            Notice::StageSucceeded => "stage.succeeded",
-            Notice::StageFailed => "stage.failed",
-            Notice::StageCancelled => "stage.cancelled",
-            Notice::StageRetried => "stage.retried",
-            Notice::ApprovalRequested => "approval.requested",
-            Notice::ApprovalApproved => "approval.approved",
-            Notice::ApprovalRejected => "approval.rejected",
-            Notice::EnvironmentCreated => "environment.created",
-            Notice::EnvironmentUpdated => "environment.updated",
-            Notice::EnvironmentDeleted => "environment.deleted",
-        }
+    /// Whether it follows by itself, also where somebody's request set it off: the system's doing.
+    pub const fn is_automatic(self) -> bool {
+        matches!(
+            self,
+            Notice::SessionExpired
+                | Notice::DeploymentStarted
+                | Notice::DeploymentSucceeded
+                | Notice::DeploymentFailed
+                | Notice::StageStarted
+                | Notice::StageSucceeded
+                | Notice::StageFailed
+                | Notice::ApprovalRequested
+                | Notice::WebhookDisabled
+        )
     }
 }
 
 impl Event {
+    fn new(notice: Notice, session: Option<SessionId>, deployment: Option<DeploymentId>) -> Self {
+        Self { notice, session, deployment, by: None, data: Data::default() }
+    }
+
     pub(super) fn environment(notice: Notice) -> Self {
-        Self { notice, session: None, deployment: None, stage: None }
+        Self::new(notice, None, None)
     }
 
     pub(super) fn session(notice: Notice, session: SessionId) -> Self {
-        Self { notice, session: Some(session), deployment: None, stage: None }
+        Self::new(notice, Some(session), None)
     }
 
     pub(super) fn deployment(notice: Notice, session: Option<SessionId>, deployment: DeploymentId) -> Self {
-        Self { notice, session, deployment: Some(deployment), stage: None }
+        Self::new(notice, session, Some(deployment))
     }
 
-    pub(super) fn stage(
-        notice: Notice,
-        session: Option<SessionId>,
-        deployment: DeploymentId,
-        stage: Identifier,
-    ) -> Self {
-        Self { notice, session, deployment: Some(deployment), stage: Some(stage) }
+    pub(super) fn with(mut self, name: &'static str, datum: impl Into<Datum>) -> Self {
+        self.data = self.data.with(name, datum);
+        self
+    }
+
+    pub(super) fn with_some(mut self, name: &'static str, datum: Option<impl Into<Datum>>) -> Self {
+        self.data = self.data.with_some(name, datum);
+        self
+    }
+}
+
+impl Data {
+    pub fn with(mut self, name: &'static str, datum: impl Into<Datum>) -> Self {
+        self.0.push((Cow::Borrowed(name), datum.into()));
+        self
+    }
+
+    pub fn with_some(self, name: &'static str, datum: Option<impl Into<Datum>>) -> Self {
+        match datum {
+            Some(datum) => self.with(name, datum),
+            None => self,
+        }
+    }
+}
+
+impl From<Arc<str>> for Datum {
+    fn from(text: Arc<str>) -> Self {
+        Datum::Text(text)
+    }
+}
+
+impl From<&str> for Datum {
+    fn from(text: &str) -> Self {
+        Datum::Text(Arc::from(text))
+    }
+}
+
+impl From<String> for Datum {
+    fn from(text: String) -> Self {
+        Datum::Text(Arc::from(text))
+    }
+}
+
+impl From<&Identifier> for Datum {
+    fn from(name: &Identifier) -> Self {
+        Datum::Text(name.shared())
+    }
+}
+
+impl From<u64> for Datum {
+    fn from(number: u64) -> Self {
+        Datum::Number(number)
+    }
+}
+
+impl From<u32> for Datum {
+    fn from(number: u32) -> Self {
+        Datum::Number(number.into())
+    }
+}
+
+impl From<bool> for Datum {
+    fn from(flag: bool) -> Self {
+        Datum::Flag(flag)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_notice_is_found_by_its_place_and_by_its_name() {
+        for (place, &notice) in Notice::ALL.iter().enumerate() {
+            assert_eq!(notice as usize, place, "{}", notice.as_str());
+            assert_eq!(Notice::parse(notice.as_str()), Some(notice));
+        }
+        assert_eq!(Notice::parse("session"), None);
     }
 }

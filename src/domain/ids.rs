@@ -126,8 +126,17 @@ seeded_id! {
     AnalysisId, "anl_", "is no analysis id"
 }
 seeded_id! {
+    /// A registry of steps.
+    RegistryId, "reg_", "is no registry id"
+}
+seeded_id! {
     /// A member of an organization.
     UserId, "usr_", "is no user id"
+}
+
+seeded_id! {
+    /// A token, by which its text need not be known.
+    TokenId, "tok_", "is no token id"
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -153,10 +153,9 @@ impl Command for RetryStage {
         deployment.status = DeploymentStatus::Queued;
         deployment.finished_at = None;
         deployment.error = None;
+        stages::tell(&mut draft.outcome, Notice::StageRetried, &Maker::of(holder), id, &run.stages[index]);
         deployment.run = Some(Arc::new(run));
-        let maker = Maker::of(holder);
         deploy::push(holder, deployment, &mut draft.outcome);
-        stages::tell(&mut draft.scene(), Notice::StageRetried, &maker, id, self.stage);
         deploy::advance(draft);
         draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
     }
@@ -201,9 +200,8 @@ impl Command for DecideApproval {
         let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
         let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::ApprovalNotFound)?;
         let stage = &mut run.stages[index];
-        let name = stage.name.clone();
         let reason = self.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
-        let error = format!("stage `{name}` was rejected by {}{reason}", self.by.name);
+        let error = format!("stage `{}` was rejected by {}{reason}", stage.name, self.by.name);
         if let Some(approval) = &mut stage.approval {
             approval.status = match self.verdict {
                 Verdict::Approve => ApprovalStatus::Approved,
@@ -215,14 +213,14 @@ impl Command for DecideApproval {
         }
         match self.verdict {
             Verdict::Approve => {
-                stages::tell(&mut scene, Notice::ApprovalApproved, &maker, id, name);
+                stages::tell(scene.outcome, Notice::ApprovalApproved, &maker, id, stage);
                 stages::record_approval(deployment, &maker, scene.outcome, index);
                 stages::hand_to_runner(deployment, &maker, &mut scene, index);
             }
             Verdict::Reject => {
                 stage.status = StageStatus::Failed;
-                stages::tell(&mut scene, Notice::ApprovalRejected, &maker, id, name.clone());
-                stages::tell(&mut scene, Notice::StageFailed, &maker, id, name);
+                stages::tell(scene.outcome, Notice::ApprovalRejected, &maker, id, stage);
+                stages::tell(scene.outcome, Notice::StageFailed, &maker, id, stage);
                 stages::record_approval(deployment, &maker, scene.outcome, index);
                 deploy::finish(draft, id, DeploymentOutcome::Failed(error.into()));
             }

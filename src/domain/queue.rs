@@ -7,7 +7,7 @@ use rpds::RedBlackTreeMapSync;
 
 use super::{
     Blueprint, Configuration, Draft, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session,
-    SessionId, Tick, Ticket, claim,
+    SessionId, Tick, Ticket, Via, claim,
 };
 
 /// A queued session that nobody has asked about for this long expires, and so does a grant that nobody comes for.
@@ -50,6 +50,8 @@ pub struct Waiter {
     pub ticket: Ticket,
     pub kept: Kept,
     pub session: Session,
+    /// How it was asked for.
+    pub via: Option<Via>,
 }
 
 /// What keeps a place in the queue.
@@ -101,7 +103,10 @@ pub trait Crowd {
 pub struct PipelineNow {
     /// A stopped pipeline starts nothing; what has started goes on.
     pub stopped: bool,
+    /// With the steps of registries filled in, unless they cannot be had.
     pub blueprint: Arc<Blueprint>,
+    /// Why they cannot: then a deployment that would start fails with it.
+    pub unresolved: Option<Arc<str>>,
 }
 
 impl Waiter {
@@ -130,6 +135,11 @@ impl Waiter {
             Presence::Vanished => Some(Tick(i64::MIN)),
             Presence::LastSeen(tick) => Some(tick.plus(ASK_WITHIN_MILLIS)),
         }
+    }
+
+    /// That it is queued as a session from now on.
+    pub fn queued(&self, position: usize) -> Event {
+        Event::session(Notice::SessionQueued, self.session.id).with("position", position as u64)
     }
 
     /// Its session as it ends without ever having had the lock.
@@ -264,7 +274,7 @@ pub(super) fn leave(draft: &mut Draft<'_>, ticket: Ticket, ended: Ended, notice:
     let waiter = draft.dequeue(ticket)?;
     let session = waiter.ended(ended);
     if waiter.kept == Kept::ByAsking {
-        draft.outcome.events.push(Event::session(notice, session.id));
+        draft.outcome.events.push(session.gone(notice));
         draft.outcome.left.push(session.clone());
     }
     Some(session)

@@ -2,7 +2,7 @@
 
 use super::stages::{self, Maker};
 use super::{
-    Command, Draft, Ended, EndedHow, Environment, Event, Notice, Person, Rejection, Session, SessionRef, queue, reset,
+    Command, Draft, Ended, EndedHow, Environment, Notice, Person, Rejection, Session, SessionRef, queue, reset,
 };
 
 #[derive(Debug, Clone)]
@@ -73,7 +73,7 @@ pub(super) fn find_holder<'a>(
 /// The holder gives up the lock, by itself or not, and the environment is put back in order if it is to be.
 pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended, notice: Notice) -> Option<Session> {
     let session = end_session(draft, ended)?;
-    draft.outcome.events.push(Event::session(notice, session.id));
+    draft.outcome.events.push(session.gone(notice));
     reset::begin(draft);
     Some(session)
 }

@@ -15,7 +15,7 @@ pub(super) fn begin(draft: &mut Draft<'_>) {
     let commit = draft.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
     let mut deployment = Deployment::new(DeploymentId(draft.crowd.seed()), commit, draft.now.at);
-    draft.outcome.events.push(Event::deployment(Notice::DeploymentQueued, None, deployment.id));
+    draft.outcome.events.push(deployment.event(Notice::DeploymentQueued, None));
     let last = LastReset { id: deployment.id, fencing_token: draft.next.fencing_token };
     draft.outcome.forgotten.extend(draft.next.last_reset.replace(last).map(|previous| previous.id));
     stages::record(&mut deployment, &Maker::system(Some(last)), &mut draft.outcome);

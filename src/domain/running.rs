@@ -37,12 +37,10 @@ impl Command for BeginStage {
             | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         }
         draft.touch();
-        let (deployment, maker, mut scene) =
-            draft.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, maker, scene) = draft.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
         let stage = self.0.stage_of(deployment)?;
         stage.status = StageStatus::Running;
-        let name = stage.name.clone();
-        stages::tell(&mut scene, Notice::StageStarted, &maker, self.0.deployment, name);
+        stages::tell(scene.outcome, Notice::StageStarted, &maker, self.0.deployment, stage);
         stages::record(deployment, &maker, scene.outcome);
         Ok(())
     }
@@ -177,8 +175,7 @@ fn run_again(draft: &mut Draft<'_>, id: DeploymentId, index: usize) -> Result<()
     stage.begin_anew(&run.blueprint.stages[index]);
     stage.approval = approval;
     stage.attempt += 1;
-    let name = stage.name.clone();
-    stages::tell(&mut scene, Notice::StageRetried, &maker, id, name);
+    stages::tell(scene.outcome, Notice::StageRetried, &maker, id, stage);
     stages::hand_to_runner(deployment, &maker, &mut scene, index);
     Ok(())
 }

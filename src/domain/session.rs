@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{CommitId, Context, Deadline, DeploymentId, Priority, Run, SessionId, Tick, Timestamp, UserId};
+use super::{
+    CommitId, Context, Deadline, DeploymentId, Event, Notice, Priority, Run, SessionId, Tick, Timestamp, UserId,
+};
 
 /// What an error says at most. A page of the history has eight sessions with a hundred deployments each, and still fits
 /// into one batch of the store.
@@ -185,9 +187,30 @@ impl Session {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }
 
+    /// That it has ended.
+    pub fn gone(&self, notice: Notice) -> Event {
+        let event = Event::session(notice, self.id).with_some("fencingToken", self.fencing_token());
+        match self.ended.as_ref().map(|ended| ended.how) {
+            Some(EndedHow::Overridden(successor)) => event.with("overriddenBy", successor.to_string()),
+            Some(EndedHow::Expired(why)) => event.with("reason", why.as_str()),
+            Some(EndedHow::Released) | None => event,
+        }
+    }
+
     pub(super) fn end(&mut self, ended: Ended) {
         self.ended = Some(ended);
         self.revision += 1;
+    }
+}
+
+impl Expiry {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Expiry::Ttl => "ttl",
+            Expiry::MaxHold => "max_hold",
+            Expiry::Unasked => "unasked",
+            Expiry::Vanished => "vanished",
+        }
     }
 }
 
@@ -205,6 +228,11 @@ impl Deployment {
             staged: false,
             run: None,
         }
+    }
+
+    pub(super) fn event(&self, notice: Notice, session: Option<SessionId>) -> Event {
+        let event = Event::deployment(notice, session, self.id).with("commitId", self.commit.shared());
+        event.with_some("error", self.error.clone())
     }
 }
 

@@ -6,8 +6,8 @@ use super::session::ERROR_BYTES_MAX;
 use super::{
     Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Crowd, Deployment,
     DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, LastDeployment, LastReset,
-    Notice, Outcome, Person, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus, StepRun,
-    StepStatus, Timestamp,
+    Notice, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus,
+    Step, StepRun, StepStatus, Timestamp,
 };
 
 /// In whose name a deployment is made.
@@ -44,15 +44,19 @@ pub(super) fn start(
     deployment: &mut Deployment,
     maker: &Maker,
     scene: &mut Scene<'_>,
-    blueprint: Arc<Blueprint>,
+    pipeline: PipelineNow,
 ) -> Option<DeploymentOutcome> {
     deployment.started_at.get_or_insert(scene.at);
-    scene.outcome.events.push(Event::deployment(Notice::DeploymentStarted, maker.session, deployment.id));
-    if deployment.run.is_none() {
-        if blueprint.stages.is_empty() {
-            return Some(DeploymentOutcome::Succeeded);
+    scene.outcome.events.push(deployment.event(Notice::DeploymentStarted, maker.session));
+    match &deployment.run {
+        Some(run) if run.blueprint.uses().next().is_some() => {
+            let why = "it was cancelled before the steps it uses of registries could be had; deploy anew";
+            return Some(DeploymentOutcome::Failed(Arc::from(why)));
         }
-        give_run(deployment, scene.outcome, blueprint);
+        Some(_) => {}
+        None if pipeline.unresolved.is_some() => return pipeline.unresolved.map(DeploymentOutcome::Failed),
+        None if pipeline.blueprint.stages.is_empty() => return Some(DeploymentOutcome::Succeeded),
+        None => give_run(deployment, scene.outcome, pipeline.blueprint),
     }
     enter_next(deployment, maker, scene)
 }
@@ -83,9 +87,8 @@ fn enter_next(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>)
                 decided_by: None,
                 comment: None,
             });
-            let name = stage.name.clone();
+            tell(scene.outcome, Notice::ApprovalRequested, maker, deployment.id, stage);
             deployment.status = DeploymentStatus::AwaitingApproval;
-            tell(scene, Notice::ApprovalRequested, maker, deployment.id, name);
             record_approval(deployment, maker, scene.outcome, index);
             record(deployment, maker, scene.outcome);
         }
@@ -146,9 +149,8 @@ pub(super) fn end_stage(
         }
     };
     stage.status = status;
-    let name = stage.name.clone();
+    tell(scene.outcome, notice, maker, id, stage);
     let through = run.stages[index + 1..].is_empty();
-    tell(scene, notice, maker, id, name);
     match outcome {
         Some(outcome) => Some(outcome),
         None if through => Some(DeploymentOutcome::Succeeded),
@@ -174,8 +176,7 @@ pub(super) fn cancel(deployment: &mut Deployment, maker: &Maker, scene: &mut Sce
                 run.stages.iter_mut().filter(|s| s.status.is_active()).for_each(|s| s.status = StageStatus::Cancelling);
             }
             scene.outcome.effects.push(Effect::Stop(deployment.id));
-            let notice = Event::deployment(Notice::DeploymentCancelling, maker.session, deployment.id);
-            scene.outcome.events.push(notice);
+            scene.outcome.events.push(deployment.event(Notice::DeploymentCancelling, maker.session));
             record(deployment, maker, scene.outcome);
         }
         DeploymentStatus::Cancelling
@@ -191,13 +192,12 @@ pub(super) fn abandon(deployment: &mut Deployment, maker: &Maker, scene: &mut Sc
     let Some(index) = run.stages.iter().position(|stage| !stage.status.is_finished()) else { return };
     let stage = &mut run.stages[index];
     stage.status = StageStatus::Cancelled;
-    let name = stage.name.clone();
+    tell(scene.outcome, Notice::StageCancelled, maker, deployment.id, stage);
     if let Some(approval) = stage.approval.as_mut().filter(|approval| approval.status == ApprovalStatus::Pending) {
         approval.status = ApprovalStatus::Cancelled;
         approval.decided_at = Some(scene.at);
         record_approval(deployment, maker, scene.outcome, index);
     }
-    tell(scene, Notice::StageCancelled, maker, deployment.id, name);
 }
 
 /// A deployment has really ended, and how: what has not been done by then is skipped.
@@ -229,7 +229,7 @@ pub(super) fn conclude(deployment: &mut Deployment, maker: &Maker, scene: &mut S
             finished_at: scene.at,
         });
     }
-    scene.outcome.events.push(Event::deployment(notice, maker.session, deployment.id));
+    scene.outcome.events.push(deployment.event(notice, maker.session));
     record(deployment, maker, scene.outcome);
     deployment.run = None;
 }
@@ -283,14 +283,20 @@ pub(super) fn record_approval(deployment: &Deployment, maker: &Maker, outcome: &
     });
 }
 
-pub(super) fn tell(
-    scene: &mut Scene<'_>,
-    notice: Notice,
-    maker: &Maker,
-    deployment: DeploymentId,
-    stage: super::Identifier,
-) {
-    scene.outcome.events.push(Event::stage(notice, maker.session, deployment, stage));
+/// That something has happened to a stage, or to the approval that it needs.
+pub(super) fn tell(outcome: &mut Outcome, notice: Notice, maker: &Maker, deployment: DeploymentId, stage: &StageRun) {
+    let event = Event::deployment(notice, maker.session, deployment);
+    let event = event.with("stage", &stage.name).with("attempt", stage.attempt);
+    let approval = stage
+        .approval
+        .as_ref()
+        .filter(|_| matches!(notice, Notice::ApprovalRequested | Notice::ApprovalApproved | Notice::ApprovalRejected));
+    outcome.events.push(match approval {
+        Some(approval) => {
+            event.with("approvalId", approval.id.to_string()).with_some("comment", approval.comment.clone())
+        }
+        None => event,
+    });
 }
 
 impl Outcome {
@@ -334,16 +340,20 @@ impl StageRun {
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;
-        self.steps = stage
-            .steps
-            .iter()
-            .map(|step| StepRun {
-                name: step.name.clone(),
-                status: StepStatus::Pending,
-                exit_code: None,
-                started_at: None,
-                finished_at: None,
-            })
-            .collect();
+        self.steps = stage.steps.iter().map(StepRun::pending).collect();
+    }
+}
+
+impl StepRun {
+    /// As it is before it is run.
+    pub fn pending(step: &Step) -> Self {
+        Self {
+            name: step.name.clone(),
+            source: step.source.clone(),
+            status: StepStatus::Pending,
+            exit_code: None,
+            started_at: None,
+            finished_at: None,
+        }
     }
 }

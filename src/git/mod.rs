@@ -76,6 +76,11 @@ impl Git {
         self.inner.settings.allow_file
     }
 
+    /// What each process has.
+    pub fn timeout(&self) -> Duration {
+        self.inner.settings.timeout
+    }
+
     /// The commit that a branch or a tag of the remote is at now.
     pub async fn resolve(&self, remote: &Remote, reference: &RefName) -> Result<Commit, GitError> {
         self.find(remote, reference).await.map(|found| found.commit)

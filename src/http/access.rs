@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderMap};
+use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::call::Call;
 use super::codes::Code;
 use super::problem::Problem;
 use super::{App, State};
+use crate::actors::Environments;
 use crate::auth::{Caller, Permission, Unauthenticated};
-use crate::domain::{EnvironmentKey, Identifier, SessionId};
+use crate::domain::{Agent, EnvironmentKey, Identifier, SessionId, Via};
 use crate::pipelines::Pipeline;
 
 /// A caller inside their own organization, allowed to do what the handler does.
@@ -18,6 +19,7 @@ use crate::pipelines::Pipeline;
 pub struct Access {
     pub app: App,
     pub caller: Caller,
+    request: HeaderValue,
 }
 
 impl Access {
@@ -36,7 +38,18 @@ impl Access {
         if !permission.is_granted_to(caller.role) {
             return Err(denied(&caller, permission));
         }
-        Ok(Self { app, caller })
+        Ok(Self { app, caller, request: call.id.clone() })
+    }
+
+    /// Who does what the request asks for, as the audit names them.
+    pub fn agent(&self) -> Agent {
+        let request = Arc::from(self.request.to_str().unwrap_or_default());
+        Agent { person: self.caller.person.clone(), via: Some(Via { token: self.caller.token, request }) }
+    }
+
+    /// The environments, asked in the caller's name.
+    pub fn environments(&self) -> Environments {
+        self.app.environments.by(self.agent())
     }
 
     pub fn may(&self, permission: Permission) -> bool {

@@ -71,7 +71,7 @@ async fn decide(mut call: Call, verdict: Verdict, said: &str) -> Answered {
         move |record: &ApprovalRecord| idempotent::answer(StatusCode::OK, None, ApprovalView::new(&key, record))
     };
     let keyed = idempotent::keyed(pending, render.clone());
-    let decided = match access.app.environments.decide_approval(&key, decide, keyed).await {
+    let decided = match access.environments().decide_approval(&key, decide, keyed).await {
         Err(Failure::Rejected(Rejection::ApprovalNotPending { .. })) => decided_before(&access, id, verdict)?,
         decided => decided?,
     };

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use actix_web::HttpRequest;
 use actix_web::dev::Payload;
+use actix_web::http::header::HeaderValue;
 
 use super::App;
 
@@ -12,6 +13,8 @@ pub struct Call {
     pub app: App,
     pub request: HttpRequest,
     pub payload: Payload,
+    /// As it stands in the answer.
+    pub id: HeaderValue,
     places: Rc<Places>,
     /// Where in the path what the places name is, in their order.
     segments: [Range<usize>; NAMES_MAX],
@@ -24,9 +27,9 @@ pub type Places = [(String, usize)];
 pub const NAMES_MAX: usize = 4;
 
 impl Call {
-    pub fn new(app: App, request: HttpRequest, payload: Payload, places: Rc<Places>) -> Self {
+    pub fn new(app: App, request: HttpRequest, payload: Payload, id: HeaderValue, places: Rc<Places>) -> Self {
         let segments = find(path_of(&request), &places);
-        Self { app, request, payload, places, segments }
+        Self { app, request, payload, id, places, segments }
     }
 
     /// What stands in the path where the route has this name.

@@ -67,6 +67,8 @@ codes! {
         "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
     AnalysisNotFound = "analysis_not_found", NOT_FOUND, "No such analysis",
         "The organization never had this analysis, or no longer remembers it: the newest 1000 are kept, and the newest 20 of a deployment.";
+    RegistryNotFound = "registry_not_found", NOT_FOUND, "No such step registry",
+        "The organization has no such step registry. List them to see their ids.";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
@@ -129,6 +131,18 @@ codes! {
         "It cannot be deleted as long as it has environments: `environmentCount` says how many. Delete those first.";
     PipelineLimitReached = "pipeline_limit_reached", CONFLICT, "Too many pipelines",
         "The organization has as many pipelines as it can have. Delete some that are no longer used, then try again.";
+    RegistryExists = "registry_exists", CONFLICT, "The name is taken",
+        "The organization has a step registry of this name. Change that one with PUT, or choose another name.";
+    RegistryLimitReached = "registry_limit_reached", CONFLICT, "Too many step registries",
+        "The organization has as many step registries as it can have. Delete some that are no longer used, then try again.";
+    RegistryInUse = "registry_in_use", CONFLICT, "Pipelines use the step registry",
+        "The change would take away what pipelines use, or not let them use it as they do: `usedBy` names them. Nothing was changed; change those pipelines first.";
+    RegistryHasNoRepository = "registry_has_no_repository", CONFLICT, "The step registry has no repository",
+        "Its steps came with a request, so there is nothing to sync. Change them with PUT.";
+    SyncInProgress = "sync_in_progress", CONFLICT, "A sync is under way",
+        "The step registry is being synced. Look at it until its `status` is no longer `syncing`.";
+    SyncFailed = "sync_failed", CONFLICT, "The repository cannot be taken over",
+        "The steps stay as they were. `detail` says why, and `errors` what is wrong with which file. Mend the repository, then sync again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",

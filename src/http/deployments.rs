@@ -70,7 +70,7 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
     let cancel = CancelStage { target: found.record.deployment.id.into(), stage, by, any };
     let render = rendered(&key);
     let keyed = idempotent::keyed(pending, render.clone());
-    let record = access.app.environments.cancel_stage(&key, cancel, keyed).await?;
+    let record = access.environments().cancel_stage(&key, cancel, keyed).await?;
     Ok(idempotent::response(render(&record)))
 }
 
@@ -90,7 +90,7 @@ pub async fn retry_stage(mut call: Call) -> Answered {
     let retry = RetryStage { target, session: session.into(), stage, by, any };
     let render = rendered(&key);
     let keyed = idempotent::keyed(pending, render.clone());
-    let record = access.app.environments.retry_stage(&key, retry, keyed).await?;
+    let record = access.environments().retry_stage(&key, retry, keyed).await?;
     Ok(idempotent::response(render(&record)))
 }
 

@@ -86,7 +86,7 @@ pub async fn put(mut call: Call) -> Answered {
     let key = EnvironmentKey { pipeline, name };
     let expected = answer::expected(call.request.headers());
     let _entering = access.app.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
-    let configured = access.app.environments.configure(&key, Configure { configuration, expected }).await?;
+    let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = render(status, &key, &configured.environment)?;
     if let Ok(etag) = etag(&configured.environment).parse() {
@@ -105,7 +105,7 @@ pub async fn delete(call: Call) -> Answered {
     let key = access.environment(&call)?;
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
-    access.app.environments.delete(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
+    access.environments().delete(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
     Ok(HttpResponse::NoContent().finish())
 }
 

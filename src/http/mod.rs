@@ -30,6 +30,8 @@ mod scans;
 mod secrets;
 mod server;
 mod sessions;
+mod step_body;
+mod step_registries;
 mod stream;
 mod tokens;
 
@@ -52,6 +54,7 @@ use crate::fixes::Fixes;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::secrets::Vault;
 use crate::store::Store;
 
@@ -64,6 +67,7 @@ pub struct State {
     pub accounts: Accounts,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
+    pub registries: Registries,
     pub vault: Arc<Vault>,
     pub analyses: Analyses,
     pub fixes: Fixes,

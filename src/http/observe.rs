@@ -40,7 +40,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
     let answered = found.and_then(|resource| {
         let places = resource.places.clone();
-        resource.handle(Call::new(app.clone(), request.clone(), payload, places))
+        resource.handle(Call::new(app.clone(), request.clone(), payload, id.clone(), places))
     });
     let answered = match answered {
         Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,

@@ -10,7 +10,7 @@ use governor::{Quota, RateLimiter};
 
 use super::codes::Code;
 use super::problem::Problem;
-use crate::auth::TokenId;
+use crate::domain::TokenId;
 
 pub struct RateLimits {
     limiter: RateLimiter<TokenId, DashMapStateStore<TokenId>, DefaultClock>,

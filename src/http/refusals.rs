@@ -1,6 +1,7 @@
 //! The one place where a refusal or a failure becomes a status and a code.
 
 mod fixes;
+mod registries;
 
 pub use fixes::{analysis_not_completed, analysis_not_found};
 

@@ -15,7 +15,7 @@ use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
     analyses, approvals, deployments, environment_list, environments, logs, operations, pipelines, secrets, sessions,
-    tokens,
+    step_registries, tokens,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
@@ -143,6 +143,26 @@ pub fn organization_routes() -> Vec<Routes> {
                 on(Method::PUT, secrets::update, openapi::update_secret()),
                 on(Method::DELETE, secrets::delete, openapi::delete_secret()),
             ],
+        ),
+        at(
+            "/step-registries",
+            [
+                on(Method::GET, step_registries::list, openapi::list_registries()),
+                on(Method::POST, step_registries::create, openapi::create_registry()),
+            ],
+        ),
+        at(
+            "/step-registries/{registryId}",
+            [
+                on(Method::GET, step_registries::view, openapi::get_registry()),
+                on(Method::PUT, step_registries::update, openapi::update_registry()),
+                on(Method::DELETE, step_registries::delete, openapi::delete_registry()),
+            ],
+        ),
+        at("/step-registries/{registryId}/sync", [on(Method::POST, step_registries::sync, openapi::sync_registry())]),
+        at(
+            "/step-registries/{registryId}/steps",
+            [on(Method::GET, step_registries::steps, openapi::list_registry_steps())],
         ),
         at(
             "/tokens",

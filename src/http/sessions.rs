@@ -39,7 +39,8 @@ pub async fn claim(mut call: Call) -> Answered {
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
-    let claiming = access.app.environments.claim(&key, claim, patience, keyed);
+    let environments = access.environments();
+    let claiming = environments.claim(&key, claim, patience, keyed);
     answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
 }
 
@@ -57,7 +58,8 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let place = Place { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
-    let claiming = access.app.environments.claim_any(&pipeline, labels, claim, patience, keyed);
+    let environments = access.environments();
+    let claiming = environments.claim_any(&pipeline, labels, claim, patience, keyed);
     answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
 }
 
@@ -99,7 +101,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
         }
     };
     let keyed = keyed(pending, render.clone());
-    let claimed = access.app.environments.force_claim(&key, ForceClaim { claim, role }, keyed).await?;
+    let claimed = access.environments().force_claim(&key, ForceClaim { claim, role }, keyed).await?;
     Ok(idempotent::response(render(&claimed)))
 }
 
@@ -189,7 +191,7 @@ pub async fn deploy(mut call: Call) -> Answered {
             deployments::render(if finished { StatusCode::OK } else { StatusCode::ACCEPTED }, &key, record)
         }
     };
-    let environments = &access.app.environments;
+    let environments = &access.environments();
     let record = environments.deploy(&key, deploy, keyed(pending, render.clone())).await?;
     let organization = &access.caller.organization;
     let record = deployments::finished_within(&call.request, environments, organization, record, wait).await?;
@@ -214,7 +216,7 @@ pub async fn heartbeat(mut call: Call) -> Answered {
             idempotent::answer(StatusCode::OK, None, SessionView::new(Some(name.as_str()), session, None))
         }
     };
-    let session = access.app.environments.heartbeat(&key, heartbeat, keyed(pending, render.clone())).await?;
+    let session = access.environments().heartbeat(&key, heartbeat, keyed(pending, render.clone())).await?;
     Ok(idempotent::response(render(&session)))
 }
 
@@ -232,7 +234,7 @@ pub async fn release_any(call: Call) -> Answered {
     let pipeline = access.pipeline(&call)?.key.clone();
     Query::of(&call.request).finish()?;
     let id = session_id(&call)?;
-    let environments = &access.app.environments;
+    let environments = access.environments();
     let any = access.may(Permission::ReleaseAnySession);
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
     let found = left.ok_or_else(refusals::queued_session_not_found)?;
@@ -247,7 +249,7 @@ pub async fn release_any(call: Call) -> Answered {
 async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
     let any = access.may(Permission::ReleaseAnySession);
     let release = Release { session: session.into(), by: access.caller.person.clone(), any };
-    Ok(access.app.environments.release(key, release).await?)
+    Ok(access.environments().release(key, release).await?)
 }
 
 fn url(key: &EnvironmentKey, session: SessionId) -> String {
@@ -343,6 +345,7 @@ fn read_request(access: &Access, fields: &mut Fields) -> Claim {
         // What it needs if it has to wait, it gets on the way.
         ticket: Ticket(0),
         waits: None,
+        via: None,
     }
 }
 

@@ -15,8 +15,8 @@ use super::outcome::{STALLED_RETRY_SECONDS, done_within};
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use crate::auth::{NewToken, OpenToken, Permission, Token, TokenId};
-use crate::domain::{Malformed, Timestamp, UserId};
+use crate::auth::{NewToken, OpenToken, Permission, Token};
+use crate::domain::{Malformed, Timestamp, TokenId, UserId};
 use crate::idempotency::Pending;
 use crate::store::Batch;
 

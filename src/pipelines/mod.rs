@@ -5,6 +5,7 @@ mod declared;
 mod form;
 mod pipeline;
 mod registry;
+mod step_form;
 mod stored;
 
 #[cfg(test)]
@@ -17,3 +18,4 @@ pub use pipeline::{
     check_repository_url, default_branch, default_method, parse_approval, parse_name, step_name,
 };
 pub use registry::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
+pub use step_form::{RegistryStepV1, StepSourceV1};

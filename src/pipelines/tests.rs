@@ -304,7 +304,7 @@ fn named(name: &str) -> Definition {
 
 /// With everything that a pipeline can have.
 fn full() -> Definition {
-    let run = Step { name: step_name(0), action: Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]) };
+    let run = Step::own(step_name(0), Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]));
     let call = HttpCall {
         method: default_method(true),
         url: Arc::from("https://deploy.example/${COMMIT}"),
@@ -312,7 +312,7 @@ fn full() -> Definition {
         body: Some(Arc::from("{}")),
         expect_status: vec![200, 204],
     };
-    let http = Step { name: identifier("call"), action: Action::Http(call) };
+    let http = Step::own(identifier("call"), Action::Http(call));
     let stage = |name, approval, steps| Stage {
         name: identifier(name),
         approval,

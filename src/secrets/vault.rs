@@ -203,6 +203,13 @@ impl Vault {
         records.iter().map(|record| open(&ring, record)).collect()
     }
 
+    /// A secret of the organization by its name, for what the server itself does for it.
+    pub fn open_one(&self, organization: &Identifier, name: &VariableName) -> Result<Option<SecretValue>, SecretError> {
+        let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
+        let ring = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone());
+        ring.map(|ring| open(&ring, &record)).transpose()
+    }
+
     /// A refusal waits like a success, since what it speaks of may not be durable yet; only what the store has refused is
     /// told at once.
     async fn once_durable<T>(&self, outcome: Result<T, SecretError>, sequence: Sequence) -> Result<T, SecretError> {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+use super::journal::{self, Head, PAGE_ENTRIES, Page};
 use super::{Batch, Sequence, Store, StoreError, end_of_prefix};
 
 /// How the suite gets at a store, and at the same one after a restart.
@@ -41,6 +42,7 @@ macro_rules! conformance_tests {
             a_crash_keeps_what_was_durable
             a_scan_never_shows_half_a_batch
             a_long_history_reads_as_its_last_state
+            a_journal_goes_on_where_it_ended
         }
     };
 }
@@ -272,4 +274,31 @@ pub fn a_long_history_reads_as_its_last_state(harness: &mut impl Harness) {
         let after: Vec<_> = model.range(middle.to_vec()..).take(7).map(|(k, v)| (k.clone(), v.clone())).collect();
         assert_eq!(store.scan(&middle, &end_of_prefix(b""), 7).unwrap(), after);
     }
+}
+
+pub fn a_journal_goes_on_where_it_ended(harness: &mut impl Harness) {
+    const ENTRIES: u64 = 3 * PAGE_ENTRIES + 5;
+    let mut store = harness.open();
+    for number in 0..ENTRIES {
+        let mut batch = put("a", "1");
+        batch.append("acme".into(), number.to_be_bytes().to_vec());
+        commit_durably(&store, batch);
+        store = match number % 40 {
+            11 => harness.reopen(store),
+            29 => harness.crash(store),
+            _ => store,
+        };
+    }
+    let head = Head::decode(&store.get(&journal::head_key("acme")).unwrap().unwrap()).unwrap();
+    let pages = journal::pages_of("acme");
+    let pages = store.scan(&pages, &end_of_prefix(&pages), 10).unwrap();
+    let pages = pages.iter().rev().map(|(_, page)| Page::decode(page).unwrap());
+    let entries: Vec<_> = pages.flat_map(|page| page.entries).collect();
+    assert_eq!((head.next, entries.len() as u64), (ENTRIES, ENTRIES));
+    let mut before = journal::origin("acme");
+    for (number, entry) in (0..).zip(entries) {
+        before = journal::chained(&before, number, &entry.body);
+        assert_eq!((entry.body, entry.hash), (u64::to_be_bytes(number).to_vec(), before));
+    }
+    assert_eq!(head.hash, before);
 }

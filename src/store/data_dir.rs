@@ -13,7 +13,7 @@ const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
-const FORMAT_NUMBER: &str = "3";
+const FORMAT_NUMBER: &str = "4";
 /// What a fresh file system or a start that was cut short leaves behind; such a directory still counts as empty.
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 const ONLY_OWNER: u32 = 0o700;

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::data_dir::{DataDir, OpenError};
 use super::database::{Database, panic_text};
+use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
 use super::log::direct;
 use super::log::disk::{LogDir, segment_name};
@@ -36,6 +37,7 @@ pub struct Options {
     pub min_free_bytes: u64,
     /// Start although the log is damaged, and set the damaged and all later records aside.
     pub discard_damaged_log: bool,
+    pub appended: Option<Appended>,
     /// Called when the disk fails under the store; it should not return.
     pub fatal: Fatal,
 }
@@ -47,6 +49,7 @@ impl Default for Options {
             cache_bytes: 64 * 1024 * 1024,
             min_free_bytes: 128 * 1024 * 1024,
             discard_damaged_log: false,
+            appended: None,
             fatal: exit_on_fatal(),
         }
     }
@@ -81,7 +84,12 @@ impl LoggedStore {
             sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
         }
         let overlay = Arc::new(Overlay::starting_after(applied));
-        let recovered = recover(&dir, applied, &options, &overlay)?;
+        let scan = |from: &[u8], to: &[u8], limit| database.range(from, to).take(limit).collect();
+        let (journals, surplus) = Journals::load(applied, scan)
+            .map_err(|error| OpenError::Database { path: dir.database(), reason: error.to_string() })?;
+        overlay.fold(applied, std::iter::once(surplus));
+        let (recovered, mut journals) = recover(&dir, applied, &options, &overlay, journals)?;
+        journals.tell(options.appended.clone());
         let last = recovered.last;
 
         let segments = Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone());
@@ -93,6 +101,7 @@ impl LoggedStore {
             queue: queue.clone(),
             segments: segments.clone(),
             overlay: overlay.clone(),
+            journals,
             durable: sender,
             fatal: options.fatal.clone(),
             current,
@@ -204,10 +213,19 @@ impl Store for LoggedStore {
 }
 
 /// Folds what the log has beyond the database into the overlay.
-fn recover(dir: &DataDir, applied: u64, options: &Options, overlay: &Overlay) -> Result<Recovered, OpenError> {
+fn recover(
+    dir: &DataDir,
+    applied: u64,
+    options: &Options,
+    overlay: &Overlay,
+    mut journals: Journals,
+) -> Result<(Recovered, Journals), OpenError> {
     let (log, database) = (&*dir.log(), &*dir.database());
     let on_damage = if options.discard_damaged_log { OnDamage::Discard } else { OnDamage::Refuse };
-    let replay = |sequence, batch| overlay.fold(sequence, std::iter::once(batch));
+    let replay = |sequence, batch| {
+        let pages = journals.extend(sequence, std::iter::once(&batch));
+        overlay.fold(sequence, [batch, pages].into_iter());
+    };
     let recovered = recovery::recover(&LogDir::new(log), applied, on_damage, replay).map_err(|fault| match fault {
         Fault::Io { segment, source } => {
             let path = segment.map_or(log.to_owned(), |segment| log.join(segment_name(segment)));
@@ -231,7 +249,7 @@ fn recover(dir: &DataDir, applied: u64, options: &Options, overlay: &Overlay) ->
     if recovered.cut > 0 {
         tracing::info!(bytes = recovered.cut, "cut an unfinished record off the log; it was never acknowledged");
     }
-    Ok(recovered)
+    Ok((recovered, journals))
 }
 
 fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current, OpenError> {

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::journal::Journals;
 use super::log::format::{MAX_BATCH_BYTES, encoded_len};
 use super::{Batch, Pair, Sequence, Store, StoreError};
 
@@ -18,6 +19,7 @@ pub struct MemoryStore {
 struct State {
     data: BTreeMap<Vec<u8>, Vec<u8>>,
     waiting: VecDeque<Batch>,
+    journals: Journals,
     last: u64,
     holding: bool,
     refusal: Option<StoreError>,
@@ -60,7 +62,10 @@ impl MemoryStore {
     pub fn crash(&self) -> MemoryStore {
         let state = self.state.lock();
         let durable = *self.durable.borrow();
-        let after = State { data: state.data.clone(), last: durable.0, ..State::default() };
+        let data = state.data.clone();
+        let journals = Journals::load(durable.0, |from, to, limit| Ok(pairs(&data, from, to, limit)));
+        let (journals, _) = journals.expect("what it has it has written itself");
+        let after = State { data, last: durable.0, journals, ..State::default() };
         MemoryStore { state: Mutex::new(after), durable: watch::Sender::new(durable) }
     }
 
@@ -68,14 +73,16 @@ impl MemoryStore {
         let Some(batch) = state.waiting.pop_front() else {
             return false;
         };
-        for change in batch.into_changes() {
+        let sequence = state.last - state.waiting.len() as u64;
+        let pages = state.journals.extend(sequence, std::iter::once(&batch));
+        for change in batch.into_changes().into_iter().chain(pages.into_changes()) {
             match change.value {
                 Some(value) => state.data.insert(change.key, value),
                 None => state.data.remove(&change.key),
             };
         }
         // Under the lock, so that what is said to be durable is what a read finds.
-        self.durable.send_replace(Sequence(state.last - state.waiting.len() as u64));
+        self.durable.send_replace(Sequence(sequence));
         true
     }
 }
@@ -115,14 +122,17 @@ impl Store for MemoryStore {
         if from >= to {
             return Ok(Vec::new());
         }
-        let state = self.state.lock();
-        let range = state.data.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
-        Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
+        Ok(pairs(&self.state.lock().data, from, to, limit))
     }
 
     fn refusing_writes(&self) -> Option<StoreError> {
         self.state.lock().refusal.clone()
     }
+}
+
+fn pairs(data: &BTreeMap<Vec<u8>, Vec<u8>>, from: &[u8], to: &[u8], limit: usize) -> Vec<Pair> {
+    let range = data.range::<[u8], _>((Bound::Included(from), Bound::Excluded(to)));
+    range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod blobs;
 mod data_dir;
 mod database;
 mod descriptors;
+pub mod journal;
 mod log;
 mod logged;
 mod memory;
@@ -26,6 +27,7 @@ pub use memory::MemoryStore;
 pub use sync_dir::sync_dir;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use tokio::sync::watch;
 
@@ -33,10 +35,11 @@ use tokio::sync::watch;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Sequence(pub u64);
 
-/// Puts and deletes that take effect together or not at all. A later change of a key wins over an earlier one.
+/// Puts, deletes and entries of journals that take effect together or not at all. A later change of a key wins over an earlier one.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Batch {
     changes: Vec<Change>,
+    appends: Vec<journal::Append>,
 }
 
 /// One key with its new value, or `None` where it is deleted.
@@ -55,12 +58,21 @@ impl Batch {
         self.changes.push(Change { key, value: None });
     }
 
+    /// Appends to a journal, in the order of all batches. The name of a journal has no slash.
+    pub fn append(&mut self, journal: Arc<str>, body: Vec<u8>) {
+        self.appends.push(journal::Append { journal, body });
+    }
+
+    pub fn appends(&self) -> &[journal::Append] {
+        &self.appends
+    }
+
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
 
     pub fn is_empty(&self) -> bool {
-        self.changes.is_empty()
+        self.changes.is_empty() && self.appends.is_empty()
     }
 
     pub fn into_changes(self) -> Vec<Change> {

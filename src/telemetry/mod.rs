@@ -6,9 +6,9 @@ use metrics::{Counter, Unit};
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
-use crate::actors::Observer;
 use crate::config::{Log, LogFormat};
-use crate::domain::{EnvironmentKey, Event, Notice};
+use crate::domain::Notice;
+use crate::events;
 
 #[derive(Debug, thiserror::Error)]
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
@@ -76,50 +76,29 @@ fn describe() {
     metrics::gauge!("lockkeeper_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }
 
-/// Counts and, for those who ask for it, logs what has happened.
+/// Counts and, for those who ask for it, logs what has happened, in all organizations.
 pub struct EventCounter {
-    counters: [Counter; Notice::ALL.len()],
+    counters: Vec<Counter>,
 }
 
 impl EventCounter {
     pub fn new() -> Self {
-        Self {
-            counters: Notice::ALL.map(|notice| metrics::counter!("lockkeeper_events_total", "type" => notice.as_str())),
+        let counter = |notice: &Notice| metrics::counter!("lockkeeper_events_total", "type" => notice.as_str());
+        Self { counters: Notice::ALL.iter().map(counter).collect() }
+    }
+
+    /// It is durable.
+    pub fn happened(&self, organization: &str, event: &[u8]) {
+        let Some(notice) = events::notice_of(event) else { return };
+        if let Some(counter) = self.counters.get(notice as usize) {
+            counter.increment(1);
         }
+        tracing::debug!(organization, "{}", notice.as_str());
     }
 }
 
 impl Default for EventCounter {
     fn default() -> Self {
         Self::new()
-    }
-}
-
-impl Observer for EventCounter {
-    fn happened(&self, environment: &EnvironmentKey, events: &[Event]) {
-        for event in events {
-            if let Some(counter) = self.counters.get(event.notice as usize) {
-                counter.increment(1);
-            }
-            tracing::debug!(
-                %environment,
-                session = event.session.map(tracing::field::display),
-                deployment = event.deployment.map(tracing::field::display),
-                "{}",
-                event.notice.as_str()
-            );
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_notice_has_its_own_counter() {
-        for (place, notice) in Notice::ALL.into_iter().enumerate() {
-            assert_eq!(notice as usize, place, "{}", notice.as_str());
-        }
     }
 }

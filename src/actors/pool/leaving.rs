@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::{Inner, PipelinePool};
+use crate::actors::batching::record_events;
 use crate::actors::claiming::ClaimOutcome;
 use crate::actors::crowd::Held;
 use crate::actors::environment::deliver;
 use crate::actors::environments::{Environments, Failure, Parts};
 use crate::actors::{keys, stored};
-use crate::domain::{Ended, EndedHow, Expiry, Kept, Rejection, Session, Ticket, Waiter};
+use crate::domain::{Agent, Ended, EndedHow, Expiry, Kept, Notice, Rejection, Session, Ticket, Waiter};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// How many of those who wait are let go in one go; the rest the next time.
@@ -110,8 +111,22 @@ impl PipelinePool {
         if waiter.is_durable() {
             let mut batch = Batch::default();
             batch.delete(keys::outsider(&self.pipeline, waiter.ticket));
+            if waiter.kept == Kept::ByAsking {
+                let how = EndedHow::Expired(Expiry::Vanished);
+                let session = waiter.ended(Ended { at: (parts.clock)().at, by: None, how });
+                self.record_end(&mut batch, &session, None);
+            }
             parts.store.commit(batch).ok();
         }
+    }
+
+    fn record_end(&self, batch: &mut Batch, session: &Session, by: Option<&Agent>) {
+        let Some(ended) = &session.ended else { return };
+        let notice = match ended.how {
+            EndedHow::Released | EndedHow::Overridden(_) => Notice::SessionReleased,
+            EndedHow::Expired(_) => Notice::SessionExpired,
+        };
+        record_events(batch, &self.pipeline, None, &[session.gone(notice)], by, ended.at);
     }
 
     /// Lets those go that nothing has been heard of for too long.
@@ -146,6 +161,7 @@ impl PipelinePool {
         let mut batch = Batch::default();
         batch.delete(keys::outsider(&self.pipeline, ticket));
         if waiter.kept == Kept::ByAsking {
+            self.record_end(&mut batch, &session, environments.agent().map(|agent| &**agent));
             batch.put(keys::left(ticket), stored::encode_left(&self.pipeline, None, &session));
             parts.left.fetch_add(1, Ordering::Relaxed);
         }

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
+use super::batching::record_events;
 use super::claiming::ClaimOutcome;
 use super::committing::standing_of;
 use super::crowd::{self, Held, Keyed};
@@ -21,8 +22,8 @@ use super::environments::{Environments, Failure, Parts};
 use super::reading::SessionFound;
 use super::{keys, stored};
 use crate::domain::{
-    Claim, Configuration, Ended, EndedHow, EnvironmentKey, Identifier, Kept, Labels, Origin, Person, PipelineKey, Pool,
-    Presence, Rejection, SessionId, Standing, Tick, Ticket, Turn, Waiter,
+    Agent, Claim, Configuration, Ended, EndedHow, EnvironmentKey, Identifier, Kept, Labels, Origin, Person,
+    PipelineKey, Pool, Presence, Rejection, SessionId, Standing, Tick, Ticket, Turn, Waiter,
 };
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
@@ -224,10 +225,14 @@ impl PipelinePool {
     ) -> Result<Sequence, StoreError> {
         let mut batch = Batch::default();
         batch.put(keys::outsider(&self.pipeline, waiter.ticket), stored::encode_waiter(waiter, Some(labels)));
-        if let (Kept::ByAsking, Some(keyed)) = (&waiter.kept, &held.keyed) {
-            let session = Box::new(waiter.session.clone());
-            let queued = ClaimOutcome::Queued { session, position: pool.position(waiter) };
-            keyed.record(&mut batch, &queued, (parts.clock)().at);
+        if waiter.kept == Kept::ByAsking {
+            let (at, position) = ((parts.clock)().at, pool.position(waiter));
+            if let Some(keyed) = &held.keyed {
+                let session = Box::new(waiter.session.clone());
+                keyed.record(&mut batch, &ClaimOutcome::Queued { session, position }, at);
+            }
+            let by = Agent { person: waiter.session.user.clone(), via: waiter.via.clone() };
+            record_events(&mut batch, &self.pipeline, None, &[waiter.queued(position)], Some(&by), at);
         }
         parts.store.commit(batch)
     }

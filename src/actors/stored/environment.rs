@@ -63,6 +63,8 @@ pub struct WaiterV1<'a> {
     pub session: SessionV1<'a>,
     #[serde(borrow)]
     pub labels: Option<BTreeMap<&'a str, &'a str>>,
+    /// The token and the request.
+    pub via: Option<([u8; 12], &'a str)>,
 }
 
 #[derive(Serialize, Deserialize)]

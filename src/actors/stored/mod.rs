@@ -23,8 +23,8 @@ pub use page::Page;
 use session::{DeploymentV1, SessionV1};
 
 use crate::domain::{
-    Blueprint, Configuration, Deployment, Environment, EnvironmentKey, Identifier, Kept, LabelValue, Labels,
-    LastDeployment, Malformed, Now, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp, Waiter,
+    Blueprint, Configuration, Deployment, Environment, EnvironmentKey, IdSeed, Identifier, Kept, LabelValue, Labels,
+    LastDeployment, Malformed, Now, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp, TokenId, Via, Waiter,
 };
 use crate::pipelines::BlueprintV1;
 
@@ -189,6 +189,7 @@ pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
         },
         session: SessionV1::from(&waiter.session),
         labels: labels.map(|labels| labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()),
+        via: waiter.via.as_ref().map(|via| (via.token.0.0, &*via.request)),
     })
 }
 
@@ -202,7 +203,8 @@ pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), Unreadabl
     let label = |(key, value)| Ok((Identifier::parse(key)?, LabelValue::parse(value)?));
     let labels =
         form.labels.map(|labels| labels.into_iter().map(label).collect::<Result<_, Malformed>>()).transpose()?;
-    Ok((Waiter { ticket: Ticket(form.ticket), kept, session: Session::try_from(form.session)? }, labels))
+    let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
+    Ok((Waiter { ticket: Ticket(form.ticket), kept, session: Session::try_from(form.session)?, via }, labels))
 }
 
 /// Where the record of a session lies that was once queued.

@@ -93,6 +93,7 @@ fn text_of(action: &Action) -> String {
     let text = match action {
         Action::Run(arguments) => arguments.iter().map(|argument| &**argument).collect::<Vec<_>>().join(" "),
         Action::Http(call) => format!("{} {}", call.method, call.url),
+        Action::Uses(used) => format!("uses {}", used.reference),
     };
     text.chars().take(ACTION_CHARACTERS_MAX).collect()
 }
@@ -131,7 +132,7 @@ fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String>
         let known = before.stages.iter().find(|known| known.name == stage.name);
         for step in &stage.steps {
             let was = known.and_then(|known| known.steps.iter().find(|known| known.name == step.name));
-            if was.is_none_or(|was| was.action != step.action) {
+            if was.is_none_or(|was| (&was.action, &was.inputs) != (&step.action, &step.inputs)) {
                 differing.push(format!("{}/{}", stage.name, step.name));
             }
         }
@@ -292,9 +293,8 @@ mod tests {
     #[test]
     fn steps_that_do_something_else_than_before_are_named() {
         let blueprint = |script: &str, more: &[&str]| {
-            let step = |name: &str, script: &str| StepDefinition {
-                name: id(name),
-                action: Action::Run(vec!["sh".into(), "-c".into(), script.into()]),
+            let step = |name: &str, script: &str| {
+                StepDefinition::own(id(name), Action::Run(vec!["sh".into(), "-c".into(), script.into()]))
             };
             let mut steps = vec![step("one", "same"), step("two", script)];
             steps.extend(more.iter().map(|name| step(name, "new")));

@@ -44,32 +44,14 @@ impl World {
     /// At most one deployment runs, whatever the environment believes.
     fn follow_runner(&mut self, events: &[Event]) {
         for event in events {
-            match event.notice {
-                Notice::DeploymentStarted => {
-                    assert_eq!(self.running, None, "a deployment was started while another runs");
-                    self.running = event.deployment;
-                }
-                Notice::DeploymentSucceeded | Notice::DeploymentFailed | Notice::DeploymentCancelled => {
-                    self.running.take_if(|running| Some(*running) == event.deployment);
-                }
-                Notice::SessionClaimed
-                | Notice::SessionQueued
-                | Notice::SessionReleased
-                | Notice::SessionOverridden
-                | Notice::SessionExpired
-                | Notice::DeploymentQueued
-                | Notice::DeploymentCancelling
-                | Notice::StageStarted
-                | Notice::StageSucceeded
-                | Notice::StageFailed
-                | Notice::StageCancelled
-                | Notice::StageRetried
-                | Notice::ApprovalRequested
-                | Notice::ApprovalApproved
-                | Notice::ApprovalRejected
-                | Notice::EnvironmentCreated
-                | Notice::EnvironmentUpdated
-                | Notice::EnvironmentDeleted => {}
+            if event.notice == Notice::DeploymentStarted {
+                assert_eq!(self.running, None, "a deployment was started while another runs");
+                self.running = event.deployment;
+            }
+            const ENDS: [Notice; 3] =
+                [Notice::DeploymentSucceeded, Notice::DeploymentFailed, Notice::DeploymentCancelled];
+            if ENDS.contains(&event.notice) {
+                self.running.take_if(|running| Some(*running) == event.deployment);
             }
         }
     }

@@ -196,6 +196,7 @@ impl World {
             priority: wish.priority,
             ticket: wish.ticket,
             waits,
+            via: None,
         }
     }
 

@@ -4,8 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Text, Time};
-use crate::auth::{OpenToken, Token, TokenId};
-use crate::domain::UserId;
+use crate::auth::{OpenToken, Token};
+use crate::domain::{TokenId, UserId};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

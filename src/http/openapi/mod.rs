@@ -7,6 +7,7 @@ mod deployments;
 mod operation;
 mod operations;
 mod pipeline_bodies;
+mod registries;
 mod secrets;
 
 pub use analyses::{create_analysis, create_fix_pull_request, get_analysis, list_analyses, list_deployment_analyses};
@@ -17,6 +18,10 @@ pub use deployments::{
 };
 pub use operation::Operation;
 pub use operations::*;
+pub use registries::{
+    create_registry, delete_registry, get_registry, list_registries, list_registry_steps, sync_registry,
+    update_registry,
+};
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
 
 use std::collections::BTreeSet;
@@ -29,7 +34,8 @@ use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
     AnalysisView, ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, FixView, ForceClaimView,
-    OpenTokenView, PipelineView, SecretView, SessionView, TokenView, WaiterView,
+    OpenTokenView, PipelineView, RegistryStepView, RegistryView, SecretView, SessionView, SyncView, TokenView,
+    WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -78,6 +84,7 @@ fn document() -> Value {
             { "name": "Analysis" },
             { "name": "Approvals" },
             { "name": "Secrets" },
+            { "name": "Step registries" },
             { "name": "Tokens" },
             { "name": "Operating" },
         ],
@@ -129,6 +136,7 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": ANALYSIS_PATTERN }),
                     "anl_0199f3c2a4b07f3e9d2c5a1b",
                 ),
+                "registryId" => registries::path_parameter(),
                 _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
                     ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                 }),
@@ -155,15 +163,17 @@ fn schemas() -> Value {
     include::<ApprovalView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
+    include::<RegistryView<'_>>(&mut schemas);
+    include::<RegistryStepView<'_>>(&mut schemas);
+    include::<SyncView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
-    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
-    for (name, schema) in
-        bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()).chain(analyses::request_bodies())
-    {
+    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
+    let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
+    for (name, schema) in bodies.chain(analyses::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

@@ -14,12 +14,14 @@ use super::format;
 use super::queue::{Group, Queue};
 use super::segments::Segments;
 use crate::store::Sequence;
+use crate::store::journal::Journals;
 use crate::store::overlay::Overlay;
 
 pub struct Committer {
     pub queue: Arc<Queue>,
     pub segments: Arc<Segments>,
     pub overlay: Arc<Overlay>,
+    pub journals: Journals,
     pub durable: watch::Sender<Sequence>,
     pub fatal: Fatal,
     pub current: Current,
@@ -74,7 +76,8 @@ impl Committer {
                 }
             }
             let last = group.first + count - 1;
-            self.overlay.fold(last, group.batches.drain(..));
+            let pages = self.journals.extend(group.first, group.batches.iter());
+            self.overlay.fold(last, group.batches.drain(..).chain([pages]));
             self.durable.send_replace(Sequence(last));
             self.queue.finish(group);
             self.metrics.groups.increment(1);
@@ -132,6 +135,7 @@ mod tests {
             queue: queue.clone(),
             segments: Arc::new(Segments::new(dir.path(), 0, 0, vec![1]).unwrap()),
             overlay: overlay.clone(),
+            journals: Journals::default(),
             durable,
             fatal: Arc::new(move |sentence| said.lock().push(sentence.to_owned())),
             current: Current { file, path, offset: 0, room: 2 * format::PAGE },

@@ -5,6 +5,9 @@
 //! disk, wholly or from some byte on, has a zero there; a flipped bit cannot make one. The group's bytes are:
 //! `magic, payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
 
+use std::sync::Arc;
+
+use crate::store::journal::Append;
 use crate::store::{Batch, Change};
 
 pub const PAGE: usize = 4096;
@@ -37,8 +40,9 @@ pub fn extent(payload: usize) -> usize {
 
 /// What the batch takes in a payload.
 pub fn encoded_len(batch: &Batch) -> usize {
-    let changes = batch.changes().iter();
-    COUNT_BYTES + changes.map(|c| LENGTHS_BYTES + c.key.len() + c.value.as_ref().map_or(0, Vec::len)).sum::<usize>()
+    let changes = batch.changes().iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len));
+    let appends = batch.appends().iter().map(|append| append.journal.len() + append.body.len());
+    2 * COUNT_BYTES + changes.chain(appends).map(|bytes| LENGTHS_BYTES + bytes).sum::<usize>()
 }
 
 /// Appends the batch to a payload. Its length was checked against [`MAX_BATCH_BYTES`], so every length fits.
@@ -50,6 +54,13 @@ pub fn encode(batch: &Batch, payload: &mut Vec<u8>) {
         payload.extend_from_slice(&value_len.to_le_bytes());
         payload.extend_from_slice(&change.key);
         payload.extend_from_slice(change.value.as_deref().unwrap_or_default());
+    }
+    payload.extend_from_slice(&(batch.appends().len() as u32).to_le_bytes());
+    for append in batch.appends() {
+        payload.extend_from_slice(&(append.journal.len() as u32).to_le_bytes());
+        payload.extend_from_slice(&(append.body.len() as u32).to_le_bytes());
+        payload.extend_from_slice(append.journal.as_bytes());
+        payload.extend_from_slice(&append.body);
     }
 }
 
@@ -68,6 +79,12 @@ pub fn decode(mut payload: &[u8], count: u32) -> Option<Vec<Batch>> {
                 len => Some(payload.split_off(..len as usize)?.to_vec()),
             };
             batch.changes.push(Change { key, value });
+        }
+        for _ in 0..take_u32(&mut payload)? {
+            let (name_len, body_len) = (take_u32(&mut payload)? as usize, take_u32(&mut payload)? as usize);
+            let journal = Arc::from(std::str::from_utf8(payload.split_off(..name_len)?).ok()?);
+            let body = payload.split_off(..body_len)?.to_vec();
+            batch.appends.push(Append { journal, body });
         }
         batches.push(batch);
     }
@@ -207,8 +224,11 @@ mod tests {
                 (0usize..3000).prop_map(|len| vec![0; len])
             ]),
         );
-        prop::collection::vec(change, 0..6).prop_map(|changes| Batch {
+        let append = ("[a-z]{0,9}", prop::collection::vec(any::<u8>(), 0..300));
+        let changes = prop::collection::vec(change, 0..6);
+        (changes, prop::collection::vec(append, 0..3)).prop_map(|(changes, appends)| Batch {
             changes: changes.into_iter().map(|(key, value)| Change { key, value }).collect(),
+            appends: appends.into_iter().map(|(name, body)| Append { journal: name.into(), body }).collect(),
         })
     }
 

@@ -7,9 +7,9 @@ use crate::domain::{Action, Blueprint, CONFIGURATION_BYTES_MAX, Context, Stage, 
 /// As many stages and steps as there may be, with the longest names that fit.
 fn largest() -> Blueprint {
     let [stage] = &stages(&["ask"]).stages[..] else { panic!("one stage") };
-    let step = |stage: usize, step: usize| Step {
-        name: Identifier::parse(&format!("{stage:02}-{step:02}-{}", "n".repeat(49))).unwrap(),
-        action: Action::Run(vec![Arc::from("x")]),
+    let step = |stage: usize, step: usize| {
+        let name = Identifier::parse(&format!("{stage:02}-{step:02}-{}", "n".repeat(49))).unwrap();
+        Step::own(name, Action::Run(vec![Arc::from("x")]))
     };
     let stage = |number: usize| Stage {
         name: Identifier::parse(&format!("ask-{number:02}")).unwrap(),

@@ -1,0 +1,57 @@
+//! An event as it is read.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::domain::{Agent, Data, DeploymentId, IdSeed, Identifier, Malformed, Notice, SessionId, Timestamp};
+use crate::store::journal::Hash;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Occurred {
+    pub id: EventId,
+    /// Chains it to the one before.
+    pub hash: Hash,
+    pub notice: Notice,
+    pub at: Timestamp,
+    /// None where nobody asked for it.
+    pub by: Option<Agent>,
+    pub pipeline: Option<Identifier>,
+    pub environment: Option<Identifier>,
+    pub session: Option<SessionId>,
+    pub deployment: Option<DeploymentId>,
+    pub data: Data,
+}
+
+/// An event's number in its organization, and the beginning of its hash: so an id of another organization, or from before
+/// the data was lost, is not taken for one of ours.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventId {
+    pub number: u64,
+    pub check: [u8; 4],
+}
+
+impl EventId {
+    pub fn new(number: u64, hash: &Hash) -> Self {
+        let [a, b, c, d, ..] = *hash;
+        Self { number, check: [a, b, c, d] }
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut seed = [0; 12];
+        seed[..8].copy_from_slice(&self.number.to_be_bytes());
+        seed[8..].copy_from_slice(&self.check);
+        write!(f, "evt_{}", IdSeed(seed))
+    }
+}
+
+impl FromStr for EventId {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        let seed = text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("is no event id"))?;
+        let [a, b, c, d, e, f, g, h, check @ ..] = seed.0;
+        Ok(Self { number: u64::from_be_bytes([a, b, c, d, e, f, g, h]), check })
+    }
+}

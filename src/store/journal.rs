@@ -1,0 +1,396 @@
+//! Journals: what is only ever appended. A batch says what to append to which; here, where all batches have one order and
+//! are durable, each entry gets its number and the hash that chains it to the one before.
+//!
+//! Entries lie in pages of [`PAGE_ENTRIES`] numbers in a row, under keys like any other, so that reading them needs nothing
+//! new. A page is put again whenever it grows, which costs little: the redo log has the entries alone, and of a page that
+//! has grown many times the database is given the last form only. Numbers and hashes follow from the order of the log, so
+//! replaying it makes the same pages again.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use super::{Batch, Pair, StoreError, end_of_prefix};
+
+/// Enough that writing a page again is rare for each entry, few enough that it is quick.
+pub const PAGE_ENTRIES: u64 = 32;
+
+const PAGES: &[u8] = b"E/";
+const HEADS: &[u8] = b"EH/";
+const VERSION: u8 = 1;
+const HASH_BYTES: usize = 32;
+
+pub type Hash = [u8; HASH_BYTES];
+
+/// Something to append to a journal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Append {
+    /// Its name has no slash.
+    pub journal: Arc<str>,
+    pub body: Vec<u8>,
+}
+
+/// The entries of one page, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Page {
+    /// The number of its first entry; numbers begin with 0.
+    pub first: u64,
+    /// The hash of the entry before its first.
+    pub before: Hash,
+    pub entries: Vec<Entry>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// The place of its batch in the order of all commits.
+    pub sequence: u64,
+    pub hash: Hash,
+    pub body: Vec<u8>,
+}
+
+/// How far a journal goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Head {
+    /// The number that its next entry gets.
+    pub next: u64,
+    /// The hash of its last entry.
+    pub hash: Hash,
+}
+
+/// `E/{journal}/{page, inverted}`: the newest comes first.
+pub fn page_key(journal: &str, page: u64) -> Vec<u8> {
+    [&pages_of(journal), (u64::MAX - page).to_be_bytes().as_slice()].concat()
+}
+
+/// What the keys of all pages of a journal begin with.
+pub fn pages_of(journal: &str) -> Vec<u8> {
+    [PAGES, journal.as_bytes(), b"/"].concat()
+}
+
+/// The number of the page that a key of a page is for.
+pub fn page_of(key: &[u8]) -> Option<u64> {
+    let (_, inverted) = key.split_last_chunk()?;
+    Some(u64::MAX - u64::from_be_bytes(*inverted))
+}
+
+/// `EH/{journal}`
+pub fn head_key(journal: &str) -> Vec<u8> {
+    [HEADS, journal.as_bytes()].concat()
+}
+
+/// The hash that stands before a journal's first entry: so entries of one are none of another.
+pub fn origin(journal: &str) -> Hash {
+    Sha256::new_with_prefix(b"lockkeeper journal ").chain_update(journal.as_bytes()).finalize().into()
+}
+
+/// What an entry is chained by.
+pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
+    Sha256::new_with_prefix(before).chain_update(number.to_be_bytes()).chain_update(body).finalize().into()
+}
+
+impl Page {
+    /// `None` where the bytes are not those of a page.
+    pub fn decode(mut bytes: &[u8]) -> Option<Page> {
+        let [version] = *bytes.split_off(..1)? else { return None };
+        if version != VERSION {
+            return None;
+        }
+        let first = take_u64(&mut bytes)?;
+        let before = take_hash(&mut bytes)?;
+        let mut entries = Vec::new();
+        while !bytes.is_empty() {
+            let sequence = take_u64(&mut bytes)?;
+            let hash = take_hash(&mut bytes)?;
+            let length = u32::from_be_bytes(bytes.split_off(..4)?.try_into().ok()?);
+            let body = bytes.split_off(..length as usize)?.to_vec();
+            entries.push(Entry { sequence, hash, body });
+        }
+        Some(Page { first, before, entries })
+    }
+}
+
+impl Head {
+    pub fn decode(mut bytes: &[u8]) -> Option<Head> {
+        let head = Head { next: take_u64(&mut bytes)?, hash: take_hash(&mut bytes)? };
+        bytes.is_empty().then_some(head)
+    }
+
+    fn encode(&self) -> Vec<u8> {
+        [self.next.to_be_bytes().as_slice(), &self.hash].concat()
+    }
+}
+
+fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(bytes.split_off(..8)?.try_into().ok()?))
+}
+
+fn take_hash(bytes: &mut &[u8]) -> Option<Hash> {
+    bytes.split_off(..HASH_BYTES)?.try_into().ok()
+}
+
+/// Is told what has been appended to which journal, once it is durable. Must be quick: everybody waits for it.
+pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
+
+/// Every journal as far as it is durable.
+#[derive(Default)]
+pub struct Journals {
+    known: HashMap<Arc<str>, Journal>,
+    appended: Option<Appended>,
+}
+
+#[derive(Debug)]
+struct Journal {
+    head: Head,
+    /// The page that the next entry belongs to, as it is stored, unless that is a new one.
+    page: Vec<u8>,
+    changed: bool,
+}
+
+impl Journals {
+    /// Those that a database has, as they were when it had every batch up to `applied`. It may have more by now: of what
+    /// was being applied when the server ended, any part. The batch takes that away; what the log still has of it comes
+    /// again.
+    pub fn load(
+        applied: u64,
+        scan: impl Fn(&[u8], &[u8], usize) -> Result<Vec<Pair>, StoreError>,
+    ) -> Result<(Journals, Batch), StoreError> {
+        let mut surplus = Batch::default();
+        let mut journals = Journals::default();
+        let mut from = PAGES.to_vec();
+        let end = end_of_prefix(PAGES);
+        while let Some((key, value)) = scan(&from, &end, 1)?.pop() {
+            let name =
+                key.get(PAGES.len()..key.len().saturating_sub(9)).and_then(|name| std::str::from_utf8(name).ok());
+            let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
+            let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
+            let found = page.entries.len();
+            match page.as_of(applied) {
+                Some((journal, kept)) => {
+                    if kept < found {
+                        surplus.put(key.clone(), journal.page.clone());
+                    }
+                    from = end_of_prefix(&pages_of(name));
+                    journals.known.insert(Arc::from(name), journal);
+                }
+                // All of this page is newer, so the journal ends in an older one, or is new itself.
+                None => {
+                    from = [key.as_slice(), &[0]].concat();
+                    surplus.delete(key);
+                }
+            }
+        }
+        let mut from = HEADS.to_vec();
+        while let Some((key, _)) = scan(&from, &end_of_prefix(HEADS), 1)?.pop() {
+            from = [key.as_slice(), &[0]].concat();
+            surplus.delete(key);
+        }
+        for (name, journal) in &journals.known {
+            surplus.put(head_key(name), journal.head.encode());
+        }
+        Ok((journals, surplus))
+    }
+
+    /// From now on tells what is appended.
+    pub fn tell(&mut self, appended: Option<Appended>) {
+        self.appended = appended;
+    }
+
+    /// Appends what batches have to append, the first of them being number `first` in the order of all commits. Answers
+    /// with the pages that have changed.
+    pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = &'a Batch>) -> Batch {
+        let mut pages = Batch::default();
+        let mut changed = Vec::new();
+        for (batch, sequence) in batches.zip(first..) {
+            for Append { journal: name, body } in batch.appends() {
+                let journal = match self.known.get_mut(name) {
+                    Some(journal) => journal,
+                    None => self.known.entry(name.clone()).or_insert_with(|| Journal::new(name)),
+                };
+                if !std::mem::replace(&mut journal.changed, true) {
+                    changed.push(name.clone());
+                }
+                if let Some((page, full)) = journal.append(sequence, body) {
+                    pages.put(page_key(name, page), full);
+                }
+                if let Some(appended) = &self.appended {
+                    appended(name, body);
+                }
+            }
+        }
+        for name in changed {
+            let Some(journal) = self.known.get_mut(&name) else { continue };
+            journal.changed = false;
+            if !journal.page.is_empty() {
+                pages.put(page_key(&name, journal.head.next / PAGE_ENTRIES), journal.page.clone());
+            }
+            pages.put(head_key(&name), journal.head.encode());
+        }
+        pages
+    }
+}
+
+impl Journal {
+    fn new(name: &str) -> Journal {
+        Journal { head: Head { next: 0, hash: origin(name) }, page: Vec::new(), changed: false }
+    }
+
+    /// Answers with the page that is full with it, if it is.
+    fn append(&mut self, sequence: u64, body: &[u8]) -> Option<(u64, Vec<u8>)> {
+        let Head { next: number, hash: before } = self.head;
+        let hash = chained(&before, number, body);
+        if self.page.is_empty() {
+            self.begin_page();
+        }
+        write_entry(&mut self.page, sequence, &hash, body);
+        self.head = Head { next: number + 1, hash };
+        let full = self.head.next.is_multiple_of(PAGE_ENTRIES);
+        full.then(|| (number / PAGE_ENTRIES, std::mem::take(&mut self.page)))
+    }
+
+    fn begin_page(&mut self) {
+        /// Room for a page of ordinary entries, so that it seldom grows.
+        const USUAL_BYTES: usize = 8 * 1024;
+        self.page = Vec::with_capacity(USUAL_BYTES);
+        self.page.push(VERSION);
+        self.page.extend_from_slice(&self.head.next.to_be_bytes());
+        self.page.extend_from_slice(&self.head.hash);
+    }
+}
+
+fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
+    page.extend_from_slice(&sequence.to_be_bytes());
+    page.extend_from_slice(hash);
+    page.extend_from_slice(&(body.len() as u32).to_be_bytes());
+    page.extend_from_slice(body);
+}
+
+impl Page {
+    /// The journal that ended in this page at that time, and with how many entries of it; `None` if it did not reach it.
+    fn as_of(mut self, applied: u64) -> Option<(Journal, usize)> {
+        self.entries.retain(|entry| entry.sequence <= applied);
+        let last = self.entries.last()?;
+        let head = Head { next: self.first + self.entries.len() as u64, hash: last.hash };
+        let mut journal =
+            Journal { head: Head { next: self.first, hash: self.before }, page: Vec::new(), changed: false };
+        if !head.next.is_multiple_of(PAGE_ENTRIES) {
+            journal.begin_page();
+            for entry in &self.entries {
+                write_entry(&mut journal.page, entry.sequence, &entry.hash, &entry.body);
+            }
+        }
+        journal.head = head;
+        Some((journal, self.entries.len()))
+    }
+}
+
+fn unreadable(what: &str) -> StoreError {
+    StoreError::Read(format!("{what} does not have its form; restore a backup"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Data = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    fn apply(data: &mut Data, batch: Batch) {
+        for change in batch.into_changes() {
+            match change.value {
+                Some(value) => data.insert(change.key, value),
+                None => data.remove(&change.key),
+            };
+        }
+    }
+
+    fn load(data: &mut Data, applied: u64) -> Journals {
+        let scan = |from: &[u8], to: &[u8], limit: usize| {
+            let range = data.range(from.to_vec()..to.to_vec());
+            Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
+        };
+        let (journals, surplus) = Journals::load(applied, scan).unwrap();
+        apply(data, surplus);
+        journals
+    }
+
+    fn batch(appends: &[(u8, Vec<u8>)]) -> Batch {
+        let mut batch = Batch::default();
+        for (journal, body) in appends {
+            batch.append(Arc::from(format!("journal-{journal}")), body.clone());
+        }
+        batch
+    }
+
+    #[test]
+    fn entries_are_numbered_and_chained_in_the_order_of_the_log() {
+        let mut data = Data::new();
+        let mut journals = Journals::default();
+        for number in 0..PAGE_ENTRIES + 3 {
+            let appended = batch(&[(1, vec![number as u8]), (2, vec![0])]);
+            apply(&mut data, journals.extend(number + 1, [&appended].into_iter()));
+        }
+        let head = Head::decode(&data[&head_key("journal-1")]).unwrap();
+        assert_eq!(head.next, PAGE_ENTRIES + 3);
+        let mut before = origin("journal-1");
+        let mut number = 0;
+        for page in 0..2 {
+            let found = Page::decode(&data[&page_key("journal-1", page)]).unwrap();
+            assert_eq!((found.first, found.before), (number, before));
+            for entry in found.entries {
+                assert_eq!((entry.sequence, &entry.body), (number + 1, &vec![number as u8]));
+                assert_eq!(entry.hash, chained(&before, number, &entry.body));
+                before = entry.hash;
+                number += 1;
+            }
+        }
+        assert_eq!((number, before), (head.next, head.hash));
+        let newest = data.range(pages_of("journal-1")..).next().unwrap().0;
+        assert_eq!(page_of(newest), Some(1), "the newest page comes first");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+        #[test]
+        fn whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again(
+            batches in prop::collection::vec(
+                prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..4)), 0..12), 1..40),
+            applied in any::<prop::sample::Index>(),
+            written in prop::collection::vec(any::<bool>(), 64),
+        ) {
+            let batches: Vec<_> = batches.iter().map(|appends| batch(appends)).collect();
+            let applied = applied.index(batches.len());
+            let mut whole = Data::new();
+            let mut journals = Journals::default();
+            let mut database = Data::new();
+            for (place, batch) in batches.iter().enumerate() {
+                if place == applied {
+                    database = whole.clone();
+                }
+                apply(&mut whole, journals.extend(place as u64 + 1, [batch].into_iter()));
+            }
+            let before = database.clone();
+            // Of what was being written when the power went, any part is there.
+            for ((key, value), written) in whole.iter().zip(written.iter().cycle()) {
+                if *written {
+                    database.insert(key.clone(), value.clone());
+                }
+            }
+            let mut journals = load(&mut database, applied as u64);
+            prop_assert_eq!(&database, &before, "what is beyond that is not there");
+            apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter()));
+            prop_assert_eq!(database, whole);
+        }
+
+        #[test]
+        fn decoding_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = (Page::decode(&bytes), Head::decode(&bytes));
+        }
+    }
+}
