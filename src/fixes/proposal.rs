@@ -130,6 +130,10 @@ impl Fixes {
         document: &Document<'_>,
     ) -> Result<Analysis, FixError> {
         let parts = &self.shared.parts;
+        // Of the remote, which may be another than the pipeline says.
+        if parts.git.default_branch(&place.remote).await?.as_ref() == Some(branch) {
+            return Err(FixError::DefaultBranch(branch.to_string()));
+        }
         let there = match parts.git.resolve(&place.remote, branch).await {
             Ok(commit) => Some(commit),
             Err(GitError::NotFound(_)) => None,
@@ -140,10 +144,6 @@ impl Fixes {
                 Some(ours) if ours.branch == branch.as_str() && ours.commit == commit.as_str() => Ok(analysis),
                 Some(_) | None => Err(FixError::BranchExists(branch.to_string())),
             };
-        }
-        // Before anything is made of it, since the remote may know the branch by another name than the pipeline does.
-        if parts.git.default_branch(&place.remote).await?.as_ref() == Some(branch) {
-            return Err(FixError::DefaultBranch(branch.to_string()));
         }
         let tree = parts.git.work_on(&place.remote, &place.base).await?;
         let commit = commit(&tree, &analysis, title, document).await?;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::Notify;
 
-use crate::model::{finding, says, setup};
 use crate::site::{Site, stage};
+use crate::support::model::{finding, says, setup};
 use crate::support::recorded::{Recorded, Request};
 use crate::{ask, ended, failed};
 

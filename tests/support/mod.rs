@@ -8,6 +8,7 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod model;
 pub mod recorded;
 pub mod waiting;
 pub mod wire;
