@@ -33,7 +33,11 @@ const RULES: &[(&str, f64)] = &[
         r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|\bcontinuing\b|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassum(?:ed|ing)\b|\bdeprecat",
         0.35,
     ),
-    // Where, not what.
+    // Where, not what; and code that is shown.
+    (
+        r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
+        0.3,
+    ),
     (r"^\s*at \S+.*[:(]|^\s+File \x22|^\s*\d+ +\||^\s*from \S+:\d+:in ", 0.3),
     (r"^(?:hint|note|help|remote: hint|tip):", 0.4),
     // Names that happen to be words: a download, a compiled or copied file.
@@ -44,7 +48,7 @@ const RULES: &[(&str, f64)] = &[
 ];
 
 /// The last word of what retries: then what it says is the reason after all.
-const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|backing off failed";
+const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|Retry\(total=0";
 /// Events and states of a cluster, where `Warning` and `Back-off` are part of what is reported.
 const OF_A_CLUSTER: &str = r"^\s*(?:\S+ +)?Warning {2,}|^\s*\S+\s+Warning\s+\w+\s+\S+/|^Warning\s+\w+\s|Back-off (?:pulling|restarting)|[A-Za-z]+BackOff\b";
 

@@ -2,6 +2,7 @@
 
 use super::NAME;
 use super::ends::{self, ExitWord, Verdict};
+use super::noise;
 use super::rank::{self, Choice};
 use super::scan::{self, Hit, Scan};
 use super::scene::{Scene, is_remark};
@@ -14,6 +15,8 @@ const NEVER_SURER: f64 = 0.97;
 const NEVER_LESS_SURE: f64 = 0.05;
 /// Nothing is known but where to look.
 const UNKNOWN: f64 = 0.1;
+/// The last lines among which the last complaint is looked for when nothing is known.
+const COMPLAINT_WITHIN: usize = 60;
 /// Found where nothing failed, or only in the error that the deployment has.
 const INDIRECT_AT_MOST: f64 = 0.45;
 
@@ -124,7 +127,16 @@ fn by_verdict(scene: &Scene<'_>, verdict: &Verdict, choice: Option<&Choice>) -> 
 
 fn unknown(scene: &Scene<'_>) -> Finding {
     let cause = "nothing in the log is like a known failure; its last lines are the best lead";
-    finished(scene, Category::Unknown, cause, None, last_lines(scene), UNKNOWN)
+    let complains = |at: &usize| complains(&scene.lines[*at].text);
+    let complaint = scene.focus().rev().take(COMPLAINT_WITHIN).find(complains);
+    finished(scene, Category::Unknown, cause, None, complaint.into_iter().chain(last_lines(scene)), UNKNOWN)
+}
+
+/// Whether a line has a word of failure that is to be taken at its word.
+fn complains(text: &str) -> bool {
+    let text = cleaned(text).to_ascii_lowercase();
+    let is_word = |word: &str| ["error", "fatal", "failed", "failure", "cannot", "exception", "abort"].contains(&word);
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_word) && noise::worth(&text) >= 1.0
 }
 
 /// The last lines of the step that have something to say, the last one first.

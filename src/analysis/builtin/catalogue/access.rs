@@ -118,4 +118,36 @@ super::signatures! {
         cause "a file cannot be decrypted: the key for it is not there, or another one"
         fix "add the key that it was encrypted for as a secret of the pipeline"
         like "gpg: decryption failed: No secret key";
+    PermissionDenied 88 ["eacces"] r"EACCES: permission denied, \w+ '(?P<path>[^']+)'"
+        cause "this user may not use `{path}`"
+        fix "let it write where the user of the step may (its working directory, a prefix of its own), or give that user the right"
+        like "npm error Error: EACCES: permission denied, mkdir '/usr/local/lib/node_modules/serve'";
+    PermissionDenied 90 ["sudo:"] r"sudo: (?:a (?:password|terminal) is required|\S+ is not in the sudoers|no tty present)"
+        cause "the step calls `sudo`, which wants a password it does not have"
+        fix "do without `sudo`, or allow exactly that command to the user without a password"
+        like "sudo: a password is required";
+    PermissionDenied 90 ["admission webhook"] r#"admission webhook "(?P<hook>[^"]+)" denied the request"#
+        cause "a policy of the cluster ({hook}) does not allow it"
+        fix "change the manifest by what the policy says in the line, or have an exception added"
+        like r#"Error from server: admission webhook "validate.kyverno.svc" denied the request: resource Deployment was blocked"#;
+    PermissionDenied 90 ["are too open", "unprotected private key", "bad owner or permissions"] r"are too open|UNPROTECTED PRIVATE KEY FILE|Bad owner or permissions"
+        cause "SSH refuses a file that others may read"
+        fix "write the key with mode 600 (`umask 077` before) in the step"
+        like "Permissions 0644 for '/srv/work/id_ed25519' are too open.";
+    PermissionDenied 72 ["not allowed", "not permitted", "not authorized", "access is denied", "forbidden"] r"(?:is|are|you(?:'re| are)) not (?:allowed|permitted|authori[sz]ed) to\b|access is denied|\bis forbidden\b"
+        cause "the step may not do that with the account it has"
+        fix "give that account the right, or use another one"
+        like "GitLab: You are not allowed to push code to protected branches on this project.";
+    Authentication 90 ["too many authentication failures", "invalid format", "error in libcrypto", "remote host identification has changed"] r"Too many authentication failures|Load key \x22[^\x22]+\x22: (?:invalid format|error in libcrypto)|REMOTE HOST IDENTIFICATION HAS CHANGED"
+        cause "the SSH key cannot be used, or the server is not the one that is known"
+        fix "check the secret that holds the key (line breaks are lost easily), and the entry of the host in `known_hosts`"
+        like "Load key \"/srv/work/id_rsa\": error in libcrypto";
+    Authentication 88 ["role \""] r#"role "(?P<user>[^"]+)" does not exist"#
+        cause "the database has no user `{user}`"
+        fix "create `{user}`, or correct the user name the step connects with"
+        like r#"FATAL:  role "shop" does not exist"#;
+    Authentication 90 ["active account selected", "aadsts", "no active account"] r"do not currently have an active account selected|AADSTS\d+"
+        cause "the step is not logged in to the cloud"
+        fix "log in before with credentials from secrets"
+        like "ERROR: (gcloud.container.clusters.get-credentials) You do not currently have an active account selected.";
 }

@@ -90,4 +90,8 @@ super::signatures! {
         cause "a scan found vulnerabilities"
         fix "update the packages that are listed, or accept them explicitly where the scanner keeps its exceptions"
         like "error[vulnerability]: Use after free in openssl";
+    Compile 78 ["cmake error", "could not find", "configure: error", "build error"] r"CMake Error at (?P<file>\S+)|Could NOT find (?P<library>\S+)|^configure: error: (?P<what>[^\r\n]+)|gyp ERR! build error"
+        cause "the build cannot be configured: {file|}{library|}{what|see the line}"
+        fix "install what it asks for (libraries with their headers), or pass where it is"
+        like "configure: error: zlib not found", "  Could NOT find CURL (missing: CURL_LIBRARY CURL_INCLUDE_DIR)";
 }

@@ -17,7 +17,7 @@ super::signatures! {
         cause "{file} does not parse at line {line}"
         fix "correct {file} around line {line}"
         like "app/models/order.rb:14: syntax error, unexpected end-of-input, expecting `end'";
-    Syntax 92 ["[emerg]"] r"\[emerg\].{0,20}? (?P<what>(?:unknown directive|unexpected|invalid|directive|duplicate|no \W|\S+ directive|host not found|unknown \S+|conflicting|could not build).*?)(?: in (?P<file>\S+):(?P<line>\d+))?\s*$"
+    Syntax 92 ["[emerg]"] r"\[emerg\].{0,20}? (?P<what>(?:unknown directive|unexpected|invalid|directive|duplicate|no \W|\S+ directive|unknown \S+|conflicting|could not build).*?)(?: in (?P<file>\S+):(?P<line>\d+))?\s*$"
         cause "nginx does not accept its configuration: {what} ({file|}:{line|})"
         fix "correct the configuration at that line; `nginx -t` checks it"
         like "nginx: [emerg] unexpected \"}\" in /etc/nginx/conf.d/web.conf:12";
@@ -69,4 +69,12 @@ super::signatures! {
         cause "a configuration is not valid"
         fix "correct what the line names"
         like "validating /srv/work/docker-compose.yml: services.web additional properties 'imagee' not allowed";
+    Syntax 84 ["has neither an image", "depends on undefined", "refers to undefined", "undefined volume", "undefined network"] r"has neither an image nor a build context|(?:depends on|refers to) undefined (?P<what>[^\r\n]+)"
+        cause "the compose file is not valid: {what|see the line}"
+        fix "correct the service that the line names"
+        like "service \"web\" refers to undefined volume cache: invalid compose project";
+    Syntax 62 ["unexpected token", "unexpected character", "unterminated", "invalid syntax", "syntax error", "parse error", "parsing error", "parseerror", "parseexception"] r"unexpected (?:token|character)|unterminated (?:string|quoted)|invalid syntax|syntax error|pars(?:e|ing) ?(?:error|exception)"
+        cause "something does not parse"
+        fix "correct it at the place that the line names"
+        like "config.hcl:4: parse error: expected `}`";
 }

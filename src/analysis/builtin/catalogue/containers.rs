@@ -91,4 +91,16 @@ super::signatures! {
         cause "something else works on the same thing"
         fix "wait for the other one to end, then run it again"
         like "Error: deployment already in progress for service web", "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
+    ImagePull 90 ["no such image", "unable to find image"] r"No such image: (?P<image>\S+)"
+        cause "the image {image} is neither here nor was it pulled"
+        fix "build or pull it before, under exactly that name"
+        like "Error response from daemon: No such image: shop/web:c0ffee1";
+    Unhealthy 84 ["backofflimitexceeded", "hooks failed", "has no deployed releases", "job failed"] r"BackoffLimitExceeded|(?:pre|post)-\w+ hooks failed|has no deployed releases"
+        cause "a job of the release failed, or the release never came up"
+        fix "look at the log of the job's pod; a release that never came up has to be uninstalled before it is installed again"
+        like "Error: UPGRADE FAILED: post-upgrade hooks failed: 1 error occurred: job web-migrate failed: BackoffLimitExceeded";
+    Locked 90 ["is already in use by container", "cannot re-use a name", "invalid ownership metadata", "could not acquire change log lock"] r"is already in use by container|cannot re-use a name that is still in use|invalid ownership metadata|Could not acquire change log lock"
+        cause "the name or the resource belongs to something else that is still there"
+        fix "remove what an earlier run left (a container, a release, a lock) if nothing uses it any more, or use another name"
+        like "Error response from daemon: Conflict. The container name \"/web\" is already in use by container \"9f3c\". You have to remove (or rename) that container to be able to reuse that name.";
 }

@@ -9,7 +9,7 @@ super::signatures! {
         cause "the schema already has `{what|}{mysql|}`, which a migration wants to add"
         fix "find out which migration added it; mark that one as applied, or make this one tolerate it"
         like r#"ERROR:  relation "orders" already exists"#, "ERROR 1050 (42S01) at line 3: Table 'orders' already exists";
-    MigrationFailed 84 ["does not exist", "unknown column", "doesn't exist", "no such table", "no such column", "undefinedtable", "undefinedcolumn"] r#"(?:relation|column|table|type|function|constraint|database|schema|role) \\?[`"'](?P<what>[^`"'\\]+)\\?[`"'](?: of relation \S+)? does not exist|Unknown column '(?P<column>[^']+)'|Table '(?P<table>[^']+)' doesn't exist|no such (?:table|column): (?P<sqlite>\S+)"#
+    MigrationFailed 84 ["does not exist", "unknown column", "doesn't exist", "no such table", "no such column", "undefinedtable", "undefinedcolumn"] r#"(?:relation|column|table|type|function|constraint|database|schema) \\?[`"'](?P<what>[^`"'\\]+)\\?[`"'](?: of relation \S+)? does not exist|Unknown column '(?P<column>[^']+)'|Table '(?P<table>[^']+)' doesn't exist|no such (?:table|column): (?P<sqlite>\S+)"#
         cause "the database has no `{what|}{column|}{table|}{sqlite|}`: a migration was not run, or another database is used"
         fix "run the migrations before this step, in the same database"
         like r#"ERROR:  relation "invoices" does not exist"#, "django.db.utils.OperationalError: no such table: shop_order";
@@ -25,4 +25,8 @@ super::signatures! {
         cause "a statement of the database failed"
         fix "correct it by what the database says"
         like "psql:migrations/7.sql:12: ERROR:  cannot drop table customers because other objects depend on it", "SQLSTATE[42S22]: Column not found";
+    MigrationFailed 88 ["all later migrations canceled", "could not create unique index", "migration file", "cannot drop"] r"all later migrations canceled|could not create unique index \x22(?P<index>[^\x22]+)\x22|migration file \S+ failed|cannot drop \w+ (?P<what>\S+) because other objects depend"
+        cause "a migration of the database failed: {index|}{what|see the lines around}"
+        fix "correct the data or the migration by what the database says beside it"
+        like "StandardError: An error has occurred, this and all later migrations canceled:", "psycopg2.errors.UniqueViolation: could not create unique index \"orders_reference_key\"";
 }

@@ -89,4 +89,12 @@ super::signatures! {
         cause "PHP does not find the class {module}"
         fix "install the package that has it, and let Composer dump its autoloader"
         like r#"PHP Fatal error:  Uncaught Error: Class "Redis" not found in /srv/work/src/Cache.php:9"#;
+    DependencyResolution 90 ["is missing from your system", "call to undefined function"] r"requires (?P<ext>ext-\w+).*missing from your system|(?P<also>ext-\w+) \S+ -> it is missing|Call to undefined function (?P<function>\w+)"
+        cause "an extension of PHP is not installed: {ext|}{also|}{function|}"
+        fix "install the extension where the step runs (in the image, `docker-php-ext-install`)"
+        like "    - Root composer.json requires PHP extension ext-gd * but it is missing from your system. Install or enable PHP's gd extension.", "PHP Fatal error:  Uncaught Error: Call to undefined function mb_strtolower()";
+    DependencyResolution 88 ["unsupportedclassversionerror", "unsupported class file major version", "invalid target release", "invalid source release", "digital envelope routines", "err_require_esm", "externally-managed-environment", "release version"] r"UnsupportedClassVersionError|Unsupported class file major version|invalid (?:target|source) release: (?P<java>\d+)|release version (?P<release>\d+) not supported|digital envelope routines::unsupported|ERR_REQUIRE_ESM|externally-managed-environment"
+        cause "the version of the language that is installed does not fit the code or a package"
+        fix "install the version that the project is made for where the step runs, or update the package"
+        like "error: invalid target release: 21", "Error: error:0308010C:digital envelope routines::unsupported";
 }

@@ -21,7 +21,7 @@ super::signatures! {
         cause "the name `{host}` cannot be resolved"
         fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
         like r#"psql: error: could not translate host name "db" to address: Name or service not known"#;
-    NameResolution 88 ["name or service not known", "temporary failure in name resolution", "nodename nor servname", "name does not resolve", "unknown host", "no address associated with hostname", "failed to lookup address", "nxdomain", "dns error", "could not be resolved", "host not found", "name resolution"] r"name or service not known|temporary failure in name resolution|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|host not found|could not be resolved|name resolution (?:failed|error)"
+    NameResolution 88 ["name or service not known", "temporary failure in name resolution", "nodename nor servname", "name does not resolve", "unknown host", "no address associated with hostname", "failed to lookup address", "nxdomain", "dns error", "could not be resolved", "name resolution"] r"name or service not known|temporary failure in name resolution|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|could not be resolved|name resolution (?:failed|error)"
         cause "a host's name cannot be resolved"
         fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
         like "socket.gaierror: [Errno -2] Name or service not known", "lockkeeper: the step got no answer: error sending request: client error (Connect): dns error: failed to lookup address information";
@@ -42,7 +42,7 @@ super::signatures! {
         cause "a connection is refused: nothing listens where something should"
         fix "see that the service runs and listens on that address and port, and that it is given time to start"
         like "requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionRefusedError(111, 'Connection refused'))";
-    ConnectionFailed 82 ["connection reset", "econnreset", "broken pipe", "unexpected eof", "connection closed", "connection aborted", "socket hang up", "remote end hung up", "connection was closed", "early eof", "server closed the connection", "closed by remote host", "broke off"] r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|an answer that broke off"
+    ConnectionFailed 82 ["connection reset", "econnreset", "broken pipe", "unexpected eof", "connection closed", "connection aborted", "socket hang up", "remote end hung up", "connection was closed", "early eof", "unexpectedly closed", "connection terminated", "server closed the connection", "closed by remote host", "broke off"] r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection unexpectedly closed|connection terminated|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|an answer that broke off"
         cause "the other side broke the connection off"
         fix "look at the other side's log at that time: it restarted, ran into a limit, or a proxy in between cut it off; try again if it was that"
         like "read tcp 10.0.0.5:41022->10.0.0.9:443: read: connection reset by peer", "fatal: the remote end hung up unexpectedly";
@@ -75,12 +75,12 @@ super::signatures! {
         cause "the server's certificate is for another name"
         fix "call the server by a name its certificate has, or have the name added to it"
         like "x509: certificate is valid for *.acme.example, not review-7.apps.acme.example";
-    Tls 86 ["ssl", "tls", "x509", "certificate", "handshake"] r"SSL[_ ](?:ERROR|connect error)|SSL routines|sslv3 alert|tlsv1 alert|wrong version number|certificate verify failed|CERTIFICATE_VERIFY_FAILED|x509: |handshake (?:failure|failed|error)|TLS handshake (?:error|failed)|bad certificate|SSLHandshakeException|invalid peer certificate|gnutls_handshake"
+    Tls 86 ["ssl", "tls", "x509", "certificate", "handshake"] r"SSL[_ ](?:ERROR|connect error)|SSL routines|sslv3 alert|tlsv1 alert|wrong version number|certificate verif(?:y|ication) failed|CERTIFICATE_VERIFY_FAILED|x509: |handshake (?:failure|failed|error)|TLS handshake (?:error|failed)|bad certificate|SSLHandshakeException|invalid peer certificate|gnutls_handshake"
         cause "a secure connection could not be made"
         fix "check the certificate, the protocol versions and whether the port speaks TLS at all; `openssl s_client -connect host:port` shows it"
         like "curl: (35) error:0A00010B:SSL routines::wrong version number", "javax.net.ssl.SSLHandshakeException: Received fatal alert: handshake_failure", "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed";
 
-    Timeout 88 ["timed out", "timeout", "time-out", "etimedout"] r"(?:connect(?:ion|ing)?|dial tcp|request|read|operation|connect ETIMEDOUT|curl: \(28\)).{0,120}?(?:timed out|i/o timeout|time-?out\b)|ETIMEDOUT|ESOCKETTIMEDOUT|ERR_SOCKET_TIMEOUT|TLS handshake timeout|Gateway Time-?out"
+    Timeout 88 ["timed out", "timeout", "time-out", "etimedout"] r"(?:connect(?:ion|ing)?|dial tcp|request|read|operation|curl: \(28\)).{0,120}?(?:timed out|i/o timeout)|\b(?:connection|connect|read|request|gateway) time-?out\b|ETIMEDOUT|ESOCKETTIMEDOUT|ERR_SOCKET_TIMEOUT|TLS handshake timeout|Gateway Time-?out"
         cause "a connection or a request did not come through in time"
         fix "see that the other side can be reached from where the step runs (firewall, address) and is not overloaded"
         like "curl: (28) Connection timed out after 30001 milliseconds", "dial tcp 10.0.0.9:443: i/o timeout", "npm ERR! code ETIMEDOUT";
@@ -122,4 +122,28 @@ super::signatures! {
         cause "a request was answered with status {status|}{also|}{client|}"
         fix "look at what was answered and at the other side's own log"
         like "smoke: GET /checkout: expected 200, got 500", "requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: https://x", "fetch failed: status code 404";
+    NameResolution 93 ["host not found in"] r#"host not found in (?:upstream|resolver) "?(?P<host>[\w.-]+)"#
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine uses when its configuration is read"
+        like "nginx: [emerg] host not found in upstream \"api\" in /etc/nginx/conf.d/default.conf:9";
+    ConnectionFailed 86 ["reach"] r"(?:can't|cannot|could not|couldn't|unable to|failed to) reach (?P<what>[^\r\n]{1,100})"
+        cause "there is no connection to {what}"
+        fix "see that it runs, listens on that address and port, and can be reached from where the step runs"
+        like "Error: P1001: Can't reach database server at `db:5432`";
+    ConnectionFailed 80 ["connect"] r"(?:unable to|cannot|can't|could not|couldn't|failed to) (?:connect|establish (?:a )?(?:new )?connection)\b"
+        cause "a connection could not be made"
+        fix "see that the other side runs, listens on that address and port, and can be reached from where the step runs"
+        like "Unable to connect to the cluster", "error: failed to connect";
+    ConnectionFailed 86 ["too many connections", "connection slots are reserved", "too many clients"] r"too many connections|connection slots are reserved|too many clients"
+        cause "the database has no connection left to give"
+        fix "close what holds connections, use a pool, or raise the database's limit"
+        like "FATAL:  sorry, too many clients already";
+    ConnectionFailed 86 ["unreachable!", "broker may not be available", "failed calling webhook", "no nodes available"] r"UNREACHABLE!|Broker may not be available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
+        cause "a machine or a service that is needed does not answer"
+        fix "see that it runs and can be reached from where the step runs"
+        like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";
+    RateLimited 80 ["quota", "limitexceeded"] r"quota(?: \S+)? (?:has been |was |is )?exceeded|QuotaExceeded|LimitExceeded\w*|exceeded (?:your|the) (?:current )?quota"
+        cause "a quota of the account is used up"
+        fix "free what counts against it, or ask for a higher one"
+        like "An error occurred (VcpuLimitExceeded) when calling the RunInstances operation";
 }

@@ -105,4 +105,8 @@ super::signatures! {
         cause "a limit of processes, threads or open files is reached"
         fix "raise the limit (`ulimit -n`, `ulimit -u`, the container's pids limit), or let it use fewer at once"
         like "accept4: too many open files; retrying in 5ms", "bash: fork: Resource temporarily unavailable";
+    PortInUse 88 ["connection in use"] r"Connection in use: \(\S+ (?P<port>\d+)\)"
+        cause "port {port} is already in use"
+        fix "stop what holds port {port} (`ss -ltnp` shows it; a process of an earlier run perhaps), or use another port"
+        like "[71] [ERROR] Connection in use: ('0.0.0.0', 8000)";
 }

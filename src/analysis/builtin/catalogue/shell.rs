@@ -200,4 +200,44 @@ super::signatures! {
         cause "a program was called without what it requires: {what|see the line}"
         fix "add it to the call in the step; an empty variable in its place is the usual reason"
         like "deploy.py: error: the following arguments are required: --region";
+    MissingCommand 92 ["executable doesn't exist"] r"Executable doesn't exist at (?P<program>\S+)"
+        cause "the browser {program} is not installed"
+        fix "install the browsers before the tests (`npx playwright install --with-deps`)"
+        like "browserType.launch: Executable doesn't exist at /root/.cache/ms-playwright/chromium-1097/chrome-linux/chrome";
+    MissingCommand 92 ["linker `"] r"linker `(?P<program>[^`]+)` not found"
+        cause "the linker `{program}` is not installed"
+        fix "install a C toolchain where it is built (`build-essential`)"
+        like "error: linker `cc` not found";
+    MissingCommand 90 ["program not found or is not executable", "no acceptable c compiler", "find python"] r"(?P<program>[\w.+-]+): program not found or is not executable|no acceptable C compiler found|gyp ERR! find Python"
+        cause "a program that the build calls is not installed: {program|see the line}"
+        fix "install it where the step runs"
+        like "protoc-gen-go: program not found or is not executable", "configure: error: no acceptable C compiler found in $PATH";
+    MissingCommand 84 ["which: no "] r"which: no (?P<program>\S+) in \("
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path"
+        like "which: no docker-compose in (/usr/local/bin:/usr/bin:/bin)";
+    MissingFile 93 ["cannot load certificate"] r#"cannot load certificate(?: key)? "(?P<path>[^"]+)".*No such file"#
+        cause "the certificate `{path}` is not there"
+        fix "put it there before the server is started or reloaded"
+        like "nginx: [emerg] cannot load certificate \"/etc/ssl/web.pem\": BIO_new_file() failed (SSL: error:80000002:system library::No such file or directory)";
+    MissingFile 90 ["failed to calculate checksum", "failed to compute cache key"] r#"failed to (?:calculate checksum|compute cache key).*"(?P<path>/[^"]*)": not found"#
+        cause "`{path}`, which the Dockerfile copies, is not in the build context"
+        fix "see that it is made before the image is built, and that `.dockerignore` does not leave it out"
+        like "ERROR: failed to solve: failed to compute cache key: failed to calculate checksum of ref x: \"/dist\": not found";
+    MissingFile 86 ["no configuration file provided", "unable to prepare context", "failed to open stream"] r#"no configuration file provided|unable to prepare context: path "(?P<path>[^"]+)" not found|\((?P<php>[^)]+)\): failed to open stream: No such file"#
+        cause "a file or directory is not there: {path|}{php|see the line}"
+        fix "see that the step runs in the directory it expects, and that the file is part of the commit"
+        like "no configuration file provided: not found", "unable to prepare context: path \"services/web\" not found";
+    MissingFile 84 ["error from server (notfound)", "no such container", "no such service", "no such network", "no such volume", "release: not found", "no context exists", "nosuchbucket", "resourcenotfound", "context \""] r#"Error from server \(NotFound\): (?P<what>.*) not found|no such (?:container|service|network|volume): (?P<docker>\S+)|release: not found|no context exists with the name|context "(?P<context>[^"]+)" does not exist|NoSuchBucket|ResourceNotFound\w*"#
+        cause "what the step works on does not exist: {what|}{docker|}{context|see the line}"
+        fix "create it before, or correct its name; the wrong cluster, account or namespace is a usual reason"
+        like r#"Error from server (NotFound): namespaces "review-19" not found"#, "An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The specified bucket does not exist";
+    MissingFile 70 ["file not found", "could not find file", "no such file", "cannot find the file", "cannot find file", "could not open", "unable to open", "cannot open", "missing file"] r"file not found|could not find (?:the )?file|no such file\b|cannot find (?:the )?file|(?:could not|unable to|cannot) open (?:file )?\W?[\w.~-]*[/.]\w|missing file"
+        cause "a file is not there or cannot be opened"
+        fix "see that it is made by an earlier step or is part of the commit, and that the step runs in the directory it expects"
+        like "error: template file not found";
+    MissingVariable 90 ["no application encryption key", "try setting kubernetes_master"] r"No application encryption key has been specified|try setting KUBERNETES_MASTER"
+        cause "a setting that the program cannot do without is not there"
+        fix "set it as a variable or a secret of the pipeline: a step sees nothing else"
+        like "error: no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
 }

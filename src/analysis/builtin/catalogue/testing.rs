@@ -77,4 +77,8 @@ super::signatures! {
         cause "the tests cover less of the code than the project wants"
         fix "add tests for what is new, or lower the threshold on purpose"
         like "FAIL Required test coverage of 85% not reached. Total coverage: 83.91%";
+    TestFailure 87 ["timeout of", "for a test", "for a hook"] r"^(?:.{0,24}\b)?(?:Test )?timeout of \d+ ?ms exceeded|Exceeded timeout of \d+ ms for a (?:test|hook)|Test timed out in \d+ ?ms"
+        cause "a test did not end in time"
+        fix "see what the test waits for; raise its time-out only if it really needs longer"
+        like "    Test timeout of 30000ms exceeded.", "thrown: \"Exceeded timeout of 5000 ms for a test.";
 }
