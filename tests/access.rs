@@ -23,6 +23,7 @@ environments = [{ name = "review-1" }]
 const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia", "maintainer"), ("admin", "admin")];
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
+const ANALYSIS: &str = "/analyses/anl_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
@@ -56,6 +57,11 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", format!("{DEPLOYMENT}/logs"), Value::Null, "viewer"),
         ("POST", format!("{DEPLOYMENT}/stages/build/cancel"), json!({}), "developer"),
         ("POST", format!("{DEPLOYMENT}/stages/build/retry"), json!({}), "developer"),
+        ("GET", format!("{DEPLOYMENT}/analyses"), Value::Null, "viewer"),
+        ("POST", format!("{DEPLOYMENT}/analyses"), json!({}), "developer"),
+        ("GET", "/analyses".to_owned(), Value::Null, "viewer"),
+        ("GET", ANALYSIS.to_owned(), Value::Null, "viewer"),
+        ("POST", format!("{ANALYSIS}/fix-pull-request"), json!({}), "developer"),
         ("GET", "/approvals".to_owned(), Value::Null, "viewer"),
         ("GET", APPROVAL.to_owned(), Value::Null, "viewer"),
         ("POST", format!("{APPROVAL}/approve"), json!({}), "maintainer"),

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::service::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
 use crate::domain::{
-    AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Person, PipelineKey, Timestamp,
-    UserId,
+    Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Person, PipelineKey,
+    Timestamp, TokenId, UserId, Via,
 };
 
 const VERSION: u8 = 1;
@@ -45,6 +45,8 @@ struct AnalysisV1<'a> {
     engine: EngineV1,
     user: [u8; 12],
     user_name: &'a str,
+    #[serde(borrow)]
+    via: Option<([u8; 12], &'a str)>,
     created_at: i64,
     #[serde(borrow)]
     standing: StandingV1<'a>,
@@ -120,6 +122,7 @@ struct PullRequestV1<'a> {
 
 pub fn encode(analysis: &Analysis) -> Vec<u8> {
     let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let Agent { person, via } = &analysis.requested_by;
     let form = AnalysisV1 {
         id: analysis.id.0.0,
         organization: pipeline.organization.as_str(),
@@ -127,8 +130,9 @@ pub fn encode(analysis: &Analysis) -> Vec<u8> {
         environment: name.as_str(),
         deployment: analysis.deployment.0.0,
         engine: analysis.engine.into(),
-        user: analysis.requested_by.id.0.0,
-        user_name: &analysis.requested_by.name,
+        user: person.id.0.0,
+        user_name: &person.name,
+        via: via.as_ref().map(|via| (via.token.0.0, &*via.request)),
         created_at: analysis.created_at.as_millis(),
         standing: match &analysis.standing {
             Standing::Running => StandingV1::Running,
@@ -163,7 +167,10 @@ pub fn decode(bytes: &[u8]) -> Result<Analysis, Unreadable> {
         environment: EnvironmentKey { pipeline, name: Identifier::parse(form.environment)? },
         deployment: DeploymentId(IdSeed(form.deployment)),
         engine: form.engine.into(),
-        requested_by: Person { id: UserId(IdSeed(form.user)), name: Arc::from(form.user_name) },
+        requested_by: Agent {
+            person: Person { id: UserId(IdSeed(form.user)), name: Arc::from(form.user_name) },
+            via: form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) }),
+        },
         created_at: Timestamp::from_millis(form.created_at),
         standing: match form.standing {
             StandingV1::Running => Standing::Running,
@@ -271,7 +278,10 @@ mod tests {
             },
             deployment: DeploymentId(IdSeed([2; 12])),
             engine: EngineName::Llm,
-            requested_by: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() },
+            requested_by: Agent {
+                person: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() },
+                via: Some(Via { token: TokenId(IdSeed([4; 12])), request: "req_7".into() }),
+            },
             created_at: Timestamp::from_millis(1),
             standing,
             pushing: Some(Pushing { branch: "fix".to_owned(), commit: "a".repeat(40) }),

@@ -20,7 +20,8 @@ pub use proposal::{Title, Wish};
 
 use self::github::GitHub;
 use crate::analysis::service::{Analyses, Analysis, AnalysisError, Clock, Masks, PullRequest, Standing};
-use crate::domain::{AnalysisId, Identifier, VariableName};
+use crate::domain::{Agent, AnalysisId, Data, EnvironmentKey, Identifier, Notice, VariableName};
+use crate::events::{self, Happening};
 use crate::git::{Git, GitError};
 use crate::pipelines::Pipelines;
 use crate::secrets::Vault;
@@ -121,6 +122,7 @@ impl Fixes {
         organization: &Identifier,
         id: AnalysisId,
         wish: &Wish,
+        by: &Agent,
         keep: impl FnOnce(&PullRequest, &Analysis, &mut Batch) -> Held,
     ) -> Result<Proposed, FixError> {
         let Ok(_admitted) = self.shared.admitted.try_acquire() else { return Err(FixError::Overloaded) };
@@ -140,7 +142,10 @@ impl Fixes {
             analysis.pull_request = Some(recorded);
             analysis.pushing = None;
         };
-        let keep = |analysis: &Analysis, batch: &mut Batch| keep(&kept, analysis, batch);
+        let keep = |analysis: &Analysis, batch: &mut Batch| {
+            record(batch, analysis, &kept, by);
+            keep(&kept, analysis, batch)
+        };
         let analysis = self.shared.parts.analyses.change(analysis, change, keep).await?;
         metrics::counter!("lockkeeper_fix_pull_requests_total").increment(1);
         Ok(Proposed { analysis, pull_request: made, is_new: true })
@@ -156,4 +161,19 @@ impl Fixes {
         gates.insert(id, Arc::downgrade(&gate));
         gate
     }
+}
+
+fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Agent) {
+    let data = Data::default()
+        .with("analysisId", analysis.id.to_string())
+        .with("url", made.url.as_str())
+        .with("branch", made.branch.as_str())
+        .with_some("number", made.number);
+    let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let happening = Happening {
+        environment: Some(name),
+        deployment: Some(analysis.deployment),
+        ..Happening::new(Notice::PullRequestCreated, made.created_at, Some(by), &data)
+    };
+    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
 }

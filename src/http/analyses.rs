@@ -104,7 +104,7 @@ pub async fn create(mut call: Call) -> Answered {
         environment: found.environment,
         deployment: found.record.deployment.id,
         engine: engine.unwrap_or(default),
-        requested_by: access.caller.person.clone(),
+        requested_by: access.agent(),
     };
     let analysis = done_within(access.app.answer_timeout, LOOK, start_it(access.clone(), new, pending)).await?;
     let analysis = ended_within(&call.request, &access, analysis, wait).await?;
@@ -224,7 +224,7 @@ async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pen
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
     };
-    match access.app.fixes.propose(&access.caller.organization, id, &wish, keep).await {
+    match access.app.fixes.propose(&access.caller.organization, id, &wish, &access.agent(), keep).await {
         Ok(proposed) => {
             let (by, url) = (&access.caller.person.name, &proposed.pull_request.url);
             tracing::info!(analysis = %id, %url, is_new = proposed.is_new, %by, "a fix was proposed");

@@ -21,7 +21,7 @@ pub use record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, S
 use super::llm::LlmSettings;
 use super::stored::{self, Unreadable};
 use crate::actors::Environments;
-use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Person, PipelineKey, Timestamp};
+use crate::domain::{Agent, AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Timestamp};
 use crate::logs::Logs;
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix, walk};
 
@@ -96,7 +96,7 @@ pub struct NewAnalysis {
     pub environment: EnvironmentKey,
     pub deployment: DeploymentId,
     pub engine: EngineName,
-    pub requested_by: Person,
+    pub requested_by: Agent,
 }
 
 /// All that is said must hold.
@@ -320,7 +320,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::UserId;
+    use crate::domain::{Person, UserId};
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()
@@ -341,7 +341,7 @@ mod tests {
             },
             deployment: DeploymentId(seed(deployment)),
             engine: EngineName::Builtin,
-            requested_by: Person { id: UserId(seed(0)), name: "ana".into() },
+            requested_by: Agent { person: Person { id: UserId(seed(0)), name: "ana".into() }, via: None },
             created_at: Timestamp::from_millis(0),
             standing,
             pushing: None,

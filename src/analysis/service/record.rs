@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::super::{Category, Evidence, SuggestedFix, builtin, llm};
-use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Malformed, Person, Timestamp};
+use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, Malformed, Timestamp};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
@@ -12,7 +12,8 @@ pub struct Analysis {
     pub deployment: DeploymentId,
     /// The engine that was asked for.
     pub engine: EngineName,
-    pub requested_by: Person,
+    /// Who asked for it, and by which request.
+    pub requested_by: Agent,
     pub created_at: Timestamp,
     pub standing: Standing,
     /// What a fix is about to be pushed as, known before it is, so that whoever goes on after a crash knows it again.

@@ -8,7 +8,8 @@ use super::super::llm::Llm;
 use super::super::{Case, Engine, Finding, WithFallback};
 use super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
-use crate::domain::Identifier;
+use crate::domain::{Data, EnvironmentKey, Identifier, Notice};
+use crate::events::{self, Happening};
 use crate::store::{Batch, StoreError};
 
 /// After an outcome could not be written down: when to try again, at first and at most.
@@ -132,16 +133,26 @@ fn report(finding: Finding, case: &Case) -> Report {
     }
 }
 
-/// For the log, with the batch that makes it so.
-fn told(analysis: &Analysis, _batch: &mut Batch) {
-    if let Some(report) = analysis.report() {
-        tracing::info!(
-            analysis = %analysis.id,
-            deployment = %analysis.deployment,
-            engine = report.engine.as_str(),
-            category = report.category.as_str(),
-            "a failed deployment was analysed"
-        );
+/// Says that it has ended: in the journal with the batch that makes it so, and in the log.
+fn told(analysis: &Analysis, batch: &mut Batch) {
+    let Some(at) = analysis.completed_at() else { return };
+    let report = analysis.report();
+    let engine = report.map_or(analysis.engine, |report| report.engine).as_str();
+    let data = Data::default()
+        .with("analysisId", analysis.id.to_string())
+        .with("status", analysis.status().as_str())
+        .with("engine", engine)
+        .with_some("category", report.map(|report| report.category.as_str()));
+    let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let happening = Happening {
+        environment: Some(name),
+        deployment: Some(analysis.deployment),
+        ..Happening::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
+    };
+    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
+    if let Some(report) = report {
+        let (id, category) = (analysis.id, report.category.as_str());
+        tracing::info!(analysis = %id, deployment = %analysis.deployment, engine, category, "a failed deployment was analysed");
     }
 }
 

@@ -151,7 +151,7 @@ impl<'a> AnalysisView<'a> {
             suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),
             compared_with: report.and_then(|report| report.compared_with.as_ref()).map(ComparedView::from),
             pull_request: analysis.pull_request.as_ref().map(PullRequestView::from),
-            requested_by: UserView::from(&analysis.requested_by),
+            requested_by: UserView::from(&analysis.requested_by.person),
             created_at: Time(analysis.created_at),
             completed_at: analysis.completed_at().map(Time),
             error: match &analysis.standing {
