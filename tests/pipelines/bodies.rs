@@ -60,6 +60,11 @@ async fn every_fault_is_named_by_its_place() {
             &["repository.provider", "repository.url", "repository.defaultBranch"],
         ),
         (
+            json!({ "repository": { "provider": "github", "url": "https://git.example/a/b", "credential": "a b",
+                                    "apiUrl": "http://git.example/api/v3", "branch": "x" } }),
+            &["repository.credential", "repository.apiUrl", "repository.branch"],
+        ),
+        (
             json!({ "repository": { "provider": "git", "url": "https://bot:hunter2@git.example/x" } }),
             &["repository.url"],
         ),

@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 
-use super::bodies::CONTEXT_PATTERN;
 use super::operation::Operation;
 use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN};
 use crate::analysis::service::{EngineName, Status};
@@ -10,6 +9,8 @@ use crate::http::analyses::WAIT_SECONDS_MAX;
 use crate::http::codes::Code;
 
 const ANALYSIS: &str = "Analysis";
+/// One line, not of spaces alone.
+const TITLE_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$";
 /// Git allows less; what it does not is refused with a reason.
 const BRANCH_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
 
@@ -40,7 +41,7 @@ pub fn request_bodies() -> [(&'static str, Value); 2] {
                                 "description": "What to push it as, `lockkeeper/fix-{analysisId}` if left out. Never \
                                                 the default branch." },
                     "title": { "type": ["string", "null"], "minLength": 1, "maxLength": 200,
-                               "pattern": CONTEXT_PATTERN },
+                               "pattern": TITLE_PATTERN },
                     "draft": { "type": ["boolean", "null"], "default": false,
                                "description": "Whether it is a draft, for a provider that knows drafts." },
                 },
