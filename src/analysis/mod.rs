@@ -8,6 +8,7 @@ pub mod builtin;
 mod category;
 mod fallback;
 pub mod llm;
+pub mod patch;
 pub mod service;
 mod stored;
 

@@ -9,7 +9,7 @@ use regex::bytes::{RegexSet, RegexSetBuilder};
 const RULES: &[(&str, f64)] = &[
     // `set -x` and package managers show what they are about to run.
     (r"^\++ ", 0.02),
-    (r"^\s*[$>] \S", 0.3),
+    (r"^\s*(?:\$ \S|(?-i:> [a-z@./]))", 0.3),
     (r"^#\d+ \[[^\]]+\] (?:RUN|COPY|ADD|FROM)\b", 0.1),
     // Levels. What a cluster calls a warning is the reason as often as not.
     (r"^.{0,48}?(?:\bwarn(?:ing)?\b|\[w\]|\blevel=warn)", 0.4),

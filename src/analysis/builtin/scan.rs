@@ -1,12 +1,13 @@
 //! Finds the signatures of the catalogue in lines, one pass over each.
 
+use std::cell::LazyCell;
 use std::collections::VecDeque;
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
 use regex::bytes::{Captures, Regex, RegexBuilder};
 
-use super::catalogue::{self, Signature};
+use super::catalogue::{self, Signature, VAGUE_BELOW};
 use super::text::cleaned;
 use crate::analysis::Line;
 
@@ -149,6 +150,20 @@ fn look(text: &str) -> (Option<usize>, bool) {
         }
     }
     candidates.sort_unstable();
-    let fits = |index: &usize| MATCHER.signatures[*index].1.is_match(text.as_bytes());
+    let without_names = LazyCell::new(|| without_names(text));
+    let fits = |index: &usize| {
+        let (signature, pattern) = &MATCHER.signatures[*index];
+        let text = if signature.weight < VAGUE_BELOW { &without_names } else { text };
+        pattern.is_match(text.as_bytes())
+    };
     (candidates.into_iter().find(fits), recovers)
+}
+
+/// Without the words that are paths or names of files.
+fn without_names(text: &str) -> String {
+    let is_name = |word: &&str| {
+        let has_extension = word.rsplit_once('.').is_some_and(|(_, last)| last.starts_with(char::is_alphanumeric));
+        word.contains('/') || has_extension
+    };
+    text.split(' ').filter(|word| !is_name(word)).collect::<Vec<_>>().join(" ")
 }

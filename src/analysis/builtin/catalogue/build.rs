@@ -41,15 +41,15 @@ super::signatures! {
         cause "the header {header|}{clang|} is not there: its development package is not installed"
         fix "install the package that has {header|}{clang|} (`…-dev`) where it is compiled"
         like "fatal error: openssl/ssl.h: No such file or directory", "src/_pg.c:3:10: fatal error: 'libpq-fe.h' file not found";
-    Compile 82 ["module parse failed", "module build failed", "error in ./", "failed to compile", "rolluperror", "[vite]", "build failed with", "transform failed", "could not resolve", "is not exported by", "was not found in"] r#"Module parse failed|Module build failed|^ERROR in \./\S+|RollupError|\[ERROR\] (?P<what>(?:Could not resolve|No matching export|Expected|Unexpected|Unterminated)[^\r\n]*)|"\w+" is not exported by|Transform failed with \d+ error|Rollup failed to resolve import"#
+    Compile 82 ["module parse failed", "module build failed", "error in ./", "failed to compile", "rolluperror", "[error]", "build failed with", "transform failed", "could not resolve", "is not exported by", "was not found in"] r#"Module parse failed|Module build failed|^ERROR in \./\S+|RollupError|\[ERROR\] (?P<what>(?:No matching export|Expected|Unexpected|Unterminated)[^\r\n]*)|"\w+" is not exported by|Transform failed with \d+ error"#
         cause "the bundler cannot build the code"
         fix "correct it at the file and line that the lines around it show"
-        like "ERROR in ./src/pages/Cart.tsx 14:7", "✘ [ERROR] Could not resolve \"./theme\"";
+        like "ERROR in ./src/pages/Cart.tsx 14:7", "✘ [ERROR] Expected \";\" but found \"}\"";
     Compile 66 ["failed to compile", "could not compile", "compilation failed", "compilation error", "build failed", "compile error", "compilation terminated", "failed building wheel"] r"Failed to compile|could not compile `(?P<crate>[^`]+)`|compilation (?:failed|error|terminated)|compile error|Failed building wheel for (?P<wheel>\S+)"
         cause "code does not compile: {crate|}{wheel|see the lines above}"
         fix "correct the first error above"
         like "error: could not compile `gateway` (bin \"gateway\") due to 1 previous error", "ERROR: Failed building wheel for psycopg2";
-    Compile 62 ["error:"] r"^\s*error: (?:expected|unexpected|cannot find|unresolved|mismatched|linking with|this file contains|unused|macro|proc-macro|borrow|no method|the trait|casting|aborting due to|failed to run custom build command|environment variable `)"
+    Compile 65 ["error:"] r"^\s*error: (?:expected|unexpected|cannot find|unresolved|mismatched|linking with|this file contains|unused|macro|proc-macro|borrow|no method|the trait|casting|aborting due to|failed to run custom build command|environment variable `)"
         cause "the code does not compile"
         fix "correct it at the place below"
         like "error: expected one of `!` or `::`, found `fn`", "error: failed to run custom build command for `openssl-sys v0.9.99`";

@@ -77,4 +77,8 @@ super::signatures! {
         cause "something does not parse"
         fix "correct it at the place that the line names"
         like "config.hcl:4: parse error: expected `}`";
+    Syntax 80 ["error: "] r"^\W*Error: (?P<what>(?:Missing|Invalid|Unsupported|Duplicate|Unclosed|Unterminated|Incorrect|Extra|Unexpected|Inconsistent|Too (?:many|few)) (?:\w+ )*(?:newline|arguments?|blocks?|attributes?|expressions?|characters|references?|values?|template|string|name|label|operator|configuration|syntax|item|key)\b[^\r\n]*)"
+        cause "a configuration is not valid: {what}"
+        fix "correct it at the file and line below; `terraform validate` checks it"
+        like "│ Error: Missing newline after argument";
 }

@@ -103,4 +103,8 @@ super::signatures! {
         cause "the name or the resource belongs to something else that is still there"
         fix "remove what an earlier run left (a container, a release, a lock) if nothing uses it any more, or use another name"
         like "Error response from daemon: Conflict. The container name \"/web\" is already in use by container \"9f3c\". You have to remove (or rename) that container to be able to reuse that name.";
+    ImagePull 90 ["docker: error response from daemon"] r"^docker: Error response from daemon: .*(?:unauthorized|not authorized|denied|not found|unknown)"
+        cause "the image that is to be run cannot be pulled"
+        fix "check its name and tag; if it is private, log in to the registry before (`docker login` with a token from a secret)"
+        like "docker: Error response from daemon: unauthorized: access to the requested resource is not authorized.";
 }

@@ -53,8 +53,8 @@ super::signatures! {
         cause "Composer finds no set of versions that fits"
         fix "see the problem it lists below: a version, or an extension of PHP that is not there"
         like "Your requirements could not be resolved to an installable set of packages.";
-    DependencyResolution 92 ["could not resolve dependencies for project", "could not find artifact", "could not transfer artifact", "could not resolve all", "could not find"] r"Could not (?:resolve dependencies for project|find artifact) (?P<module>[^\s]+)|Could not resolve all (?:files|dependencies|artifacts) for configuration '(?P<configuration>[^']+)'|^\s*>? ?Could not find (?P<gradle>[\w.-]+:[\w.-]+:[\w.+-]+)\."
-        cause "a Java dependency cannot be had: {module|}{configuration|}{gradle|}"
+    DependencyResolution 92 ["could not find artifact", "could not find"] r"Could not find artifact (?P<module>\S+)|^\s*>? ?Could not find (?P<gradle>[\w.-]+:[\w.-]+:[\w.+-]+)\."
+        cause "a Java dependency cannot be had: {module|}{gradle|}"
         fix "check its coordinates and that the repository it is in is among those of the build, with credentials if it wants some"
         like "[ERROR] Failed to execute goal on project web: Could not resolve dependencies for project com.acme:web:war:1.0: Could not find artifact com.acme:core:jar:2.1 in central", "   > Could not find com.acme:core:2.1.";
     DependencyResolution 92 ["no required module provides package", "cannot find module providing", "unknown revision", "missing go.sum entry", "updates to go.mod needed", "no matching versions for query", "is not in std"] r"no required module provides package (?P<module>[^\s;]+)|cannot find module providing package (?P<also>\S+)|missing go\.sum entry|updates to go\.mod needed|no matching versions for query|: unknown revision \S+|package (?P<std>\S+) is not in (?:std|GOROOT)"
@@ -97,4 +97,16 @@ super::signatures! {
         cause "the version of the language that is installed does not fit the code or a package"
         fix "install the version that the project is made for where the step runs, or update the package"
         like "error: invalid target release: 21", "Error: error:0308010C:digital envelope routines::unsupported";
+    DependencyResolution 66 ["could not resolve dependencies for project", "could not resolve all"] r"Could not resolve dependencies for project (?P<module>\S+)|Could not resolve all (?:files|dependencies|artifacts) for configuration '(?P<configuration>[^']+)'"
+        cause "the dependencies of {module|}{configuration|} cannot be had"
+        fix "see the reason that the lines below give for one of them"
+        like "> Could not resolve all files for configuration ':runtimeClasspath'.";
+    DependencyResolution 91 ["resolve"] r#"(?:failed|unable) to resolve (?:import|module|path)(?: \W?(?P<module>[^\s'"]+))?|\[ERROR\] Could not resolve "(?P<esbuild>[^"]+)""#
+        cause "the module `{module|}{esbuild|}` is not installed or not where it is imported from"
+        fix "add it to the dependencies and commit the lock file; if it is a file of yours, check its path and the case of its name"
+        like "[vite]: Rollup failed to resolve import \"@vueuse/core\" from \"/srv/work/Search.vue\".", "✘ [ERROR] Could not resolve \"lodash\"";
+    DependencyResolution 91 ["error nu", "unable to find package"] r"error (?P<code>NU\d{4}): (?P<what>[^\r\n]+)|Unable to find package (?P<module>\S+?)\.?(?:\s|$)"
+        cause "a NuGet package is not to be had: {what|}{module|}"
+        fix "check its name and version, and that its source is configured"
+        like "Shop.csproj : error NU1101: Unable to find package Acme.Logging.";
 }

@@ -20,8 +20,12 @@ mod network;
 mod resources;
 mod shell;
 mod testing;
+mod vague;
 
 use super::super::Category;
+
+/// Below this a signature is a word that stands in names of files as well: those are left out for it.
+pub(super) const VAGUE_BELOW: u8 = 65;
 
 pub(super) struct Signature {
     pub category: Category,
@@ -52,6 +56,7 @@ const TABLES: &[&[Signature]] = &[
     testing::TABLE,
     data::TABLE,
     history::TABLE,
+    vague::TABLE,
 ];
 
 macro_rules! signatures {

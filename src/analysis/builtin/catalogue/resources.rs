@@ -88,7 +88,7 @@ super::signatures! {
         cause "a program aborted itself"
         fix "look at the lines above it for what it complained of"
         like "Aborted (core dumped)", "terminate called after throwing an instance of 'std::runtime_error'";
-    Crashed 62 ["error:", "exception:", "exception in thread", "unhandled", "uncaught"] r"^(?:Unhandled|Uncaught)\b.*|^Exception in thread \x22[^\x22]*\x22 [\w.$]+.*|^(?:[A-Za-z_]\w*\.)*(?:(?:Type|Reference|Range|Value|Attribute|Name|Index|Key|Runtime|ZeroDivision|Recursion|NoMethod|Argument|Lookup|Unicode\w*|NotImplemented|UnboundLocal|Assertion|OS|Eval)(?:Error|Exception))\b: .*|NullPointerException|IllegalStateException|IllegalArgumentException"
+    Crashed 65 ["error:", "exception:", "exception in thread", "unhandled", "uncaught"] r"^(?:Unhandled|Uncaught)\b.*|^Exception in thread \x22[^\x22]*\x22 [\w.$]+.*|^(?:[A-Za-z_]\w*\.)*(?:(?:Type|Reference|Range|Value|Attribute|Name|Index|Key|Runtime|ZeroDivision|Recursion|NoMethod|Argument|Lookup|Unicode\w*|NotImplemented|UnboundLocal|Assertion|OS|Eval)(?:Error|Exception))\b: .*|NullPointerException|IllegalStateException|IllegalArgumentException"
         cause "a program ended with an exception that nobody caught"
         fix "follow the stack trace at the line to the code that did it"
         like "AttributeError: 'NoneType' object has no attribute 'split'", "TypeError: Cannot read properties of undefined (reading 'map')";
@@ -97,7 +97,7 @@ super::signatures! {
         cause "a program was killed from outside (signal 9), most often by the kernel since memory ran out"
         fix "look at the kernel's log (`dmesg`) for the out-of-memory killer; give it more memory, or let it use less"
         like "./build.sh: line 12:  4411 Killed                  node build.js";
-    Killed 62 ["terminated", "sigterm", "signal 15"] r"^(?:\S+: line \d+: +)?(?:\d+ )?Terminated\b(?:\s+\S.*)?$|\bsignal 15\b|\bSIGTERM\b"
+    Killed 66 ["terminated", "sigterm", "signal 15"] r"^(?:\S+: line \d+: +)?(?:\d+ )?Terminated\b(?:\s+\S.*)?$|\bsignal 15\b|\bSIGTERM\b"
         cause "a program was told to end from outside (signal 15)"
         fix "find out who ended it: a time limit, a restart of the machine or another step"
         like "./serve.sh: line 3:  2201 Terminated              ./bin/server";

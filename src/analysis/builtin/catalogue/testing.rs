@@ -81,4 +81,8 @@ super::signatures! {
         cause "a test did not end in time"
         fix "see what the test waits for; raise its time-out only if it really needs longer"
         like "    Test timeout of 30000ms exceeded.", "thrown: \"Exceeded timeout of 5000 ms for a test.";
+    TestFailure 77 ["[fail]", "failed "] r"(?P<test>[\w.]+) \[FAIL\]\s*$|^\s*Failed (?P<dotnet>[\w.]+(?:\([^)]*\))?) \[[<\d]"
+        cause "the test {test|}{dotnet|} fails"
+        fix "run it alone, and correct it or what it tests"
+        like "[xUnit.net 00:00:01.44]     Shop.Tests.Cart.Total [FAIL]", "  Failed Shop.Tests.Cart.Total [12 ms]";
 }
