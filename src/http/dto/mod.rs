@@ -4,6 +4,7 @@
 mod approval;
 mod deployment;
 mod environment;
+mod event;
 mod pipeline;
 mod registry;
 mod secret;
@@ -13,6 +14,7 @@ mod token;
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
 pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
+pub use event::EventView;
 pub use pipeline::PipelineView;
 pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;

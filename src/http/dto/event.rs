@@ -1,0 +1,113 @@
+//! What has happened, as the list, the stream and webhooks show it.
+
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{Text, Time};
+use crate::domain::{Agent, Data, Datum, DeploymentId, Identifier, SessionId, TokenId, UserId};
+use crate::events::{EventId, Occurred};
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Event)]
+pub struct EventView<'a> {
+    /// Sorts by the order in which things happened in the organization.
+    #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
+    event_id: Text<EventId>,
+    #[schema(value_type = String, example = "session.claimed")]
+    r#type: &'static str,
+    #[schema(value_type = String, format = DateTime)]
+    at: Time,
+    actor: ActorView<'a>,
+    /// Of the request that asked for it; null where none did.
+    #[schema(required)]
+    request_id: Option<&'a str>,
+    #[schema(required)]
+    pipeline_id: Option<&'a str>,
+    #[schema(required)]
+    env_name: Option<&'a str>,
+    #[schema(value_type = Option<String>, required)]
+    session_id: Option<Text<SessionId>>,
+    #[schema(value_type = Option<String>, required)]
+    deployment_id: Option<Text<DeploymentId>>,
+    /// What else there is to know; depends on the type.
+    #[schema(value_type = Object)]
+    data: DataView<'a>,
+    /// SHA-256 in hex that chains the event to the one before it; `lockkeeper audit verify` checks all of them.
+    #[schema(value_type = String)]
+    hash: Text<Hex<'a>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Actor)]
+pub struct ActorView<'a> {
+    /// `user`, or `system` for what happens by itself.
+    #[schema(value_type = String, example = "user")]
+    kind: &'static str,
+    #[schema(value_type = Option<String>, required)]
+    user_id: Option<Text<UserId>>,
+    /// As it was then.
+    #[schema(required)]
+    name: Option<&'a str>,
+    #[schema(value_type = Option<String>, required)]
+    token_id: Option<Text<TokenId>>,
+}
+
+#[derive(Debug)]
+struct DataView<'a>(&'a Data);
+
+#[derive(Debug, Clone)]
+struct Hex<'a>(&'a [u8]);
+
+impl<'a> From<&'a Occurred> for EventView<'a> {
+    fn from(event: &'a Occurred) -> Self {
+        let via = event.by.as_ref().and_then(|agent| agent.via.as_ref());
+        Self {
+            event_id: Text(event.id),
+            r#type: event.notice.as_str(),
+            at: Time(event.at),
+            actor: ActorView::new(event.by.as_ref()),
+            request_id: via.map(|via| &*via.request),
+            pipeline_id: event.pipeline.as_ref().map(Identifier::as_str),
+            env_name: event.environment.as_ref().map(Identifier::as_str),
+            session_id: event.session.map(Text),
+            deployment_id: event.deployment.map(Text),
+            data: DataView(&event.data),
+            hash: Text(Hex(&event.hash)),
+        }
+    }
+}
+
+impl<'a> ActorView<'a> {
+    fn new(agent: Option<&'a Agent>) -> Self {
+        let via = agent.and_then(|agent| agent.via.as_ref());
+        Self {
+            kind: if agent.is_some() { "user" } else { "system" },
+            user_id: agent.map(|agent| Text(agent.person.id)),
+            name: agent.map(|agent| &*agent.person.name),
+            token_id: via.map(|via| Text(via.token)),
+        }
+    }
+}
+
+impl Serialize for DataView<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.0.len()))?;
+        for (name, datum) in &self.0.0 {
+            match datum {
+                Datum::Text(text) => map.serialize_entry(name, &**text)?,
+                Datum::Number(number) => map.serialize_entry(name, number)?,
+                Datum::Flag(flag) => map.serialize_entry(name, flag)?,
+            }
+        }
+        map.end()
+    }
+}
+
+impl std::fmt::Display for Hex<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
