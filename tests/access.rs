@@ -25,6 +25,7 @@ const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
 const ANALYSIS: &str = "/analyses/anl_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
+const REGISTRY: &str = "/step-registries/reg_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
@@ -71,6 +72,13 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", "/secrets/NONE".to_owned(), Value::Null, "viewer"),
         ("PUT", "/secrets/NONE".to_owned(), json!({ "value": "x" }), "maintainer"),
         ("DELETE", "/secrets/NONE".to_owned(), Value::Null, "maintainer"),
+        ("GET", "/step-registries".to_owned(), Value::Null, "viewer"),
+        ("POST", "/step-registries".to_owned(), json!({ "name": "tools", "steps": [] }), "maintainer"),
+        ("GET", REGISTRY.to_owned(), Value::Null, "viewer"),
+        ("PUT", REGISTRY.to_owned(), json!({ "name": "tools", "steps": [] }), "maintainer"),
+        ("DELETE", REGISTRY.to_owned(), Value::Null, "maintainer"),
+        ("POST", format!("{REGISTRY}/sync"), json!({}), "maintainer"),
+        ("GET", format!("{REGISTRY}/steps"), Value::Null, "viewer"),
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
         ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),
