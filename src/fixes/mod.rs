@@ -19,7 +19,7 @@ pub use github::GitHubError;
 pub use proposal::{Title, Wish};
 
 use self::github::GitHub;
-use crate::analysis::service::{Analyses, Analysis, AnalysisError, Clock, Masks, PullRequest, Standing};
+use crate::analysis::service::{Analyses, Analysis, AnalysisError, Clock, Masks, PullRequest, Status};
 use crate::domain::{Agent, AnalysisId, Data, EnvironmentKey, Identifier, Notice, VariableName};
 use crate::events::{self, Happening};
 use crate::git::{Git, GitError};
@@ -69,8 +69,8 @@ pub enum FixError {
     Store(#[from] StoreError),
     #[error("there is no such analysis, or no longer")]
     NotFound,
-    #[error("the analysis has not been completed")]
-    NotCompleted,
+    #[error("the analysis is {}", .0.as_str())]
+    NotCompleted(Status),
     #[error("the pipeline has no repository")]
     NoRepository,
     #[error("the pipeline's repository cannot be used: {0}")]
@@ -132,9 +132,8 @@ impl Fixes {
         if let Some(made) = analysis.pull_request.clone() {
             return Ok(Proposed { analysis, pull_request: made, is_new: false });
         }
-        match analysis.standing {
-            Standing::Completed { .. } => {}
-            Standing::Running | Standing::Failed { .. } => return Err(FixError::NotCompleted),
+        if analysis.status() != Status::Completed {
+            return Err(FixError::NotCompleted(analysis.status()));
         }
         let (analysis, made) = self.make(analysis, wish).await?;
         let (recorded, kept) = (made.clone(), made.clone());

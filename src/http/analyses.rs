@@ -16,7 +16,7 @@ use super::dto::{AnalysisView, FixView, deployment_status_name};
 use super::idempotent::{self, Begun, Start};
 use super::outcome::done_within;
 use super::paging::{self, Query, Slice};
-use super::problem::{FieldError, Problem};
+use super::problem::Problem;
 use super::routes::Answered;
 use super::scans::scan;
 use super::{answer, body, refusals};
@@ -24,7 +24,7 @@ use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis
 use crate::auth::Permission;
 use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier};
 use crate::entropy;
-use crate::fixes::{FixError, Proposed, Title, Wish};
+use crate::fixes::{Proposed, Title, Wish};
 use crate::git::RefName;
 use crate::idempotency::{Answer, Pending};
 use crate::store::Batch;
@@ -224,22 +224,11 @@ async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pen
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
     };
-    match access.app.fixes.propose(&access.caller.organization, id, &wish, &access.agent(), keep).await {
-        Ok(proposed) => {
-            let (by, url) = (&access.caller.person.name, &proposed.pull_request.url);
-            tracing::info!(analysis = %id, %url, is_new = proposed.is_new, %by, "a fix was proposed");
-            Ok(proposed)
-        }
-        Err(FixError::DefaultBranch(branch)) => {
-            let message = format!("is `{branch}`, the repository's default branch, which is never pushed to");
-            Err(Problem::invalid_request(vec![FieldError { field: "branch".to_owned(), message }]))
-        }
-        Err(FixError::NotCompleted) => {
-            let status = read(&access, id)?.status().as_str();
-            Err(refusals::analysis_not_completed(status))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let (organization, by) = (&access.caller.organization, access.agent());
+    let proposed = access.app.fixes.propose(organization, id, &wish, &by, keep).await?;
+    let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
+    tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "a fix was proposed");
+    Ok(proposed)
 }
 
 fn rendered(analysis: &Analysis) -> Answer {

@@ -3,7 +3,7 @@
 mod fixes;
 mod registries;
 
-pub use fixes::{analysis_not_completed, analysis_not_found};
+pub use fixes::analysis_not_found;
 
 use super::codes::Code;
 use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason, stage_status_name};

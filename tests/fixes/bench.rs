@@ -23,8 +23,12 @@ pub struct Bench {
 impl Bench {
     /// None where git is not installed; says so.
     pub async fn new() -> Option<Self> {
+        Self::start(Setup::default()).await
+    }
+
+    pub async fn start(setup: Setup) -> Option<Self> {
         let home = repository()?;
-        let site = Site::start(Setup::default(), stages()).await;
+        let site = Site::start(setup, stages()).await;
         let bench = Self { site, home, _model: None };
         bench.put_repository(json!({})).await;
         Some(bench)

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, branch, place};
-use crate::support::{assert_fields, assert_is_time};
+use crate::support::{Setup, assert_fields, assert_is_time};
 
 const PATCH: &str =
     "--- a/settings.toml\n+++ b/settings.toml\n@@ -1,2 +1,2 @@\n-retries = 1\n+retries = 3\n timeout = 5\n";
@@ -121,4 +121,20 @@ async fn what_has_become_a_secret_since_does_not_leave_in_a_document() {
     bench.propose(&analysis, json!({})).await.created();
     let pushed = bench.git(&format!("show {}", branch(&analysis)));
     assert!(pushed.contains("***") && !pushed.contains("frobnicate"), "{pushed}");
+}
+
+#[tokio::test]
+async fn a_fix_that_takes_long_is_accepted_and_seen_at_the_analysis_when_it_is_there() {
+    let setup = Setup::default().variable("LOCKKEEPER_HTTP_ANSWER_TIMEOUT_SECONDS", "1");
+    let Some(bench) = Bench::start(setup).await else { return };
+    let analysis = bench.analysis().await;
+    bench.sh("mkfifo acme/shop.git/wait");
+    bench.hook("pre-receive", "read go < wait; exit 0");
+    let accepted = bench.propose(&analysis, json!({})).await.has_status(202);
+    assert_eq!(accepted.data()["pullRequest"], Value::Null);
+    let place = format!("/analyses/{}", analysis["analysisId"].as_str().unwrap());
+    assert_eq!(accepted.header("location"), bench.site.admin.path(&place));
+    bench.sh("echo go > acme/shop.git/wait");
+    let seen = bench.site.admin.until(&place, |found| found["pullRequest"] != Value::Null).await;
+    assert_eq!(seen["pullRequest"]["branch"], branch(&analysis));
 }

@@ -5,6 +5,8 @@ use serde_json::{Value, json};
 use crate::bench::{Bench, branch, place};
 use crate::site::{Site, stage};
 use crate::support::Setup;
+use crate::support::model::setup;
+use crate::support::recorded::{Recorded, Request, Response};
 
 #[tokio::test]
 async fn the_default_branch_is_never_pushed_to_whoever_names_it() {
@@ -107,4 +109,14 @@ async fn all_faults_of_a_request_are_told_at_once_and_unknown_analyses_are_not_f
         let path = format!("/analyses/{unknown}/fix-pull-request");
         admin.post(&path, json!({})).await.refused(404, "analysis_not_found");
     }
+}
+
+#[tokio::test]
+async fn an_analysis_that_still_runs_has_nothing_to_propose() {
+    let model = Recorded::start(|_: Request| std::future::pending::<Response>()).await;
+    let site = Site::start(setup(&model), json!([stage("build", "exit 3")])).await;
+    let deployment = site.run().await["deploymentId"].as_str().unwrap().to_owned();
+    let running = site.admin.post(&format!("/deployments/{deployment}/analyses"), json!({})).await.has_status(202);
+    let refused = site.admin.post(&place(&running.data()), json!({})).await.refused(409, "analysis_not_completed");
+    assert_eq!(refused.json()["analysisStatus"], "running");
 }

@@ -96,6 +96,11 @@ impl Analysis {
         }
     }
 
+    /// The engine that was asked; once it is completed, the one that answered.
+    pub fn answered_by(&self) -> EngineName {
+        self.report().map_or(self.engine, |report| report.engine)
+    }
+
     pub fn completed_at(&self) -> Option<Timestamp> {
         match self.standing {
             Standing::Completed { at, .. } | Standing::Failed { at, .. } => Some(at),

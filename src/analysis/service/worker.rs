@@ -51,13 +51,13 @@ impl Analyses {
     async fn conclude(&self, analysis: Analysis) {
         let Ok(_place) = self.shared.places.acquire().await else { return };
         let Some(standing) = self.look(&analysis).await else { return };
-        metrics::counter!("lockkeeper_analyses_total", "outcome" => outcome(&standing)).increment(1);
         let mut pause = FIRST_PAUSE;
         loop {
             let standing = standing.clone();
-            let recorded = self.change(analysis.clone(), |analysis| analysis.standing = standing, told).await;
+            let recorded = self.change(analysis.clone(), |analysis| analysis.standing = standing, record).await;
             match recorded {
-                Ok(_) | Err(AnalysisError::NotFound | AnalysisError::Store(StoreError::Closed)) => return,
+                Ok(analysis) => return told(&analysis),
+                Err(AnalysisError::NotFound | AnalysisError::Store(StoreError::Closed)) => return,
                 Err(error) if pause == FIRST_PAUSE => {
                     tracing::warn!(analysis = %analysis.id, %error, "an analysis cannot be written down; trying on");
                 }
@@ -133,16 +133,14 @@ fn report(finding: Finding, case: &Case) -> Report {
     }
 }
 
-/// Says that it has ended: in the journal with the batch that makes it so, and in the log.
-fn told(analysis: &Analysis, batch: &mut Batch) {
+/// Puts into the journal that it has ended.
+fn record(analysis: &Analysis, batch: &mut Batch) {
     let Some(at) = analysis.completed_at() else { return };
-    let report = analysis.report();
-    let engine = report.map_or(analysis.engine, |report| report.engine).as_str();
     let data = Data::default()
         .with("analysisId", analysis.id.to_string())
         .with("status", analysis.status().as_str())
-        .with("engine", engine)
-        .with_some("category", report.map(|report| report.category.as_str()));
+        .with("engine", analysis.answered_by().as_str())
+        .with_some("category", analysis.report().map(|report| report.category.as_str()));
     let EnvironmentKey { pipeline, name } = &analysis.environment;
     let happening = Happening {
         environment: Some(name),
@@ -150,16 +148,13 @@ fn told(analysis: &Analysis, batch: &mut Batch) {
         ..Happening::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
     };
     events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
-    if let Some(report) = report {
-        let (id, category) = (analysis.id, report.category.as_str());
-        tracing::info!(analysis = %id, deployment = %analysis.deployment, engine, category, "a failed deployment was analysed");
-    }
 }
 
-fn outcome(standing: &Standing) -> &'static str {
-    match standing {
-        Standing::Running => Status::Running.as_str(),
-        Standing::Completed { .. } => Status::Completed.as_str(),
-        Standing::Failed { .. } => Status::Failed.as_str(),
+fn told(analysis: &Analysis) {
+    metrics::counter!("lockkeeper_analyses_total", "outcome" => analysis.status().as_str()).increment(1);
+    let (id, deployment, engine) = (analysis.id, analysis.deployment, analysis.answered_by().as_str());
+    if let Some(report) = analysis.report() {
+        let category = report.category.as_str();
+        tracing::info!(analysis = %id, %deployment, engine, category, "a failed deployment was analysed");
     }
 }

@@ -145,7 +145,7 @@ impl<'a> AnalysisView<'a> {
             pipeline_id: pipeline.pipeline.as_str(),
             env_name: analysis.environment.name.as_str(),
             status: analysis.status().as_str(),
-            engine: report.map_or(analysis.engine, |report| report.engine).as_str(),
+            engine: analysis.answered_by().as_str(),
             root_cause: report.map(RootCauseView::from),
             confidence: report.map(|report| report.confidence),
             suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),

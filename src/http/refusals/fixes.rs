@@ -1,11 +1,11 @@
 //! What can stand in the way of an analysis, and of the pull request made of one.
 
 use super::overloaded;
-use crate::analysis::service::AnalysisError;
+use crate::analysis::service::{AnalysisError, Status};
 use crate::fixes::{FixError, GitHubError};
 use crate::git::GitError;
 use crate::http::codes::Code;
-use crate::http::problem::Problem;
+use crate::http::problem::{FieldError, Problem};
 
 /// Long enough for a server elsewhere to have come round.
 const REMOTE_RETRY_SECONDS: u64 = 30;
@@ -27,7 +27,7 @@ impl From<FixError> for Problem {
         match error {
             FixError::Store(error) => error.into(),
             FixError::NotFound => analysis_not_found(),
-            FixError::NotCompleted => Problem::new(Code::AnalysisNotCompleted, Code::AnalysisNotCompleted.meaning()),
+            FixError::NotCompleted(status) => analysis_not_completed(status),
             FixError::NoRepository => {
                 Problem::new(Code::RepositoryMissing, format!("the pipeline has no repository; {to_put}"))
             }
@@ -45,9 +45,10 @@ impl From<FixError> for Problem {
                 format!("{error}; a maintainer makes it with POST /secrets, for the pipeline or the organization"),
             ),
             FixError::Secrets(reason) => Problem::internal(reason),
-            FixError::DefaultBranch(_) => {
-                Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`"))
-            }
+            FixError::DefaultBranch(branch) => Problem::invalid_request(vec![FieldError {
+                field: "branch".to_owned(),
+                message: format!("is `{branch}`, the repository's default branch, which is never pushed to"),
+            }]),
             FixError::BranchExists(_) => {
                 Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete that one"))
             }
@@ -108,10 +109,11 @@ pub fn analysis_not_found() -> Problem {
     )
 }
 
-pub fn analysis_not_completed(status: &str) -> Problem {
+fn analysis_not_completed(status: Status) -> Problem {
     let detail = match status {
-        "running" => "the analysis still runs; wait for it, best with `waitSeconds` and `If-None-Match`",
-        _ => "the analysis failed, and there is nothing to propose; ask for another one of its deployment",
+        Status::Running => "the analysis still runs; wait for it, best with `waitSeconds` and `If-None-Match`",
+        Status::Failed => "the analysis failed, and there is nothing to propose; ask for another of its deployment",
+        Status::Completed => "the analysis has been completed meanwhile; try again",
     };
-    Problem::new(Code::AnalysisNotCompleted, detail).with("analysisStatus", status)
+    Problem::new(Code::AnalysisNotCompleted, detail).with("analysisStatus", status.as_str())
 }
