@@ -7,6 +7,8 @@
 mod bench;
 #[path = "fixes/contract.rs"]
 mod contract;
+#[path = "fixes/events.rs"]
+mod events;
 #[path = "fixes/github.rs"]
 mod github;
 #[path = "fixes/killed.rs"]
