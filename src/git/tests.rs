@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command as Program;
 
@@ -190,8 +190,11 @@ async fn a_machine_without_git_says_so() {
 /// A program in place of git, to see what git is given and to have it misbehave.
 fn pretender(home: &Path, script: &str) -> Git {
     let program = home.join("pretender");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a program that this one holds open, also in a child that another test has just forked,
+    // cannot be run.
+    let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = Program::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
+    assert!(written.unwrap().success());
     Git::new(GitSettings { program, timeout: Duration::from_secs(1), ..settings(home) }).unwrap()
 }
 
