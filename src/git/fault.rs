@@ -97,11 +97,21 @@ pub(super) fn of(said: &str) -> GitError {
     }
 }
 
+/// What git says after whoever knew why, or as advice.
+const SAYS_NOTHING: [&str; 4] = [
+    "Could not read from remote repository.",
+    "Please make sure you have the correct access rights",
+    "and the repository exists.",
+    "the remote end hung up unexpectedly",
+];
+
 /// The line that says why: hints come after it, progress before.
 fn telling_line(said: &str) -> String {
-    let mut lines = said.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-    let by_sign = |sign: &str| said.lines().rev().map(str::trim).find(|line| line.contains(sign));
-    let line = by_sign("! [").or_else(|| by_sign("fatal: ")).or_else(|| by_sign("error: ")).or_else(|| lines.next());
+    let says_something = |line: &&str| !line.is_empty() && !SAYS_NOTHING.iter().any(|empty| line.ends_with(empty));
+    let lines = || said.lines().rev().map(str::trim).filter(says_something);
+    let by_sign = |sign: &str| lines().find(|line| line.contains(sign));
+    let telling = by_sign("! [").or_else(|| by_sign("fatal: ")).or_else(|| by_sign("error: "));
+    let line = telling.or_else(|| lines().next()).or_else(|| said.lines().map(str::trim).find(|line| !line.is_empty()));
     let line = line.unwrap_or("it did not say why");
     let line = line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: ")).unwrap_or(line);
     cleaned(line)
@@ -139,17 +149,21 @@ mod tests {
             ),
             (
                 &format!("git@x: Permission denied (publickey).\nfatal: Could not read from remote repository.{hint}"),
-                GitError::Authentication("Could not read from remote repository.".into()),
+                GitError::Authentication("git@x: Permission denied (publickey).".into()),
             ),
             (
                 &format!(
                     "fatal: '/x' does not appear to be a git repository\nfatal: Could not read from remote repository.{hint}"
                 ),
-                GitError::NotFound("Could not read from remote repository.".into()),
+                GitError::NotFound("'/x' does not appear to be a git repository".into()),
             ),
             (
                 "To file:///x\n ! [remote rejected] a -> b (hook declined)\nerror: failed to push some refs to 'file:///x'",
                 GitError::Rejected("! [remote rejected] a -> b (hook declined)".into()),
+            ),
+            (
+                &format!("fatal: Could not read from remote repository.{hint}"),
+                GitError::Unreachable("Could not read from remote repository.".into()),
             ),
             ("fatal: something else", GitError::Failed("something else".into())),
             ("", GitError::Failed("it did not say why".into())),

@@ -99,20 +99,20 @@ impl Git {
     /// What a branch or a tag of the remote is at now, without its past.
     pub async fn fetch(&self, remote: &Remote, reference: &RefName) -> Result<Snapshot, GitError> {
         let found = self.find(remote, reference).await?;
-        let scratch = Scratch::make(&self.inner.settings.scratch)?;
-        Command::new(&["init", "--quiet", "--bare", "."]).within(scratch.bare()).run(self).await?;
-        let commit = self.fetch_into(remote, &found.name, scratch.bare()).await?;
+        let scratch = Scratch::bare(&self.inner.settings.scratch)?;
+        Command::new(&["init", "--quiet", "--bare", "."]).within(scratch.place()).run(self).await?;
+        let commit = self.fetch_into(remote, &found.name, scratch.place()).await?;
         Ok(Snapshot::new(self.clone(), scratch, commit))
     }
 
     /// A work tree at a branch of the remote, to be changed and pushed as another branch.
     pub async fn work_on(&self, remote: &Remote, base: &RefName) -> Result<WorkTree, GitError> {
         let found = self.find(remote, base).await?;
-        let scratch = Scratch::make(&self.inner.settings.scratch)?;
-        Command::new(&["init", "--quiet", "."]).within(scratch.tree()).run(self).await?;
-        let commit = self.fetch_into(remote, &found.name, scratch.tree()).await?;
+        let scratch = Scratch::with_tree(&self.inner.settings.scratch)?;
+        Command::new(&["init", "--quiet", "."]).within(scratch.place()).run(self).await?;
+        let commit = self.fetch_into(remote, &found.name, scratch.place()).await?;
         let words = ["checkout", "--quiet", "--detach", commit.as_str()];
-        Command::new(&words).within(scratch.tree()).run(self).await?;
+        Command::new(&words).within(scratch.place()).run(self).await?;
         Ok(WorkTree::new(self.clone(), scratch, remote.clone(), base.clone(), commit))
     }
 

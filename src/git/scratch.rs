@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
+use tokio::runtime::Handle;
+
 const ONLY_OWNER: u32 = 0o700;
 
 /// Makes the directory that all others are in, and removes what a run of the server that was killed has left there.
@@ -22,7 +24,11 @@ pub(super) fn prepare(scratch: &Path) -> io::Result<()> {
 
 /// Gone when dropped.
 #[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
+pub(super) struct Scratch {
+    dir: PathBuf,
+    /// Whether it has the files of a work tree, which may be very many.
+    has_tree: bool,
+}
 
 /// Where git finds its repository, and the files of its work tree if it has one.
 #[derive(Debug, Clone)]
@@ -32,29 +38,47 @@ pub(super) struct Place {
 }
 
 impl Scratch {
-    pub fn make(parent: &Path) -> io::Result<Self> {
+    pub fn bare(parent: &Path) -> io::Result<Self> {
+        Self::make(parent, false)
+    }
+
+    pub fn with_tree(parent: &Path) -> io::Result<Self> {
+        Self::make(parent, true)
+    }
+
+    fn make(parent: &Path, has_tree: bool) -> io::Result<Self> {
         let dir = parent.join(uuid::Uuid::now_v7().simple().to_string());
         DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(&dir)?;
-        Ok(Self(dir))
+        Ok(Self { dir, has_tree })
     }
 
     pub fn dir(&self) -> &Path {
-        &self.0
+        &self.dir
     }
 
-    pub fn bare(&self) -> Place {
-        Place { repository: self.0.clone(), tree: None }
-    }
-
-    pub fn tree(&self) -> Place {
-        Place { repository: self.0.join(".git"), tree: Some(self.0.clone()) }
+    pub fn place(&self) -> Place {
+        let dir = self.dir.clone();
+        if self.has_tree {
+            Place { repository: dir.join(".git"), tree: Some(dir) }
+        } else {
+            Place { repository: dir, tree: None }
+        }
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            tracing::warn!(path = %self.0.display(), %error, "a directory of git cannot be removed; the next start tries again");
+        let dir = std::mem::take(&mut self.dir);
+        match Handle::try_current() {
+            // The thread has others to serve. A bare repository is a handful of files.
+            Ok(runtime) if self.has_tree => _ = runtime.spawn_blocking(move || remove(&dir)),
+            Ok(_) | Err(_) => remove(&dir),
         }
+    }
+}
+
+fn remove(dir: &Path) {
+    if let Err(error) = fs::remove_dir_all(dir) {
+        tracing::warn!(path = %dir.display(), %error, "a directory of git cannot be removed; the next start tries again");
     }
 }

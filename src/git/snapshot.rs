@@ -42,7 +42,7 @@ impl Snapshot {
         let below = format!("{}/", directory.as_str());
         let words = ["ls-tree", "-z", "--long", "--full-tree", self.commit.as_str(), "--", &below];
         let too_many = || GitError::TooLarge(format!("{below} has more than {max} entries"));
-        let command = Command::new(&words).within(self.scratch.bare()).keeps(max.saturating_mul(ENTRY_BYTES_MAX));
+        let command = Command::new(&words).within(self.scratch.place()).keeps(max.saturating_mul(ENTRY_BYTES_MAX));
         let listed = match command.run(&self.git).await {
             Err(GitError::TooLarge(_)) => return Err(too_many()),
             listed => listed?,
@@ -65,7 +65,7 @@ impl Snapshot {
         }
         let asked: String = files.iter().map(|file| format!("{}\n", file.object)).collect();
         let frames = files.len() * FRAME_BYTES_MAX;
-        let command = Command::new(&["cat-file", "--batch"]).within(self.scratch.bare()).reads(asked.as_bytes());
+        let command = Command::new(&["cat-file", "--batch"]).within(self.scratch.place()).reads(asked.as_bytes());
         let said = command.keeps(max_bytes + frames).run(&self.git).await?;
         split(&said, files).ok_or_else(|| GitError::Failed("it gave out other files than asked for".to_owned()))
     }

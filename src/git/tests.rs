@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command as Program;
 
@@ -66,6 +66,13 @@ impl Bench {
     fn at(&self, name: &str) -> Remote {
         let url = format!("file://{}/{name}", self.home.path().display());
         Remote::open(RemoteUrl::parse(&url, true).unwrap())
+    }
+
+    /// The files of a work tree are removed by another thread.
+    async fn scratch_gets_empty(&self) {
+        while !self.scratch_is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
 
     fn scratch_is_empty(&self) -> bool {
@@ -183,8 +190,11 @@ async fn a_machine_without_git_says_so() {
 /// A program in place of git, to see what git is given and to have it misbehave.
 fn pretender(home: &Path, script: &str) -> Git {
     let program = home.join("pretender");
-    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    // Written by another process: a program that this one holds open, also in a child that another test has just forked,
+    // cannot be run.
+    let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = Program::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
+    assert!(written.unwrap().success());
     Git::new(GitSettings { program, timeout: Duration::from_secs(1), ..settings(home) }).unwrap()
 }
 
@@ -265,7 +275,7 @@ async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
     assert!(shown.starts_with(&head) && shown.contains("docs/why.md") && shown.contains("steps/a.toml"), "{shown}");
     assert_eq!(bench.sh("git -C remote.git rev-parse main"), tree.base_commit().as_str());
     drop(tree);
-    assert!(bench.scratch_is_empty());
+    bench.scratch_gets_empty().await;
 }
 
 #[tokio::test]

@@ -131,7 +131,7 @@ impl WorkTree {
     }
 
     fn here<'a>(&self, words: &[&'a str]) -> Command<'a> {
-        Command::new(words).within(self.scratch.tree())
+        Command::new(words).within(self.scratch.place())
     }
 
     fn path_of(&self, path: &TreePath) -> PathBuf {

@@ -1,5 +1,8 @@
 //! Registries of steps: list, view, make, change, sync, delete; and what is in them.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
@@ -179,14 +182,14 @@ fn read_git(git: &mut Fields, allow_file: bool) -> Option<GitSource> {
 }
 
 /// The registry of the path. One that cannot be read as an id never was.
-fn find(access: &Access, call: &Call) -> Result<std::sync::Arc<Registry>, Problem> {
+fn find(access: &Access, call: &Call) -> Result<Arc<Registry>, Problem> {
     let id = call.segment("registryId").parse().ok();
     let found = id.and_then(|id| access.app.registries.get(&access.caller.organization, id));
     found.ok_or_else(|| Refusal::NotFound.into())
 }
 
 /// As long as a repository may take, and the disk.
-fn patience(access: &Access) -> std::time::Duration {
+fn patience(access: &Access) -> Duration {
     access.app.answer_timeout + access.app.registries.sync_timeout()
 }
 

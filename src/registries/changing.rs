@@ -100,28 +100,30 @@ impl Registries {
         let present = self.once_durable(present).await?;
         let NewRegistry { name, source } = new;
         let content = match source {
-            NewSource::Inline(steps) => Content::inline(steps),
+            NewSource::Inline(steps) => Some(Content::inline(steps)),
             NewSource::Git(git) => match &present.source {
-                Source::Git(known) if known.is_same_place(&git) => Content::of(&present),
+                Source::Git(known) if known.is_same_place(&git) => None,
                 Source::Git(_) | Source::Inline => {
                     let content = self.fetched(organization, git, clock).await;
                     if let Some(failure) = content.failure {
                         return Err(Refusal::SyncFailed(failure));
                     }
-                    content
+                    Some(content)
                 }
             },
         };
         let gate = self.shared.gate.write().await;
         let now = clock();
         let changed = self.shared.book.change(organization, id, |known, batch| {
-            // As it was when the repository was chosen, or it could be that of another change.
-            let revisions = [present.revision];
-            let present = check(known, organization, id, Some(&revisions))?;
+            let asked = &present.source;
+            let present = check(known, organization, id, expected)?;
             if known.of(organization).any(|other| other.id != id && other.name == name) {
                 return Err(Refusal::Exists);
             }
-            let Content { source, steps, failure, synced_at } = content;
+            let Content { source, steps, failure, synced_at } = match content {
+                Some(content) => content,
+                None => Content::unchanged(&present, asked)?,
+            };
             let revision = known.next_revision(now);
             let next =
                 Registry { name, source, steps, failure, synced_at, revision, updated_at: now, ..(*present).clone() };
@@ -200,9 +202,15 @@ impl Content {
         Self { source: Source::Inline, steps: Arc::new(steps), failure: None, synced_at: None }
     }
 
-    fn of(registry: &Registry) -> Self {
-        let Registry { source, steps, failure, synced_at, .. } = registry.clone();
-        Self { source, steps, failure, synced_at }
+    /// What there is from the repository that it had when this was asked for, and should still have.
+    fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
+        match (&present.source, asked) {
+            (Source::Git(git), Source::Git(asked)) if git.is_same_place(asked) => {
+                let Registry { source, steps, failure, synced_at, .. } = present.clone();
+                Ok(Self { source, steps, failure, synced_at })
+            }
+            (Source::Git(_) | Source::Inline, _) => Err(Refusal::Changed),
+        }
     }
 }
 

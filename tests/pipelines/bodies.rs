@@ -79,7 +79,7 @@ async fn every_fault_is_named_by_its_place() {
         assert_eq!(refused.faulty_fields(), expected, "{body}");
     }
     let uses = mia.put("/pipelines/web", step(json!({ "uses": "registry/step@1" }))).await.json();
-    assert!(uses["detail"].as_str().unwrap().contains("no step registries"), "{uses}");
+    assert!(uses["detail"].as_str().unwrap().contains("there is no registry `registry`"), "{uses}");
     assert_eq!(mia.put("/pipelines/-x", json!({})).await.faulty_fields(), ["pipelineId"]);
     assert_eq!(mia.get("/pipelines/web").await.ok().data()["name"], "Web shop", "nothing was changed");
 }

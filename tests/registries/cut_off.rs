@@ -1,26 +1,22 @@
 //! Syncs that meet each other, are given up, or are cut off by the death of the server.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use serde_json::json;
 
-use crate::remote::{Remote, git_is_usable, greet, make, place, scratch_is_empty, steps, sync};
+use crate::remote::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
 use crate::support::{Server, Setup};
 
-/// The real git, which waits before it fetches as long as there is a file `hold`, and says so in a file `held`.
+/// The real git, which waits before it does what a file `hold` names as long as there is one, and says so in a file `held`.
 fn holding_git(home: &Path) -> String {
-    let program = home.join("holding-git");
     let (hold, held) = (home.join("hold"), home.join("held"));
     let script = format!(
-        "#!/bin/sh\ncase \"$1\" in fetch) if test -e {0}; then echo $$ > {1}.new; mv {1}.new {1}; \
-         while test -e {0}; do sleep 0.05; done; fi;; esac\nexec git \"$@\"\n",
+        "if test \"$1\" = \"$(cat {0} 2>/dev/null)\"; then echo $$ > {1}.new; mv {1}.new {1}; \
+         while test -e {0}; do sleep 0.05; done; fi\nexec git \"$@\"",
         hold.display(),
         held.display()
     );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    program.to_str().unwrap().to_owned()
+    program(home, &script)
 }
 
 struct Bench {
@@ -38,8 +34,8 @@ impl Bench {
         Self { server, remote: Remote::new(), home }
     }
 
-    fn hold(&self) {
-        std::fs::write(self.home.path().join("hold"), "").unwrap();
+    fn hold(&self, command: &str) {
+        std::fs::write(self.home.path().join("hold"), command).unwrap();
     }
 
     fn let_go(&self) {
@@ -67,7 +63,7 @@ async fn only_one_sync_of_a_registry_runs_at_a_time() {
     let mia = bench.server.as_user("mia").await;
     let registry = make(&mia, bench.remote.registry("tools", "main")).await.data();
     let other = make(&mia, bench.remote.registry("other", "main")).await.data();
-    bench.hold();
+    bench.hold("fetch");
     let first = tokio::spawn({
         let (mia, registry) = (mia.clone(), registry.clone());
         async move { sync(&mia, &registry).await }
@@ -95,7 +91,7 @@ async fn a_sync_that_the_death_of_the_server_cuts_off_leaves_everything_as_it_wa
     let made = make(&mia, bench.remote.registry("tools", "main")).await.data();
     bench.remote.write("steps/greet.toml", &greet("2", "hi"));
     let second = bench.remote.push();
-    bench.hold();
+    bench.hold("fetch");
     let at_sync = format!("{}/sync", place(&made));
     let more = bench.remote.registry("more", "main");
     for cut_off in [(at_sync.as_str(), "k-sync", json!({})), ("/step-registries", "k-make", more.clone())] {
@@ -128,12 +124,12 @@ async fn a_repository_that_hangs_is_given_up_with_all_that_was_started() {
     if !git_is_usable() {
         return;
     }
-    let bench = Bench::start("1");
+    let bench = Bench::start("4");
     let mia = bench.server.as_user("mia").await;
-    bench.hold();
+    bench.hold("ls-remote");
     let making = async { make(&mia, bench.remote.registry("tools", "main")).await.data() };
     let (registry, process) = tokio::join!(making, bench.held());
-    assert_eq!(registry["error"], "git took longer than 1 seconds (git.timeout_seconds)");
+    assert_eq!(registry["error"], "git took longer than 4 seconds (git.timeout_seconds)");
     let stat = Path::new("/proc").join(process).join("stat");
     assert!(std::fs::read_to_string(stat).map_or(true, |stat| stat.contains(") Z ")), "it is gone");
     bench.let_go();

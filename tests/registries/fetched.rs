@@ -1,10 +1,11 @@
 //! Registries whose steps are in a repository, over `file://` with the real git.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::remote::{Remote, git_is_usable, greet, make, place, scratch_is_empty, steps, sync};
+use crate::remote::{Remote, git_is_usable, greet, make, place, program, scratch_is_empty, steps, sync};
 use crate::support::{Client, Server, Setup, assert_fields, assert_has};
 
 #[tokio::test]
@@ -153,17 +154,12 @@ async fn a_server_without_git_says_so() {
 }
 
 /// A git that says what it was given, in the place of the real one.
-fn telling_git(home: &std::path::Path) -> String {
-    use std::os::unix::fs::PermissionsExt;
-    let program = home.join("telling-git");
+fn telling_git(home: &Path) -> String {
     let seen = home.join("seen");
-    let script = format!(
-        "#!/bin/sh\nenv > {0}.env\necho \"$@\" > {0}.args\necho \"fatal: $GIT_CONFIG_VALUE_24\" >&2\nenv >&2\nexit 1\n",
-        seen.display()
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    program.to_str().unwrap().to_owned()
+    program(
+        home,
+        &format!("env > {0}.env\necho \"$@\" > {0}.args\nenv | sed 's/^/fatal: /' >&2\nexit 1", seen.display()),
+    )
 }
 
 #[tokio::test]

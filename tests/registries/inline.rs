@@ -73,6 +73,19 @@ async fn a_name_is_unique_and_a_change_on_an_old_version_is_refused() {
 }
 
 #[tokio::test]
+async fn of_two_changes_at_once_the_later_holds() {
+    let server = Server::start();
+    let mia = server.as_user("mia").await;
+    let at = place(&make(&mia, json!({ "name": "tools", "steps": [] })).await.data());
+    for _ in 0..10 {
+        let body = |version: &str| json!({ "name": "tools", "steps": [greeting(version, "x")] });
+        let (one, two) = tokio::join!(mia.put(&at, body("1")), mia.put(&at, body("2")));
+        let tags = [one.ok(), two.ok()].map(|answer| answer.header("etag").to_owned());
+        assert!(tags.contains(&mia.get(&at).await.ok().header("etag").to_owned()));
+    }
+}
+
+#[tokio::test]
 async fn all_that_is_wrong_is_told_at_once() {
     let server = Server::start();
     let mia = server.as_user("mia").await;

@@ -115,6 +115,16 @@ pub fn using(reference: &str, with: Value) -> Value {
     json!({ "stages": [{ "name": "say", "steps": [{ "name": "greet", "uses": reference, "with": with }] }] })
 }
 
+/// A program in the place of git. Written by another process: one that this one holds open, also in a child that another
+/// test has just forked, cannot be run.
+pub fn program(home: &Path, script: &str) -> String {
+    let program = home.join("program");
+    let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = Command::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
+    assert!(written.unwrap().success());
+    program.to_str().unwrap().to_owned()
+}
+
 /// What git left in the data directory.
 pub fn scratch_is_empty(server: &Server) -> bool {
     let scratch = server.data_dir().join("git");
