@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::ends::ExitWord;
 use super::noise;
 use super::scan::{Hit, Scan};
-use super::scene::{Scene, is_remark};
+use super::scene::{Scene, is_last_word, is_remark};
 use super::text::{cleaned, likeness};
 use crate::analysis::{Category, Line};
 
@@ -63,8 +63,9 @@ pub(super) struct Choice {
 
 pub(super) fn choose(scene: &Scene<'_>, scan: &Scan, exit: Option<&ExitWord>) -> Option<Choice> {
     let known = Known::of(scene);
-    let mut candidates: Vec<Candidate> = scan.hits().map(|hit| judge(scene, scan, &known, exit, hit)).collect();
-    distrust_what_tests_log(scene, &mut candidates);
+    let hits = scan.hits().filter(|hit| !is_last_word(&scene.lines[hit.at]));
+    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(scene, scan, &known, exit, hit)).collect();
+    distrust_what_tests_log(&mut candidates);
     let end = scene.focus().rev().find(|at| !is_remark(&scene.lines[*at])).unwrap_or(scene.lines.len());
     let mut groups: Vec<Group> = Vec::new();
     for category in Category::ALL {
@@ -119,28 +120,35 @@ fn may_recover(category: Category) -> bool {
     )
 }
 
-/// What code under test logs is most often what the test wants it to. What keeps tests from running is not logged.
-fn distrust_what_tests_log(scene: &Scene<'_>, candidates: &mut [Candidate]) {
+/// What code under test logs is most often what the test wants it to. What keeps tests from running is said by others.
+fn distrust_what_tests_log(candidates: &mut [Candidate]) {
     let fails = |candidate: &&Candidate| {
         candidate.hit.signature().category == Category::TestFailure && candidate.score >= SCORE_MIN
     };
     let Some(first) = candidates.iter().find(fails).map(|candidate| candidate.hit.at) else { return };
-    for candidate in candidates.iter_mut().filter(|candidate| candidate.hit.at < first) {
-        if is_logged(&cleaned(&scene.lines[candidate.hit.at].text)) {
-            candidate.score *= BEFORE_TESTS;
-        }
+    let logged = candidates.iter_mut().filter(|candidate| candidate.hit.at < first);
+    for candidate in logged.filter(|candidate| !keeps_tests_from_running(candidate.hit.signature().category)) {
+        candidate.score *= BEFORE_TESTS;
     }
 }
 
-/// Whether a line begins as programs log: with a time or a level.
-fn is_logged(line: &str) -> bool {
-    let head: String = line.chars().take(32).collect();
-    let is_time = |part: &str| part.len() >= 5 && part.bytes().filter(u8::is_ascii_digit).count() >= 4;
-    let is_level = |part: &str| {
-        let part = part.trim_matches(|c: char| !c.is_ascii_alphabetic());
-        ["ERROR", "WARN", "WARNING", "INFO", "DEBUG", "FATAL", "CRITICAL", "SEVERE"].contains(&part)
+fn keeps_tests_from_running(category: Category) -> bool {
+    use Category::{
+        Compile, DependencyResolution, DiskFull, MigrationFailed, MissingCommand, MissingVariable, OutOfMemory,
+        PortInUse, Syntax,
     };
-    head.split_whitespace().take(3).any(|part| is_time(part) || is_level(part)) && !head.starts_with("[ERROR] ")
+    matches!(
+        category,
+        Compile
+            | DependencyResolution
+            | DiskFull
+            | MigrationFailed
+            | MissingCommand
+            | MissingVariable
+            | OutOfMemory
+            | PortInUse
+            | Syntax
+    )
 }
 
 /// The lines of one category that belong together.

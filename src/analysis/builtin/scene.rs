@@ -78,6 +78,12 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// Whether it says no more than how the step ended, which is known anyway.
+pub(super) fn is_last_word(line: &Line) -> bool {
+    let said = line.text.strip_prefix(OURS).and_then(|text| text.strip_prefix("the step "));
+    said.is_some_and(|said| said.starts_with("exited with code ") || said.starts_with("was killed by signal "))
+}
+
 /// Whether the server itself has written it.
 pub(super) fn is_remark(line: &Line) -> bool {
     line.text.starts_with(OURS)

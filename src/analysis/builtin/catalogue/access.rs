@@ -150,4 +150,8 @@ super::signatures! {
         cause "the step is not logged in to the cloud"
         fix "log in before with credentials from secrets"
         like "ERROR: (gcloud.container.clusters.get-credentials) You do not currently have an active account selected.";
+    PermissionDenied 82 ["read only", "read-only"] r"\b(?:is|as|marked|are) (?:\w+ )?read[- ]only\b|read-only (?:transaction|mode|user|access)"
+        cause "what is to be changed may only be read with this account or in this place"
+        fix "use an account, a key or a place that may write"
+        like "ERROR: The key you are authenticating with has been marked as read only.", "ERROR:  cannot execute INSERT in a read-only transaction";
 }

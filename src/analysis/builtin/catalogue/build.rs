@@ -94,4 +94,20 @@ super::signatures! {
         cause "the build cannot be configured: {file|}{library|}{what|see the line}"
         fix "install what it asks for (libraries with their headers), or pass where it is"
         like "configure: error: zlib not found", "  Could NOT find CURL (missing: CURL_LIBRARY CURL_INCLUDE_DIR)";
+    Compile 66 ["execution failed for task", ":compile"] r"Execution failed for task ':?(?:\S+:)?compile\w*'|Task :(?:\S+:)?compile\w+ FAILED"
+        cause "code does not compile"
+        fix "correct the first error above"
+        like "> Task :app:compileKotlin FAILED";
+    Compile 84 ["type mismatch", "this expression has type", "undefined control sequence", "declarationerror", "is not defined."] r"^-- (?:TYPE MISMATCH|NAMING ERROR|MISSING \w+) -|^Error: This expression has type|^! Undefined control sequence|DeclarationError:|\.proto:\d+:\d+: .* is not defined\."
+        cause "code does not compile"
+        fix "correct it at the place that the lines around it show"
+        like "-- TYPE MISMATCH ---------------------------------- src/Main.elm", "api/v1/order.proto:14:3: \"Money\" is not defined.";
+    Lint 84 ["chart(s) failed", "format violations", "checkstyle violations", "dl3", "dl4", "subject may not be", "may not be empty ["] r"chart\(s\) failed|had format violations|Checkstyle violations|\bDL[34]\d{3}\b|\[(?:subject|type|body|header)-[\w-]+\]\s*$"
+        cause "a check of the code found faults"
+        fix "correct what is listed around the line"
+        like "Error: 1 chart(s) linted, 1 chart(s) failed", "✖   subject may not be empty [subject-empty]";
+    Lint 80 ["error"] r"^\s+\d+:\d+\s+(?:\[?error\]?)\s+.*\([\w-]+\)\s*$"
+        cause "a linter found a fault"
+        fix "correct it at that line"
+        like "  12:3      error    wrong indentation: expected 4 but found 2  (indentation)";
 }

@@ -81,4 +81,8 @@ super::signatures! {
         cause "a configuration is not valid: {what}"
         fix "correct it at the file and line below; `terraform validate` checks it"
         like "│ Error: Missing newline after argument";
+    Syntax 86 ["parser error", "not well-formed", "xml document structures", "unrecognized directive", "unknown keyword", "bad configuration option", "doesn't have a resource type", "unexpected end of input", "unbalanced"] r"parser error :|not well-formed|XML document structures|unrecognized directive|unknown keyword|Bad configuration option|doesn't have a resource type|unexpected end of (?:input|JSON)|unbalanced (?:parenthes|brace|quot)"
+        cause "a file of configuration or markup does not parse"
+        fix "correct it at the place that the line names"
+        like "[ALERT] (1) : config : parsing [/etc/haproxy.cfg:14] : unknown keyword 'frontendd'", "Error: adapting config using caddyfile: unrecognized directive: reverse_proxi";
 }

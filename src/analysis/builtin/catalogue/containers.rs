@@ -107,4 +107,20 @@ super::signatures! {
         cause "the image that is to be run cannot be pulled"
         fix "check its name and tag; if it is private, log in to the registry before (`docker login` with a token from a secret)"
         like "docker: Error response from daemon: unauthorized: access to the requested resource is not authorized.";
+    Unhealthy 88 ["failed to start and then listen", "failed to start and listen", "boot timeout", "appears to be crashing", "circuit breaker", "unable to place a task", "smoke checks for", "unable to consistently start"] r"failed to start and (?:then )?listen|Boot timeout|appears to be crashing|deployment circuit breaker|unable to place a task|smoke checks for \S+ failed|unable to consistently start"
+        cause "what was deployed does not come up"
+        fix "look at the log of what was started: it crashes, listens on another port than it is asked on, or takes too long"
+        like "ERROR: (gcloud.run.deploy) Revision 'web-00012' is not ready and cannot serve traffic. The user-provided container failed to start and listen on the port defined by the PORT=8080 environment variable.";
+    Unhealthy 82 ["degraded"] r"\b(?:to|is|status:?) +Degraded\b"
+        cause "what was deployed is degraded"
+        fix "look at the resource that is named and at its events"
+        like "application 'shop' health state has transitioned from Progressing to Degraded";
+    Locked 90 ["locked by", "currently locked", "state is locked"] r"\b(?:is|are) (?:currently |already )?locked\b|\blocked by\b"
+        cause "something else holds the lock that is needed"
+        fix "wait for the other one to end; if none is left, release its lock as the line says"
+        like "error: the stack is currently locked by 1 lock(s).";
+    ImagePull 92 ["does not exist or no pull access", "repository does not exist"] r"does not exist or no pull access|repository does not exist"
+        cause "the image does not exist, or the step may not pull it"
+        fix "check the image's name; if it is private, log in to its registry before"
+        like "ERROR: repository acme/tools not found: does not exist or no pull access";
 }

@@ -109,4 +109,12 @@ super::signatures! {
         cause "a NuGet package is not to be had: {what|}{module|}"
         fix "check its name and version, and that its source is configured"
         like "Shop.csproj : error NU1101: Unable to find package Acme.Logging.";
+    DependencyResolution 86 [".lock", "lock file", "lockfile", "-lock."] r"(?:[\w-]+\.lock\b|lock ?file|-lock\.\w+).{0,80}\b(?:out of date|outdated|changed|mismatch|not match|not up to date|not satisfy|regenerate|inconsistent|stale|was last generated)\b|\b(?:changed|inconsistent|mismatch)\b.{0,60}(?:[\w-]+\.lock\b|lock ?file)"
+        cause "the lock file does not fit the list of dependencies"
+        fix "let the package manager write the lock file anew on your machine and commit it"
+        like "pyproject.toml changed significantly since poetry.lock was last generated.", "Error: Inconsistent dependency lock file";
+    DependencyResolution 90 ["packagesnotfounderror", "unsatisfiableerror", "resolvepackagenotfound", "unable to find a specification", "could not find compatible versions", "which doesn't exist", "in @inc", "there is no package called", "distributionnotfound", "cannot open shared object file", "could not resolve dependencies:", "module not installed", "could not load plugin"] r"PackagesNotFoundError|UnsatisfiableError|ResolvePackageNotFound|Unable to find a specification for|could not find compatible versions|which doesn't exist|Can't locate (?P<perl>\S+) in @INC|there is no package called|DistributionNotFound|cannot open shared object file|Could not resolve dependencies:|Module not installed|Could not load plugin"
+        cause "a package or library is not installed or not to be had: {perl|see the line}"
+        fix "check its name and version and add it to what is installed before the step"
+        like "Can't locate JSON/XS.pm in @INC (you may need to install the JSON::XS module)", "[!] Unable to find a specification for `AcmeKit`";
 }

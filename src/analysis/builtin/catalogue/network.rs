@@ -146,4 +146,12 @@ super::signatures! {
         cause "a quota of the account is used up"
         fix "free what counts against it, or ask for a higher one"
         like "An error occurred (VcpuLimitExceeded) when calling the RunInstances operation";
+    NameResolution 90 ["unknown mysql server host", "no resolvable", "couldn't resolve", "getaddrinfo", "dns resolution failed", "dns lookup"] r"Unknown MySQL server host '(?P<host>[^']+)'|No resolvable bootstrap urls|couldn't resolve (?:server|host|address)|getaddrinfo\w*\b.{0,20}(?:failed|error)|DNS (?:resolution|lookup)\b.{0,12}\bfail\w*"
+        cause "a host's name cannot be resolved: {host|see the line}"
+        fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
+        like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)", "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
+    ConnectionFailed 84 ["rpc failed", "empty reply from server", "epipe", "prematurely closed", "forcibly closed", "err_connection", "disconnected"] r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
+        cause "the other side broke the connection off"
+        fix "look at the other side's log at that time; try again if it was a restart or a proxy in between"
+        like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)", "net::ERR_CONNECTION_REFUSED at http://localhost:3000/";
 }

@@ -109,4 +109,20 @@ super::signatures! {
         cause "port {port} is already in use"
         fix "stop what holds port {port} (`ss -ltnp` shows it; a process of an earlier run perhaps), or use another port"
         like "[71] [ERROR] Connection in use: ('0.0.0.0', 8000)";
+    OutOfMemory 88 ["oom"] r"\bOOM command not allowed|(?-i:\bOOM\b)"
+        cause "memory ran out"
+        fix "raise the memory limit of what ran out (the line says which), or let it hold less"
+        like "ReplyError: OOM command not allowed when used memory > 'maxmemory'.";
+    Killed 72 ["137"] r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:|returned|errno) 137\b"
+        cause "a process was killed with signal 9 (it ended with 137), most often since memory ran out"
+        fix "look for the out-of-memory killer in the kernel's log or the container's state; give it more memory, or let it use less"
+        like "The command '/bin/sh -c npm run build' returned a non-zero code: 137";
+    Crashed 84 ["all goroutines are asleep", "stack overflow", "stackoverflowerror", "maximum call stack", "139"] r"all goroutines are asleep|stack overflow|StackOverflowError|Maximum call stack size exceeded|(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:) 139\b"
+        cause "a program died of a fault of its own"
+        fix "follow the stack trace at the line to the code that did it"
+        like "fatal error: all goroutines are asleep - deadlock!", "RangeError: Maximum call stack size exceeded";
+    Crashed 66 ["error", "exception", "undefined method"] r"^(?:Caused by: )?[A-Za-z_][\w.:$\\]*(?:Error|Exception)(?:: [^\r\n]*)?\s*$|^(?:PHP )?Fatal error: +Uncaught\b|^Unhandled (?:exception|rejection|promise)|undefined method [`'](?P<method>\w+)|^\*\* \(\w+Error\)"
+        cause "a program ended with an exception that nobody caught"
+        fix "follow the stack trace at the line to the code that did it"
+        like "shop.errors.PriceError: negative price", "** (RuntimeError) no such plan", "app.rb:4:in `run': undefined method `total' for nil (NoMethodError)";
 }

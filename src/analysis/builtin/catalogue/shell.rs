@@ -25,7 +25,7 @@ super::signatures! {
         cause "the program `{program}` of the step is not installed on the machine that runs it"
         fix "install `{program}` on the machine that runs the steps, or correct `run` of the step; it is searched for in PATH only"
         like "lockkeeper: the step could not be started: the program `helmfile` was not found";
-    MissingCommand 93 ["env: "] r"\benv: \W*(?P<program>[\w.+-]+)\W*: No such file or directory"
+    MissingCommand 93 ["env: "] r"\benv: \W*(?P<program>[\w.+-]+?)(?:\\r)?\W*: No such file or directory"
         cause "the interpreter `{program}` that a script asks for is not installed"
         fix "install `{program}`, or correct the first line of the script (a carriage return at its end counts too)"
         like "/usr/bin/env: 'python': No such file or directory", "env: can't execute 'node': No such file or directory";
@@ -240,4 +240,44 @@ super::signatures! {
         cause "a setting that the program cannot do without is not there"
         fix "set it as a variable or a secret of the pipeline: a step sees nothing else"
         like "error: no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
+    MissingCommand 92 ["cannot run program", "can't exec"] r#"Cannot run program "(?P<program>[^"]+)"|Can't exec "(?P<perl>[^"]+)""#
+        cause "the program `{program|}{perl|}` is not installed where the step runs"
+        fix "install `{program|}{perl|}` where the step runs, or put it into the PATH"
+        like "java.io.IOException: Cannot run program \"git\": error=2, No such file or directory";
+    MissingCommand 88 ["in path", "in $path", "on path", "on your path", "in your path", "on $path"] r#"[`'"]?(?P<program>[\w.+-]+)[`'"]?(?: executable| binary| command)?(?: was| is|:)? (?:not found|not available|missing|could not be found|cannot be found|not)(?: found)? (?:in|on) (?:your |the )?\$?PATH|(?:cannot|could not|unable to|can't) (?:find|locate) [`'"]?(?P<other>[\w.+-]+)[`'"]? (?:in|on) (?:your |the )?\$?PATH"#
+        cause "the command `{program|}{other|}` is not installed where the step runs"
+        fix "install `{program|}{other|}` where the step runs, or put it into the PATH; the step sees only the PATH it is given"
+        like "Error: terraform not found in PATH", "could not find `sops` on your PATH";
+    MissingCommand 70 ["127"] r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:|returned) 127\b"
+        cause "a command of the build was not found (it ended with 127)"
+        fix "see which command it is and install it where it runs"
+        like "The command '/bin/sh -c envsubst' returned a non-zero code: 127", "process exited with code 127";
+    MissingFile 88 ["rb_sysopen", "(errno::enoent)"] r"No such file or directory @ \w+ - (?P<path>\S+)|No such file or directory - (?P<other>\S+)"
+        cause "`{path|}{other|}` is not there"
+        fix "see that it is made by an earlier step or is part of the commit, and that the step runs in the directory it expects"
+        like "config.rb:4:in `read': No such file or directory @ rb_sysopen - config/review.yml (Errno::ENOENT)";
+    MissingFile 88 ["could not find `cargo.toml`", "go.mod file not found", "could not locate gemfile", "could not find a composer.json", "there is no pom", "src refspec", "could not find a package.json", "could not find a part of the path", "msb1003", "msb1009", "no makefile found"] r"could not find `Cargo\.toml`|go\.mod file not found|Could not locate Gemfile|could not find a composer\.json|there is no POM|src refspec (?P<ref>\S+) does not match any|could not find a package\.json|Could not find a part of the path|MSB100[39]|No targets specified and no makefile found"
+        cause "the file that the tool starts from is not where the step runs, or the branch is not there"
+        fix "let the step change to the right directory first, and see that the clone has what it needs"
+        like "error: could not find `Cargo.toml` in `/srv/work` or any parent directory", "error: src refspec main does not match any";
+    MissingFile 70 ["os error 2)"] r"\(os error 2\)"
+        cause "a file or a program is not there"
+        fix "see what it wanted to open or to start, and that it is there"
+        like "Error: failed to read settings: No such file (os error 2)";
+    MissingVariable 74 ["missing", "required", "not set", "undefined", "empty", "unset", "must", "provide"] r#"\b(?-i:(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+))\b.{0,40}\b(?:missing|required|not set|undefined|empty|unset|must be|not provided|not defined)\b|\b(?:missing|required|undefined|unset|provide|set|expected)\b.{0,40}\b(?-i:(?P<after>[A-Z][A-Z0-9]*_[A-Z0-9_]+))\b"#
+        cause "the variable `{name|}{after|}` is not set"
+        fix "set it as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
+        like "required key POLL_URL missing value", "Invalid environment variables: { STRIPE_SECRET_KEY: [ 'Required' ] }";
+    MissingVariable 66 ["missing"] r"\bmissing (?:the )?(?:required )?(?:config\w*|settings?|parameters?|propert\w+|secrets?|env\w*|inputs?|variables?)\b"
+        cause "something that the program is configured by is not set"
+        fix "set it as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
+        like "fatal: missing required setting `mail.host`";
+    Syntax 90 ["bad substitution", "unary operator expected", "integer expression expected", "ambiguous redirect", "missing `]'", "binary operator expected", "operand expected", "expecting primary"] r"bad substitution|unary operator expected|integer expression expected|ambiguous redirect|missing `\]'|binary operator expected|operand expected|expecting primary"
+        cause "the shell cannot evaluate a line of the script, often since a variable in it is empty or it is not run by bash"
+        fix "correct the line that is named: put variables in quotes, and let bash run what is written for bash"
+        like "deploy.sh: line 9: [: ==: unary operator expected", "./x.sh: 12: Bad substitution";
+    Syntax 88 ["sed: -e expression", "awk: ", "invalid regular expression", "invalid date"] r"sed: -e expression #\d+, char \d+: (?P<what>[^\r\n]+)|awk: (?:line \d+: |cmd\. line:\d+: )(?P<awk>[^\r\n]+)|invalid regular expression|date: invalid date"
+        cause "a small program in the script does not parse: {what|}{awk|see the line}"
+        fix "correct it; a slash or a quote in a value that is filled in is the usual reason"
+        like "sed: -e expression #1, char 41: unknown option to `s'";
 }

@@ -85,4 +85,16 @@ super::signatures! {
         cause "the test {test|}{dotnet|} fails"
         fix "run it alone, and correct it or what it tests"
         like "[xUnit.net 00:00:01.44]     Shop.Tests.Cart.Total [FAIL]", "  Failed Shop.Tests.Cart.Total [12 ms]";
+    TestFailure 78 ["fail: ", "error: ", "[  failed  ]", "| fail |", "***failed"] r"^(?:FAIL|ERROR): (?P<test>test\w*) \(|\[  FAILED  \] (?P<gtest>\w+\.\w+)|\| FAIL \||\*\*\*Failed"
+        cause "the test {test|}{gtest|} fails"
+        fix "run it alone, and correct it or what it tests"
+        like "FAIL: test_total (tests.test_cart.CartTest)", "[  FAILED  ] CartTest.Total (3 ms)";
+    TestFailure 74 ["failed (failures=", "failed (errors=", "following tests failed", "thresholds", "no tests found", "failures: "] r"^FAILED \((?:failures|errors)=|following tests FAILED|thresholds (?:on metrics )?.{0,60}(?:crossed|failed)|^No tests found|\bFailures: [1-9]\d*\b"
+        cause "tests fail"
+        fix "run those that are listed alone, and correct them or what they test"
+        like "FAILED (failures=1, errors=2)", "ERRO[0042] thresholds on metrics 'http_req_duration' have been crossed";
+    TestFailure 76 ["❯", "→ expected", "fail "] r"^\s*❯ (?P<vitest>\S+ > [^\r\n]+)|^ *FAIL +(?P<file>\S+ > [^\r\n]+)"
+        cause "the test {vitest|}{file|} fails"
+        fix "run it alone, and correct it or what it tests"
+        like " FAIL  src/price.test.ts > formats euros";
 }
