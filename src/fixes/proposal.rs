@@ -56,11 +56,20 @@ fn branch_name(id: AnalysisId) -> String {
 }
 
 /// A repository, and what lets us in.
-struct Place<'a> {
-    repository: &'a Repository,
+struct Place {
     remote: Remote,
-    credential: Option<SecretValue>,
     base: RefName,
+    host: Host,
+}
+
+/// What a branch becomes at the remote.
+enum Host {
+    /// A branch, and nothing more.
+    Git,
+    GitHub {
+        of: GitHubRepository,
+        token: SecretValue,
+    },
 }
 
 impl Fixes {
@@ -68,8 +77,7 @@ impl Fixes {
         let parts = &self.shared.parts;
         let key = &analysis.environment.pipeline;
         let pipeline = parts.pipelines.get(&key.organization, key.pipeline.as_str()).ok_or(FixError::NoRepository)?;
-        let repository = pipeline.repository.as_ref().ok_or(FixError::NoRepository)?;
-        let place = self.place(key, repository).await?;
+        let place = self.place(key, pipeline.repository.as_ref().ok_or(FixError::NoRepository)?).await?;
         let default_name = || RefName::parse(&branch_name(analysis.id)).map_err(unusable);
         let branch = wish.branch.clone().map_or_else(default_name, Ok)?;
         if branch == place.base {
@@ -78,33 +86,35 @@ impl Fixes {
         let mask = self.mask(key).await?;
         let title = wish.title.as_ref().map_or_else(|| document::title(&analysis), |title| title.0.clone());
         let document = Document { analysis: &analysis, mask: &*mask };
-        let body = document.text(None);
-        let owner = github_of(&place)?;
-        let analysis = self.put_there(analysis.clone(), &place, &branch, &title, &document).await?;
-        let pull_request = match (owner, &place.credential) {
-            (Some(of), Some(token)) => {
-                let (head, base) = (branch.as_str(), place.base.as_str());
-                let pull = NewPull { title: &title, head, base, body: &body, draft: wish.draft };
-                let made = self.shared.github.pull_request(&of, token, &pull).await?;
+        let pushed = self.put_there(analysis.clone(), &place, &branch, &title, &document).await?;
+        let (head, base) = (branch.as_str(), place.base.as_str());
+        let (url, number) = match &place.host {
+            Host::Git => (links::compare(place.remote.url.as_str(), base, head), None),
+            Host::GitHub { of, token } => {
+                let pull = NewPull { title: &title, head, base, body: &document.text(None), draft: wish.draft };
+                let made = self.shared.github.pull_request(of, token, &pull).await?;
                 (made.url, Some(made.number))
             }
-            (Some(_), None) => return Err(FixError::NoCredential),
-            (None, _) => (links::compare(place.remote.url.as_str(), place.base.as_str(), branch.as_str()), None),
         };
-        let (url, number) = pull_request;
         let created_at = (parts.clock)();
-        Ok((analysis, PullRequest { url, branch: branch.to_string(), number, created_at }))
+        Ok((pushed, PullRequest { url, branch: branch.to_string(), number, created_at }))
     }
 
-    async fn place<'a>(&self, key: &PipelineKey, repository: &'a Repository) -> Result<Place<'a>, FixError> {
+    async fn place(&self, key: &PipelineKey, repository: &Repository) -> Result<Place, FixError> {
         let url = RemoteUrl::parse(&repository.url, self.shared.parts.git.allows_file()).map_err(unusable)?;
         let base = RefName::parse(&repository.default_branch).map_err(unusable)?;
-        let credential = self.credential(key, repository).await?;
-        if repository.provider == Provider::GitHub && credential.is_none() {
-            return Err(FixError::NoCredential);
-        }
-        let token = credential.as_ref().map(|value| Credential::token(value.reveal().trim()));
-        Ok(Place { repository, remote: Remote { url, credential: token }, credential, base })
+        let token = self.credential(key, repository).await?;
+        let credential = token.as_ref().map(|token| Credential::token(token.reveal()));
+        let host = match repository.provider {
+            Provider::Git => Host::Git,
+            Provider::GitHub => {
+                let why = "its URL does not end in an owner and a repository, such as https://github.com/acme/shop";
+                let of = links::github(&repository.url, repository.api_url.as_deref());
+                let of = of.ok_or_else(|| FixError::UnusableRepository(why.to_owned()))?;
+                Host::GitHub { of, token: token.ok_or(FixError::NoCredential)? }
+            }
+        };
+        Ok(Place { remote: Remote { url, credential }, base, host })
     }
 
     async fn credential(&self, key: &PipelineKey, repository: &Repository) -> Result<Option<SecretValue>, FixError> {
@@ -124,7 +134,7 @@ impl Fixes {
     async fn put_there(
         &self,
         analysis: Analysis,
-        place: &Place<'_>,
+        place: &Place,
         branch: &RefName,
         title: &str,
         document: &Document<'_>,
@@ -223,17 +233,6 @@ fn run_by_build_servers(patch: &str) -> Option<&str> {
         let last = path.rsplit('/').next().unwrap_or_default();
         RUN_BY_BUILD_SERVERS.iter().any(|known| path.starts_with(known) || last.starts_with(known))
     })
-}
-
-fn github_of(place: &Place<'_>) -> Result<Option<GitHubRepository>, FixError> {
-    match place.repository.provider {
-        Provider::Git => Ok(None),
-        Provider::GitHub => {
-            let found = links::github(place.remote.url.as_str(), place.repository.api_url.as_deref());
-            let why = "its URL does not end in an owner and a repository, such as https://github.com/acme/shop";
-            found.map(Some).ok_or_else(|| FixError::UnusableRepository(why.to_owned()))
-        }
-    }
 }
 
 fn unusable(malformed: Malformed) -> FixError {
