@@ -3,6 +3,7 @@
 
 mod catalogue;
 mod ends;
+mod known;
 mod noise;
 mod rank;
 mod report;
@@ -15,12 +16,13 @@ mod text;
 use futures_util::future::BoxFuture;
 
 use super::{Case, Engine, EngineError, Finding};
+use known::Known;
 use scan::Scan;
 use scene::Scene;
 
 pub const NAME: &str = "builtin";
-/// Lines that are scanned before others get their turn: a few milliseconds, however long they are.
-const LINES_A_TURN: usize = 256;
+/// Lines that are looked at before others get their turn: milliseconds, even if they were made to be slow to look at.
+const LINES_A_TURN: usize = 32;
 
 /// Cheap to make; the catalogue is compiled once, when it is first needed.
 #[derive(Debug, Clone, Copy, Default)]
@@ -30,9 +32,10 @@ impl Builtin {
     /// All at once, for a thread that may be busy; [`Engine::analyse`] lets others have their turn.
     pub fn find(&self, case: &Case) -> Finding {
         let scene = Scene::of(case);
-        let mut scan = Scan::default();
+        let (mut scan, mut known) = (Scan::default(), Known::default());
         scan.pass(scene.lines);
-        report::finding(&scene, &scan)
+        known.pass(scene.lines_then);
+        report::finding(&scene, &scan, &known)
     }
 }
 
@@ -44,12 +47,16 @@ impl Engine for Builtin {
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
         Box::pin(async move {
             let scene = Scene::of(case);
-            let mut scan = Scan::default();
+            let (mut scan, mut known) = (Scan::default(), Known::default());
             for lines in scene.lines.chunks(LINES_A_TURN) {
                 scan.pass(lines);
                 tokio::task::yield_now().await;
             }
-            Ok(report::finding(&scene, &scan))
+            for lines in scene.lines_then.chunks(LINES_A_TURN) {
+                known.pass(lines);
+                tokio::task::yield_now().await;
+            }
+            Ok(report::finding(&scene, &scan, &known))
         })
     }
 }

@@ -1,14 +1,13 @@
 //! Which of the lines with a signature is the cause. What a line says by itself is the catalogue's; here counts where it
 //! stands, what stands around it, how the step ended, and whether the same was said when all went well.
 
-use std::collections::HashMap;
-
 use super::ends::ExitWord;
+use super::known::Known;
 use super::noise;
 use super::scan::{Hit, Scan};
 use super::scene::{Scene, is_last_word, is_remark};
-use super::text::{cleaned, likeness};
-use crate::analysis::{Category, Line};
+use super::text::cleaned;
+use crate::analysis::Category;
 
 /// Below this nothing is named: a hint that is most likely none.
 const SCORE_MIN: f64 = 30.0;
@@ -18,9 +17,6 @@ const RIVALS_WITHIN: f64 = 0.92;
 const ELSEWHERE: f64 = 0.3;
 /// What was said when all went well too.
 const KNOWN: f64 = 0.1;
-/// … unless it is said so many times as often now, and that many times more.
-const KNOWN_TIMES: usize = 3;
-const KNOWN_MORE: usize = 5;
 /// What a later line says works again.
 const RECOVERED: f64 = 0.3;
 const RECOVERED_WITHIN: usize = 40;
@@ -61,10 +57,15 @@ pub(super) struct Choice {
     pub is_new: bool,
 }
 
-pub(super) fn choose(scene: &Scene<'_>, scan: &Scan, exit: Option<&ExitWord>) -> Option<Choice> {
-    let known = Known::of(scene);
+pub(super) fn choose(scene: &Scene<'_>, scan: &Scan, known: &Known, exit: Option<&ExitWord>) -> Option<Choice> {
+    let now = known.counted(scan.hits().map(|hit| &scene.lines[hit.at]));
     let hits = scan.hits().filter(|hit| !is_last_word(&scene.lines[hit.at]));
-    let mut candidates: Vec<Candidate> = hits.map(|hit| judge(scene, scan, &known, exit, hit)).collect();
+    let mut candidates: Vec<Candidate> = hits
+        .map(|hit| {
+            let is_known = known.is_known(&scene.lines[hit.at], &now);
+            judge(scene, scan, is_known, exit, hit)
+        })
+        .collect();
     distrust_what_tests_log(&mut candidates);
     let end = scene.focus().rev().find(|at| !is_remark(&scene.lines[*at])).unwrap_or(scene.lines.len());
     let mut groups: Vec<Group> = Vec::new();
@@ -86,12 +87,12 @@ pub(super) fn choose(scene: &Scene<'_>, scan: &Scan, exit: Option<&ExitWord>) ->
     })
 }
 
-fn judge(scene: &Scene<'_>, scan: &Scan, known: &Known, exit: Option<&ExitWord>, hit: Hit) -> Candidate {
+fn judge(scene: &Scene<'_>, scan: &Scan, is_known: bool, exit: Option<&ExitWord>, hit: Hit) -> Candidate {
     let line = &scene.lines[hit.at];
     let category = hit.signature().category;
     let in_focus = scene.is_in_focus(line);
     let mut worth = if is_remark(line) { 1.0 } else { noise::worth(&cleaned(&line.text)) };
-    if known.is_known(line) {
+    if is_known {
         worth *= KNOWN;
     }
     let recovers = |at: &usize| *at > hit.at && *at <= hit.at + RECOVERED_WITHIN;
@@ -178,38 +179,4 @@ impl Group {
 fn nearness(distance: usize) -> f64 {
     let beyond = distance.saturating_sub(NEAR_LINES).min(FAR_LINES) as f64;
     1.0 - (1.0 - FAR) * beyond / FAR_LINES as f64
-}
-
-/// What was said when all went well, and what is said now, each by how often.
-struct Known {
-    then: HashMap<u64, usize>,
-    now: HashMap<u64, usize>,
-}
-
-impl Known {
-    fn of(scene: &Scene<'_>) -> Self {
-        let Some(success) = &scene.case.last_success else {
-            return Self { then: HashMap::new(), now: HashMap::new() };
-        };
-        Self { then: counted(&success.lines), now: counted(scene.lines) }
-    }
-
-    fn is_known(&self, line: &Line) -> bool {
-        let likeness = likeness(&cleaned(&line.text));
-        let count = |counts: &HashMap<u64, usize>| counts.get(&likeness).copied().unwrap_or(0);
-        let (then, now) = (count(&self.then), count(&self.now));
-        then > 0 && (now <= then * KNOWN_TIMES || now <= then + KNOWN_MORE)
-    }
-
-    fn is_new(&self, line: &Line) -> bool {
-        !self.then.is_empty() && !self.then.contains_key(&likeness(&cleaned(&line.text)))
-    }
-}
-
-fn counted(lines: &[Line]) -> HashMap<u64, usize> {
-    let mut counts = HashMap::new();
-    for line in lines {
-        *counts.entry(likeness(&cleaned(&line.text))).or_default() += 1;
-    }
-    counts
 }

@@ -2,6 +2,7 @@
 
 use super::NAME;
 use super::ends::{self, ExitWord, Verdict};
+use super::known::Known;
 use super::noise;
 use super::rank::{self, Choice};
 use super::scan::{self, Hit, Scan};
@@ -20,9 +21,9 @@ const COMPLAINT_WITHIN: usize = 60;
 /// Found where nothing failed, or only in the error that the deployment has.
 const INDIRECT_AT_MOST: f64 = 0.45;
 
-pub(super) fn finding(scene: &Scene<'_>, scan: &Scan) -> Finding {
+pub(super) fn finding(scene: &Scene<'_>, scan: &Scan, known: &Known) -> Finding {
     let exit = ends::exit_word(scene);
-    let choice = rank::choose(scene, scan, exit);
+    let choice = rank::choose(scene, scan, known, exit);
     if let Some(verdict) = ends::verdict(scene) {
         return by_verdict(scene, &verdict, choice.as_ref());
     }

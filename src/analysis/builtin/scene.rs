@@ -12,13 +12,16 @@ const OURS: &str = "lockkeeper: ";
 pub(super) struct Scene<'a> {
     pub case: &'a Case,
     pub lines: &'a [Line],
+    /// Of the last success.
+    pub lines_then: &'a [Line],
     pub stage: Option<&'a CaseStage>,
     pub step: Option<&'a CaseStep>,
 }
 
 impl<'a> Scene<'a> {
     pub fn of(case: &'a Case) -> Self {
-        let lines = &case.lines[case.lines.len().saturating_sub(LINES_MAX)..];
+        let last = |lines: &'a [Line]| &lines[lines.len().saturating_sub(LINES_MAX)..];
+        let lines_then = case.last_success.as_ref().map_or(&[][..], |success| last(&success.lines));
         let with = |wanted: StageStatus| case.stages.iter().rev().find(|stage| stage.status == wanted);
         let unfinished = || case.stages.iter().rev().find(|stage| stage.status.is_active());
         let stage = with(StageStatus::Failed).or_else(|| with(StageStatus::Cancelled)).or_else(unfinished);
@@ -26,7 +29,7 @@ impl<'a> Scene<'a> {
             let with = |wanted: StepStatus| stage.steps.iter().rev().find(|step| step.status == wanted);
             with(StepStatus::Failed).or_else(|| with(StepStatus::Cancelled)).or_else(|| with(StepStatus::Running))
         });
-        Self { case, lines, stage, step }
+        Self { case, lines: last(&case.lines), lines_then, stage, step }
     }
 
     /// Whether the step that failed has written it.

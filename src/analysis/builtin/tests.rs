@@ -1,5 +1,7 @@
 //! The catalogue against itself; what it makes of whole logs is in `tests/analysis_catalogue.rs`.
 
+#![allow(clippy::unwrap_used)]
+
 use super::*;
 use crate::analysis::{CaseStage, CaseStep, Category, Line};
 use crate::domain::{DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};

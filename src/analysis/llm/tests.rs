@@ -1,5 +1,7 @@
 //! Against a real server on a real socket, which answers as it is told and remembers what it was asked.
 
+#![allow(clippy::unwrap_used)]
+
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -29,7 +31,7 @@ impl Model {
             let request = read_request(&mut stream).await;
             if answer.is_empty() {
                 // Hangs until the client has gone.
-                stream.read(&mut [0; 16]).await.ok();
+                stream.read_exact(&mut [0; 16]).await.ok();
                 return request;
             }
             stream.write_all(&answer).await.ok();

@@ -1,10 +1,10 @@
 //! The catalogue of failure signatures, as data: one table a theme. What a line is worth beside others is decided
 //! elsewhere; here stands what it says by itself.
 //!
-//! How to read an entry: category and weight; texts of which a line must have one (any case), so that most lines cost
-//! no more than one search; a pattern (any case, ASCII classes); what it means; what to do about it; and lines that it
-//! is for, each of which a test gives to the engine. In the two sentences `{name}` is what the pattern caught under that
-//! name, and `{name|text}` has a text for when it caught nothing.
+//! How to read an entry: category and weight; `hints`, of which a line must have one (any case), so that most lines cost
+//! no more than one search; a `pattern` (any case, ASCII classes); the `cause` it means; the `fix` for it; and lines that
+//! it is `like`, each of which a test gives to the engine. In the two sentences `{name}` is what the pattern caught under
+//! that name, and `{name|text}` has a text for when it caught nothing.
 //!
 //! Weights: from 90, it names the cause and leaves no doubt; from 80, it names a cause; from 65, it says what failed,
 //! often as the consequence of something else; below, it is a hint.
@@ -15,12 +15,14 @@ mod code;
 mod containers;
 mod data;
 mod dependencies;
+mod files;
 mod history;
 mod network;
 mod resources;
 mod shell;
 mod testing;
 mod vague;
+mod variables;
 
 use super::super::Category;
 
@@ -46,6 +48,8 @@ pub(super) fn all() -> impl Iterator<Item = &'static Signature> {
 
 const TABLES: &[&[Signature]] = &[
     shell::TABLE,
+    files::TABLE,
+    variables::TABLE,
     access::TABLE,
     network::TABLE,
     resources::TABLE,
@@ -61,7 +65,9 @@ const TABLES: &[&[Signature]] = &[
 
 macro_rules! signatures {
     ($(
-        $category:ident $weight:literal [$($hint:literal),+] $pattern:literal
+        $category:ident $weight:literal
+            hints $($hint:literal),+
+            pattern $pattern:literal
             cause $cause:literal
             fix $fix:literal
             like $($like:literal),+;
