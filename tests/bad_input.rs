@@ -303,6 +303,8 @@ fn bodied(client: &Client) -> Vec<(Method, String)> {
         (Method::POST, client.path("/tokens")),
         (Method::POST, client.path("/deployments/dep_0199f3c2a4b07f3e9d2c5a1b/analyses")),
         (Method::POST, client.path("/analyses/anl_0199f3c2a4b07f3e9d2c5a1b/fix-pull-request")),
+        (Method::POST, client.path("/members")),
+        (Method::PATCH, client.path("/members/usr_0199f3c2a4b07f3e9d2c5a1b")),
     ]
 }
 
@@ -316,4 +318,5 @@ async fn assert_untouched(admin: &Client) {
     let environment = admin.environment("review-1").await.ok();
     assert_eq!(environment.header("etag"), "\"1.1.0\"", "{environment:?}");
     assert_eq!(admin.get("/tokens").await.ok().json()["pagination"]["total"], 1);
+    assert_eq!(admin.get("/members").await.ok().json()["pagination"]["total"], 5);
 }

@@ -20,6 +20,7 @@ pub enum Permission {
     ManageSecrets,
     ManageRegistries,
     ManageTokens,
+    ManageMembers,
 }
 
 impl Permission {
@@ -35,7 +36,7 @@ impl Permission {
             | Permission::Approve
             | Permission::ManageSecrets
             | Permission::ManageRegistries => Role::Maintainer,
-            Permission::ManageTokens => Role::Admin,
+            Permission::ManageTokens | Permission::ManageMembers => Role::Admin,
         }
     }
 
