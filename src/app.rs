@@ -1,5 +1,6 @@
 //! The one place that wires the parts together: from settings to a serving server, and to its end.
 
+mod analysing;
 mod declared;
 mod delivery;
 mod greeting;
@@ -14,13 +15,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
-use crate::config::Settings;
+use crate::config::{self, Settings};
 use crate::domain::{Now, Tick, Timestamp};
 use crate::events::{Cause, Events, Retention, Sweeper};
+use crate::fixes::{self, Fixes};
+use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, Followers, Front, Hubs, Pace, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
@@ -31,6 +35,8 @@ use crate::{runner, secrets, telemetry, webhooks};
 const LOGS: &str = "logs";
 /// Where deployments have their working directories, in the data directory.
 const WORK: &str = "work";
+/// Where repositories are fetched to, in the data directory.
+const GIT: &str = "git";
 /// Reads of whole lists at once; more would only take the processors from those who claim.
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
@@ -96,12 +102,26 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
-    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), &pipelines)?;
+    let git = open_git(&settings)?;
+    let registries = Registries::open(store.clone(), pipelines.clone(), vault.clone(), git.clone(), config::read_step)?;
+    declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
+    let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
+    let environments = open_environments(&settings, store.clone(), both_clocks(clock.clone()), definitions)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(&settings)?, logs.clone(), reports);
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
     take_up_deployments(&environments, &runner).await?;
     declared::environments(&environments, &settings, &pipelines).await?;
+    let masks = analysing::masks(vault.clone());
+    let analyses = analysing::open(&settings, store.clone(), &environments, &logs, masks.clone(), clock.clone())?;
+    let fixes = Fixes::new(fixes::Parts {
+        git,
+        analyses: analyses.clone(),
+        pipelines: pipelines.clone(),
+        vault: vault.clone(),
+        masks,
+        clock: clock.clone(),
+    });
 
     let webhooks = open_webhooks(&settings, store.clone(), vault.clone(), clock.clone())?;
     let handle = metrics.clone();
@@ -110,8 +130,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         accounts,
         idempotency,
         pipelines,
+        registries,
         vault,
         webhooks: webhooks.clone(),
+        analyses: analyses.clone(),
+        fixes,
         logs,
         followers: Followers::default(),
         event_hubs: Hubs::new(events.clone(), pace(&settings)),
@@ -140,6 +163,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let telling = actix_web::rt::spawn(async move { telling.run().await });
 
     signals.next().await;
+    analyses.close();
     for task in [chores, sweeping, forgetting, keeping_time, tidying] {
         task.abort();
     }
@@ -246,6 +270,15 @@ fn open_webhooks(
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
+fn open_git(settings: &Settings) -> std::io::Result<Git> {
+    Git::new(GitSettings {
+        program: settings.git.program.clone(),
+        timeout: settings.git.timeout,
+        allow_file: settings.allows_file_urls(),
+        scratch: settings.data_dir.join(GIT),
+    })
+}
+
 fn front(settings: &Settings) -> Front {
     Front {
         listen: settings.listen,
@@ -302,14 +335,14 @@ fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
-    pipelines: &Pipelines,
+    definitions: Registered,
 ) -> Result<Environments, store::StoreError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    Environments::open(store, clock, Arc::new(Registered(pipelines.clone())), options)
+    Environments::open(store, clock, Arc::new(definitions), options)
 }
 
 /// From now on stages are run, beginning with those that the last run of the server left.

@@ -17,12 +17,14 @@
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`,
 //!    `tests/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps `tests/deployments/secrets.rs`; in the store:
-//!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`.
+//!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; sent to a model or pushed to a repository:
+//!    `tests/analyses/model.rs`, `tests/fixes/pushing.rs`.
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
 
 pub mod actors;
+pub mod analysis;
 pub mod app;
 pub mod auth;
 pub mod cli;
@@ -30,10 +32,13 @@ pub mod config;
 pub mod domain;
 pub mod entropy;
 pub mod events;
+pub mod fixes;
+pub mod git;
 pub mod http;
 pub mod idempotency;
 pub mod logs;
 pub mod pipelines;
+pub mod registries;
 pub mod runner;
 pub mod secrets;
 pub mod store;

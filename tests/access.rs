@@ -23,9 +23,11 @@ environments = [{ name = "review-1" }]
 const ROLES: [(&str, &str); 4] = [("vic", "viewer"), ("ana", "developer"), ("mia", "maintainer"), ("admin", "admin")];
 const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
+const ANALYSIS: &str = "/analyses/anl_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
 const WEBHOOK: &str = "/webhooks/whk_0199f3c2a4b07f3e9d2c5a1b";
 const DELIVERY: &str = "dlv_0199f3c2a4b07f3e9d2c5a1b";
+const REGISTRY: &str = "/step-registries/reg_0199f3c2a4b07f3e9d2c5a1b";
 const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
@@ -59,6 +61,11 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", format!("{DEPLOYMENT}/logs"), Value::Null, "viewer"),
         ("POST", format!("{DEPLOYMENT}/stages/build/cancel"), json!({}), "developer"),
         ("POST", format!("{DEPLOYMENT}/stages/build/retry"), json!({}), "developer"),
+        ("GET", format!("{DEPLOYMENT}/analyses"), Value::Null, "viewer"),
+        ("POST", format!("{DEPLOYMENT}/analyses"), json!({}), "developer"),
+        ("GET", "/analyses".to_owned(), Value::Null, "viewer"),
+        ("GET", ANALYSIS.to_owned(), Value::Null, "viewer"),
+        ("POST", format!("{ANALYSIS}/fix-pull-request"), json!({}), "developer"),
         ("GET", "/approvals".to_owned(), Value::Null, "viewer"),
         ("GET", APPROVAL.to_owned(), Value::Null, "viewer"),
         ("POST", format!("{APPROVAL}/approve"), json!({}), "maintainer"),
@@ -82,6 +89,13 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", format!("{WEBHOOK}/deliveries"), Value::Null, "admin"),
         ("GET", format!("{WEBHOOK}/deliveries/{DELIVERY}"), Value::Null, "admin"),
         ("POST", format!("{WEBHOOK}/deliveries/{DELIVERY}/redeliver"), json!({}), "admin"),
+        ("GET", "/step-registries".to_owned(), Value::Null, "viewer"),
+        ("POST", "/step-registries".to_owned(), json!({ "name": "tools", "steps": [] }), "maintainer"),
+        ("GET", REGISTRY.to_owned(), Value::Null, "viewer"),
+        ("PUT", REGISTRY.to_owned(), json!({ "name": "tools", "steps": [] }), "maintainer"),
+        ("DELETE", REGISTRY.to_owned(), Value::Null, "maintainer"),
+        ("POST", format!("{REGISTRY}/sync"), json!({}), "maintainer"),
+        ("GET", format!("{REGISTRY}/steps"), Value::Null, "viewer"),
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
         ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),

@@ -299,7 +299,10 @@ fn bodied(client: &Client) -> Vec<(Method, String)> {
         (Method::POST, format!("{environment}/sessions/ses_0199f3c2a4b07f3e9d2c5a1b2a/deploy")),
         (Method::POST, format!("{environment}/sessions/ses_0199f3c2a4b07f3e9d2c5a1b2a/heartbeat")),
         (Method::PUT, environment),
+        (Method::POST, client.path("/step-registries")),
         (Method::POST, client.path("/tokens")),
+        (Method::POST, client.path("/deployments/dep_0199f3c2a4b07f3e9d2c5a1b/analyses")),
+        (Method::POST, client.path("/analyses/anl_0199f3c2a4b07f3e9d2c5a1b/fix-pull-request")),
         (Method::POST, client.path("/members")),
         (Method::PATCH, client.path("/members/usr_0199f3c2a4b07f3e9d2c5a1b")),
     ]

@@ -88,7 +88,7 @@ async fn a_deployment_is_found_where_location_says() {
     assert_has(stage, json!({ "name": "gate", "status": "awaiting_approval", "attempt": 1 }));
     assert_eq!(stage["approval"], json!({ "approvalId": stage["approvalId"], "status": "pending" }));
     assert_has(&deployment["stages"][1], json!({ "status": "pending", "attempt": 0, "approval": null }));
-    let step = json!({ "name": "only", "status": "pending", "exitCode": null, "startedAt": null, "finishedAt": null });
+    let step = json!({ "name": "only", "status": "pending", "exitCode": null, "startedAt": null, "finishedAt": null, "uses": null });
     assert_eq!(deployment["stages"][1]["steps"], json!([step]));
 
     assert_eq!(made.header("location"), ana.path(&path_of(&deployment)));

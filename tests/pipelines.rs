@@ -55,7 +55,8 @@ fn full_as_shown() -> Value {
                               "expectStatus": [] } },
               ] },
         ],
-        "repository": { "provider": "github", "url": "https://github.example/acme/shop", "defaultBranch": "main" },
+        "repository": { "provider": "github", "url": "https://github.example/acme/shop", "defaultBranch": "main",
+                        "credential": null, "apiUrl": null },
     })
 }
 

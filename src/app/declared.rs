@@ -7,6 +7,7 @@ use crate::auth::NewMember;
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
+use crate::registries::Registries;
 
 /// Declarations applied at once at the start: enough to share their disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
@@ -35,6 +36,18 @@ pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
         pipelines.collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
+}
+
+/// A file may name steps of registries that are yet to be made: until then its deployments fail, and say why.
+pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, registries: &Registries) {
+    for organization in declared {
+        for pipeline in pipelines.list(&organization.id) {
+            if let Err(why) = registries.resolved(&organization.id, &pipeline.blueprint) {
+                let (organization, pipeline) = (&organization.id, &pipeline.key.pipeline);
+                tracing::warn!(%organization, %pipeline, %why, "a pipeline uses a step that cannot be had; its deployments fail");
+            }
+        }
+    }
 }
 
 /// Makes or changes the environments whose declaration is new or has changed.

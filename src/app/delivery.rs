@@ -15,6 +15,7 @@ use crate::domain::{
 };
 use crate::http::{State, WallClock};
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::runner::{Host, Runner, StageJob, Variable};
 use crate::secrets::Vault;
 use crate::store::StoreError;
@@ -27,14 +28,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How often logs and working directories that nobody needs any more are removed.
 const TIDIED_EVERY: Duration = Duration::from_secs(60);
 
-/// The pipelines as deployments find them. One that is gone starts nothing.
-pub struct Registered(pub Pipelines);
+/// The pipelines as deployments find them, with what they use of registries. One that is gone starts nothing.
+pub struct Registered {
+    pub pipelines: Pipelines,
+    pub registries: Registries,
+}
 
 impl Definitions for Registered {
     fn now(&self, pipeline: &PipelineKey) -> PipelineNow {
-        match self.0.get(&pipeline.organization, pipeline.pipeline.as_str()) {
-            Some(known) => PipelineNow { stopped: known.stopped.is_some(), blueprint: known.blueprint.clone() },
-            None => PipelineNow { stopped: true, blueprint: Arc::default() },
+        let Some(known) = self.pipelines.get(&pipeline.organization, pipeline.pipeline.as_str()) else {
+            return PipelineNow { stopped: true, blueprint: Arc::default(), unresolved: None };
+        };
+        let stopped = known.stopped.is_some();
+        match self.registries.resolved(&pipeline.organization, &known.blueprint) {
+            Ok(blueprint) => PipelineNow { stopped, blueprint, unresolved: None },
+            Err(why) => PipelineNow { stopped, blueprint: known.blueprint.clone(), unresolved: Some(why) },
         }
     }
 }

@@ -7,6 +7,8 @@ use crate::domain::Role;
 pub enum Permission {
     Read,
     UseEnvironments,
+    /// To have failed deployments looked into, and fixes proposed.
+    Analyse,
     ReleaseAnySession,
     /// To go before those who came earlier.
     RaisePriority,
@@ -16,6 +18,7 @@ pub enum Permission {
     ManageDeployments,
     Approve,
     ManageSecrets,
+    ManageRegistries,
     ManageTokens,
     ManageWebhooks,
     ManageMembers,
@@ -25,14 +28,15 @@ impl Permission {
     pub const fn required_role(self) -> Role {
         match self {
             Permission::Read => Role::Viewer,
-            Permission::UseEnvironments => Role::Developer,
+            Permission::UseEnvironments | Permission::Analyse => Role::Developer,
             Permission::ReleaseAnySession
             | Permission::RaisePriority
             | Permission::ManageEnvironments
             | Permission::ManagePipelines
             | Permission::ManageDeployments
             | Permission::Approve
-            | Permission::ManageSecrets => Role::Maintainer,
+            | Permission::ManageSecrets
+            | Permission::ManageRegistries => Role::Maintainer,
             Permission::ManageTokens | Permission::ManageMembers | Permission::ManageWebhooks => Role::Admin,
         }
     }

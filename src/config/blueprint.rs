@@ -8,12 +8,12 @@ use crate::domain::pipeline::{
     check_url,
 };
 use crate::domain::{
-    Action, ApprovalRule, Blueprint, HttpCall, Identifier, Malformed, Stage, Step, VARIABLES_MAX, VariableName,
-    VariableValue,
+    Action, ApprovalRule, Blueprint, HttpCall, INPUTS_MAX, Identifier, Malformed, Stage, Step, StepReference, Use,
+    VARIABLES_MAX, VariableName, VariableValue,
 };
 use crate::pipelines::{
-    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_branch, check_repository_url, default_branch,
-    default_method, parse_approval, step_name,
+    EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
+    default_branch, default_method, parse_approval, step_name,
 };
 
 use super::document::Section;
@@ -21,9 +21,9 @@ use super::fault::Fault;
 use super::organization::{Seen, refuse_more_than};
 
 pub(super) const STAGE_KEYS: [&str; 5] = ["name", "approval", "timeout_seconds", "idempotent", "steps"];
-pub(super) const STEP_KEYS: [&str; 3] = ["name", "run", "http"];
+pub(super) const STEP_KEYS: [&str; 5] = ["name", "run", "http", "uses", "with"];
 pub(super) const HTTP_KEYS: [&str; 5] = ["method", "url", "headers", "body", "expect_status"];
-pub(super) const REPOSITORY_KEYS: [&str; 3] = ["provider", "url", "default_branch"];
+pub(super) const REPOSITORY_KEYS: [&str; 5] = ["provider", "url", "default_branch", "credential", "api_url"];
 
 /// What the file leaves out is as the domain has it by default.
 pub(super) fn read(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Blueprint {
@@ -80,24 +80,35 @@ fn read_steps(stage: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Step> {
         section.refuse_keys_other_than(&STEP_KEYS, faults);
         let name = section.optional("name", Identifier::parse, faults).unwrap_or_else(|| step_name(place));
         seen.refuse_again(&Some(name.clone()), "pipelines.stages.steps.name", section.place_of("name"), faults);
-        steps.extend(read_action(section, faults).map(|action| Step { name, action }));
+        steps.extend(read_step_action(section, faults).map(|action| Step::own(name, action)));
     }
     steps
 }
 
-fn read_action(step: Section<'_>, faults: &mut Vec<Fault>) -> Option<Action> {
-    if step.has("run") == step.has("http") {
-        let message = if step.has("run") {
-            "a step has either run or http, not both; make two steps of it"
-        } else {
-            "a step needs run = [\"program\", \"argument\"] or http = { url = \"…\" }"
-        };
-        faults.push(Fault::new(step.place(), message.to_owned()));
-    }
+fn read_step_action(step: Section<'_>, faults: &mut Vec<Fault>) -> Option<Action> {
+    let message = match ["run", "http", "uses"].iter().filter(|key| step.has(key)).count() {
+        0 => Some(
+            "a step needs run = [\"program\", \"argument\"], http = { url = \"…\" } or uses = \"registry/step@version\"",
+        ),
+        1 if step.has("with") && !step.has("uses") => {
+            Some("with goes with uses: it is what a step of a registry is given")
+        }
+        1 => None,
+        _ => Some("a step has either run or http or uses; make several steps of it"),
+    };
+    faults.extend(message.map(|message| Fault::new(step.place(), message.to_owned())));
+    let reference = step.optional("uses", StepReference::parse, faults);
+    let with = step.inputs("with", INPUTS_MAX, faults);
+    let uses = reference.map(|reference| Action::Uses(Box::new(Use { reference, with })));
+    read_action(step, "pipelines.stages.steps.http", faults).or(uses)
+}
+
+/// `run` or `http`, whichever there is. `http` is what the table of that is called in faults.
+pub(super) fn read_action(step: Section<'_>, http: &'static str, faults: &mut Vec<Fault>) -> Option<Action> {
     let argument = |place: usize, text: &str| check_argument(text, place == 0).map(|()| Arc::from(text));
     let run = step.strings("run", 1..=ARGUMENTS_MAX, argument, faults);
     let form = "{ url = \"…\" }";
-    let http = step.optional_section("http", "pipelines.stages.steps.http", form, faults);
+    let http = step.optional_section("http", http, form, faults);
     let http = http.and_then(|http| read_http_call(http, faults));
     run.map(Action::Run).or_else(|| http.map(Action::Http))
 }
@@ -135,5 +146,8 @@ pub(super) fn read_repository(pipeline: Section<'_>, faults: &mut Vec<Fault>) ->
     let provider = repository.required("provider", Provider::parse, faults);
     let url = repository.required("url", |text| check_repository_url(text).map(|()| Arc::from(text)), faults);
     let branch = repository.optional("default_branch", |text| check_branch(text).map(|()| Arc::from(text)), faults);
-    Some(Repository { provider: provider?, url: url?, default_branch: branch.unwrap_or_else(default_branch) })
+    let credential = repository.optional("credential", VariableName::parse, faults);
+    let api_url = repository.optional("api_url", |text| check_api_url(text).map(|()| Arc::from(text)), faults);
+    let default_branch = branch.unwrap_or_else(default_branch);
+    Some(Repository { provider: provider?, url: url?, default_branch, credential, api_url })
 }

@@ -144,9 +144,9 @@ pub(super) fn whole_number(value: &DeValue<'_>, bounds: RangeInclusive<u32>) -> 
 /// One table of a document, known by the name that its keys have in faults.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'a> {
-    document: &'a Document,
+    pub(super) document: &'a Document,
     name: &'static str,
-    table: &'a DeTable<'a>,
+    pub(super) table: &'a DeTable<'a>,
     offset: usize,
 }
 
@@ -359,11 +359,11 @@ impl<'a> Section<'a> {
         sections
     }
 
-    fn inner<T>(&self, name: &'static str, table: &'a DeTable<'a>, at: &Spanned<T>) -> Section<'a> {
+    pub(super) fn inner<T>(&self, name: &'static str, table: &'a DeTable<'a>, at: &Spanned<T>) -> Section<'a> {
         Section { document: self.document, name, table, offset: at.span().start }
     }
 
-    fn full_name(&self, key: &str) -> String {
+    pub(super) fn full_name(&self, key: &str) -> String {
         match self.name {
             "" => key.to_owned(),
             name => format!("{name}.{key}"),
@@ -378,7 +378,7 @@ impl<'a> Section<'a> {
         text
     }
 
-    fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, allowed: &str) -> Fault {
+    pub(super) fn wrong_type(&self, key: &str, value: &Spanned<DeValue<'_>>, allowed: &str) -> Fault {
         self.must_be(key, value, allowed, type_of(value.get_ref()))
     }
 
@@ -387,7 +387,7 @@ impl<'a> Section<'a> {
     }
 
     /// `error` is a sentence without its subject, as the domain's `Malformed` is.
-    fn malformed<T>(&self, key: &str, at: &Spanned<T>, error: &impl Display) -> Fault {
+    pub(super) fn malformed<T>(&self, key: &str, at: &Spanned<T>, error: &impl Display) -> Fault {
         let error = error.to_string();
         let rule = error.strip_prefix("is ").map_or_else(|| error.clone(), |allowed| format!("must be {allowed}"));
         Fault::new(self.document.place(at), format!("{} {rule}", self.full_name(key)))

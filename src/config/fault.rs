@@ -43,6 +43,14 @@ impl Fault {
         Self { place, message }
     }
 
+    /// Without the file, for one that the reader has named.
+    pub(super) fn within_file(&self) -> String {
+        match self.place.line() {
+            Some(line) => format!("line {line}: {}", self.message),
+            None => self.message.clone(),
+        }
+    }
+
     /// For a value that is not what its key takes. `allowed` completes "must be", `got` completes "not".
     pub(super) fn must_be(place: Place, key: &str, allowed: &str, got: Option<&str>) -> Self {
         let not = got.map(|got| format!(", not {got}")).unwrap_or_default();

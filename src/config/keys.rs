@@ -12,11 +12,15 @@ use tracing_subscriber::EnvFilter;
 
 use crate::auth::TokenText;
 use crate::domain::Malformed;
-use crate::secrets::MasterKey;
+use crate::domain::pipeline::check_url;
+use crate::secrets::{MasterKey, SecretValue};
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
-use super::settings::{Environments, Events, Http, Idempotency, Log, LogFormat, Runner, Settings, Storage, Webhooks};
+use super::settings::{
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    Runner, Settings, Storage, Webhooks,
+};
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -24,6 +28,8 @@ pub(super) struct Draft {
     pub(super) settings: Settings,
     pub(super) per_second: Option<NonZeroU32>,
     pub(super) burst: NonZeroU32,
+    /// The model's server, whether or not there is one.
+    pub(super) llm: AnalysisLlm,
     /// The organization files, and where each was named.
     pub(super) organizations: Vec<(PathBuf, Place)>,
 }
@@ -71,10 +77,14 @@ impl Draft {
                 disable_after: Duration::ZERO,
                 max_sending: 0,
             },
+            analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
+            git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
             organizations: Vec::new(),
             sample: false,
         };
-        Self { settings, per_second: None, burst: NonZeroU32::MIN, organizations: Vec::new() }
+        let (url, model) = (String::new(), String::new());
+        let llm = AnalysisLlm { url, model, key: None, timeout: Duration::ZERO, max_log_bytes: 0 };
+        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, organizations: Vec::new() }
     }
 }
 
@@ -96,6 +106,15 @@ pub(super) enum Kind {
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
     SearchPath(fn(&mut Draft, String)),
+    AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
+    /// An http or https URL, or nothing.
+    Url(fn(&mut Draft, String)),
+    /// A name of at most so many bytes, or nothing.
+    Name(usize, fn(&mut Draft, String)),
+    /// Taken from the environment alone.
+    Secret(fn(&mut Draft, SecretValue)),
+    Program(fn(&mut Draft, PathBuf)),
+    FileUrls(fn(&mut Draft, FileUrls)),
     /// Taken from the environment alone.
     Token(fn(&mut Draft, TokenText)),
     /// Taken from the environment alone.
@@ -106,7 +125,7 @@ impl Kind {
     /// Whether it must not stand in a file.
     pub(super) fn is_secret(&self) -> bool {
         match self {
-            Kind::Token(_) | Kind::MasterKey(_) => true,
+            Kind::Token(_) | Kind::MasterKey(_) | Kind::Secret(_) => true,
             Kind::Address(_)
             | Kind::Directory(_)
             | Kind::Number(..)
@@ -116,7 +135,12 @@ impl Kind {
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
-            | Kind::SearchPath(_) => false,
+            | Kind::SearchPath(_)
+            | Kind::AnalysisEngine(_)
+            | Kind::Url(_)
+            | Kind::Name(..)
+            | Kind::Program(_)
+            | Kind::FileUrls(_) => false,
         }
     }
 }
@@ -177,6 +201,15 @@ pub(super) const KEYS: &[Key] = &[
     key("webhooks.retry_seconds", Kind::Numbers(RETRIES_MAX, 0, 604_800, |d, n| d.settings.webhooks.retries = n.into_iter().map(seconds).collect())),
     key("webhooks.disable_after_hours", Kind::Number(0, 8_760, |d, n| d.settings.webhooks.disable_after = seconds(n * 3_600))),
     key("webhooks.max_sending", Kind::Number(1, 4_096, |d, n| d.settings.webhooks.max_sending = n as usize)),
+    key("analysis.engine", Kind::AnalysisEngine(|d, engine| d.settings.analysis.engine = engine)),
+    key("analysis.llm_url", Kind::Url(|d, url| d.llm.url = url)),
+    key("analysis.llm_model", Kind::Name(256, |d, model| d.llm.model = model)),
+    key("analysis.llm_key", Kind::Secret(|d, value| d.llm.key = Some(value))),
+    key("analysis.llm_timeout_seconds", Kind::Number(1, 600, |d, n| d.llm.timeout = seconds(n))),
+    key("analysis.llm_max_log_kb", Kind::Number(1, 4_096, |d, n| d.llm.max_log_bytes = (n as usize) << 10)),
+    key("git.program", Kind::Program(|d, program| d.settings.git.program = program)),
+    key("git.timeout_seconds", Kind::Number(1, 600, |d, n| d.settings.git.timeout = seconds(n))),
+    key("git.allow_file_urls", Kind::FileUrls(|d, urls| d.settings.git.file_urls = urls)),
 ];
 
 fn seconds(n: u32) -> Duration {
@@ -213,8 +246,16 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::Program(put) => given.program().map(|program| put(draft, program)),
+            Kind::FileUrls(put) => given.file_urls().map(|urls| put(draft, urls)),
             Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
             Kind::MasterKey(put) => given.secret(MasterKey::parse).map(|key| put(draft, key)),
+            Kind::Secret(put) => given.secret(SecretValue::parse).map(|value| put(draft, value)),
+            Kind::AnalysisEngine(put) => {
+                given.choice(AnalysisEngine::ALL, AnalysisEngine::as_str).map(|e| put(draft, e))
+            }
+            Kind::Url(put) => given.url().map(|url| put(draft, url)),
+            Kind::Name(max, put) => given.name(max).map(|name| put(draft, name)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
         };
         if let Err(unfit) = fits {
@@ -257,6 +298,12 @@ impl Key {
             Kind::SearchPath(_) => {
                 format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
             }
+            Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
+            Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
+            Kind::Name(max, _) => format!("at most {max} visible ASCII characters without spaces"),
+            Kind::Secret(_) => "1 to 16384 bytes, without NUL".to_owned(),
+            Kind::Program(_) => "the absolute path of a program, or its name in the PATH".to_owned(),
+            Kind::FileUrls(_) => "true, false or \"sample\"".to_owned(),
             Kind::Token(_) => "a token, as `lockkeeper token` makes one".to_owned(),
             Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
@@ -394,12 +441,27 @@ impl Given<'_> {
     }
 
     fn log_format(&self) -> Result<LogFormat, Unfit> {
+        self.choice(LogFormat::ALL, LogFormat::as_str)
+    }
+
+    fn choice<T: Copy, const N: usize>(&self, all: [T; N], name: fn(T) -> &'static str) -> Result<T, Unfit> {
         let text = self.text()?;
-        let named = LogFormat::ALL.into_iter().find(|format| format.as_str() == text);
-        named.ok_or_else(|| {
-            let meant = nearest(text, LogFormat::ALL.map(LogFormat::as_str));
-            meant.map_or(Unfit::Unsaid, Unfit::Meant)
-        })
+        let named = all.into_iter().find(|choice| name(*choice) == text);
+        named.ok_or_else(|| nearest(text, all.map(name)).map_or(Unfit::Unsaid, Unfit::Meant))
+    }
+
+    /// Without what could carry a password into a log.
+    fn url(&self) -> Result<String, Unfit> {
+        let text = self.text()?;
+        let plain = text.len() <= 2_048 && !text.contains(['?', '#', '@']);
+        let sane = text.is_empty() || (plain && check_url(text).is_ok());
+        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn name(&self, max: usize) -> Result<String, Unfit> {
+        let text = self.text()?;
+        let sane = text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic());
+        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
     }
 
     fn search_path(&self) -> Result<String, Unfit> {
@@ -409,6 +471,26 @@ impl Given<'_> {
             && !text.contains('\0')
             && text.split(':').all(|directory| directory.starts_with('/'));
         sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    fn program(&self) -> Result<PathBuf, Unfit> {
+        let path = self.path()?;
+        // A relative one would be another program in another working directory.
+        let sane = path.is_absolute() || path.components().count() == 1;
+        sane.then_some(path).ok_or(Unfit::Unsaid)
+    }
+
+    fn file_urls(&self) -> Result<FileUrls, Unfit> {
+        let flag = match self {
+            Given::InFile { value, .. } => value.get_ref().as_bool(),
+            Given::Text { .. } => self.text()?.parse().ok(),
+        };
+        match flag {
+            Some(true) => Ok(FileUrls::Always),
+            Some(false) => Ok(FileUrls::Never),
+            None if self.text()? == "sample" => Ok(FileUrls::Sample),
+            None => Err(Unfit::Unsaid),
+        }
     }
 
     fn secret<T>(&self, parse: fn(&str) -> Result<T, Malformed>) -> Result<T, Unfit> {

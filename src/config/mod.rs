@@ -7,10 +7,12 @@
 mod blueprint;
 mod document;
 mod fault;
+mod inputs;
 mod keys;
 mod layers;
 mod organization;
 mod settings;
+mod step_file;
 #[cfg(test)]
 mod tests;
 
@@ -23,8 +25,10 @@ pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Settings, Storage, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    RateLimit, Runner, Settings, Storage, Webhooks,
 };
+pub use step_file::read_step;
 
 use document::Document;
 use fault::Place;
@@ -85,6 +89,7 @@ fn unreadable_settings(path: &Path, place: Place, reason: &str) -> Fault {
 fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     let mut settings = draft.settings;
     settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
+    settings.analysis.llm = settle_llm(draft.llm, settings.analysis.engine, faults);
     settings.sample = draft.organizations.is_empty();
     settings.organizations = if settings.sample {
         let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());
@@ -95,6 +100,19 @@ fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
         declared.into_iter().map(|(_, organization)| organization).collect()
     };
     settings
+}
+
+/// A model takes a URL and a name; without both, none is asked.
+fn settle_llm(llm: AnalysisLlm, engine: AnalysisEngine, faults: &mut Vec<Fault>) -> Option<AnalysisLlm> {
+    let missing = match (llm.url.is_empty(), llm.model.is_empty()) {
+        (false, false) => return Some(llm),
+        (true, true) if engine != AnalysisEngine::Llm => return None,
+        (true, _) => "LOCKKEEPER_ANALYSIS_LLM_URL",
+        (false, true) => "LOCKKEEPER_ANALYSIS_LLM_MODEL",
+    };
+    let message = "is not set, nor its key in a file: a model takes both analysis.llm_url and analysis.llm_model";
+    faults.push(Fault::new(Place::Variable(missing.to_owned()), message.to_owned()));
+    None
 }
 
 fn read_organizations(files: Vec<(PathBuf, Place)>, faults: &mut Vec<Fault>) -> Vec<(PathBuf, Organization)> {
@@ -190,6 +208,11 @@ impl fmt::Display for Summary {
                 counted(organization.pipelines.len(), "pipeline"),
                 counted(environments, "environment"),
             )?;
+            let pipelines = organization.pipelines.iter();
+            let uses: usize = pipelines.map(|pipeline| pipeline.blueprint.uses().count()).sum();
+            if uses > 0 {
+                write!(f, "; {} of registries, which only a server can check", counted(uses, "step"))?;
+            }
         }
         Ok(())
     }

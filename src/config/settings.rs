@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::Organization;
 use crate::auth::TokenText;
-use crate::secrets::MasterKey;
+use crate::secrets::{MasterKey, SecretValue};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -30,6 +30,8 @@ pub struct Settings {
     pub events: Events,
     pub runner: Runner,
     pub webhooks: Webhooks,
+    pub analysis: Analysis,
+    pub git: Git,
     /// At least one, in the order in which they were named.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
@@ -138,4 +140,66 @@ pub struct Webhooks {
     pub disable_after: Duration,
     /// Deliveries under way at once, to all receivers.
     pub max_sending: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Analysis {
+    pub engine: AnalysisEngine,
+    /// What the model's server is called with; `None`: no model is asked.
+    pub llm: Option<AnalysisLlm>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnalysisEngine {
+    Off,
+    Builtin,
+    Llm,
+}
+
+impl AnalysisEngine {
+    pub(super) const ALL: [AnalysisEngine; 3] = [AnalysisEngine::Off, AnalysisEngine::Builtin, AnalysisEngine::Llm];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            AnalysisEngine::Off => "off",
+            AnalysisEngine::Builtin => "builtin",
+            AnalysisEngine::Llm => "llm",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnalysisLlm {
+    pub url: String,
+    pub model: String,
+    pub key: Option<SecretValue>,
+    pub timeout: Duration,
+    pub max_log_bytes: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Git {
+    /// A path, or a name that is looked for in the server's `PATH`.
+    pub program: PathBuf,
+    pub timeout: Duration,
+    pub file_urls: FileUrls,
+}
+
+/// Whether repositories of this machine may be named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FileUrls {
+    Always,
+    Never,
+    /// Where the embedded sample is served, to try things out with.
+    Sample,
+}
+
+impl Settings {
+    pub fn allows_file_urls(&self) -> bool {
+        match self.git.file_urls {
+            FileUrls::Always => true,
+            FileUrls::Never => false,
+            FileUrls::Sample => self.sample,
+        }
+    }
 }

@@ -105,7 +105,7 @@ pub(super) fn advance(draft: &mut Draft<'_>) {
         }
         draft.touch();
         let Some((deployment, maker, mut scene)) = draft.deployment(id) else { return };
-        if let Some(outcome) = stages::start(deployment, &maker, &mut scene, pipeline.blueprint) {
+        if let Some(outcome) = stages::start(deployment, &maker, &mut scene, pipeline) {
             end(draft, id, outcome);
         }
     }

@@ -122,6 +122,14 @@ seeded_id! {
     ApprovalId, "apr_", "is no approval id"
 }
 seeded_id! {
+    /// A look into why a deployment failed.
+    AnalysisId, "anl_", "is no analysis id"
+}
+seeded_id! {
+    /// A registry of steps.
+    RegistryId, "reg_", "is no registry id"
+}
+seeded_id! {
     /// A member of an organization.
     UserId, "usr_", "is no user id"
 }

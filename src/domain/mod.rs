@@ -36,6 +36,7 @@ mod simulation;
 mod stage_tests;
 mod stages;
 mod time;
+mod uses;
 
 pub use bounded::{CommitId, Context, Description, Identifier, LabelValue, Malformed, VariableName, VariableValue};
 pub use claim::{Claim, ClaimReply};
@@ -49,8 +50,8 @@ pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Agent, Data, Datum, Event, Notice, Via};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
-    ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, SessionId, Ticket, TokenId,
-    UserId, WebhookId,
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId,
+    SessionId, Ticket, TokenId, UserId, WebhookId,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
@@ -70,6 +71,9 @@ pub use session::{
     SessionRef, SessionStatus,
 };
 pub use time::{Deadline, Now, Tick, Timestamp};
+pub use uses::{
+    Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,
+};
 
 /// Something a caller asks of one environment.
 pub trait Command {

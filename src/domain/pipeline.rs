@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::uses::{StepSource, Use};
 use super::{Identifier, Malformed, VariableName, VariableValue};
 
 pub const STAGES_MAX: usize = 32;
@@ -53,6 +54,10 @@ pub struct Step {
     /// Unique in its stage.
     pub name: Identifier,
     pub action: Action,
+    /// What it finds in its variables beside what all steps do, and over that.
+    pub inputs: BTreeMap<VariableName, VariableValue>,
+    /// In a deployment: which step of a registry stands here.
+    pub source: Option<Arc<StepSource>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -60,6 +65,8 @@ pub enum Action {
     /// A program and its arguments; no shell, unless it is one.
     Run(Vec<Arc<str>>),
     Http(HttpCall),
+    /// What a registry has under this name when a deployment starts, which keeps that in its place.
+    Uses(Box<Use>),
 }
 
 /// `url`, `body` and the values of `headers` may have `${NAME}` of a variable; `$${` is a plain `${`. In a URL a value is
@@ -84,21 +91,35 @@ impl Blueprint {
     pub fn bytes(&self) -> usize {
         let variables = self.variables.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
         let stages = self.stages.iter().map(|stage| {
-            let steps = stage.steps.iter().map(|step| step.name.as_str().len() + step.action.bytes());
+            let steps = stage.steps.iter().map(Step::bytes);
             stage.name.as_str().len() + steps.sum::<usize>()
         });
         variables.sum::<usize>() + stages.sum::<usize>()
     }
 }
 
-impl Action {
+impl Step {
+    /// One that is defined in its pipeline.
+    pub fn own(name: Identifier, action: Action) -> Self {
+        Self { name, action, inputs: BTreeMap::new(), source: None }
+    }
+
     fn bytes(&self) -> usize {
+        let inputs = self.inputs.iter().map(|(name, value)| name.as_str().len() + value.as_str().len());
+        let source = self.source.as_ref().map_or(0, |source| source.bytes());
+        self.name.as_str().len() + self.action.bytes() + inputs.sum::<usize>() + source
+    }
+}
+
+impl Action {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Action::Run(arguments) => arguments.iter().map(|argument| argument.len() + 1).sum(),
             Action::Http(call) => {
                 let headers = call.headers.iter().map(|(name, value)| name.len() + value.len());
                 call.method.len() + call.url.len() + headers.sum::<usize>() + call.body.as_ref().map_or(0, |b| b.len())
             }
+            Action::Uses(used) => used.bytes(),
         }
     }
 }

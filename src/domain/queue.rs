@@ -103,7 +103,10 @@ pub trait Crowd {
 pub struct PipelineNow {
     /// A stopped pipeline starts nothing; what has started goes on.
     pub stopped: bool,
+    /// With the steps of registries filled in, unless they cannot be had.
     pub blueprint: Arc<Blueprint>,
+    /// Why they cannot: then a deployment that would start fails with it.
+    pub unresolved: Option<Arc<str>>,
 }
 
 impl Waiter {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId, Timestamp,
+    ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId,
+    StepSource, Timestamp,
 };
 
 /// From the moment a deployment starts (or waits to be run again) until it ends.
@@ -36,6 +37,8 @@ pub struct StageRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRun {
     pub name: Identifier,
+    /// Which step of a registry it is, if it is one.
+    pub source: Option<Arc<StepSource>>,
     pub status: StepStatus,
     pub exit_code: Option<i32>,
     pub started_at: Option<Timestamp>,

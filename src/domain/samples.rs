@@ -50,7 +50,7 @@ pub fn by_key(number: u64) -> Kept {
 
 /// A pipeline with so many plain stages, each with two steps.
 pub fn pipeline(stages: usize) -> PipelineNow {
-    let step = |number| Step { name: identifier(&format!("step-{number}")), action: Action::Run(vec!["true".into()]) };
+    let step = |number| Step::own(identifier(&format!("step-{number}")), Action::Run(vec!["true".into()]));
     let stage = |number| Stage {
         name: identifier(&format!("stage-{number}")),
         approval: ApprovalRule::Never,
@@ -59,7 +59,7 @@ pub fn pipeline(stages: usize) -> PipelineNow {
         steps: vec![step(1), step(2)],
     };
     let blueprint = Blueprint { stages: (1..=stages).map(stage).collect(), ..Blueprint::default() };
-    PipelineNow { stopped: false, blueprint: Arc::new(blueprint) }
+    PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None }
 }
 
 pub fn identifier(text: &str) -> Identifier {

@@ -240,3 +240,45 @@ fn what_is_cancelled_between_two_stages_can_be_run_again_from_the_second() {
     let retried = retry(&mut subject, target, "stage-2").unwrap();
     assert_eq!(statuses(&retried), [StageStatus::Succeeded, StageStatus::AwaitingApproval]);
 }
+
+/// The pipeline uses a step that cannot be had.
+fn unresolved(subject: &mut Subject) {
+    let reference = StepReference::parse("tools/build@1").unwrap();
+    let used = Action::Uses(Box::new(Use { reference, with: Default::default() }));
+    let mut blueprint = (*pipeline(1).blueprint).clone();
+    blueprint.stages[0].steps = vec![Step::own(identifier("build"), used)];
+    let why = Some(Arc::from("there is no registry `tools`"));
+    subject.crowd.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: why };
+}
+
+#[test]
+fn a_deployment_whose_steps_cannot_be_had_fails_at_once_and_the_next_one_starts() {
+    let mut subject = Subject::with(Configuration::default());
+    unresolved(&mut subject);
+    subject.run(0, claim(1)).unwrap();
+    let record = deploy(&mut subject, 100);
+    assert_eq!(record.deployment.status, DeploymentStatus::Failed);
+    assert_eq!(record.deployment.error.as_deref(), Some("there is no registry `tools`"));
+    assert!(record.stages.is_empty() && !record.deployment.staged && record.deployment.started_at.is_some());
+    assert_eq!(subject.environment.last_deployment.as_ref().unwrap().status, DeploymentStatus::Failed);
+    subject.crowd.pipeline = pipeline(1);
+    assert_eq!(deploy(&mut subject, 101).deployment.status, DeploymentStatus::Running);
+}
+
+#[test]
+fn what_was_cancelled_before_its_steps_could_be_had_cannot_be_run_again() {
+    let mut subject = Subject::with(Configuration::default());
+    unresolved(&mut subject);
+    subject.crowd.pipeline.stopped = true;
+    subject.run(0, claim(1)).unwrap();
+    let id = deploy(&mut subject, 100).deployment.id;
+    let stage = subject.crowd.pipeline.blueprint.stages[0].name.clone();
+    let cancel = CancelStage { target: id.into(), stage: stage.clone(), by: person(1), any: false };
+    let (_, outcome) = subject.run(1, cancel).unwrap();
+    let target = ended(&outcome, &subject.crowd.pipeline.blueprint.clone());
+    subject.crowd.pipeline.stopped = false;
+    let again = retry(&mut subject, target, stage.as_str()).unwrap();
+    assert_eq!(again.deployment.status, DeploymentStatus::Failed);
+    assert!(again.deployment.error.unwrap().contains("deploy anew"));
+    assert!(subject.environment.current_deployment().is_none());
+}

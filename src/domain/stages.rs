@@ -6,8 +6,8 @@ use super::session::ERROR_BYTES_MAX;
 use super::{
     Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Crowd, Deployment,
     DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, LastDeployment, LastReset,
-    Notice, Outcome, Person, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus, StepRun,
-    StepStatus, Timestamp,
+    Notice, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus,
+    Step, StepRun, StepStatus, Timestamp,
 };
 
 /// In whose name a deployment is made.
@@ -44,15 +44,19 @@ pub(super) fn start(
     deployment: &mut Deployment,
     maker: &Maker,
     scene: &mut Scene<'_>,
-    blueprint: Arc<Blueprint>,
+    pipeline: PipelineNow,
 ) -> Option<DeploymentOutcome> {
     deployment.started_at.get_or_insert(scene.at);
     scene.outcome.events.push(deployment.event(Notice::DeploymentStarted, maker.session));
-    if deployment.run.is_none() {
-        if blueprint.stages.is_empty() {
-            return Some(DeploymentOutcome::Succeeded);
+    match &deployment.run {
+        Some(run) if run.blueprint.uses().next().is_some() => {
+            let why = "it was cancelled before the steps it uses of registries could be had; deploy anew";
+            return Some(DeploymentOutcome::Failed(Arc::from(why)));
         }
-        give_run(deployment, scene.outcome, blueprint);
+        Some(_) => {}
+        None if pipeline.unresolved.is_some() => return pipeline.unresolved.map(DeploymentOutcome::Failed),
+        None if pipeline.blueprint.stages.is_empty() => return Some(DeploymentOutcome::Succeeded),
+        None => give_run(deployment, scene.outcome, pipeline.blueprint),
     }
     enter_next(deployment, maker, scene)
 }
@@ -336,16 +340,20 @@ impl StageRun {
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;
-        self.steps = stage
-            .steps
-            .iter()
-            .map(|step| StepRun {
-                name: step.name.clone(),
-                status: StepStatus::Pending,
-                exit_code: None,
-                started_at: None,
-                finished_at: None,
-            })
-            .collect();
+        self.steps = stage.steps.iter().map(StepRun::pending).collect();
+    }
+}
+
+impl StepRun {
+    /// As it is before it is run.
+    pub fn pending(step: &Step) -> Self {
+        Self {
+            name: step.name.clone(),
+            source: step.source.clone(),
+            status: StepStatus::Pending,
+            exit_code: None,
+            started_at: None,
+            finished_at: None,
+        }
     }
 }

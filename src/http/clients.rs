@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::answer;
@@ -52,6 +53,24 @@ pub fn gone() -> Problem {
     Problem::new(Code::ClientGone, Code::ClientGone.meaning())
 }
 
+/// What tells of every change since it was made.
+pub trait Changes {
+    async fn changed(&mut self);
+}
+
+impl Changes for Watch {
+    async fn changed(&mut self) {
+        Watch::changed(self).await;
+    }
+}
+
+impl Changes for watch::Receiver<()> {
+    async fn changed(&mut self) {
+        // Whoever tells of changes lives as long as the server.
+        watch::Receiver::changed(self).await.ok();
+    }
+}
+
 /// Something that is read, and its `ETag`.
 pub struct Read<T> {
     pub state: T,
@@ -59,11 +78,11 @@ pub struct Read<T> {
 }
 
 /// Reads at once; but if the client has that state already and wants to wait for another, when there is one.
-pub async fn read_when_changed<T>(
+pub async fn read_when_changed<T, W: Changes>(
     request: &HttpRequest,
     environments: &Environments,
     wait: Duration,
-    watch: impl FnOnce() -> Watch,
+    watch: impl FnOnce() -> W,
     read: impl Fn() -> Result<Read<T>, Problem>,
 ) -> Result<Read<T>, Problem> {
     if wait.is_zero() || !answer::is_known(request.headers(), &read()?.etag) {

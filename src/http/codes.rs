@@ -67,6 +67,10 @@ codes! {
         "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
     EventNotFound = "event_not_found", NOT_FOUND, "No such event",
         "The organization never had this event, or no longer keeps it.";
+    AnalysisNotFound = "analysis_not_found", NOT_FOUND, "No such analysis",
+        "The organization never had this analysis, or no longer remembers it: the newest 1000 are kept, and the newest 20 of a deployment.";
+    RegistryNotFound = "registry_not_found", NOT_FOUND, "No such step registry",
+        "The organization has no such step registry. List them to see their ids.";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     WebhookNotFound = "webhook_not_found", NOT_FOUND, "No such webhook",
@@ -103,6 +107,20 @@ codes! {
         "Only a stage that failed or was cancelled is run again, once its deployment has finished, while its session has the lock. `stageStatus` says how this one stands.";
     ApprovalNotPending = "approval_not_pending", CONFLICT, "The approval is not pending",
         "It was decided before, or what it was for has ended: `approvalStatus`, `decidedBy` and `decidedAt` say how, by whom and when.";
+    DeploymentNotFailed = "deployment_not_failed", CONFLICT, "The deployment has not failed",
+        "Only a deployment that failed is analysed. `deploymentStatus` says how this one stands.";
+    AnalysisDisabled = "analysis_disabled", CONFLICT, "Analysis is off",
+        "The operator has turned analysis off (`analysis.engine`).";
+    AnalysisNotCompleted = "analysis_not_completed", CONFLICT, "The analysis is not completed",
+        "A fix is proposed from an analysis that is completed. `analysisStatus` says how this one stands: wait for one that runs, ask for another where it failed.";
+    RepositoryMissing = "repository_missing", CONFLICT, "The pipeline has no repository",
+        "A fix is pushed to the pipeline's repository. A maintainer names it with `PUT /pipelines/{pipelineId}`.";
+    RepositoryUnusable = "repository_unusable", CONFLICT, "The pipeline's repository cannot be used",
+        "The detail says why: a form of URL that the operator does not allow, or that is not the provider's. A maintainer changes it with `PUT /pipelines/{pipelineId}`.";
+    CredentialMissing = "credential_missing", CONFLICT, "The repository has no credential",
+        "A pull request takes a token: the secret that the repository of the pipeline names as its `credential`. A maintainer makes it with `POST /secrets`.";
+    BranchExists = "branch_exists", CONFLICT, "There is such a branch",
+        "The repository has a branch of this name that is not this fix. Choose another with `branch`.";
     SecretExists = "secret_exists", CONFLICT, "There is such a secret",
         "A name is unique in its scope. Change the secret with `PUT`, or choose another name.";
     SecretLimitReached = "secret_limit_reached", CONFLICT, "Too many secrets",
@@ -125,6 +143,18 @@ codes! {
         "It cannot be deleted as long as it has environments: `environmentCount` says how many. Delete those first.";
     PipelineLimitReached = "pipeline_limit_reached", CONFLICT, "Too many pipelines",
         "The organization has as many pipelines as it can have. Delete some that are no longer used, then try again.";
+    RegistryExists = "registry_exists", CONFLICT, "The name is taken",
+        "The organization has a step registry of this name. Change that one with PUT, or choose another name.";
+    RegistryLimitReached = "registry_limit_reached", CONFLICT, "Too many step registries",
+        "The organization has as many step registries as it can have. Delete some that are no longer used, then try again.";
+    RegistryInUse = "registry_in_use", CONFLICT, "Pipelines use the step registry",
+        "The change would take away what pipelines use, or not let them use it as they do: `usedBy` names them. Nothing was changed; change those pipelines first.";
+    RegistryHasNoRepository = "registry_has_no_repository", CONFLICT, "The step registry has no repository",
+        "Its steps came with a request, so there is nothing to sync. Change them with PUT.";
+    SyncInProgress = "sync_in_progress", CONFLICT, "A sync is under way",
+        "The step registry is being synced. Look at it until its `status` is no longer `syncing`.";
+    SyncFailed = "sync_failed", CONFLICT, "The repository cannot be taken over",
+        "The steps stay as they were. `detail` says why, and `errors` what is wrong with which file. Mend the repository, then sync again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
     MemberExists = "member_exists", CONFLICT, "There is such a member",
@@ -147,6 +177,10 @@ codes! {
         "Another method, path or body was executed under this `Idempotency-Key` within the last 24 hours. Give every request a key of its own; a retry is sent exactly as the first time.";
     RateLimited = "rate_limited", TOO_MANY_REQUESTS, "Too many requests",
         "The token has used up its share. Try again after `Retry-After`; waiting in the server is cheaper than polling.";
+    RemoteFailed = "remote_failed", BAD_GATEWAY, "The repository's server did not do it",
+        "The fault is of the server that has the repository, or on the way to it: `reason` tells which (unreachable, timed_out, not_found, authentication, forbidden, refused, rate_limited, failed). Asked again, it goes on where it was.";
+    GitUnavailable = "git_unavailable", SERVICE_UNAVAILABLE, "Git cannot be run",
+        "The server cannot run git. An operator installs it, or frees space; the log says more.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",
         "More requests wait than the server holds. Nothing was done; try again after `Retry-After`.";
     QueueFull = "queue_full", SERVICE_UNAVAILABLE, "The queue is full",

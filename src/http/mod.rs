@@ -1,6 +1,7 @@
 //! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's.
 
 mod access;
+mod analyses;
 mod answer;
 mod approvals;
 mod body;
@@ -31,6 +32,8 @@ mod scans;
 mod secrets;
 mod server;
 mod sessions;
+mod step_body;
+mod step_registries;
 mod stream;
 mod streaming;
 mod tokens;
@@ -50,12 +53,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::time::Duration;
 
 use crate::actors::Environments;
+use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
 use crate::events::Events;
+use crate::fixes::Fixes;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
+use crate::registries::Registries;
 use crate::secrets::Vault;
 use crate::store::Store;
 use crate::webhooks::Webhooks;
@@ -69,8 +75,11 @@ pub struct State {
     pub accounts: Accounts,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
+    pub registries: Registries,
     pub vault: Arc<Vault>,
     pub webhooks: Webhooks,
+    pub analyses: Analyses,
+    pub fixes: Fixes,
     pub logs: Logs,
     pub followers: Followers,
     pub events: Events,

@@ -16,10 +16,10 @@ use super::routes::Answered;
 use super::scans::scan;
 use super::{answer, definition, paging, refusals};
 use crate::auth::Permission;
-use crate::domain::{Context, Identifier, PipelineKey};
+use crate::domain::{Blueprint, Context, Identifier, PipelineKey};
 use crate::events::Cause;
 use crate::idempotency::{Answer, Pending};
-use crate::pipelines::Pipeline;
+use crate::pipelines::{Definition, Pipeline};
 use crate::store::Batch;
 
 /// What to do where the outcome of a change is not known.
@@ -59,9 +59,15 @@ pub async fn put(mut call: Call) -> Answered {
     if let Err(malformed) = &id {
         fields.wrong("pipelineId", malformed.to_string());
     }
-    let definition = definition::read(&mut fields, id.as_ref().ok());
-    fields.finish()?;
-
+    let organization = &access.caller.organization;
+    // What it uses of registries stays there until it is saved.
+    let using = access.app.registries.using().await;
+    let definition = definition::read(&mut fields, id.as_ref().ok(), &|used| using.faults(organization, used));
+    if let Err(problem) = read_through(fields, definition.as_ref(), |blueprint| using.resolves(organization, blueprint))
+    {
+        access.app.registries.settled().await;
+        return Err(problem);
+    }
     let (Ok(id), Some(definition)) = (id, definition) else {
         return Err(Problem::invalid_request(Vec::new()));
     };
@@ -79,6 +85,21 @@ pub async fn put(mut call: Call) -> Answered {
     }
     let body = answer::written(&answer::One { data: PipelineView::new(&put.pipeline, environments) });
     Ok(response.content_type("application/json").body(body))
+}
+
+/// All faults of the fields; or where there are none, whether it still is within its bounds with what it uses filled in.
+fn read_through(
+    mut fields: Fields,
+    definition: Option<&Definition>,
+    resolves: impl FnOnce(&Blueprint) -> Result<(), String>,
+) -> Result<(), Problem> {
+    if !fields.has_faults()
+        && let Some(definition) = definition
+        && let Err(why) = resolves(&definition.blueprint)
+    {
+        fields.wrong("stages", why);
+    }
+    fields.finish()
 }
 
 pub async fn delete(call: Call) -> Answered {

@@ -1,5 +1,10 @@
 //! The one place where a refusal or a failure becomes a status and a code.
 
+mod fixes;
+mod registries;
+
+pub use fixes::analysis_not_found;
+
 use super::codes::Code;
 use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason, stage_status_name};
 use super::problem::{FieldError, Problem};

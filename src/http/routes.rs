@@ -14,8 +14,8 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    approvals, deployments, environment_list, environments, events, logs, members, operations, pipelines, secrets,
-    sessions, tokens, webhooks,
+    analyses, approvals, deployments, environment_list, environments, events, logs, members, operations, pipelines,
+    secrets, sessions, step_registries, tokens, webhooks,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
@@ -112,6 +112,19 @@ pub fn organization_routes() -> Vec<Routes> {
             "/deployments/{deploymentId}/stages/{stage}/retry",
             [on(Method::POST, deployments::retry_stage, openapi::retry_stage())],
         ),
+        at(
+            "/deployments/{deploymentId}/analyses",
+            [
+                on(Method::GET, analyses::list_of_deployment, openapi::list_deployment_analyses()),
+                on(Method::POST, analyses::create, openapi::create_analysis()),
+            ],
+        ),
+        at("/analyses", [on(Method::GET, analyses::list, openapi::list_analyses())]),
+        at("/analyses/{analysisId}", [on(Method::GET, analyses::view, openapi::get_analysis())]),
+        at(
+            "/analyses/{analysisId}/fix-pull-request",
+            [on(Method::POST, analyses::propose_fix, openapi::create_fix_pull_request())],
+        ),
         at("/approvals", [on(Method::GET, approvals::list, openapi::list_approvals())]),
         at("/approvals/{approvalId}", [on(Method::GET, approvals::view, openapi::get_approval())]),
         at("/approvals/{approvalId}/approve", [on(Method::POST, approvals::approve, openapi::approve())]),
@@ -133,6 +146,26 @@ pub fn organization_routes() -> Vec<Routes> {
                 on(Method::PUT, secrets::update, openapi::update_secret()),
                 on(Method::DELETE, secrets::delete, openapi::delete_secret()),
             ],
+        ),
+        at(
+            "/step-registries",
+            [
+                on(Method::GET, step_registries::list, openapi::list_registries()),
+                on(Method::POST, step_registries::create, openapi::create_registry()),
+            ],
+        ),
+        at(
+            "/step-registries/{registryId}",
+            [
+                on(Method::GET, step_registries::view, openapi::get_registry()),
+                on(Method::PUT, step_registries::update, openapi::update_registry()),
+                on(Method::DELETE, step_registries::delete, openapi::delete_registry()),
+            ],
+        ),
+        at("/step-registries/{registryId}/sync", [on(Method::POST, step_registries::sync, openapi::sync_registry())]),
+        at(
+            "/step-registries/{registryId}/steps",
+            [on(Method::GET, step_registries::steps, openapi::list_registry_steps())],
         ),
         at(
             "/tokens",

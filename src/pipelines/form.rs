@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::step_form::{ActionV1, StepSourceV1};
 use crate::domain::{
-    Action, ApprovalRule, Blueprint, HttpCall, Identifier, Malformed, Stage, Step, VariableName, VariableValue,
+    Action, ApprovalRule, Blueprint, Identifier, Malformed, Stage, Step, StepSource, VariableName, VariableValue,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -33,24 +34,10 @@ struct StepV1<'a> {
     name: &'a str,
     #[serde(borrow)]
     action: ActionV1<'a>,
-}
-
-#[derive(Serialize, Deserialize)]
-enum ActionV1<'a> {
     #[serde(borrow)]
-    Run(Vec<&'a str>),
+    inputs: BTreeMap<&'a str, &'a str>,
     #[serde(borrow)]
-    Http(HttpCallV1<'a>),
-}
-
-#[derive(Serialize, Deserialize)]
-struct HttpCallV1<'a> {
-    method: &'a str,
-    url: &'a str,
-    #[serde(borrow)]
-    headers: Vec<(&'a str, &'a str)>,
-    body: Option<&'a str>,
-    expect_status: Vec<u16>,
+    source: Option<StepSourceV1<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,7 +50,7 @@ impl<'a> From<&'a Blueprint> for BlueprintV1<'a> {
     fn from(blueprint: &'a Blueprint) -> Self {
         Self {
             stages: blueprint.stages.iter().map(StageV1::from).collect(),
-            variables: blueprint.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            variables: texts(&blueprint.variables),
             self_approval: blueprint.self_approval,
         }
     }
@@ -73,10 +60,9 @@ impl TryFrom<BlueprintV1<'_>> for Blueprint {
     type Error = Malformed;
 
     fn try_from(form: BlueprintV1<'_>) -> Result<Self, Malformed> {
-        let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
         Ok(Self {
             stages: form.stages.into_iter().map(Stage::try_from).collect::<Result<_, _>>()?,
-            variables: form.variables.into_iter().map(variable).collect::<Result<_, Malformed>>()?,
+            variables: variables(form.variables)?,
             self_approval: form.self_approval,
         })
     }
@@ -84,7 +70,6 @@ impl TryFrom<BlueprintV1<'_>> for Blueprint {
 
 impl<'a> From<&'a Stage> for StageV1<'a> {
     fn from(stage: &'a Stage) -> Self {
-        let step = |step: &'a Step| StepV1 { name: step.name.as_str(), action: ActionV1::from(&step.action) };
         Self {
             name: stage.name.as_str(),
             approval: match stage.approval {
@@ -93,7 +78,7 @@ impl<'a> From<&'a Stage> for StageV1<'a> {
             },
             timeout_seconds: stage.timeout_seconds,
             idempotent: stage.idempotent,
-            steps: stage.steps.iter().map(step).collect(),
+            steps: stage.steps.iter().map(StepV1::from).collect(),
         }
     }
 }
@@ -102,8 +87,6 @@ impl TryFrom<StageV1<'_>> for Stage {
     type Error = Malformed;
 
     fn try_from(form: StageV1<'_>) -> Result<Self, Malformed> {
-        let step =
-            |form: StepV1<'_>| Ok(Step { name: Identifier::parse(form.name)?, action: Action::from(form.action) });
         Ok(Self {
             name: Identifier::parse(form.name)?,
             approval: match form.approval {
@@ -112,37 +95,40 @@ impl TryFrom<StageV1<'_>> for Stage {
             },
             timeout_seconds: form.timeout_seconds,
             idempotent: form.idempotent,
-            steps: form.steps.into_iter().map(step).collect::<Result<_, Malformed>>()?,
+            steps: form.steps.into_iter().map(Step::try_from).collect::<Result<_, _>>()?,
         })
     }
 }
 
-impl<'a> From<&'a Action> for ActionV1<'a> {
-    fn from(action: &'a Action) -> Self {
-        match action {
-            Action::Run(arguments) => ActionV1::Run(arguments.iter().map(|argument| &**argument).collect()),
-            Action::Http(call) => ActionV1::Http(HttpCallV1 {
-                method: &call.method,
-                url: &call.url,
-                headers: call.headers.iter().map(|(name, value)| (&**name, &**value)).collect(),
-                body: call.body.as_deref(),
-                expect_status: call.expect_status.clone(),
-            }),
+impl<'a> From<&'a Step> for StepV1<'a> {
+    fn from(step: &'a Step) -> Self {
+        Self {
+            name: step.name.as_str(),
+            action: ActionV1::from(&step.action),
+            inputs: texts(&step.inputs),
+            source: step.source.as_deref().map(StepSourceV1::from),
         }
     }
 }
 
-impl From<ActionV1<'_>> for Action {
-    fn from(form: ActionV1<'_>) -> Self {
-        match form {
-            ActionV1::Run(arguments) => Action::Run(arguments.into_iter().map(Arc::from).collect()),
-            ActionV1::Http(call) => Action::Http(HttpCall {
-                method: Arc::from(call.method),
-                url: Arc::from(call.url),
-                headers: call.headers.into_iter().map(|(name, value)| (Arc::from(name), Arc::from(value))).collect(),
-                body: call.body.map(Arc::from),
-                expect_status: call.expect_status,
-            }),
-        }
+impl TryFrom<StepV1<'_>> for Step {
+    type Error = Malformed;
+
+    fn try_from(form: StepV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            name: Identifier::parse(form.name)?,
+            action: Action::try_from(form.action)?,
+            inputs: variables(form.inputs)?,
+            source: form.source.map(StepSource::try_from).transpose()?.map(Arc::new),
+        })
     }
+}
+
+fn texts(variables: &BTreeMap<VariableName, VariableValue>) -> BTreeMap<&str, &str> {
+    variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
+}
+
+fn variables(form: BTreeMap<&str, &str>) -> Result<BTreeMap<VariableName, VariableValue>, Malformed> {
+    let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
+    form.into_iter().map(variable).collect()
 }

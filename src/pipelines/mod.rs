@@ -5,6 +5,7 @@ mod declared;
 mod form;
 mod pipeline;
 mod registry;
+mod step_form;
 mod stored;
 
 #[cfg(test)]
@@ -13,7 +14,8 @@ mod tests;
 pub use declared::Declared;
 pub use form::BlueprintV1;
 pub use pipeline::{
-    Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, Repository, STATUSES, Stopped, check_branch,
+    Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, Repository, STATUSES, Stopped, check_api_url, check_branch,
     check_repository_url, default_branch, default_method, parse_approval, parse_name, step_name,
 };
 pub use registry::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
+pub use step_form::{RegistryStepV1, StepSourceV1};

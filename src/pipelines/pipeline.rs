@@ -4,7 +4,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::domain::{ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp};
+use crate::domain::{
+    ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp, VariableName,
+};
 
 /// What an HTTP step can be told to expect: every status that HTTP has.
 pub const STATUSES: RangeInclusive<u32> = 100..=599;
@@ -47,6 +49,10 @@ pub struct Repository {
     pub provider: Provider,
     pub url: Arc<str>,
     pub default_branch: Arc<str>,
+    /// The secret, of the pipeline or its organization, that lets us push and open pull requests.
+    pub credential: Option<VariableName>,
+    /// Where a GitHub server of one's own has its API.
+    pub api_url: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +129,30 @@ fn is_host(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
+/// A credential goes there with every request, so it is encrypted, or stays on this machine.
+pub fn check_api_url(text: &str) -> Result<(), Malformed> {
+    let is_sound = || {
+        let (rest, is_plain) = match text.strip_prefix("http://") {
+            Some(rest) => (rest, true),
+            None => (text.strip_prefix("https://")?, false),
+        };
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
+        let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+        let is_here = ["localhost", "127.0.0.1"].contains(&host);
+        let is_segment = |segment: &str| {
+            let sane = segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte));
+            sane && !segment.is_empty() && !segment.starts_with('.')
+        };
+        let path = path.strip_suffix('/').unwrap_or(path);
+        let is_path = path.is_empty() || path.split('/').all(is_segment);
+        (is_host(host) && port.is_none_or(is_port) && (is_here || !is_plain) && is_path).then_some(())
+    };
+    let form = "is the https URL of a server's API, such as https://github.example/api/v3, of at most 2048 characters; \
+                http only for localhost";
+    if text.len() <= 2048 && is_sound().is_some() { Ok(()) } else { Err(Malformed(form)) }
+}
+
 /// It must not pass for an option of git.
 pub fn check_branch(text: &str) -> Result<(), Malformed> {
     let sane =
@@ -156,6 +186,28 @@ pub fn step_name(place: usize) -> Identifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_api_is_reached_encrypted_or_on_this_machine() {
+        for good in
+            ["https://github.example/api/v3", "https://git.example:8443", "http://127.0.0.1:80/", "http://localhost"]
+        {
+            assert_eq!(check_api_url(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            "https://",
+            "http://github.example/api/v3",
+            "http://localhost.example",
+            "https://me:x@git.example",
+            "https://git.example/a?b",
+            "https://git.example/../x",
+            "https://git.example:port",
+            "ftp://git.example",
+        ] {
+            assert!(check_api_url(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_repository_is_named_by_one_of_four_forms_and_shows_no_password() {

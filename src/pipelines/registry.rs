@@ -128,6 +128,11 @@ impl Pipelines {
         self.shared.published().of(organization).cloned().collect()
     }
 
+    /// The same as they will be when all that was handed in is durable, for those who decide something by it.
+    pub fn newest(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
+        self.shared.changing.lock().newest.of(organization).cloned().collect()
+    }
+
     /// Makes it, or replaces all of it but whether it is stopped.
     pub async fn put(
         &self,

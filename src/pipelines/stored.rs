@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::form::BlueprintV1;
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use crate::domain::{Blueprint, Context, IdSeed, Identifier, Malformed, Person, PipelineKey, Timestamp, UserId};
+use crate::domain::{
+    Blueprint, Context, IdSeed, Identifier, Malformed, Person, PipelineKey, Timestamp, UserId, VariableName,
+};
 
 const VERSION: u8 = 1;
 
@@ -62,6 +64,8 @@ struct RepositoryV1<'a> {
     provider: ProviderV1,
     url: &'a str,
     default_branch: &'a str,
+    credential: Option<&'a str>,
+    api_url: Option<&'a str>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -138,6 +142,8 @@ fn definition_form<'a>(
             },
             url: &repository.url,
             default_branch: &repository.default_branch,
+            credential: repository.credential.as_ref().map(VariableName::as_str),
+            api_url: repository.api_url.as_deref(),
         }),
     }
 }
@@ -150,14 +156,24 @@ impl TryFrom<DefinitionV1<'_>> for Definition {
             name: form.name.to_owned(),
             slug: Identifier::parse(form.slug)?,
             blueprint: Arc::new(form.blueprint.try_into()?),
-            repository: form.repository.map(|repository| Repository {
-                provider: match repository.provider {
-                    ProviderV1::Git => Provider::Git,
-                    ProviderV1::GitHub => Provider::GitHub,
-                },
-                url: Arc::from(repository.url),
-                default_branch: Arc::from(repository.default_branch),
-            }),
+            repository: form.repository.map(Repository::try_from).transpose()?,
+        })
+    }
+}
+
+impl TryFrom<RepositoryV1<'_>> for Repository {
+    type Error = Malformed;
+
+    fn try_from(form: RepositoryV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            provider: match form.provider {
+                ProviderV1::Git => Provider::Git,
+                ProviderV1::GitHub => Provider::GitHub,
+            },
+            url: Arc::from(form.url),
+            default_branch: Arc::from(form.default_branch),
+            credential: form.credential.map(VariableName::parse).transpose()?,
+            api_url: form.api_url.map(Arc::from),
         })
     }
 }

@@ -306,7 +306,7 @@ fn named(name: &str) -> Definition {
 
 /// With everything that a pipeline can have.
 fn full() -> Definition {
-    let run = Step { name: step_name(0), action: Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]) };
+    let run = Step::own(step_name(0), Action::Run(vec![Arc::from("echo"), Arc::from("ä $X")]));
     let call = HttpCall {
         method: default_method(true),
         url: Arc::from("https://deploy.example/${COMMIT}"),
@@ -314,7 +314,7 @@ fn full() -> Definition {
         body: Some(Arc::from("{}")),
         expect_status: vec![200, 204],
     };
-    let http = Step { name: identifier("call"), action: Action::Http(call) };
+    let http = Step::own(identifier("call"), Action::Http(call));
     let stage = |name, approval, steps| Stage {
         name: identifier(name),
         approval,
@@ -334,6 +334,8 @@ fn full() -> Definition {
         provider: Provider::GitHub,
         url: Arc::from("https://github.example/acme/shop"),
         default_branch: default_branch(),
+        credential: Some(VariableName::parse("GIT_TOKEN").unwrap()),
+        api_url: Some(Arc::from("https://github.example/api/v3")),
     };
     Definition {
         name: "Everything".to_owned(),

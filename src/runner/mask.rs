@@ -22,6 +22,21 @@ const SUSPICIOUS_CHARACTERS: u32 = 8;
 /// What is searched for, all together. Each byte takes a few tens of bytes of memory while a stage runs.
 const PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
+/// Keeps secrets out of whole texts, for those who show or send what steps have written.
+#[derive(Clone)]
+pub struct Mask(Arc<Secrets>);
+
+impl Mask {
+    /// Otherwise one sentence why they cannot be kept out.
+    pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
+        Ok(Self(Arc::new(Secrets::new(values)?)))
+    }
+
+    pub fn apply(&self, text: &str) -> String {
+        self.0.mask(text)
+    }
+}
+
 /// Everything that must not be shown, ready to be searched for.
 pub(super) struct Secrets {
     plain: Search,

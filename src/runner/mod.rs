@@ -27,6 +27,7 @@ use futures_util::future::BoxFuture;
 use zeroize::Zeroizing;
 
 pub use jobs::Runner;
+pub use mask::Mask;
 pub use supervise::{SUPERVISE_COMMAND, supervise};
 
 use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun, Timestamp};

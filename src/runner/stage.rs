@@ -38,14 +38,7 @@ pub(super) enum StageOutcome {
 pub(super) fn steps_at_first(job: &StageJob) -> Vec<StepRun> {
     let stage = job.order.blueprint.stages.get(job.order.stage);
     let steps = stage.map_or(&[][..], |stage| &stage.steps);
-    let pending = |step: &Step| StepRun {
-        name: step.name.clone(),
-        status: StepStatus::Pending,
-        exit_code: None,
-        started_at: None,
-        finished_at: None,
-    };
-    steps.iter().map(pending).collect()
+    steps.iter().map(StepRun::pending).collect()
 }
 
 /// Those that did not come to an end by themselves.
@@ -185,12 +178,17 @@ impl StageRunner<'_> {
         let options = &self.shared.options;
         let log = log.step(section, options.log_bytes_per_step);
         let output = StepOutput::new(log, self.scene.secrets.clone(), self.shared.host.clone());
+        let scene = self.scene.with(&step.inputs);
         let (mut ended, output) = match &step.action {
             Action::Run(arguments) => {
                 let (supervisor, grace) = (&options.supervisor, options.grace);
-                process_step::run(arguments, &self.scene, supervisor, grace, &self.limits, output).await
+                process_step::run(arguments, &scene, supervisor, grace, &self.limits, output).await
             }
-            Action::Http(call) => http_step::run(&self.shared.http, call, &self.scene, &self.limits, output).await,
+            Action::Http(call) => http_step::run(&self.shared.http, call, &scene, &self.limits, output).await,
+            Action::Uses(used) => {
+                let reason = format!("was not filled in with {} when the deployment started", used.reference);
+                (StepEnd::of(Outcome::Failed(reason)), output)
+            }
         };
         match &ended.outcome {
             Outcome::Succeeded => {}

@@ -1,14 +1,17 @@
 //! What all kinds of steps have in common: what they see, what may end them early, and how they end.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use zeroize::Zeroizing;
 
 use super::mask::Secrets;
 use super::substitute::Variables;
-use crate::domain::DeploymentId;
+use crate::domain::{DeploymentId, VariableName, VariableValue};
 
 /// What is wanted of a stage that runs; it only ever goes forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,11 +31,26 @@ pub(super) async fn until(mut will: watch::Receiver<Will>, wanted: Will) {
 }
 
 /// What the steps of one run of a stage see.
+#[derive(Clone)]
 pub(super) struct Scene {
     pub deployment: DeploymentId,
     pub variables: Variables,
     pub secrets: Arc<Secrets>,
     pub work_dir: PathBuf,
+}
+
+impl Scene {
+    /// The same for a step that is given more, which wins.
+    pub fn with(&self, inputs: &BTreeMap<VariableName, VariableValue>) -> Cow<'_, Self> {
+        if inputs.is_empty() {
+            return Cow::Borrowed(self);
+        }
+        let mut scene = self.clone();
+        let given =
+            |(name, value): (&VariableName, &VariableValue)| (name.to_string(), Zeroizing::new(value.to_string()));
+        scene.variables.extend(inputs.iter().map(given));
+        Cow::Owned(scene)
+    }
 }
 
 /// What may end a step early.

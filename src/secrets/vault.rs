@@ -207,6 +207,27 @@ impl Vault {
         &*self.store
     }
 
+    /// Every value that a pipeline's steps may ever have seen as things stand: also those of the organization that its
+    /// own hide.
+    pub fn values_for(&self, pipeline: &PipelineKey) -> Result<Vec<SecretValue>, SecretError> {
+        let organization = &pipeline.organization;
+        let mut records = Vec::new();
+        for scope in [None, Some(&pipeline.pipeline)] {
+            visit(&*self.store, &stored::scope_prefix(organization, scope), |record| records.push(record))?;
+        }
+        let Some(ring) = self.ring(organization) else {
+            return Ok(Vec::new());
+        };
+        records.iter().map(|record| open(&ring, record)).collect()
+    }
+
+    /// A secret of the organization by its name, for what the server itself does for it.
+    pub fn open_one(&self, organization: &Identifier, name: &VariableName) -> Result<Option<SecretValue>, SecretError> {
+        let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
+        let ring = self.ring(organization);
+        ring.map(|ring| open(&ring, &record)).transpose()
+    }
+
     /// A refusal waits like a success, since what it speaks of may not be durable yet; only what the store has refused is
     /// told at once.
     async fn once_durable<T>(&self, outcome: Result<T, SecretError>, sequence: Sequence) -> Result<T, SecretError> {

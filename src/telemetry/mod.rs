@@ -69,6 +69,8 @@ fn describe() {
         "Attempts to deliver something to a webhook, by what came of them"
     );
     describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that have neither arrived nor been given up");
+    describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
+    describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes that were put on a branch and proposed");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");

@@ -1,5 +1,7 @@
 //! A server whose pipeline `web` has the stages that a test wants, and what its clients do.
 
+#![allow(dead_code, reason = "shared by several test binaries")]
+
 use std::path::PathBuf;
 
 use serde_json::{Value, json};

@@ -60,6 +60,11 @@ async fn every_fault_is_named_by_its_place() {
             &["repository.provider", "repository.url", "repository.defaultBranch"],
         ),
         (
+            json!({ "repository": { "provider": "github", "url": "https://git.example/a/b", "credential": "a b",
+                                    "apiUrl": "http://git.example/api/v3", "branch": "x" } }),
+            &["repository.credential", "repository.apiUrl", "repository.branch"],
+        ),
+        (
             json!({ "repository": { "provider": "git", "url": "https://bot:hunter2@git.example/x" } }),
             &["repository.url"],
         ),
@@ -74,7 +79,7 @@ async fn every_fault_is_named_by_its_place() {
         assert_eq!(refused.faulty_fields(), expected, "{body}");
     }
     let uses = mia.put("/pipelines/web", step(json!({ "uses": "registry/step@1" }))).await.json();
-    assert!(uses["detail"].as_str().unwrap().contains("no step registries"), "{uses}");
+    assert!(uses["detail"].as_str().unwrap().contains("there is no registry `registry`"), "{uses}");
     assert_eq!(mia.put("/pipelines/-x", json!({})).await.faulty_fields(), ["pipelineId"]);
     assert_eq!(mia.get("/pipelines/web").await.ok().data()["name"], "Web shop", "nothing was changed");
 }

@@ -201,7 +201,7 @@ pub fn environment(pipeline: &str) -> EnvironmentKey {
 
 /// A stage of these steps, named `step-1` and so on.
 pub fn job(number: u8, actions: Vec<Action>) -> StageJob {
-    let step = |(index, action)| Step { name: Identifier::parse(&format!("step-{}", index + 1)).unwrap(), action };
+    let step = |(index, action)| Step::own(Identifier::parse(&format!("step-{}", index + 1)).unwrap(), action);
     let stage = Stage {
         name: Identifier::parse("build").unwrap(),
         approval: ApprovalRule::Never,

@@ -8,6 +8,8 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod model;
+pub mod recorded;
 pub mod waiting;
 pub mod wire;
 

@@ -103,6 +103,39 @@ impl Environments {
         Ok(page)
     }
 
+    /// What the stages of a deployment did; none if it had no stages, or is forgotten.
+    pub fn blueprint(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<Arc<Blueprint>>, StoreError> {
+        stored_blueprint(&*self.parts.store, organization, id)
+    }
+
+    /// The newest deployment of the environment that succeeded and is older than this one, among the `most` deployments
+    /// of the organization before it.
+    pub fn last_success_before(
+        &self,
+        environment: &EnvironmentKey,
+        id: DeploymentId,
+        most: usize,
+    ) -> Result<Option<DeploymentFound>, StoreError> {
+        let organization = &environment.pipeline.organization;
+        // The newest come first, so what follows its key is older.
+        let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
+        let (mut left, mut found) = (most, None);
+        walk(&*self.parts.store, &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
+            if left == 0 {
+                return Ok(ControlFlow::Break(()));
+            }
+            left -= 1;
+            let head = readable(stored::decode_deployment_head(record))?;
+            if head.environment != *environment || head.status != DeploymentStatus::Succeeded {
+                return Ok(ControlFlow::Continue(()));
+            }
+            let (environment, record) = readable(stored::decode_deployment(record))?;
+            found = Some(DeploymentFound { environment, record });
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(found)
+    }
+
     pub fn approval(&self, organization: &Identifier, id: ApprovalId) -> Result<Option<ApprovalFound>, StoreError> {
         let record = self.parts.store.get(&keys::approval(organization, id))?;
         record.map(|record| self.read_approval(&record)).transpose()

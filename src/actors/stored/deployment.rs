@@ -10,8 +10,9 @@ use super::{Unreadable, decode, decode_beginning, encode, stored_enum};
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, CommitId, Deployment, DeploymentId, DeploymentRecord,
     DeploymentStatus, EnvironmentKey, IdSeed, Identifier, Malformed, Person, Retried, SessionId, StageRun, StageStatus,
-    StepRun, StepStatus, Timestamp,
+    StepRun, StepSource, StepStatus, Timestamp,
 };
+use crate::pipelines::StepSourceV1;
 
 /// What a deployment is found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,6 +139,8 @@ struct StageRunV1<'a> {
 #[derive(Serialize, Deserialize)]
 struct StepRunV1<'a> {
     name: &'a str,
+    #[serde(borrow)]
+    source: Option<StepSourceV1<'a>>,
     status: StepStatusV1,
     exit_code: Option<i32>,
     started_at: Option<i64>,
@@ -207,6 +210,7 @@ impl<'a> From<&'a StepRun> for StepRunV1<'a> {
     fn from(step: &'a StepRun) -> Self {
         Self {
             name: step.name.as_str(),
+            source: step.source.as_deref().map(StepSourceV1::from),
             status: step.status.into(),
             exit_code: step.exit_code,
             started_at: step.started_at.map(Timestamp::as_millis),
@@ -221,6 +225,7 @@ impl TryFrom<StepRunV1<'_>> for StepRun {
     fn try_from(form: StepRunV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             name: Identifier::parse(form.name)?,
+            source: form.source.map(StepSource::try_from).transpose()?.map(Arc::new),
             status: form.status.into(),
             exit_code: form.exit_code,
             started_at: form.started_at.map(Timestamp::from_millis),

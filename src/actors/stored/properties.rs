@@ -12,8 +12,9 @@ use proptest::sample::select;
 use super::*;
 use crate::domain::{
     Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, CommitId, Deployment,
-    DeploymentId, DeploymentRecord, DeploymentStatus, HttpCall, IdSeed, Origin, Person, Retried, SessionId, Stage,
-    StageRun, StageStatus, Step, StepRun, StepStatus, UserId, VariableName, VariableValue,
+    DeploymentId, DeploymentRecord, DeploymentStatus, HttpCall, IdSeed, InputValue, Origin, Person, Retried, SessionId,
+    Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource, StepStatus, Use, UserId, VariableName,
+    VariableValue,
 };
 
 const DEPLOYMENT_STATUSES: [DeploymentStatus; 7] = [
@@ -98,15 +99,45 @@ fn approval() -> impl Strategy<Value = Approval> {
 }
 
 fn step_run() -> impl Strategy<Value = StepRun> {
-    (identifier(), select(&STEP_STATUSES[..]), any::<Option<i32>>(), of(time()), of(time())).prop_map(
-        |(name, status, exit_code, started_at, finished_at)| StepRun {
+    let source = of(source()).prop_map(|source| source.map(Arc::new));
+    (identifier(), source, select(&STEP_STATUSES[..]), any::<Option<i32>>(), of(time()), of(time())).prop_map(
+        |(name, source, status, exit_code, started_at, finished_at)| StepRun {
             name,
+            source,
             status,
             exit_code,
             started_at,
             finished_at,
         },
     )
+}
+
+fn reference() -> impl Strategy<Value = StepReference> {
+    (identifier(), identifier(), identifier()).prop_map(|(registry, step, version)| StepReference {
+        registry,
+        step,
+        version,
+    })
+}
+
+fn source() -> impl Strategy<Value = StepSource> {
+    (reference(), of(text())).prop_map(|(reference, commit)| StepSource { reference, commit })
+}
+
+fn input_value() -> impl Strategy<Value = InputValue> {
+    prop_oneof![
+        variable_value().prop_map(InputValue::string),
+        any::<i64>().prop_map(|number| InputValue::number(&number.to_string()).unwrap()),
+        any::<bool>().prop_map(InputValue::boolean),
+    ]
+}
+
+fn variable_name() -> impl Strategy<Value = VariableName> {
+    "[A-KM-Z][A-Z0-9_]{0,20}".prop_map(|text| VariableName::parse(&text).unwrap())
+}
+
+fn variable_value() -> impl Strategy<Value = VariableValue> {
+    "[ -~]{0,40}".prop_map(|text| VariableValue::parse(&text).unwrap())
 }
 
 fn stage_run() -> impl Strategy<Value = StageRun> {
@@ -175,11 +206,20 @@ fn action() -> impl Strategy<Value = Action> {
             Action::Http(HttpCall { method, url, headers, body, expect_status })
         },
     );
-    prop_oneof![vec(text(), 0..4).prop_map(Action::Run), call]
+    let uses = (reference(), btree_map(variable_name(), input_value(), 0..3))
+        .prop_map(|(reference, with)| Action::Uses(Box::new(Use { reference, with })));
+    prop_oneof![vec(text(), 0..4).prop_map(Action::Run), call, uses]
 }
 
 fn stage() -> impl Strategy<Value = Stage> {
-    let step = (identifier(), action()).prop_map(|(name, action)| Step { name, action });
+    let inputs = btree_map(variable_name(), variable_value(), 0..3);
+    let source = of(source()).prop_map(|source| source.map(Arc::new));
+    let step = (identifier(), action(), inputs, source).prop_map(|(name, action, inputs, source)| Step {
+        name,
+        action,
+        inputs,
+        source,
+    });
     let rule = prop_oneof![Just(ApprovalRule::Never), Just(ApprovalRule::Always)];
     (identifier(), rule, any::<u32>(), any::<bool>(), vec(step, 0..4)).prop_map(
         |(name, approval, timeout_seconds, idempotent, steps)| Stage {
@@ -193,9 +233,7 @@ fn stage() -> impl Strategy<Value = Stage> {
 }
 
 fn blueprint() -> impl Strategy<Value = Blueprint> {
-    let name = "[A-KM-Z][A-Z0-9_]{0,20}".prop_map(|text| VariableName::parse(&text).unwrap());
-    let value = "[ -~]{0,40}".prop_map(|text| VariableValue::parse(&text).unwrap());
-    (vec(stage(), 0..4), btree_map(name, value, 0..4), any::<bool>())
+    (vec(stage(), 0..4), btree_map(variable_name(), variable_value(), 0..4), any::<bool>())
         .prop_map(|(stages, variables, self_approval)| Blueprint { stages, variables, self_approval })
 }
 

@@ -21,7 +21,7 @@ pub struct Pipeline {
 
 impl Default for Pipeline {
     fn default() -> Self {
-        let now = PipelineNow { stopped: false, blueprint: Arc::default() };
+        let now = PipelineNow { stopped: false, blueprint: Arc::default(), unresolved: None };
         Self { now: Mutex::new(now), stopped_once: AtomicBool::new(false) }
     }
 }
@@ -100,7 +100,7 @@ pub fn stages(names: &[&str]) -> Blueprint {
         approval: if name.starts_with("ask") { ApprovalRule::Always } else { ApprovalRule::Never },
         timeout_seconds: pipeline::TIMEOUT_SECONDS_DEFAULT,
         idempotent: false,
-        steps: vec![Step { name: Identifier::parse("step").unwrap(), action: Action::Run(vec![Arc::from("true")]) }],
+        steps: vec![Step::own(Identifier::parse("step").unwrap(), Action::Run(vec![Arc::from("true")]))],
     };
     Blueprint { stages: names.iter().map(stage).collect(), ..Blueprint::default() }
 }

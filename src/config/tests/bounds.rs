@@ -36,7 +36,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 27);
+    assert_eq!(numbers, 30);
 }
 
 #[test]
@@ -51,7 +51,8 @@ fn a_number_beyond_all_machines_is_refused_like_any_other() {
 #[test]
 fn no_key_takes_a_value_of_another_type() {
     for key in KEYS {
-        for value in ["true", "1.5", "2026-01-01", "{ a = 1 }", "[1]", "[[]]"] {
+        let flag = if matches!(key.kind, Kind::FileUrls(_)) { "1" } else { "true" };
+        for value in [flag, "1.5", "2026-01-01", "{ a = 1 }", "[1]", "[[]]"] {
             if matches!((&key.kind, value), (Kind::Flag(_), "true") | (Kind::Numbers(..), "[1]")) {
                 continue;
             }
@@ -146,4 +147,28 @@ fn a_flag_is_true_or_false_and_nothing_else() {
             assert!(lines[0].contains("must be true or false"), "{lines:?}");
         }
     }
+}
+
+#[test]
+fn a_model_takes_a_url_and_a_name_and_its_key_only_from_the_environment() {
+    let (url, model) = ("LOCKKEEPER_ANALYSIS_LLM_URL", "LOCKKEEPER_ANALYSIS_LLM_MODEL");
+    let key = ("LOCKKEEPER_ANALYSIS_LLM_KEY", "hunter2");
+    let settings = load_variables(&[(url, "https://models.example/v1"), (model, "small"), key]).unwrap();
+    let llm = settings.analysis.llm.unwrap();
+    assert_eq!((&*llm.url, &*llm.model), ("https://models.example/v1", "small"));
+    assert_eq!((llm.timeout.as_secs(), llm.max_log_bytes), (60, 64 * 1024));
+    assert_eq!(llm.key.as_ref().map(|key| key.reveal()), Some("hunter2"));
+    assert!(!format!("{llm:?}").contains("hunter2"));
+    for incomplete in
+        [&[(url, "https://models.example/v1")][..], &[(model, "small")], &[("LOCKKEEPER_ANALYSIS_ENGINE", "llm")]]
+    {
+        let faults = load_variables(incomplete).unwrap_err().join("\n");
+        assert!(faults.contains("a model takes both"), "{faults}");
+    }
+    for bad in
+        ["models.example", "ftp://models.example", "https://me:x@models.example", "https://models.example/?key=x"]
+    {
+        assert!(load_variables(&[(url, bad), (model, "small")]).is_err(), "{bad}");
+    }
+    assert!(load_variables(&[("LOCKKEEPER_ANALYSIS_ENGINE", "magic")]).is_err());
 }

@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    DEFAULT_TOML, Environments, Events, Http, Idempotency, Log, LogFormat, RateLimit, Runner, Storage, Webhooks,
-    check_file,
+    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    RateLimit, Runner, Storage, Webhooks, check_file,
 };
 
 #[test]
@@ -78,6 +78,10 @@ fn without_any_configuration_every_setting_is_as_documented() {
             max_sending: 256,
         }
     );
+    assert_eq!(settings.analysis, Analysis { engine: AnalysisEngine::Builtin, llm: None });
+    let git = Git { program: "git".into(), timeout: Duration::from_secs(60), file_urls: FileUrls::Sample };
+    assert_eq!(settings.git, git);
+    assert!(load_variables(&[]).unwrap().allows_file_urls(), "where the sample is served");
     assert!(settings.sample);
     assert_eq!(settings.organizations[0].id.as_str(), "acme");
 }

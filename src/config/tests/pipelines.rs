@@ -108,7 +108,8 @@ fn a_pipeline_has_variables_and_a_repository() {
         check_pipeline("repository = { provider = 'svn', url = 'http://x', branch = 'b', default_branch = '-x' }")
             .unwrap_err(),
         [
-            "o.toml:8: unknown key `pipelines.repository.branch`; allowed here: provider, url, default_branch",
+            "o.toml:8: unknown key `pipelines.repository.branch`; allowed here: provider, url, default_branch, \
+             credential, api_url",
             "o.toml:8: pipelines.repository.provider must be one of git, github",
             "o.toml:8: pipelines.repository.url must be the https, ssh or file URL of a repository, or git@host:path, of \
              at most 2048 visible ASCII characters",
@@ -127,7 +128,8 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
     let text = "self_approval = 'yes'\n[[pipelines.stages]]\nname = 'a'\napproval = 'sometimes'\ntimeout_seconds = 0\n\
                 [[pipelines.stages.steps]]\nrun = ['', 7]\n[[pipelines.stages.steps]]\nname = 'step-1'\n\
                 [[pipelines.stages]]\nname = 'a'\nidempotent = 1\nsteps = []\n[[pipelines.stages]]\n\
-                [[pipelines.stages.steps]]\nuses = 'x/y@1'\n";
+                [[pipelines.stages.steps]]\nuses = 'x/y'\nwith = { 1A = 1, B = [] }\n\
+                [[pipelines.stages.steps]]\nrun = ['x']\nwith = {}\n";
     assert_eq!(
         check_pipeline(text).unwrap_err(),
         [
@@ -136,14 +138,17 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
             "o.toml:12: pipelines.stages.timeout_seconds must be a whole number from 1 to 86400, not 0",
             "o.toml:14: pipelines.stages.steps.run[0] names a program",
             "o.toml:14: pipelines.stages.steps.run[1] must be a string, not a whole number",
-            "o.toml:15: a step needs run = [\"program\", \"argument\"] or http = { url = \"…\" }",
+            "o.toml:15: a step needs run = [\"program\", \"argument\"], http = { url = \"…\" } or uses = \"registry/step@version\"",
             "o.toml:16: pipelines.stages.steps.name `step-1` is there twice; the first is on line 13",
             "o.toml:17: a stage needs one step at least: [[pipelines.stages.steps]]",
             "o.toml:18: pipelines.stages.name `a` is there twice; the first is on line 10",
             "o.toml:19: pipelines.stages.idempotent must be true or false, not a whole number",
             "o.toml:21: pipelines.stages.name is missing",
-            "o.toml:22: a step needs run = [\"program\", \"argument\"] or http = { url = \"…\" }",
-            "o.toml:23: unknown key `pipelines.stages.steps.uses`; allowed here: name, run, http",
+            "o.toml:23: pipelines.stages.steps.uses must be registry/step@version, such as tools/build@1.2.0",
+            "o.toml:24: pipelines.stages.steps.with.1A: the name must be 1 to 63 letters, digits or '_', not beginning with \
+             a digit or with LOCKKEEPER_, which is ours",
+            "o.toml:24: pipelines.stages.steps.with.B must be a string, a number or a boolean, not an array",
+            "o.toml:25: with goes with uses: it is what a step of a registry is given",
         ]
     );
 }
@@ -176,7 +181,7 @@ fn a_step_that_is_wrong_is_told_why() {
     }
     assert_eq!(
         check_step("run = ['true']\nhttp = { url = 'https://x' }").unwrap_err(),
-        ["o.toml:10: a step has either run or http, not both; make two steps of it"]
+        ["o.toml:10: a step has either run or http or uses; make several steps of it"]
     );
 }
 
@@ -215,4 +220,32 @@ fn the_texts_of_a_pipeline_are_bounded_together() {
     let argument = format!("'{}'", "x".repeat(32_000));
     let told = check_stage(&format!("steps = [{{ run = ['echo', {argument}, {argument}] }}]")).unwrap_err();
     assert!(told.len() == 1 && told[0].contains("61440 bytes at most"), "{told:?}");
+}
+
+#[test]
+fn a_step_of_a_registry_is_named_with_what_it_is_given() {
+    let stage = check_stage(
+        "[[pipelines.stages.steps]]\nuses = 'tools/build@1.2.0'\n\
+         with = { TARGET = 'all', JOBS = 4, RATIO = 0.5, QUICK = true, MASK = 0x10 }",
+    );
+    let Action::Uses(used) = &stage.unwrap().steps[0].action else { panic!("it uses a step") };
+    assert_eq!(used.reference.to_string(), "tools/build@1.2.0");
+    let given = used.with.iter().map(|(name, value)| (name.as_str(), value.kind().as_str(), value.text().as_str()));
+    let expected = [
+        ("JOBS", "number", "4"),
+        ("MASK", "number", "16"),
+        ("QUICK", "boolean", "true"),
+        ("RATIO", "number", "0.5"),
+        ("TARGET", "string", "all"),
+    ];
+    assert_eq!(given.collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn who_checks_a_file_is_told_that_steps_of_registries_are_not_checked() {
+    let text = "[organization]\nid = 'acme'\n[[members]]\nname = 'a'\nrole = 'admin'\n[[pipelines]]\nid = 'web'\n\
+                [[pipelines.stages]]\nname = 's'\nsteps = [{ uses = 'tools/build@1' }]\n";
+    let files = Files::new(&[("o.toml", text)]);
+    let told = check_file(&files.path("o.toml")).unwrap().to_string();
+    assert!(told.ends_with("; 1 step of registries, which only a server can check"), "{told}");
 }

@@ -110,7 +110,7 @@ impl Site {
             stage.approval = if approval { ApprovalRule::Always } else { ApprovalRule::Never };
             stage.idempotent = idempotent;
         }
-        subject.crowd.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint) };
+        subject.crowd.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None };
         Self {
             subject,
             millis: 0,

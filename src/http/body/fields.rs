@@ -191,6 +191,11 @@ impl Fields {
         }
     }
 
+    /// Whether something that was taken is wrong.
+    pub fn has_faults(&self) -> bool {
+        !self.errors.is_empty()
+    }
+
     /// All faults at once, those nobody asked for among them.
     pub fn finish(self) -> Result<(), Problem> {
         let faults = self.faults();

@@ -1,6 +1,7 @@
 //! Request bodies: read within bounds of size and time, parsed strictly, every fault of the fields reported at once.
 
 mod fields;
+mod inputs;
 mod json;
 mod lists;
 

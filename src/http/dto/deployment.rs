@@ -7,7 +7,7 @@ use super::approval::{ApprovalStatusName, approval_status_name};
 use super::{Text, Time, UserView};
 use crate::domain::{
     ApprovalId, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, SessionId, StageRun,
-    StageStatus, StepRun, StepStatus,
+    StageStatus, StepReference, StepRun, StepSource, StepStatus,
 };
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -109,6 +109,9 @@ pub struct StageApprovalView {
 #[schema(as = StepRun)]
 pub struct StepRunView<'a> {
     name: &'a str,
+    /// The step of a registry that it is, if it is one.
+    #[schema(required)]
+    uses: Option<StepSourceView<'a>>,
     #[schema(value_type = StepStatusName)]
     status: &'static str,
     /// Of a program that ended by itself.
@@ -118,6 +121,33 @@ pub struct StepRunView<'a> {
     started_at: Option<Time>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     finished_at: Option<Time>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StepSource)]
+pub struct StepSourceView<'a> {
+    #[schema(example = "tools")]
+    registry: &'a str,
+    #[schema(example = "build")]
+    step: &'a str,
+    #[schema(example = "1.2.0")]
+    version: &'a str,
+    /// Of the registry's repository, if it has one.
+    #[schema(required)]
+    commit: Option<&'a str>,
+}
+
+impl<'a> From<&'a StepSource> for StepSourceView<'a> {
+    fn from(source: &'a StepSource) -> Self {
+        let StepReference { registry, step, version } = &source.reference;
+        Self {
+            registry: registry.as_str(),
+            step: step.as_str(),
+            version: version.as_str(),
+            commit: source.commit.as_deref(),
+        }
+    }
 }
 
 impl<'a> DeploymentView<'a> {
@@ -162,6 +192,7 @@ impl<'a> From<&'a StepRun> for StepRunView<'a> {
     fn from(step: &'a StepRun) -> Self {
         Self {
             name: step.name.as_str(),
+            uses: step.source.as_deref().map(StepSourceView::from),
             status: step_status_name(step.status),
             exit_code: step.exit_code,
             started_at: step.started_at.map(Time),

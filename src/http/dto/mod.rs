@@ -1,23 +1,27 @@
 //! What goes over the wire, in camelCase. Borrowed from the domain's types, so that an answer is
 //! written in one pass.
 
+mod analysis;
 mod approval;
 mod deployment;
 mod environment;
 mod event;
 mod member;
 mod pipeline;
+mod registry;
 mod secret;
 mod session;
 mod token;
 mod webhook;
 
+pub use analysis::{AnalysisView, FixView};
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
 pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
 pub use event::EventView;
 pub use member::MemberView;
 pub use pipeline::PipelineView;
+pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};

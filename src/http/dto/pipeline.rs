@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Time, UserView};
-use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step};
+use super::registry::InputValueView;
+use super::{Text, Time, UserView};
+use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step, StepReference, VariableName};
 use crate::pipelines::{Pipeline, Repository};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -59,7 +60,7 @@ pub struct StageView<'a> {
     steps: Vec<StepView<'a>>,
 }
 
-/// It has either `run` or `http`.
+/// It has one of `run`, `http` and `uses`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepDefinition)]
@@ -73,6 +74,14 @@ pub struct StepView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = HttpCallView, required = false)]
     http: Option<HttpCallView<'a>>,
+    /// A step of a registry, as `registry/step@version`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = String, required = false, example = "tools/build@1.2.0")]
+    uses: Option<Text<&'a StepReference>>,
+    /// What that is given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = BTreeMap<String, InputValueView>, required = false)]
+    with: Option<BTreeMap<&'a str, InputValueView<'a>>>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -98,6 +107,12 @@ pub struct RepositoryView<'a> {
     url: &'a str,
     #[schema(example = "main")]
     default_branch: &'a str,
+    /// The name of the secret that lets us push and open pull requests.
+    #[schema(required)]
+    credential: Option<&'a str>,
+    /// Where a GitHub server of one's own has its API; null: as its URL says.
+    #[schema(required)]
+    api_url: Option<&'a str>,
 }
 
 impl<'a> PipelineView<'a> {
@@ -138,11 +153,16 @@ impl<'a> From<&'a Stage> for StageView<'a> {
 
 impl<'a> From<&'a Step> for StepView<'a> {
     fn from(step: &'a Step) -> Self {
-        let (run, http) = match &step.action {
-            Action::Run(arguments) => (Some(arguments.as_slice()), None),
-            Action::Http(call) => (None, Some(HttpCallView::from(call))),
-        };
-        Self { name: step.name.as_str(), run, http }
+        let mut view = Self { name: step.name.as_str(), run: None, http: None, uses: None, with: None };
+        match &step.action {
+            Action::Run(arguments) => view.run = Some(arguments.as_slice()),
+            Action::Http(call) => view.http = Some(HttpCallView::from(call)),
+            Action::Uses(used) => {
+                view.uses = Some(Text(&used.reference));
+                view.with = Some(used.with.iter().map(|(name, value)| (name.as_str(), value.into())).collect());
+            }
+        }
+        view
     }
 }
 
@@ -164,6 +184,8 @@ impl<'a> From<&'a Repository> for RepositoryView<'a> {
             provider: repository.provider.as_str(),
             url: &repository.url,
             default_branch: &repository.default_branch,
+            credential: repository.credential.as_ref().map(VariableName::as_str),
+            api_url: repository.api_url.as_deref(),
         }
     }
 }

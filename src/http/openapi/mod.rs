@@ -1,5 +1,6 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
+mod analyses;
 mod bodies;
 mod delivery;
 mod deployments;
@@ -8,9 +9,11 @@ mod members;
 mod operation;
 mod operations;
 mod pipeline_bodies;
+mod registries;
 mod secrets;
 mod webhooks;
 
+pub use analyses::{create_analysis, create_fix_pull_request, get_analysis, list_analyses, list_deployment_analyses};
 pub use delivery::*;
 pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
@@ -20,6 +23,10 @@ pub use events::{get_event, list_events, stream_events};
 pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
+pub use registries::{
+    create_registry, delete_registry, get_registry, list_registries, list_registry_steps, sync_registry,
+    update_registry,
+};
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
 pub use webhooks::{
     create_webhook, delete_webhook, get_delivery, get_webhook, list_deliveries, list_webhooks, redeliver,
@@ -35,9 +42,9 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, ForceClaimView,
-    KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, SecretView, SessionView, TokenView,
-    WaiterView, WebhookView,
+    AnalysisView, ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, FixView,
+    ForceClaimView, KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, RegistryStepView,
+    RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView, WebhookView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -47,6 +54,7 @@ use super::tokens::KeptTokenView;
 pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const SESSION_PATTERN: &str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
 const DEPLOYMENT_PATTERN: &str = "^dep_[0-9a-f]{24}$";
+const ANALYSIS_PATTERN: &str = "^anl_[0-9a-f]{24}$";
 const APPROVAL_PATTERN: &str = "^apr_[0-9a-f]{24}$";
 
 /// The document as it is served.
@@ -82,9 +90,11 @@ fn document() -> Value {
             { "name": "Ephemeral environments" },
             { "name": "Pipelines" },
             { "name": "Deployments" },
+            { "name": "Analysis" },
             { "name": "Approvals" },
             { "name": "Events" },
             { "name": "Secrets" },
+            { "name": "Step registries" },
             { "name": "Webhooks" },
             { "name": "Tokens" },
             { "name": "Members" },
@@ -133,6 +143,12 @@ fn path_parameters(path: &str) -> Value {
                     json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
+                "analysisId" => (
+                    "The analysis",
+                    json!({ "type": "string", "pattern": ANALYSIS_PATTERN }),
+                    "anl_0199f3c2a4b07f3e9d2c5a1b",
+                ),
+                "registryId" => registries::path_parameter(),
                 _ => path_parameter(name).unwrap_or_else(|| {
                     ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
                 }),
@@ -162,6 +178,8 @@ fn schemas() -> Value {
     include::<ForceClaimView<'_>>(&mut schemas);
     include::<DeploymentView<'_>>(&mut schemas);
     include::<LineView<'_>>(&mut schemas);
+    include::<AnalysisView<'_>>(&mut schemas);
+    include::<FixView<'_>>(&mut schemas);
     include::<ApprovalView<'_>>(&mut schemas);
     include::<EventView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
@@ -170,15 +188,19 @@ fn schemas() -> Value {
     include::<OpenWebhookView<'_>>(&mut schemas);
     include::<KeptWebhookView<'_>>(&mut schemas);
     include::<DeliveryView<'_>>(&mut schemas);
+    include::<RegistryView<'_>>(&mut schemas);
+    include::<RegistryStepView<'_>>(&mut schemas);
+    include::<SyncView<'_>>(&mut schemas);
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
     include::<MemberView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
-    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all());
+    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
     let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
-    for (name, schema) in bodies.chain(members::request_bodies()).chain(webhooks::request_bodies()) {
+    let bodies = bodies.chain(members::request_bodies()).chain(webhooks::request_bodies());
+    for (name, schema) in bodies.chain(analyses::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

@@ -4,11 +4,11 @@ use serde_json::{Value, json};
 
 use super::IDENTIFIER_PATTERN;
 use super::bodies::{CONTEXT_PATTERN, VARIABLE_PATTERN};
-use crate::domain::VARIABLES_MAX;
 use crate::domain::pipeline::{
     ARGUMENTS_MAX, BLUEPRINT_BYTES_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX, TIMEOUT_SECONDS_DEFAULT,
     TIMEOUT_SECONDS_MAX,
 };
+use crate::domain::{INPUTS_MAX, VARIABLES_MAX};
 use crate::pipelines::{EXPECTED_STATUSES_MAX, Provider, STATUSES};
 
 const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
@@ -16,6 +16,10 @@ const HEADER_PATTERN: &str = "^(?!([Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]
      [Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn])$)[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$";
 const REPOSITORY_PATTERN: &str = "^((https|ssh)://([A-Za-z0-9._~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[!-~]*)?\
                                   |git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
+const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
+                               (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";
+const USES_PATTERN: &str =
+    "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}/[A-Za-z0-9][A-Za-z0-9._-]{0,62}@[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const BRANCH_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
 
 pub fn all() -> [(&'static str, Value); 5] {
@@ -59,6 +63,13 @@ fn pipeline() -> Value {
                     "url": { "type": "string", "maxLength": 2048, "pattern": REPOSITORY_PATTERN,
                              "examples": ["https://git.example/shop.git"] },
                     "defaultBranch": { "type": "string", "pattern": BRANCH_PATTERN, "default": "main" },
+                    "credential": { "type": ["string", "null"], "pattern": VARIABLE_PATTERN, "examples": ["GIT_TOKEN"],
+                                    "description": "The secret, of the pipeline or the organization, with the token \
+                                                    that lets Lockkeeper push branches and open pull requests." },
+                    "apiUrl": { "type": ["string", "null"], "maxLength": 2048, "pattern": API_URL_PATTERN,
+                                "examples": ["https://github.example/api/v3"],
+                                "description": "Where a GitHub server of your own has its API; left out: \
+                                                `/api/v3` of the host of `url`, or api.github.com for github.com." },
                 },
             },
         },
@@ -89,20 +100,42 @@ fn stage() -> Value {
 fn step() -> Value {
     let name = json!({ "type": "string", "pattern": IDENTIFIER_PATTERN,
                        "description": "Unique in its stage. Left out: `step-1`, `step-2`, … by its place." });
-    let run = json!({
-        "type": "array", "minItems": 1, "maxItems": ARGUMENTS_MAX, "examples": [["echo", "hello"]],
-        "prefixItems": [{ "type": "string", "minLength": 1, "maxLength": 32_768, "pattern": r"^[^\u0000]+$" }],
-        "items": { "type": "string", "maxLength": 32_768, "pattern": r"^[^\u0000]*$" },
-        "description": "A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.",
-    });
     let one = |action: &str, schema: Value| {
         json!({ "type": "object", "additionalProperties": false, "required": [action],
                 "properties": { "name": name, action: schema } })
     };
-    json!({ "oneOf": [one("run", run), one("http", http_call())] })
+    let uses = json!({
+        "type": "object", "additionalProperties": false, "required": ["uses"],
+        "properties": {
+            "name": name,
+            "uses": { "type": "string", "pattern": USES_PATTERN, "examples": ["tools/build@1.2.0"],
+                      "description": "A step of a registry: `registry/step@version`. It must be there when the pipeline is \
+                                      saved, and is looked up when a deployment starts." },
+            "with": { "type": "object", "maxProperties": INPUTS_MAX, "propertyNames": { "pattern": VARIABLE_PATTERN },
+                      "additionalProperties": input_value(),
+                      "description": "What the step is given, by the names and types of its inputs. Nothing is substituted \
+                                      in it." },
+        },
+    });
+    json!({ "oneOf": [one("run", run()), one("http", http_call()), uses] })
 }
 
-fn http_call() -> Value {
+/// What an input can be.
+pub fn input_value() -> Value {
+    json!({ "oneOf": [{ "type": "string", "maxLength": 4096, "pattern": r"^[^\u0000]*$" },
+                      { "type": "number" }, { "type": "boolean" }] })
+}
+
+pub fn run() -> Value {
+    json!({
+        "type": "array", "minItems": 1, "maxItems": ARGUMENTS_MAX, "examples": [["echo", "hello"]],
+        "prefixItems": [{ "type": "string", "minLength": 1, "maxLength": 32_768, "pattern": r"^[^\u0000]+$" }],
+        "items": { "type": "string", "maxLength": 32_768, "pattern": r"^[^\u0000]*$" },
+        "description": "A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.",
+    })
+}
+
+pub fn http_call() -> Value {
     let status = json!({ "type": "integer", "minimum": STATUSES.start(), "maximum": STATUSES.end() });
     json!({
         "type": "object",

@@ -2,14 +2,20 @@
 
 use super::*;
 use crate::domain::pipeline::{BLUEPRINT_BYTES_MAX, STAGES_MAX, STEPS_MAX};
-use crate::domain::{Action, Blueprint, CONFIGURATION_BYTES_MAX, Context, Stage, Step, VariableName, VariableValue};
+use crate::domain::{
+    Action, Blueprint, CONFIGURATION_BYTES_MAX, Context, Stage, Step, StepReference, StepSource, VariableName,
+    VariableValue,
+};
 
-/// As many stages and steps as there may be, with the longest names that fit.
+/// As many stages and steps as there may be, with the longest texts that fit, all of which their records have too: each
+/// step is one of a registry, at a commit.
 fn largest() -> Blueprint {
     let [stage] = &stages(&["ask"]).stages[..] else { panic!("one stage") };
+    let reference = StepReference::parse("rrrr/ssss@vvvv").unwrap();
+    let source = Arc::new(StepSource { reference, commit: Some(Arc::from("c".repeat(40))) });
     let step = |stage: usize, step: usize| Step {
-        name: Identifier::parse(&format!("{stage:02}-{step:02}-{}", "n".repeat(49))).unwrap(),
-        action: Action::Run(vec![Arc::from("x")]),
+        source: Some(source.clone()),
+        ..Step::own(Identifier::parse(&format!("{stage:02}-{step:02}")).unwrap(), Action::Run(vec![Arc::from("x")]))
     };
     let stage = |number: usize| Stage {
         name: Identifier::parse(&format!("ask-{number:02}")).unwrap(),

@@ -140,6 +140,7 @@ async fn a_deployment_goes_through_its_stages_and_its_record_says_so() {
     let now = Timestamp::from_millis(1);
     let step = StepRun {
         name: Identifier::parse("step").unwrap(),
+        source: None,
         status: StepStatus::Succeeded,
         exit_code: Some(0),
         started_at: Some(now),

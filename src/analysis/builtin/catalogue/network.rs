@@ -1,0 +1,268 @@
+//! Between machines: names, connections, TLS, time-outs, and what servers answer.
+
+super::signatures! {
+    NameResolution 95
+        hints "could not resolve host"
+        pattern r"could ?n[o']t resolve host(?:name)?:? \W?(?P<host>[\w.-]+)"
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        like "curl: (6) Could not resolve host: api.acme.example",
+            "ssh: Could not resolve hostname web-9: Name or service not known";
+    NameResolution 93
+        hints "no such host"
+        pattern r"lookup (?P<host>[\w.-]+)(?: on \S+)?: no such host"
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        like "dial tcp: lookup registry.acme.example on 10.0.0.2:53: no such host";
+    NameResolution 92
+        hints "enotfound", "eai_again"
+        pattern r"getaddrinfo (?:ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+)"
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        like "Error: getaddrinfo ENOTFOUND db.review-3.internal",
+            "npm ERR! request to https://registry.npmjs.org/react failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org";
+    NameResolution 92
+        hints "unknownhostexception"
+        pattern r"UnknownHostException: (?P<host>[\w.-]+)"
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        like "Caused by: java.net.UnknownHostException: kafka-0.kafka";
+    NameResolution 90
+        hints "could not translate host name"
+        pattern r#"could not translate host name "(?P<host>[^"]+)""#
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        like r#"psql: error: could not translate host name "db" to address: Name or service not known"#;
+    NameResolution 88
+        hints "name or service not known", "temporary failure in name resolution", "nodename nor servname",
+            "name does not resolve", "unknown host", "no address associated with hostname",
+            "failed to lookup address", "nxdomain", "dns error", "could not be resolved", "name resolution"
+        pattern r"name or service not known|temporary failure in name resolution|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|could not be resolved|name resolution (?:failed|error)"
+        cause "a host's name cannot be resolved"
+        fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
+        like "socket.gaierror: [Errno -2] Name or service not known",
+            "lockkeeper: the step got no answer: error sending request: client error (Connect): dns error: failed to lookup address information";
+
+    ConnectionFailed 90
+        hints "refused"
+        pattern r"(?:failed to connect to|connect(?:ion)? to|connecting to|could not connect to|dial tcp|connect ECONNREFUSED|connecting|at) (?:server at )?[`'\x22\[]?(?P<target>[\w.:-]*[\w])\b.*\b(?:connection )?refused"
+        cause "nothing answers at {target}: the connection is refused"
+        fix "see that what should listen at {target} runs and listens on that address and port, and that it is given time to start"
+        like "dial tcp 10.0.3.4:5432: connect: connection refused",
+            r#"psql: error: connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused"#;
+    ConnectionFailed 90
+        hints "econnrefused"
+        pattern r"ECONNREFUSED (?P<target>[\w.:\[\]-]+)"
+        cause "nothing answers at {target}: the connection is refused"
+        fix "see that what should listen at {target} runs and listens on that address and port, and that it is given time to start"
+        like "Error: connect ECONNREFUSED 127.0.0.1:6379";
+    ConnectionFailed 88
+        hints "failed to connect to", "couldn't connect to", "could not connect to"
+        pattern r"(?:failed to connect to|couldn't connect to|could not connect to) (?P<target>[\w.:-]+\w)(?: port (?P<port>\d+))?"
+        cause "{target} cannot be connected to"
+        fix "see that what should listen at {target} runs, listens on that address and port, and can be reached from where the step runs"
+        like "curl: (7) Failed to connect to localhost port 8080 after 0 ms: Couldn't connect to server";
+    ConnectionFailed 84
+        hints "connection refused", "econnrefused", "connectionrefused", "actively refused"
+        pattern r"connection refused|ECONNREFUSED|ConnectionRefused|actively refused"
+        cause "a connection is refused: nothing listens where something should"
+        fix "see that the service runs and listens on that address and port, and that it is given time to start"
+        like "requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionRefusedError(111, 'Connection refused'))";
+    ConnectionFailed 82
+        hints "connection reset", "econnreset", "broken pipe", "unexpected eof", "connection closed",
+            "connection aborted", "socket hang up", "remote end hung up", "connection was closed", "early eof",
+            "unexpectedly closed", "connection terminated", "server closed the connection", "closed by remote host",
+            "broke off"
+        pattern r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection unexpectedly closed|connection terminated|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|an answer that broke off"
+        cause "the other side broke the connection off"
+        fix "look at the other side's log at that time: it restarted, ran into a limit, or a proxy in between cut it off; try again if it was that"
+        like "read tcp 10.0.0.5:41022->10.0.0.9:443: read: connection reset by peer",
+            "fatal: the remote end hung up unexpectedly";
+    ConnectionFailed 86
+        hints "no route to host", "network is unreachable", "enetunreach", "ehostunreach", "host is unreachable",
+            "host is down"
+        pattern r"no route to host|network is unreachable|ENETUNREACH|EHOSTUNREACH|host is (?:unreachable|down)"
+        cause "there is no way to the other machine"
+        fix "check the network, routes and firewall between where the step runs and that machine; an IPv6 address without IPv6 is a usual reason"
+        like "connect: no route to host",
+            "Error: connect ENETUNREACH 2606:4700::6810:1823:443";
+    ConnectionFailed 90
+        hints "cannot connect to the docker daemon", "is the docker daemon running"
+        pattern r"cannot connect to the docker daemon|is the docker daemon running"
+        cause "no Docker daemon answers where the step runs"
+        fix "start the daemon, or set DOCKER_HOST as a variable of the pipeline to where it is"
+        like "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?";
+    ConnectionFailed 88
+        hints "was refused - did you specify"
+        pattern r"The connection to the server (?P<target>\S+) was refused"
+        cause "the cluster's API at {target} refuses the connection"
+        fix "check which cluster the kubeconfig of the step names: without one it tries localhost:8080"
+        like "The connection to the server localhost:8080 was refused - did you specify the right host or port?";
+    ConnectionFailed 86
+        hints "can't connect to", "is the server running on that host", "could not connect to redis",
+            "connection to database failed"
+        pattern r"can't connect to (?:local )?(?:MySQL|server|MariaDB)|is the server running (?:on that host|locally)|could not connect to redis|connection to database failed"
+        cause "the database cannot be connected to"
+        fix "see that the database runs, that its host and port are right, and that it is given time to start"
+        like "ERROR 2002 (HY000): Can't connect to MySQL server on 'db' (115)";
+
+    Tls 95
+        hints "certificate has expired", "certificate is expired", "certificate expired",
+            "has expired or is not yet valid", "cert_has_expired"
+        pattern r"certificate (?:has |is )?expired|certificate has expired or is not yet valid|CERT_HAS_EXPIRED"
+        cause "the server's certificate has expired"
+        fix "renew the certificate; if it was renewed, restart or reload what serves it, and check the clock of the machine that runs the step"
+        like "x509: certificate has expired or is not yet valid: current time 2026-03-02T10:00:00Z is after 2026-03-01T00:00:00Z";
+    Tls 93
+        hints "unknown authority", "self-signed certificate", "self signed certificate",
+            "unable to get local issuer", "unable to verify the first certificate", "unable to get issuer",
+            "unknown ca", "pkix path building failed", "unknownissuer", "untrusted certificate",
+            "depth_zero_self_signed", "self_signed_cert"
+        pattern r"signed by unknown authority|self[- ]signed certificate|unable to get (?:local )?issuer|unable to verify the first certificate|unknown ca\b|PKIX path building failed|UnknownIssuer|untrusted certificate|SELF_SIGNED_CERT"
+        cause "the server's certificate is signed by an authority that the step does not trust"
+        fix "add the authority's certificate to the trust store of where the step runs, or let the server send its whole chain; do not turn the check off"
+        like "tls: failed to verify certificate: x509: certificate signed by unknown authority",
+            "SSL certificate problem: unable to get local issuer certificate";
+    Tls 92
+        hints "certificate is valid for", "does not match target host", "hostname mismatch",
+            "no alternative certificate subject name", "altname", "doesn't match", "notvalidforname",
+            "no subject alternative"
+        pattern r"certificate is valid for .*, not |does not match target host|hostname mismatch|no alternative certificate subject name|ERR_TLS_CERT_ALTNAME_INVALID|hostname '[^']+' doesn't match|NotValidForName|No subject alternative"
+        cause "the server's certificate is for another name"
+        fix "call the server by a name its certificate has, or have the name added to it"
+        like "x509: certificate is valid for *.acme.example, not review-7.apps.acme.example";
+    Tls 86
+        hints "ssl", "tls", "x509", "certificate", "handshake"
+        pattern r"SSL[_ ](?:ERROR|connect error)|SSL routines|sslv3 alert|tlsv1 alert|wrong version number|certificate verif(?:y|ication) failed|CERTIFICATE_VERIFY_FAILED|x509: |handshake (?:failure|failed|error)|TLS handshake (?:error|failed)|bad certificate|SSLHandshakeException|invalid peer certificate|gnutls_handshake"
+        cause "a secure connection could not be made"
+        fix "check the certificate, the protocol versions and whether the port speaks TLS at all; `openssl s_client -connect host:port` shows it"
+        like "curl: (35) error:0A00010B:SSL routines::wrong version number",
+            "javax.net.ssl.SSLHandshakeException: Received fatal alert: handshake_failure",
+            "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed";
+
+    Timeout 88
+        hints "timed out", "timeout", "time-out", "etimedout"
+        pattern r"(?:connect(?:ion|ing)?|dial tcp|request|read|operation|curl: \(28\)).{0,120}?(?:timed out|i/o timeout)|\b(?:connection|connect|read|request|gateway) time-?out\b|ETIMEDOUT|ESOCKETTIMEDOUT|ERR_SOCKET_TIMEOUT|TLS handshake timeout|Gateway Time-?out"
+        cause "a connection or a request did not come through in time"
+        fix "see that the other side can be reached from where the step runs (firewall, address) and is not overloaded"
+        like "curl: (28) Connection timed out after 30001 milliseconds",
+            "dial tcp 10.0.0.9:443: i/o timeout",
+            "npm ERR! code ETIMEDOUT";
+    Timeout 86
+        hints "context deadline exceeded", "deadline exceeded", "deadline_exceeded"
+        pattern r"context deadline exceeded|DEADLINE_EXCEEDED|deadline exceeded"
+        cause "an operation did not end within the time it was given"
+        fix "see what it waited for; raise the limit only if it really needs longer"
+        like "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
+    Timeout 84
+        hints "timed out waiting", "timeout waiting", "timed out after", "timeout after", "timeout exceeded",
+            "exceeded timeout", "timeout expired", "gave up waiting", "did not complete within", "timeoutexpired",
+            "not ready after", "exceeded the timeout", "exceeded its timeout", "exceeded the maximum execution time"
+        pattern r"timed out waiting|timeout waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
+        cause "it waited for something that did not come in time"
+        fix "see why what it waited for did not come; raise the limit only if it really needs longer"
+        like "error: timed out waiting for the condition on jobs/migrate",
+            "subprocess.TimeoutExpired: Command '['make']' timed out after 300 seconds";
+    Timeout 66
+        hints "timed out", "time out", "timeouterror", "timeoutexception"
+        pattern r"\btimed out\b|\btime out\b|Timeout(?:Error|Exception)\b"
+        cause "something timed out"
+        fix "see what it waited for and why that did not come; raise the limit only if it really needs longer"
+        like "Error: the smoke test timed out";
+
+    RateLimited 94
+        hints "toomanyrequests", "too many requests", "rate limit", "rate-limit", "ratelimit", "throttl",
+            "quota exceeded for quota metric", "secondary rate", "slow down"
+        pattern r"toomanyrequests|too many requests|rate.?limit(?:ed|s)?(?: has been| was)? ?(?:exceeded|reached|hit|error)?|ThrottlingException|\bThrottled\b|Throttling: Rate exceeded|Quota exceeded for quota metric|secondary rate limit|RequestLimitExceeded"
+        cause "a server answers that there were too many requests"
+        fix "log in (anonymous callers get the lowest limits), use a mirror or a cache, or run it again later"
+        like "Error response from daemon: toomanyrequests: You have reached your pull rate limit.",
+            "HTTP 403: API rate limit exceeded for installation ID 1.";
+    RateLimited 86
+        hints "429"
+        pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|error:?|returned|answered(?: with status)?|code)\s+\(?429\b|\b429 "
+        cause "a server answers that there were too many requests (429)"
+        fix "log in (anonymous callers get the lowest limits), use a mirror or a cache, or run it again later"
+        like "curl: (22) The requested URL returned error: 429";
+
+    HttpStatus 74
+        hints "was answered with status"
+        pattern r"the step was answered with status (?P<status>\d{3})"
+        cause "the request of the step was answered with status {status}, which it does not expect"
+        fix "look at the answer in the log and at the other side's own log; if {status} is right, add it to `expectStatus`"
+        like "lockkeeper: the step was answered with status 503";
+    HttpStatus 76
+        hints "http/"
+        pattern r"^HTTP/\d(?:\.\d)? (?P<status>[45]\d\d)\b"
+        cause "a request was answered with status {status}"
+        fix "look at the answer in the log and at the other side's own log"
+        like "HTTP/1.1 502 Bad Gateway";
+    HttpStatus 75
+        hints "the requested url returned error"
+        pattern r"The requested URL returned error: (?P<status>\d{3})"
+        cause "a request was answered with status {status}"
+        fix "check the URL, and the other side's log for why it answers {status}"
+        like "curl: (22) The requested URL returned error: 500";
+    HttpStatus 72
+        hints "status", "http", "server error", "bad gateway", "service unavailable", "expected 2",
+            "internal server error", "answered"
+        pattern r"(?:http(?:/[\d.]+)?|status(?: ?code)?|response(?: code)?|answered(?: with)?|returned|got|server error)[ :=]+\(?(?P<status>[45]\d\d)\b|\b(?P<also>50[0-4]) (?:Internal Server Error|Bad Gateway|Service (?:Temporarily )?Unavailable|Server Error|Gateway Time-?out)|\b(?P<client>40[04589]|410|422) (?:Client Error|Not Found|Bad Request|Unprocessable|Conflict)"
+        cause "a request was answered with status {status|}{also|}{client|}"
+        fix "look at what was answered and at the other side's own log"
+        like "smoke: GET /checkout: expected 200, got 500",
+            "requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: https://x",
+            "fetch failed: status code 404";
+    NameResolution 93
+        hints "host not found in"
+        pattern r#"host not found in (?:upstream|resolver) "?(?P<host>[\w.-]+)"#
+        cause "the name `{host}` cannot be resolved"
+        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine uses when its configuration is read"
+        like "nginx: [emerg] host not found in upstream \"api\" in /etc/nginx/conf.d/default.conf:9";
+    ConnectionFailed 86
+        hints "reach"
+        pattern r"(?:can't|cannot|could not|couldn't|unable to|failed to) reach (?P<what>[^\r\n]{1,100})"
+        cause "there is no connection to {what}"
+        fix "see that it runs, listens on that address and port, and can be reached from where the step runs"
+        like "Error: P1001: Can't reach database server at `db:5432`";
+    ConnectionFailed 80
+        hints "connect"
+        pattern r"(?:unable to|cannot|can't|could not|couldn't|failed to) (?:connect|establish (?:a )?(?:new )?connection)\b"
+        cause "a connection could not be made"
+        fix "see that the other side runs, listens on that address and port, and can be reached from where the step runs"
+        like "Unable to connect to the cluster",
+            "error: failed to connect";
+    ConnectionFailed 86
+        hints "too many connections", "connection slots are reserved", "too many clients"
+        pattern r"too many connections|connection slots are reserved|too many clients"
+        cause "the database has no connection left to give"
+        fix "close what holds connections, use a pool, or raise the database's limit"
+        like "FATAL:  sorry, too many clients already";
+    ConnectionFailed 86
+        hints "unreachable!", "broker may not be available", "failed calling webhook", "no nodes available"
+        pattern r"UNREACHABLE!|Broker may not be available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
+        cause "a machine or a service that is needed does not answer"
+        fix "see that it runs and can be reached from where the step runs"
+        like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";
+    RateLimited 80
+        hints "quota", "limitexceeded"
+        pattern r"quota(?: \S+)? (?:has been |was |is )?exceeded|QuotaExceeded|LimitExceeded\w*|exceeded (?:your|the) (?:current )?quota"
+        cause "a quota of the account is used up"
+        fix "free what counts against it, or ask for a higher one"
+        like "An error occurred (VcpuLimitExceeded) when calling the RunInstances operation";
+    NameResolution 90
+        hints "unknown mysql server host", "no resolvable", "couldn't resolve", "getaddrinfo",
+            "dns resolution failed", "dns lookup"
+        pattern r"Unknown MySQL server host '(?P<host>[^']+)'|No resolvable bootstrap urls|couldn't resolve (?:server|host|address)|getaddrinfo\w*\b.{0,20}(?:failed|error)|DNS (?:resolution|lookup)\b.{0,12}\bfail\w*"
+        cause "a host's name cannot be resolved: {host|see the line}"
+        fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
+        like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)",
+            "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
+    ConnectionFailed 84
+        hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "forcibly closed",
+            "err_connection", "disconnected"
+        pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
+        cause "the other side broke the connection off"
+        fix "look at the other side's log at that time; try again if it was a restart or a proxy in between"
+        like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",
+            "net::ERR_CONNECTION_REFUSED at http://localhost:3000/";
+}

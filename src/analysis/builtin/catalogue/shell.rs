@@ -1,0 +1,191 @@
+//! What shells and the programs in them say: commands that are not there, scripts and calls that do not parse.
+
+super::signatures! {
+    MissingCommand 95
+        hints "command not found"
+        pattern r"(?:^|[\s:])(?P<program>[^\s:]+): command not found"
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path; the step sees only the PATH it is given"
+        like "deploy.sh: line 3: kubectx: command not found";
+    MissingCommand 95
+        hints "command not found:"
+        pattern r"command not found: (?P<program>\S+)"
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path; the step sees only the PATH it is given"
+        like "zsh:1: command not found: pnpm";
+    MissingCommand 92
+        hints ": not found"
+        pattern r"(?:^|/)(?:ba|da|a|k)?sh: (?:line )?(?:\d+: )?(?P<program>[^\s:]+): not found\s*$"
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path; the step sees only the PATH it is given"
+        like "/bin/sh: 1: envsubst: not found",
+            "sh: yq: not found";
+    MissingCommand 90
+        hints ": not found"
+        pattern r"^\S+: (?:line )?\d+: (?P<program>[^\s:]+): not found\s*$"
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path; the step sees only the PATH it is given"
+        like "./deploy.sh: 14: rsync: not found";
+    MissingCommand 95
+        hints "executable file not found"
+        pattern r#"exec: \\?"(?P<program>[^"\\]+)\\?": executable file not found"#
+        cause "the program `{program}` is not in the PATH of where it is started"
+        fix "install `{program}` there (in the image, if it is a container), or correct the name of the command"
+        like r#"exec: "protoc-gen-go": executable file not found in $PATH"#;
+    MissingCommand 95
+        hints "could not be started: the program `"
+        pattern r"could not be started: the program `(?P<program>[^`]+)` was not found"
+        cause "the program `{program}` of the step is not installed on the machine that runs it"
+        fix "install `{program}` on the machine that runs the steps, or correct `run` of the step; it is searched for in PATH only"
+        like "lockkeeper: the step could not be started: the program `helmfile` was not found";
+    MissingCommand 93
+        hints "env: "
+        pattern r"\benv: \W*(?P<program>[\w.+-]+?)(?:\\r)?\W*: No such file or directory"
+        cause "the interpreter `{program}` that a script asks for is not installed"
+        fix "install `{program}`, or correct the first line of the script (a carriage return at its end counts too)"
+        like "/usr/bin/env: 'python': No such file or directory",
+            "env: can't execute 'node': No such file or directory";
+    MissingCommand 93
+        hints "can't execute"
+        pattern r"can't execute '(?P<program>[^']+)': No such file"
+        cause "the interpreter `{program}` that a script asks for is not installed"
+        fix "install `{program}`, or correct the first line of the script"
+        like "env: can't execute 'node': No such file or directory";
+    MissingCommand 92
+        hints "no such file or directory"
+        pattern r"^make(?:\[\d+\])?: (?P<program>[\w.+-]+): No such file or directory"
+        cause "the command `{program}` that a Makefile calls is not installed"
+        fix "install `{program}` where the step runs"
+        like "make: protoc: No such file or directory";
+    MissingCommand 88
+        hints "enoent"
+        pattern r"spawn (?P<program>[^\s]+) ENOENT"
+        cause "the program `{program}` that Node wanted to start is not installed"
+        fix "install `{program}` where the step runs"
+        like "Error: spawn chromium ENOENT";
+    MissingCommand 88
+        hints "no such command", "no such subcommand"
+        pattern r"no such (?:sub)?command: `(?P<program>[^`]+)`"
+        cause "cargo has no command `{program}`: it is not installed"
+        fix "install it (`cargo install cargo-{program}`) where the step runs"
+        like "error: no such command: `nextest`";
+    MissingCommand 88
+        hints "filenotfounderror"
+        pattern r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<program>[a-z][\w+-]*)'\s*$"
+        cause "`{program}`, which a Python program wanted to start or to open, is not there"
+        fix "install `{program}` if it is a program; if it is a file, see that it is in the working directory of the step"
+        like "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'";
+    MissingCommand 85
+        hints "missing script"
+        pattern r#"missing script:? "?(?P<program>[\w:.-]+)"#
+        cause "package.json has no script `{program}`"
+        fix "add `{program}` to the scripts of package.json, or correct the name in the step"
+        like r#"npm ERR! Missing script: "build:review""#;
+    MissingCommand 85
+        hints "command \""
+        pattern r#"(?:error|ERR\S*) +Command "(?P<program>[^"]+)" not found"#
+        cause "the package manager finds no command `{program}`: neither a script nor an installed package has it"
+        fix "add the package that has `{program}` to the dependencies, or the script to package.json"
+        like r#"error Command "vite" not found."#;
+    MissingCommand 60
+        hints "not installed"
+        pattern r"(?P<program>[\w.+-]+)(?: is|:) not installed(?:[.,;!]|\s+(?:or|on|in)\b|$)"
+        cause "`{program}` is not installed"
+        fix "install `{program}` where the step runs"
+        like "deploy: kubectl is not installed";
+    Syntax 92
+        hints "syntax error near unexpected token", "unexpected end of file", "syntax error: unexpected",
+            "unexpected eof while looking"
+        pattern r"^(?:lockkeeper: )?(?P<file>\S+?): (?:eval: |-c: )?(?:line )?(?P<line>\d+): (?:(?:\S+ )?syntax error.*|unexpected EOF.*|syntax error: unexpected end of file.*)"
+        cause "the shell script {file} does not parse at line {line}"
+        fix "correct {file} around line {line}: an unclosed quote, `if` or `do` above it is the usual reason; `bash -n {file}` checks it without running"
+        like "ci/build.sh: line 9: syntax error near unexpected token `done'",
+            "x.sh: line 40: unexpected EOF while looking for matching `\"'";
+    Syntax 90
+        hints "syntax error"
+        pattern r#"^(?P<file>\S+?): (?:line )?(?P<line>\d+): Syntax error: "?[^"]*"? unexpected"#
+        cause "the shell script {file} does not parse at line {line}"
+        fix "correct {file} around line {line}; bash syntax in a script that `sh` runs is the usual reason"
+        like "./run.sh: 12: Syntax error: \"(\" unexpected";
+    Syntax 78
+        hints "unknown flag", "unknown shorthand flag", "unrecognized option", "unrecognized argument",
+            "unknown option", "invalid option", "unexpected argument", "flag provided but not defined",
+            "illegal option"
+        pattern r"(?:unknown (?:shorthand )?flag|unrecogni[sz]ed (?:option|arguments?)|unknown option|invalid option|unexpected argument|flag provided but not defined|illegal option)\S*\s*(?:--|:)?\s*[`'\x22]?(?P<flag>-{0,2}[\w-]+)?"
+        cause "a program was called with an option it does not know: `{flag|see the line}`"
+        fix "check the call against the version of the program that is installed: options are renamed and removed between versions"
+        like "Error: unknown flag: --prune-whitelist",
+            "tool: unrecognized option '--fast'";
+    Syntax 76
+        hints "unknown command", "unknown subcommand", "is not a git command"
+        pattern r#"(?:unknown (?:sub)?command:? [`'"]?(?P<command>[\w-]+)|'(?P<git>[\w-]+)' is not a git command)"#
+        cause "a program was called with a command it does not know: `{command|}{git|}`"
+        fix "check the call against the version of the program that is installed"
+        like r#"Error: unknown command "template2" for "helm""#;
+    Syntax 74
+        hints "arguments are required", "missing required argument", "required flag(s)",
+            "required arguments were not provided"
+        pattern r#"(?:the following arguments are required: |missing required argument\S* |required flag\(s\) |required arguments were not provided)(?P<what>[^\r\n]*)"#
+        cause "a program was called without what it requires: {what|see the line}"
+        fix "add it to the call in the step; an empty variable in its place is the usual reason"
+        like "deploy.py: error: the following arguments are required: --region";
+    MissingCommand 92
+        hints "executable doesn't exist"
+        pattern r"Executable doesn't exist at (?P<program>\S+)"
+        cause "the browser {program} is not installed"
+        fix "install the browsers before the tests (`npx playwright install --with-deps`)"
+        like "browserType.launch: Executable doesn't exist at /root/.cache/ms-playwright/chromium-1097/chrome-linux/chrome";
+    MissingCommand 92
+        hints "linker `"
+        pattern r"linker `(?P<program>[^`]+)` not found"
+        cause "the linker `{program}` is not installed"
+        fix "install a C toolchain where it is built (`build-essential`)"
+        like "error: linker `cc` not found";
+    MissingCommand 90
+        hints "program not found or is not executable", "no acceptable c compiler", "find python"
+        pattern r"(?P<program>[\w.+-]+): program not found or is not executable|no acceptable C compiler found|gyp ERR! find Python"
+        cause "a program that the build calls is not installed: {program|see the line}"
+        fix "install it where the step runs"
+        like "protoc-gen-go: program not found or is not executable",
+            "configure: error: no acceptable C compiler found in $PATH";
+    MissingCommand 84
+        hints "which: no "
+        pattern r"which: no (?P<program>\S+) in \("
+        cause "the command `{program}` is not installed where the step runs"
+        fix "install `{program}` where the step runs, or call it by its full path"
+        like "which: no docker-compose in (/usr/local/bin:/usr/bin:/bin)";
+    MissingCommand 92
+        hints "cannot run program", "can't exec"
+        pattern r#"Cannot run program "(?P<program>[^"]+)"|Can't exec "(?P<perl>[^"]+)""#
+        cause "the program `{program|}{perl|}` is not installed where the step runs"
+        fix "install `{program|}{perl|}` where the step runs, or put it into the PATH"
+        like "java.io.IOException: Cannot run program \"git\": error=2, No such file or directory";
+    MissingCommand 88
+        hints "in path", "in $path", "on path", "on your path", "in your path", "on $path"
+        pattern r#"[`'"]?(?P<program>[\w.+-]+)[`'"]?(?: executable| binary| command)?(?: was| is|:)? (?:not found|not available|missing|could not be found|cannot be found|not)(?: found)? (?:in|on) (?:your |the )?\$?PATH|(?:cannot|could not|unable to|can't) (?:find|locate) [`'"]?(?P<other>[\w.+-]+)[`'"]? (?:in|on) (?:your |the )?\$?PATH"#
+        cause "the command `{program|}{other|}` is not installed where the step runs"
+        fix "install `{program|}{other|}` where the step runs, or put it into the PATH; the step sees only the PATH it is given"
+        like "Error: terraform not found in PATH",
+            "could not find `sops` on your PATH";
+    MissingCommand 70
+        hints "127"
+        pattern r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:|returned) 127\b"
+        cause "a command of the build was not found (it ended with 127)"
+        fix "see which command it is and install it where it runs"
+        like "The command '/bin/sh -c envsubst' returned a non-zero code: 127",
+            "process exited with code 127";
+    Syntax 90
+        hints "bad substitution", "unary operator expected", "integer expression expected", "ambiguous redirect",
+            "missing `]'", "binary operator expected", "operand expected", "expecting primary"
+        pattern r"bad substitution|unary operator expected|integer expression expected|ambiguous redirect|missing `\]'|binary operator expected|operand expected|expecting primary"
+        cause "the shell cannot evaluate a line of the script, often since a variable in it is empty or it is not run by bash"
+        fix "correct the line that is named: put variables in quotes, and let bash run what is written for bash"
+        like "deploy.sh: line 9: [: ==: unary operator expected",
+            "./x.sh: 12: Bad substitution";
+    Syntax 88
+        hints "sed: -e expression", "awk: ", "invalid regular expression", "invalid date"
+        pattern r"sed: -e expression #\d+, char \d+: (?P<what>[^\r\n]+)|awk: (?:line \d+: |cmd\. line:\d+: )(?P<awk>[^\r\n]+)|invalid regular expression|date: invalid date"
+        cause "a small program in the script does not parse: {what|}{awk|see the line}"
+        fix "correct it; a slash or a quote in a value that is filled in is the usual reason"
+        like "sed: -e expression #1, char 41: unknown option to `s'";
+}

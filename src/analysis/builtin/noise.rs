@@ -1,0 +1,108 @@
+//! Lines that speak of failures and are none: warnings, retries, counts of nothing, passed tests, echoes of commands.
+
+use std::sync::LazyLock;
+
+use regex::bytes::{RegexSet, RegexSetBuilder};
+
+/// What a line is worth when one of these fits, as a share; with several, the product. Levels count only where a line
+/// begins: text that is quoted further on has its own.
+const RULES: &[(&str, f64)] = &[
+    // `set -x` and package managers show what they are about to run.
+    (r"^\++ ", 0.02),
+    (r"^\s*(?:\$ \S|(?-i:> [a-z@./]))", 0.3),
+    (r"^#\d+ \[[^\]]+\] (?:RUN|COPY|ADD|FROM)\b", 0.1),
+    // Levels. What a cluster calls a warning is the reason as often as not.
+    (r"^.{0,48}?(?:\bwarn(?:ing)?\b|\[w\]|\blevel=warn)", 0.4),
+    (r"^.{0,40}?(?:\b(?:info|debug|trace|notice)\b|\blevel=(?:info|debug))", 0.4),
+    // Nothing is wrong.
+    (
+        r"\b(?:0|no|without(?: any)?) (?:\w+ )?(?:errors?|failures?|failed|problems?|issues?|conflicts?|vulnerabilities)\b",
+        0.1,
+    ),
+    (
+        r"\b(?:errors?|failures?|failed)[:=] ?0\b.*\b(?:errors?|failures?|failed)[:=] ?0\b|\x22errors?\x22: ?(?:null|\[\]|0|false|\x22\x22)",
+        0.1,
+    ),
+    (r"^\s*(?:(?:ok|PASS(?:ED)?|\[PASS\]|\[ok\])\b|✓|✔|√|☑)|\.{3} ok\s*$|\bPASSED\s*$", 0.02),
+    // It goes on.
+    (
+        r"\bretry(?:ing|ied)?\b|\bwill (?:be )?re(?:try|tried)|\btrying again|\bback(?:ing)? ?off\b.{0,20}\d|\bre-?attempt|\bstill waiting\b|\bnot ready yet\b|\battempt \d+(?: of |/)\d+",
+        0.45,
+    ),
+    (
+        r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassum(?:ed|ing)\b|\bdeprecat",
+        0.35,
+    ),
+    // Where, not what; and code that is shown.
+    (
+        r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
+        0.3,
+    ),
+    (r"^\s*at \S+.*[:(]|^\s+File \x22|^\s*\d+ +\||^\s*from \S+:\d+:in ", 0.3),
+    (r"^(?:hint|note|help|remote: hint|tip):", 0.4),
+    // Names that happen to be words: a download, a compiled or copied file.
+    (
+        r"^\s*(?:Downloading|Downloaded|Compiling|Installing|Fetching|Unpacking|Copying|Adding|creating|inflating|Building|Running|Auto-merging)\b",
+        0.3,
+    ),
+];
+
+/// The last word of what retries: then what it says is the reason after all.
+const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|Retry\(total=0";
+/// Events and states of a cluster, where `Warning` and `Back-off` are part of what is reported.
+const OF_A_CLUSTER: &str = r"^\s*(?:\S+ +)?Warning {2,}|^\s*\S+\s+Warning\s+\w+\s+\S+/|^Warning\s+\w+\s|Back-off (?:pulling|restarting)|[A-Za-z]+BackOff\b";
+
+struct Rules {
+    set: RegexSet,
+    gives_up: usize,
+    of_a_cluster: usize,
+}
+
+static COMPILED: LazyLock<Rules> = LazyLock::new(|| {
+    let patterns = RULES.iter().map(|(pattern, _)| *pattern).chain([GIVES_UP, OF_A_CLUSTER]);
+    let set = RegexSetBuilder::new(patterns).unicode(false).case_insensitive(true).build();
+    let set = set.expect("the patterns are constants, which a test compiles");
+    Rules { set, gives_up: RULES.len(), of_a_cluster: RULES.len() + 1 }
+});
+
+/// From 0, nothing, to 1, what the line says is to be taken at its word.
+pub(super) fn worth(line: &str) -> f64 {
+    let found = COMPILED.set.matches(line.as_bytes());
+    if found.matched(COMPILED.gives_up) || found.matched(COMPILED.of_a_cluster) {
+        return 1.0;
+    }
+    found.iter().filter_map(|index| RULES.get(index)).map(|(_, share)| share).product()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_failure_is_worth_little() {
+        for line in [
+            "+ grep -q 'connection refused' out.log",
+            "WARN db: connection refused",
+            "12:00 [INFO] last error: connection refused",
+            "redis: connection refused, retrying in 2s",
+            "finished with 0 errors",
+            "✓ answers 401 without a token",
+            "test connection_refused_is_reported ... ok",
+            "rm: cannot remove 'x': No such file or directory (ignored)",
+        ] {
+            assert!(worth(line) <= 0.45, "{line}: {}", worth(line));
+        }
+    }
+
+    #[test]
+    fn what_is_a_failure_keeps_its_worth() {
+        for line in [
+            "psql: error: connection refused",
+            "connection refused after 5 attempts, giving up",
+            "  Warning  Failed   4s   kubelet  Error: ImagePullBackOff",
+            "ERROR in ./src/retryPolicy.ts",
+        ] {
+            assert!(worth(line) > 0.9, "{line}: {}", worth(line));
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Lines as they are compared and shown: without what terminals make of them, and without what differs each time.
+
+use std::borrow::Cow;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use regex::bytes::Captures;
+
+/// Of a line, what is looked at: nobody writes the reason of a failure behind this.
+const LINE_BYTES_MAX: usize = 4096;
+/// Of what a signature caught, what is shown.
+const CAUGHT_CHARACTERS_MAX: usize = 120;
+
+/// The line as it would stand on a terminal: without escapes, what was overwritten, and what is too much of it.
+pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
+    let text = text.trim_end();
+    let text = text.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
+    let text = &text[..text.floor_char_boundary(LINE_BYTES_MAX)];
+    if text.contains('\u{1b}') { Cow::Owned(without_escapes(text)) } else { Cow::Borrowed(text) }
+}
+
+fn without_escapes(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        if character != '\u{1b}' {
+            kept.push(character);
+            continue;
+        }
+        match characters.next() {
+            // A control sequence ends with a letter (or `@`, `~`…), an operating system command with a bell.
+            Some('[') => drop(characters.by_ref().find(|c| ('@'..='~').contains(c))),
+            Some(']') => drop(characters.by_ref().find(|c| *c == '\u{7}')),
+            Some(_) | None => {}
+        }
+    }
+    kept
+}
+
+/// The same for lines that differ in numbers, times, hashes and blanks only. Zero is told from other numbers: `0 failed`
+/// and `3 failed` are not the same.
+pub(super) fn likeness(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let mut last = Token::Blank;
+    for token in tokens(text) {
+        match (token, last) {
+            (Token::Blank, Token::Blank) => continue,
+            (Token::Blank, _) => b' '.hash(&mut hasher),
+            (Token::Number { zero }, _) => zero.hash(&mut hasher),
+            (Token::Text(text), _) => text.hash(&mut hasher),
+        }
+        last = token;
+    }
+    hasher.finish()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Token<'a> {
+    Blank,
+    /// One or several with separators in between, such as a time or a version, or a word with digits in it.
+    Number {
+        zero: bool,
+    },
+    Text(&'a str),
+}
+
+fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut rest = text.trim();
+    std::iter::from_fn(move || {
+        let first = rest.chars().next()?;
+        if first.is_whitespace() {
+            rest = rest.trim_start();
+            return Some(Token::Blank);
+        }
+        let (length, zero) = number_at(rest);
+        if length > 0 {
+            rest = &rest[length..];
+            return Some(Token::Number { zero });
+        }
+        let word = word_at(rest).max(first.len_utf8());
+        let (token, after) = rest.split_at(word);
+        rest = after;
+        Some(Token::Text(token))
+    })
+}
+
+fn word_at(text: &str) -> usize {
+    text.bytes().take_while(u8::is_ascii_alphanumeric).count()
+}
+
+/// How long the number is that the text begins with, 0 if with none; and whether it is nothing but zeros.
+fn number_at(text: &str) -> (usize, bool) {
+    let mut end = 0;
+    let mut zero = true;
+    loop {
+        let word = &text[end..end + word_at(&text[end..])];
+        if !word.bytes().any(|byte| byte.is_ascii_digit()) {
+            // The separator that was passed belongs to what follows.
+            return (end.saturating_sub(1), zero);
+        }
+        zero &= word.bytes().all(|byte| byte == b'0');
+        end += word.len();
+        match text.as_bytes().get(end) {
+            Some(b':' | b'.' | b',' | b'-' | b'/' | b'+') => end += 1,
+            Some(_) | None => return (end, zero),
+        }
+    }
+}
+
+/// A sentence of the catalogue with what the signature caught.
+pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
+    let mut text = String::with_capacity(template.len());
+    let mut rest = template;
+    while let Some((before, after)) = rest.split_once('{') {
+        let Some((name, after)) = after.split_once('}') else { break };
+        let (name, otherwise) = name.split_once('|').unwrap_or((name, "…"));
+        text.push_str(before);
+        match caught.and_then(|caught| caught.name(name)).map(|group| presentable(group.as_bytes())) {
+            Some(group) if !group.is_empty() => text.push_str(&group),
+            Some(_) | None => text.push_str(otherwise),
+        }
+        rest = after;
+    }
+    text.push_str(rest);
+    text
+}
+
+/// Something from a log within a sentence of ours: short, on one line, and without what would end the quotes around it.
+fn presentable(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
+    let is_fringe = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '‘' | '’' | '“' | '”');
+    super::super::clipped(text.trim_matches(is_fringe), CAUGHT_CHARACTERS_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_not_show_is_left_out() {
+        assert_eq!(cleaned("\u{1b}[31merror\u{1b}[0m: no\r\n"), "error: no");
+        assert_eq!(cleaned("10%\r55%\rdone"), "done");
+        assert_eq!(cleaned("\u{1b}]0;title\u{7}text \u{1b}[2K"), "text ");
+        assert_eq!(cleaned("\u{1b}[31"), "");
+        assert_eq!(cleaned(&"ä".repeat(5000)).len(), 4096);
+    }
+
+    #[test]
+    fn lines_that_differ_in_numbers_times_and_hashes_are_alike() {
+        for (one, other) in [
+            ("[10:00:01] retry 1 of 3", "[10:05:59] retry 2  of 3"),
+            ("2026-03-02T10:00:00.000Z INFO up in 4.1s", "2026-11-12T07:11:59.120Z INFO up in 10.0s"),
+            ("built image sha256:9f3c1d7aa", "built image sha256:0be17d0f2"),
+        ] {
+            assert_eq!(likeness(one), likeness(other), "{one}");
+        }
+        for (one, other) in
+            [("0 failed", "3 failed"), ("exit code 0", "exit code 1"), ("a: refused", "b: refused"), ("a-b", "ab")]
+        {
+            assert_ne!(likeness(one), likeness(other), "{one}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What an engine gets to look at: gathered from the records of a failed deployment, its log, and the last deployment of
+//! the same environment that went well.
+
+use std::collections::{HashMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+
+use super::super::{Case, CaseStage, CaseStep, Line, Success};
+use crate::actors::{DeploymentFound, Environments};
+use crate::domain::{
+    Action, Blueprint, DeploymentId, DeploymentStatus, EnvironmentKey, Identifier, StageRun, StageStatus,
+};
+use crate::logs::{Logs, Section};
+use crate::store::StoreError;
+
+/// Of the text of a log: its end, where failures are. More would be read through in vain.
+const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Of the log of the deployment that went well, which is only there to be compared with.
+const SUCCESS_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// Lines kept of a log: a log of empty lines has as many bytes as lines.
+const LINES_MAX: usize = 100_000;
+/// A line beyond it is cut: nobody reads a message that long.
+const LINE_BYTES_MAX: usize = 4 * 1024;
+/// Of what a step does, as text.
+const ACTION_CHARACTERS_MAX: usize = 4_096;
+/// So many deployments of the organization before the failed one are looked at for one of its environment that went well.
+const SUCCESS_SOUGHT_AMONG: usize = 10_000;
+
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoCase {
+    #[error("the deployment was forgotten before the analysis came to it")]
+    Forgotten,
+    #[error("the deployment was run again before the analysis came to it; ask again when it has failed")]
+    RunAgain,
+    #[error("the records of the deployment cannot be read: {0}")]
+    Store(#[from] StoreError),
+    #[error("the log of the deployment cannot be read: {0}")]
+    Log(#[from] io::Error),
+}
+
+/// Reads much: for a thread that may wait for the disk.
+pub(super) fn gather(
+    environments: &Environments,
+    logs: &Logs,
+    environment: &EnvironmentKey,
+    id: DeploymentId,
+) -> Result<Case, NoCase> {
+    let organization = &environment.pipeline.organization;
+    let DeploymentFound { record, .. } = environments.deployment(organization, id)?.ok_or(NoCase::Forgotten)?;
+    if record.deployment.status != DeploymentStatus::Failed {
+        return Err(NoCase::RunAgain);
+    }
+    let blueprint = environments.blueprint(organization, id)?;
+    let attempts = record.stages.iter().map(|stage| (stage.name.clone(), stage.attempt)).collect();
+    Ok(Case {
+        deployment: id,
+        organization: organization.clone(),
+        pipeline: environment.pipeline.pipeline.clone(),
+        environment: environment.name.clone(),
+        commit: record.deployment.commit.clone(),
+        error: record.deployment.error.clone(),
+        stages: record.stages.iter().map(|stage| stage_of(stage, blueprint.as_deref())).collect(),
+        lines: lines(logs, id, &attempts, LOG_BYTES_MAX)?,
+        last_success: last_success(environments, logs, environment, id, blueprint.as_deref(), &record.stages)?,
+    })
+}
+
+fn stage_of(run: &StageRun, blueprint: Option<&Blueprint>) -> CaseStage {
+    let stage = blueprint.and_then(|blueprint| blueprint.stages.iter().find(|stage| stage.name == run.name));
+    let action = |step: &Identifier| {
+        let known = stage.and_then(|stage| stage.steps.iter().find(|known| known.name == *step));
+        known.map_or_else(String::new, |known| text_of(&known.action))
+    };
+    CaseStage {
+        name: run.name.clone(),
+        status: run.status,
+        attempt: run.attempt,
+        timeout_seconds: stage.map(|stage| stage.timeout_seconds),
+        steps: run
+            .steps
+            .iter()
+            .map(|step| CaseStep {
+                name: step.name.clone(),
+                status: step.status,
+                exit_code: step.exit_code,
+                action: action(&step.name),
+            })
+            .collect(),
+    }
+}
+
+fn text_of(action: &Action) -> String {
+    let text = match action {
+        Action::Run(arguments) => arguments.iter().map(|argument| &**argument).collect::<Vec<_>>().join(" "),
+        Action::Http(call) => format!("{} {}", call.method, call.url),
+        Action::Uses(used) => format!("uses {}", used.reference),
+    };
+    text.chars().take(ACTION_CHARACTERS_MAX).collect()
+}
+
+fn last_success(
+    environments: &Environments,
+    logs: &Logs,
+    environment: &EnvironmentKey,
+    failed: DeploymentId,
+    blueprint: Option<&Blueprint>,
+    stages: &[StageRun],
+) -> Result<Option<Success>, NoCase> {
+    let Some(found) = environments.last_success_before(environment, failed, SUCCESS_SOUGHT_AMONG)? else {
+        return Ok(None);
+    };
+    let deployment = found.record.deployment;
+    let before = environments.blueprint(&environment.pipeline.organization, deployment.id)?;
+    // What the failed one never came to is of no use.
+    let reached =
+        |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
+    let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
+    let attempts = stages.map(|stage| (stage.name.clone(), stage.attempt)).collect();
+    Ok(Some(Success {
+        deployment: deployment.id,
+        commit: deployment.commit,
+        lines: lines(logs, deployment.id, &attempts, SUCCESS_BYTES_MAX)?,
+        actions_differ: differing(blueprint, before.as_deref()),
+    }))
+}
+
+/// `stage/step` of each step that does something else than it did, or did not exist.
+fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String> {
+    let (Some(now), Some(before)) = (now, before) else { return Vec::new() };
+    let mut differing = Vec::new();
+    for stage in &now.stages {
+        let known = before.stages.iter().find(|known| known.name == stage.name);
+        for step in &stage.steps {
+            let was = known.and_then(|known| known.steps.iter().find(|known| known.name == step.name));
+            if was.is_none_or(|was| (&was.action, &was.inputs) != (&step.action, &step.inputs)) {
+                differing.push(format!("{}/{}", stage.name, step.name));
+            }
+        }
+    }
+    differing
+}
+
+/// The last lines that these attempts of stages have written. A line's number is its place in what the log of its step
+/// shows, where earlier attempts come before.
+fn lines(
+    logs: &Logs,
+    deployment: DeploymentId,
+    attempts: &HashMap<Identifier, u32>,
+    bytes_max: usize,
+) -> Result<Vec<Line>, io::Error> {
+    let Some(mut reader) = logs.read(deployment, 0) else { return Ok(Vec::new()) };
+    let mut kept = Tail::new(bytes_max);
+    let mut steps: HashMap<(Arc<str>, Arc<str>), Step> = HashMap::new();
+    while let Some(frame) = reader.next_line()? {
+        let Some(section) = frame.section else { continue };
+        let step = steps.entry((section.stage.clone(), section.step.clone())).or_default();
+        step.take(&frame.bytes);
+        step.section = Some(section);
+        if frame.ends_line {
+            step.end(attempts, &mut kept);
+        }
+    }
+    // What was written last, without an end of its line. Only the last step of all can have one that matters.
+    for step in steps.values_mut().filter(|step| !step.partial.is_empty()) {
+        step.end(attempts, &mut kept);
+    }
+    Ok(kept.lines.into())
+}
+
+/// What has been read of one step's output.
+#[derive(Default)]
+struct Step {
+    ended: u32,
+    partial: Vec<u8>,
+    section: Option<Arc<Section>>,
+}
+
+impl Step {
+    fn take(&mut self, bytes: &[u8]) {
+        let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
+        self.partial.extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+
+    fn end(&mut self, attempts: &HashMap<Identifier, u32>, kept: &mut Tail) {
+        self.ended = self.ended.saturating_add(1);
+        let bytes = std::mem::take(&mut self.partial);
+        let Some(section) = &self.section else { return };
+        let (Ok(stage), Ok(step)) = (Identifier::parse(&section.stage), Identifier::parse(&section.step)) else {
+            return;
+        };
+        if attempts.get(&stage) == Some(&section.attempt) {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            kept.push(Line { stage, step, number: self.ended, text });
+        }
+    }
+}
+
+/// The last lines of a log, within their bounds.
+struct Tail {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    bytes_max: usize,
+}
+
+impl Tail {
+    fn new(bytes_max: usize) -> Self {
+        Self { lines: VecDeque::new(), bytes: 0, bytes_max }
+    }
+
+    fn push(&mut self, line: Line) {
+        self.bytes += line.text.len();
+        self.lines.push_back(line);
+        while self.bytes > self.bytes_max || self.lines.len() > LINES_MAX {
+            let Some(oldest) = self.lines.pop_front() else { break };
+            self.bytes -= oldest.text.len();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::domain::{ApprovalRule, IdSeed, Stage, Step as StepDefinition, Timestamp};
+
+    const ID: DeploymentId = DeploymentId(IdSeed([7; 12]));
+    const AT: Timestamp = Timestamp::from_millis(0);
+
+    fn id(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    fn logs(written: &[(&str, &str, u32, &[u8])]) -> (TempDir, Logs) {
+        let folder = tempfile::tempdir().unwrap();
+        let logs = Logs::open(folder.path(), u64::MAX).unwrap();
+        for (stage, step, attempt, text) in written {
+            let section = Section { stage: (*stage).into(), step: (*step).into(), attempt: *attempt };
+            let mut log = logs.append(ID).step(section, u64::MAX);
+            log.write(AT, text);
+            log.finish(AT);
+        }
+        (folder, logs)
+    }
+
+    fn read(logs: &Logs, attempt: u32, bytes_max: usize) -> Vec<(String, u32, String)> {
+        let attempts = HashMap::from([(id("build"), attempt)]);
+        let lines = lines(logs, ID, &attempts, bytes_max).unwrap();
+        lines.into_iter().map(|line| (line.step.to_string(), line.number, line.text)).collect()
+    }
+
+    fn line(step: &str, number: u32, text: &str) -> (String, u32, String) {
+        (step.to_owned(), number, text.to_owned())
+    }
+
+    #[test]
+    fn lines_are_counted_in_their_step_and_through_all_attempts() {
+        let (_folder, logs) = logs(&[
+            ("build", "one", 1, b"a\nb\n"),
+            ("build", "two", 1, b"broken\n"),
+            ("build", "one", 2, b"c\n"),
+            ("build", "two", 2, b"d\nlast, without an end"),
+            ("other", "one", 1, b"of another stage\n"),
+        ]);
+        assert_eq!(
+            read(&logs, 2, 1_000),
+            [line("one", 3, "c"), line("two", 2, "d"), line("two", 3, "last, without an end")]
+        );
+        assert_eq!(read(&logs, 3, 1_000), []);
+    }
+
+    #[test]
+    fn of_a_long_log_the_last_lines_are_kept_with_their_numbers() {
+        let text: String = (1..=100).map(|number| format!("line {number}\n")).collect();
+        let (_folder, logs) = logs(&[("build", "one", 1, text.as_bytes())]);
+        let kept = read(&logs, 1, 20);
+        assert_eq!(kept, [line("one", 99, "line 99"), line("one", 100, "line 100")]);
+    }
+
+    #[test]
+    fn a_line_that_is_very_long_or_no_text_is_one_line() {
+        let mut text = vec![b'x'; 100_000];
+        text.extend_from_slice(b"\n\xff\xfe\n");
+        let (_folder, logs) = logs(&[("build", "one", 1, &text)]);
+        let kept = read(&logs, 1, 1_000_000);
+        assert_eq!(kept.iter().map(|line| line.1).collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(kept[0].2.len(), LINE_BYTES_MAX);
+        assert_eq!(kept[1].2, "\u{fffd}\u{fffd}");
+    }
+
+    #[test]
+    fn steps_that_do_something_else_than_before_are_named() {
+        let blueprint = |script: &str, more: &[&str]| {
+            let step = |name: &str, script: &str| {
+                StepDefinition::own(id(name), Action::Run(vec!["sh".into(), "-c".into(), script.into()]))
+            };
+            let mut steps = vec![step("one", "same"), step("two", script)];
+            steps.extend(more.iter().map(|name| step(name, "new")));
+            let stage = Stage {
+                name: id("build"),
+                approval: ApprovalRule::Never,
+                timeout_seconds: 60,
+                idempotent: false,
+                steps,
+            };
+            Blueprint { stages: vec![stage], ..Blueprint::default() }
+        };
+        let (now, before) = (blueprint("b", &["three"]), blueprint("a", &[]));
+        assert_eq!(differing(Some(&now), Some(&before)), ["build/two", "build/three"]);
+        assert_eq!(differing(Some(&now), Some(&now)), [""; 0]);
+        assert_eq!(differing(Some(&now), None), [""; 0]);
+    }
+}

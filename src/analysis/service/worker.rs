@@ -1,0 +1,160 @@
+//! Analyses on their way: each in a task of its own, which waits for its turn, looks, and writes down what was found.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::super::builtin::Builtin;
+use super::super::llm::Llm;
+use super::super::{Case, Engine, Finding, WithFallback};
+use super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
+use super::{Analyses, AnalysisError, AnalysisFilter, case};
+use crate::domain::{Data, EnvironmentKey, Identifier, Notice};
+use crate::events::{self, Happening};
+use crate::store::{Batch, StoreError};
+
+/// After an outcome could not be written down: when to try again, at first and at most.
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+impl Analyses {
+    /// Takes up what the last run of the server has left; says how many.
+    pub fn resume(&self) -> Result<usize, StoreError> {
+        let organizations: Vec<Identifier> = self.shared.newest.lock().organizations.keys().cloned().collect();
+        let unfinished = AnalysisFilter { status: Some(Status::Running), ..AnalysisFilter::default() };
+        let mut taken_up = 0;
+        for organization in organizations {
+            for analysis in self.list(&organization, &unfinished, 0, u64::MAX)?.analyses {
+                self.run(analysis);
+                taken_up += 1;
+            }
+        }
+        Ok(taken_up)
+    }
+
+    /// Gives up what is under way; the next start takes it up again.
+    pub fn close(&self) {
+        self.shared.closed.send_replace(true);
+    }
+
+    pub(super) fn run(&self, analysis: Analysis) {
+        let analyses = self.clone();
+        self.shared.runtime.spawn(async move {
+            let mut closed = analyses.shared.closed.subscribe();
+            let conclude = analyses.conclude(analysis);
+            tokio::select! {
+                () = conclude => {}
+                _ = closed.wait_for(|closed| *closed) => {}
+            }
+        });
+    }
+
+    async fn conclude(&self, analysis: Analysis) {
+        let Ok(_place) = self.shared.places.acquire().await else { return };
+        let Some(standing) = self.look(&analysis).await else { return };
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let standing = standing.clone();
+            let recorded = self.change(analysis.clone(), |analysis| analysis.standing = standing, record).await;
+            match recorded {
+                Ok(analysis) => return told(&analysis),
+                Err(AnalysisError::NotFound | AnalysisError::Store(StoreError::Closed)) => return,
+                Err(error) if pause == FIRST_PAUSE => {
+                    tracing::warn!(analysis = %analysis.id, %error, "an analysis cannot be written down; trying on");
+                }
+                Err(_) => {}
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    /// None if the server ends meanwhile.
+    async fn look(&self, analysis: &Analysis) -> Option<Standing> {
+        let (analyses, of, runtime) = (self.clone(), analysis.clone(), self.shared.runtime.clone());
+        // An engine computes as much as it waits, and the case is read from the disk.
+        let found = tokio::task::spawn_blocking(move || runtime.block_on(analyses.find(&of))).await;
+        let reason = match found {
+            Ok(Ok(report)) => return report.map(|report| self.completed(report)),
+            Ok(Err(reason)) => reason,
+            Err(error) => {
+                tracing::error!(analysis = %analysis.id, %error, "an analysis broke off");
+                "a fault of the server's own; its log says more".to_owned()
+            }
+        };
+        tracing::warn!(analysis = %analysis.id, deployment = %analysis.deployment, reason, "an analysis failed");
+        Some(Standing::Failed { at: (self.shared.sources.clock)(), reason: reason.into() })
+    }
+
+    fn completed(&self, report: Report) -> Standing {
+        Standing::Completed { at: (self.shared.sources.clock)(), report: Box::new(report) }
+    }
+
+    async fn find(&self, analysis: &Analysis) -> Result<Option<Report>, String> {
+        let sources = &self.shared.sources;
+        let gathered = case::gather(&sources.environments, &sources.logs, &analysis.environment, analysis.deployment);
+        let case = gathered.map_err(|error| error.to_string())?;
+        let engine = self.engine(analysis);
+        let mut closed = self.shared.closed.subscribe();
+        let found = tokio::select! {
+            found = engine.analyse(&case) => found,
+            _ = closed.wait_for(|closed| *closed) => return Ok(None),
+        };
+        found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
+    }
+
+    /// The one that was asked for, as far as there still is one.
+    fn engine(&self, analysis: &Analysis) -> Arc<dyn Engine> {
+        let settings = self.shared.engines.llm.clone().filter(|_| analysis.engine == EngineName::Llm);
+        let Some(settings) = settings else { return Arc::new(Builtin) };
+        let made = (self.shared.sources.masks)(&analysis.environment.pipeline)
+            .and_then(|mask| Llm::new(settings, move |text: &str| mask(text)).map_err(|error| error.to_string()));
+        match made {
+            Ok(llm) => Arc::new(WithFallback { first: llm, second: Builtin }),
+            Err(error) => {
+                let (id, instead) = (analysis.id, EngineName::Builtin.as_str());
+                tracing::warn!(analysis = %id, instead, error, "the model is not asked, since nothing may leave unmasked");
+                Arc::new(Builtin)
+            }
+        }
+    }
+}
+
+fn report(finding: Finding, case: &Case) -> Report {
+    let Finding { engine, category, summary, evidence, confidence, fix } = finding;
+    let compared = case.last_success.as_ref();
+    Report {
+        engine: EngineName::parse(engine).unwrap_or(EngineName::Builtin),
+        category,
+        summary,
+        evidence,
+        confidence,
+        fix,
+        compared_with: compared.map(|s| Compared { deployment: s.deployment, commit: s.commit.clone() }),
+    }
+}
+
+/// Puts into the journal that it has ended.
+fn record(analysis: &Analysis, batch: &mut Batch) {
+    let Some(at) = analysis.completed_at() else { return };
+    let data = Data::default()
+        .with("analysisId", analysis.id.to_string())
+        .with("status", analysis.status().as_str())
+        .with("engine", analysis.answered_by().as_str())
+        .with_some("category", analysis.report().map(|report| report.category.as_str()));
+    let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let happening = Happening {
+        environment: Some(name),
+        deployment: Some(analysis.deployment),
+        ..Happening::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
+    };
+    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
+}
+
+fn told(analysis: &Analysis) {
+    metrics::counter!("lockkeeper_analyses_total", "outcome" => analysis.status().as_str()).increment(1);
+    let (id, deployment, engine) = (analysis.id, analysis.deployment, analysis.answered_by().as_str());
+    if let Some(report) = analysis.report() {
+        let category = report.category.as_str();
+        tracing::info!(analysis = %id, %deployment, engine, category, "a failed deployment was analysed");
+    }
+}

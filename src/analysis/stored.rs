@@ -1,0 +1,338 @@
+//! How analyses lie in the store: postcard behind a version byte.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::service::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
+use super::{Category, Evidence, SuggestedFix};
+use crate::domain::{
+    Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Person, PipelineKey,
+    Timestamp, TokenId, UserId, Via,
+};
+
+const VERSION: u8 = 1;
+
+/// What all analyses begin with, whosever they are.
+pub const ANALYSES: &[u8] = b"N/";
+
+/// `N/{organization}/{seed, inverted}`: the newest comes first.
+pub fn key(organization: &Identifier, id: AnalysisId) -> Vec<u8> {
+    [organization_prefix(organization).as_slice(), &id.0.0.map(|byte| !byte)].concat()
+}
+
+pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
+    [ANALYSES, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("an analysis' record is of a version that this server does not know; start the version that wrote it")]
+    Version,
+    #[error("an analysis' record does not have the form of its version: {0}")]
+    Form(#[from] postcard::Error),
+    #[error("an analysis' record holds a text that {0}")]
+    Text(#[from] Malformed),
+}
+
+#[derive(Serialize, Deserialize)]
+struct AnalysisV1<'a> {
+    id: [u8; 12],
+    organization: &'a str,
+    pipeline: &'a str,
+    environment: &'a str,
+    deployment: [u8; 12],
+    engine: EngineV1,
+    user: [u8; 12],
+    user_name: &'a str,
+    #[serde(borrow)]
+    via: Option<([u8; 12], &'a str)>,
+    created_at: i64,
+    #[serde(borrow)]
+    standing: StandingV1<'a>,
+    #[serde(borrow)]
+    pushing: Option<PushingV1<'a>>,
+    #[serde(borrow)]
+    pull_request: Option<PullRequestV1<'a>>,
+    revision: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+enum EngineV1 {
+    Builtin,
+    Llm,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StandingV1<'a> {
+    Running,
+    Completed {
+        at: i64,
+        #[serde(borrow)]
+        report: Box<ReportV1<'a>>,
+    },
+    Failed {
+        at: i64,
+        reason: &'a str,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+struct ReportV1<'a> {
+    engine: EngineV1,
+    /// By its name: the list grows, and its order is nobody's concern.
+    category: &'a str,
+    summary: &'a str,
+    #[serde(borrow)]
+    evidence: Vec<EvidenceV1<'a>>,
+    confidence: f64,
+    #[serde(borrow)]
+    fix: Option<FixV1<'a>>,
+    #[serde(borrow)]
+    compared_with: Option<([u8; 12], &'a str)>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct EvidenceV1<'a> {
+    stage: &'a str,
+    step: &'a str,
+    line: u32,
+    text: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FixV1<'a> {
+    summary: &'a str,
+    patch: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PushingV1<'a> {
+    branch: &'a str,
+    commit: &'a str,
+}
+
+#[derive(Serialize, Deserialize)]
+struct PullRequestV1<'a> {
+    url: &'a str,
+    branch: &'a str,
+    number: Option<u64>,
+    created_at: i64,
+}
+
+pub fn encode(analysis: &Analysis) -> Vec<u8> {
+    let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let Agent { person, via } = &analysis.requested_by;
+    let form = AnalysisV1 {
+        id: analysis.id.0.0,
+        organization: pipeline.organization.as_str(),
+        pipeline: pipeline.pipeline.as_str(),
+        environment: name.as_str(),
+        deployment: analysis.deployment.0.0,
+        engine: analysis.engine.into(),
+        user: person.id.0.0,
+        user_name: &person.name,
+        via: via.as_ref().map(|via| (via.token.0.0, &*via.request)),
+        created_at: analysis.created_at.as_millis(),
+        standing: match &analysis.standing {
+            Standing::Running => StandingV1::Running,
+            Standing::Completed { at, report } => {
+                StandingV1::Completed { at: at.as_millis(), report: Box::new((&**report).into()) }
+            }
+            Standing::Failed { at, reason } => StandingV1::Failed { at: at.as_millis(), reason },
+        },
+        pushing: analysis.pushing.as_ref().map(|p| PushingV1 { branch: &p.branch, commit: &p.commit }),
+        pull_request: analysis.pull_request.as_ref().map(|made| PullRequestV1 {
+            url: &made.url,
+            branch: &made.branch,
+            number: made.number,
+            created_at: made.created_at.as_millis(),
+        }),
+        revision: analysis.revision,
+    };
+    postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Analysis, Unreadable> {
+    let Some((&VERSION, form)) = bytes.split_first() else {
+        return Err(Unreadable::Version);
+    };
+    let form: AnalysisV1<'_> = postcard::from_bytes(form)?;
+    let pipeline = PipelineKey {
+        organization: Identifier::parse(form.organization)?,
+        pipeline: Identifier::parse(form.pipeline)?,
+    };
+    Ok(Analysis {
+        id: AnalysisId(IdSeed(form.id)),
+        environment: EnvironmentKey { pipeline, name: Identifier::parse(form.environment)? },
+        deployment: DeploymentId(IdSeed(form.deployment)),
+        engine: form.engine.into(),
+        requested_by: Agent {
+            person: Person { id: UserId(IdSeed(form.user)), name: Arc::from(form.user_name) },
+            via: form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) }),
+        },
+        created_at: Timestamp::from_millis(form.created_at),
+        standing: match form.standing {
+            StandingV1::Running => Standing::Running,
+            StandingV1::Completed { at, report } => {
+                Standing::Completed { at: Timestamp::from_millis(at), report: Box::new(Report::try_from(*report)?) }
+            }
+            StandingV1::Failed { at, reason } => {
+                Standing::Failed { at: Timestamp::from_millis(at), reason: Arc::from(reason) }
+            }
+        },
+        pushing: form.pushing.map(|p| Pushing { branch: p.branch.to_owned(), commit: p.commit.to_owned() }),
+        pull_request: form.pull_request.map(|made| PullRequest {
+            url: made.url.to_owned(),
+            branch: made.branch.to_owned(),
+            number: made.number,
+            created_at: Timestamp::from_millis(made.created_at),
+        }),
+        revision: form.revision,
+    })
+}
+
+impl From<EngineName> for EngineV1 {
+    fn from(engine: EngineName) -> Self {
+        match engine {
+            EngineName::Builtin => EngineV1::Builtin,
+            EngineName::Llm => EngineV1::Llm,
+        }
+    }
+}
+
+impl From<EngineV1> for EngineName {
+    fn from(engine: EngineV1) -> Self {
+        match engine {
+            EngineV1::Builtin => EngineName::Builtin,
+            EngineV1::Llm => EngineName::Llm,
+        }
+    }
+}
+
+impl<'a> From<&'a Report> for ReportV1<'a> {
+    fn from(report: &'a Report) -> Self {
+        let evidence = |line: &'a Evidence| EvidenceV1 {
+            stage: line.stage.as_str(),
+            step: line.step.as_str(),
+            line: line.line,
+            text: &line.text,
+        };
+        Self {
+            engine: report.engine.into(),
+            category: report.category.as_str(),
+            summary: &report.summary,
+            evidence: report.evidence.iter().map(evidence).collect(),
+            confidence: report.confidence,
+            fix: report.fix.as_ref().map(|fix| FixV1 { summary: &fix.summary, patch: fix.patch.as_deref() }),
+            compared_with: report.compared_with.as_ref().map(|with| (with.deployment.0.0, with.commit.as_str())),
+        }
+    }
+}
+
+impl TryFrom<ReportV1<'_>> for Report {
+    type Error = Malformed;
+
+    fn try_from(form: ReportV1<'_>) -> Result<Self, Malformed> {
+        let evidence = |line: EvidenceV1<'_>| {
+            Ok(Evidence {
+                stage: Identifier::parse(line.stage)?,
+                step: Identifier::parse(line.step)?,
+                line: line.line,
+                text: line.text.to_owned(),
+            })
+        };
+        let compared = |(deployment, commit): ([u8; 12], &str)| {
+            Ok(Compared { deployment: DeploymentId(IdSeed(deployment)), commit: CommitId::parse(commit)? })
+        };
+        Ok(Self {
+            engine: form.engine.into(),
+            category: Category::parse(form.category).ok_or(Malformed("is no category"))?,
+            summary: form.summary.to_owned(),
+            evidence: form.evidence.into_iter().map(evidence).collect::<Result<_, Malformed>>()?,
+            confidence: form.confidence,
+            fix: form
+                .fix
+                .map(|fix| SuggestedFix { summary: fix.summary.to_owned(), patch: fix.patch.map(str::to_owned) }),
+            compared_with: form.compared_with.map(compared).transpose()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn id(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    fn analysis(standing: Standing) -> Analysis {
+        Analysis {
+            id: AnalysisId(IdSeed([1; 12])),
+            environment: EnvironmentKey {
+                pipeline: PipelineKey { organization: id("acme"), pipeline: id("web") },
+                name: id("review-1"),
+            },
+            deployment: DeploymentId(IdSeed([2; 12])),
+            engine: EngineName::Llm,
+            requested_by: Agent {
+                person: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() },
+                via: Some(Via { token: TokenId(IdSeed([4; 12])), request: "req_7".into() }),
+            },
+            created_at: Timestamp::from_millis(1),
+            standing,
+            pushing: Some(Pushing { branch: "fix".to_owned(), commit: "a".repeat(40) }),
+            pull_request: Some(PullRequest {
+                url: "https://git.example/pull/7".to_owned(),
+                branch: "fix".to_owned(),
+                number: Some(7),
+                created_at: Timestamp::from_millis(2),
+            }),
+            revision: 4,
+        }
+    }
+
+    #[test]
+    fn an_analysis_reads_back_however_it_stands() {
+        let evidence = Evidence { stage: id("build"), step: id("step-1"), line: 7, text: "é\u{1b}".to_owned() };
+        let report = Report {
+            engine: EngineName::Builtin,
+            category: Category::MissingCommand,
+            summary: "`jq` is missing".to_owned(),
+            evidence: vec![evidence],
+            confidence: 0.93,
+            fix: Some(SuggestedFix { summary: "install it".to_owned(), patch: Some("--- a\n+++ b\n".to_owned()) }),
+            compared_with: Some(Compared {
+                deployment: DeploymentId(IdSeed([9; 12])),
+                commit: CommitId::parse("c0ffee1").unwrap(),
+            }),
+        };
+        let at = Timestamp::from_millis(3);
+        for standing in [
+            Standing::Running,
+            Standing::Completed { at, report: Box::new(report) },
+            Standing::Failed { at, reason: "forgotten".into() },
+        ] {
+            let analysis = analysis(standing);
+            assert_eq!(decode(&encode(&analysis)).unwrap(), analysis);
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_this_version_is_refused() {
+        let mut bytes = encode(&analysis(Standing::Running));
+        assert!(matches!(decode(&bytes[..bytes.len() - 1]), Err(Unreadable::Form(_))));
+        bytes[0] += 1;
+        assert!(matches!(decode(&bytes), Err(Unreadable::Version)));
+        assert!(matches!(decode(&[]), Err(Unreadable::Version)));
+    }
+
+    #[test]
+    fn newer_analyses_come_first() {
+        let of = |seed| key(&id("acme"), AnalysisId(IdSeed([seed; 12])));
+        assert!(of(2) < of(1));
+    }
+}

@@ -1,0 +1,57 @@
+//! Joins analyses with what they look at and what keeps secrets out of what they send.
+
+use std::sync::Arc;
+
+use crate::actors::Environments;
+use crate::analysis::llm::{ApiKey, LlmSettings};
+use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
+use crate::config::{AnalysisEngine, Settings};
+use crate::domain::PipelineKey;
+use crate::http::WallClock;
+use crate::logs::Logs;
+use crate::runner::Mask;
+use crate::secrets::Vault;
+use crate::store::{Store, StoreError};
+
+/// Opens the analyses, and takes up those that the last run of the server has left.
+pub fn open(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    environments: &Environments,
+    logs: &Logs,
+    masks: Masks,
+    clock: WallClock,
+) -> Result<Analyses, StoreError> {
+    let sources = Sources { store, environments: environments.clone(), logs: logs.clone(), masks, clock };
+    let analyses = Analyses::open(sources, engines(settings))?;
+    let taken_up = analyses.resume()?;
+    if taken_up > 0 {
+        tracing::info!(analyses = taken_up, "took up the analyses that had not ended");
+    }
+    Ok(analyses)
+}
+
+fn engines(settings: &Settings) -> Engines {
+    let llm = settings.analysis.llm.as_ref().map(|llm| LlmSettings {
+        url: llm.url.clone(),
+        model: llm.model.clone(),
+        key: llm.key.as_ref().map(|key| ApiKey::new(key.reveal())),
+        timeout: llm.timeout,
+        max_log_bytes: llm.max_log_bytes,
+    });
+    let default = match settings.analysis.engine {
+        AnalysisEngine::Off => None,
+        AnalysisEngine::Builtin => Some(EngineName::Builtin),
+        AnalysisEngine::Llm => Some(EngineName::Llm),
+    };
+    Engines { default, llm }
+}
+
+/// What keeps all secrets out that the steps of a pipeline can have seen.
+pub fn masks(vault: Arc<Vault>) -> Masks {
+    Arc::new(move |pipeline: &PipelineKey| {
+        let values = vault.values_for(pipeline).map_err(|error| error.to_string())?;
+        let mask = Mask::new(values.iter().map(|value| value.reveal()))?;
+        Ok(Arc::new(move |text: &str| mask.apply(text)))
+    })
+}

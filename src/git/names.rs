@@ -1,0 +1,346 @@
+//! What a caller may name to git: remotes, branches and tags, commits, paths in a tree. None of them can pass for an
+//! option, a helper or a place outside.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use zeroize::Zeroizing;
+
+use crate::domain::Malformed;
+
+const URL_BYTES_MAX: usize = 2048;
+const REF_BYTES_MAX: usize = 128;
+/// Within what every file system takes.
+const PATH_BYTES_MAX: usize = 1024;
+/// The user that a token goes with; hosts of repositories look at the token alone.
+const TOKEN_USER: &str = "x-access-token";
+
+/// Where a repository is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RemoteUrl {
+    text: Arc<str>,
+    scheme: Scheme,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Scheme {
+    Https,
+    Ssh,
+    File,
+}
+
+impl RemoteUrl {
+    /// `https://host/path`, `ssh://user@host/path`, `git@host:path`, and `file:///path` where the operator allows it.
+    pub fn parse(text: &str, allow_file: bool) -> Result<Self, Malformed> {
+        const FORM: Malformed = Malformed(
+            "is the https or ssh URL of a repository, or git@host:path, of at most 2048 visible ASCII characters",
+        );
+        if text.len() > URL_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(FORM);
+        }
+        if text.starts_with("http://") {
+            return Err(Malformed(
+                "is not fetched over plain http, where anybody on the way could change it: use https",
+            ));
+        }
+        let scheme = if let Some(rest) = text.strip_prefix("https://") {
+            let (host, path) = rest.split_once('/').ok_or(FORM)?;
+            if host.contains('@') {
+                return Err(Malformed("has no user or password in it: name a secret as the credential instead"));
+            }
+            (is_place(host) && !path.is_empty()).then_some(Scheme::Https)
+        } else if let Some(rest) = text.strip_prefix("ssh://") {
+            let (authority, path) = rest.split_once('/').ok_or(FORM)?;
+            let (user, place) = authority.rsplit_once('@').unwrap_or(("git", authority));
+            if user.contains(':') {
+                return Err(Malformed("has no password in it: the server's own ssh key is used"));
+            }
+            (is_user(user) && is_place(place) && !path.is_empty()).then_some(Scheme::Ssh)
+        } else if let Some(path) = text.strip_prefix("file://") {
+            if !allow_file {
+                return Err(Malformed("is on this server, which its operator has not allowed (git.allow_file_urls)"));
+            }
+            (path.len() > 1 && path.starts_with('/')).then_some(Scheme::File)
+        } else {
+            let with_user = text.split_once('@').filter(|(user, _)| is_user(user));
+            let place = with_user.and_then(|(_, rest)| rest.split_once(':'));
+            // Two colons would be a helper's, and a path that begins with '-' an option of the other side's.
+            let sound = |(host, path): (&str, &str)| is_host(host) && !path.is_empty() && !path.starts_with([':', '-']);
+            place.is_some_and(sound).then_some(Scheme::Ssh)
+        };
+        scheme.map(|scheme| Self { text: Arc::from(text), scheme }).ok_or(FORM)
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether a credential is used with it; ssh has its keys, and a file its owner.
+    pub fn takes_credential(&self) -> bool {
+        self.scheme == Scheme::Https
+    }
+}
+
+impl fmt::Display for RemoteUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn is_user(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+}
+
+/// A host, with a port or without.
+fn is_place(text: &str) -> bool {
+    let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+    is_host(host) && port.is_none_or(|port| port.parse::<u16>().is_ok() && !port.starts_with('+'))
+}
+
+fn is_host(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
+}
+
+/// A branch or a tag by its short name, as `git check-ref-format` allows it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RefName(Arc<str>);
+
+impl RefName {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
+        let sane = text.len() <= REF_BYTES_MAX
+            && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"~^:?*[\\".contains(&byte))
+            && text.split('/').all(part)
+            && !text.starts_with(['-', '+'])
+            && !text.ends_with('.')
+            && !text.contains("..")
+            && !text.contains("@{")
+            && text != "@"
+            && text != "HEAD"
+            && !text.starts_with("refs/");
+        sane.then(|| Self(Arc::from(text))).ok_or(Malformed(
+            "is the name of a branch or tag, without refs/ before it: at most 128 visible ASCII characters that git allows in one",
+        ))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for RefName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The whole hash of a commit.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Commit(Arc<str>);
+
+impl Commit {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let sane = is_hex && matches!(text.len(), 40 | 64);
+        sane.then(|| Self(Arc::from(text))).ok_or(Malformed("is a commit by its whole hash, in lower case"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A file of a tree by its path: never one outside, nor one of git's own.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TreePath(Arc<str>);
+
+impl TreePath {
+    pub fn parse(text: &str) -> Result<Self, Malformed> {
+        let part = |part: &str| !matches!(part, "" | "." | "..") && !is_gits_own(part);
+        let sane = text.len() <= PATH_BYTES_MAX
+            && !text.chars().any(|c| c.is_control() || c == '\\')
+            && text.split('/').all(part);
+        sane.then(|| Self(Arc::from(text))).ok_or(Malformed("is the path of a file inside the repository"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Also as file systems write it that know no case or short names alone.
+fn is_gits_own(part: &str) -> bool {
+    let part = part.trim_end_matches(['.', ' ']).to_ascii_lowercase();
+    part == ".git" || part.starts_with("git~")
+}
+
+/// A remote with what it asks for. Only https gets to see the credential.
+#[derive(Debug, Clone)]
+pub struct Remote {
+    pub url: RemoteUrl,
+    pub credential: Option<Credential>,
+}
+
+impl Remote {
+    pub fn open(url: RemoteUrl) -> Self {
+        Self { url, credential: None }
+    }
+
+    pub(super) fn header(&self) -> Option<&Credential> {
+        self.credential.as_ref().filter(|_| self.url.takes_credential())
+    }
+}
+
+/// A token, as hosts of repositories give them out.
+#[derive(Clone)]
+pub struct Credential {
+    token: Zeroizing<String>,
+    encoded: Zeroizing<String>,
+}
+
+impl Credential {
+    pub fn token(token: &str) -> Self {
+        let token = Zeroizing::new(token.trim().to_owned());
+        let pair = Zeroizing::new(format!("{TOKEN_USER}:{}", *token));
+        let encoded = Zeroizing::new(BASE64_STANDARD.encode(pair.as_bytes()));
+        Self { token, encoded }
+    }
+
+    pub(super) fn authorization(&self) -> Zeroizing<String> {
+        Zeroizing::new(format!("Authorization: Basic {}", *self.encoded))
+    }
+
+    /// The text without it, however it is written there.
+    pub(super) fn hidden_in(&self, text: &str) -> String {
+        let forms = [&*self.encoded, &*self.token].into_iter().filter(|form| !form.is_empty());
+        forms.fold(text.to_owned(), |text, form| text.replace(form.as_str(), "***"))
+    }
+}
+
+impl fmt::Debug for Credential {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credential(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remote_is_one_of_the_forms_that_cannot_run_anything_here() {
+        for good in [
+            "https://git.example/shop.git",
+            "https://git.example:8443/team/shop",
+            "ssh://git@git.example:2222/shop.git",
+            "ssh://git.example/shop.git",
+            "git@git.example:team/shop.git",
+        ] {
+            assert!(RemoteUrl::parse(good, false).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "shop",
+            "/srv/git/shop",
+            "../shop",
+            "http://git.example/shop.git",
+            "https://git.example",
+            "https:///shop",
+            "https://bot@git.example/shop",
+            "https://bot:hunter2@git.example/shop",
+            "https://git.example:99999/shop",
+            "https://git.example/a b",
+            "https://git.example/\u{e4}",
+            "ssh://-oProxyCommand=x/y",
+            "ssh://git:pw@git.example/y",
+            "ssh://-l@git.example/y",
+            "git@-oProxyCommand=x:y",
+            "-u@git.example:y",
+            "git@git.example:-x",
+            "git@git.example::y",
+            "ext::sh -c true",
+            "ext::sh",
+            "fd::7",
+            "git://git.example/shop",
+            "--upload-pack=x",
+            "file:///srv/git/shop.git",
+            "FILE:///srv/git/shop.git",
+            &format!("https://git.example/{}", "x".repeat(2048)),
+        ] {
+            assert!(RemoteUrl::parse(bad, false).is_err(), "{bad}");
+        }
+        assert!(RemoteUrl::parse("file:///srv/git/shop.git", true).is_ok());
+        for bad in ["file://elsewhere/shop", "file://", "file:///"] {
+            assert!(RemoteUrl::parse(bad, true).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_branch_or_tag_is_what_git_allows_and_never_an_option() {
+        for good in ["main", "v1.2.3", "feature/a-b_c", "lockkeeper/fix-anl_01", "a@b", "1"] {
+            assert!(RefName::parse(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "-x",
+            "+main",
+            "/a",
+            "a/",
+            "a//b",
+            ".a",
+            "a/.b",
+            "a.lock",
+            "a.lock/b",
+            "a..b",
+            "a.",
+            "@",
+            "a@{1}",
+            "a b",
+            "a~1",
+            "a^",
+            "a:b",
+            "a?",
+            "a*",
+            "a[",
+            "a\\b",
+            "HEAD",
+            "refs/heads/main",
+            "ä",
+            "a\n",
+        ] {
+            assert!(RefName::parse(bad).is_err(), "{bad}");
+        }
+        assert!(RefName::parse(&"x".repeat(129)).is_err());
+    }
+
+    #[test]
+    fn a_path_stays_in_the_tree_and_out_of_gits_own() {
+        for good in ["a", "docs/analysis.md", ".gitignore", "a/.github/b.yml", "..a", "a b"] {
+            assert!(TreePath::parse(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "/a", "a/", "../a", "a/../b", ".", ".git/config", "a/.GIT/x", "git~1/x", ".git./x", "a\\b", "a\n"]
+        {
+            assert!(TreePath::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_hidden_in_both_of_its_forms() {
+        let credential = Credential::token("hunter2");
+        let header = credential.authorization();
+        let said = credential.hidden_in(&format!("fatal: {} with hunter2", *header));
+        assert_eq!(said, "fatal: Authorization: Basic *** with ***");
+        assert_eq!(format!("{credential:?}"), "Credential(…)");
+    }
+}

@@ -1,0 +1,338 @@
+//! With the real git and real bare repositories, over `file://`.
+
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command as Program;
+
+use tempfile::TempDir;
+
+use super::*;
+
+/// A bare repository, a clone to commit from, and the git under test.
+struct Bench {
+    home: TempDir,
+    git: Git,
+}
+
+impl Bench {
+    /// None where git is not installed; says so.
+    fn new() -> Option<Self> {
+        if Program::new("git").arg("--version").output().is_err() {
+            eprintln!("skipped: git is not installed");
+            return None;
+        }
+        let home = tempfile::tempdir().unwrap();
+        let git = Git::new(settings(home.path())).unwrap();
+        let bench = Self { home, git };
+        bench.sh("git init -q --bare -b main remote.git && git clone -q remote.git clone 2>&1");
+        bench.commit("steps/a.toml", "first");
+        Some(bench)
+    }
+
+    fn sh(&self, script: &str) -> String {
+        let done = Program::new("sh")
+            .args(["-ec", script])
+            .current_dir(self.home.path())
+            .envs([("HOME", "/nonexistent"), ("GIT_CONFIG_NOSYSTEM", "1")])
+            .envs([("GIT_AUTHOR_NAME", "t"), ("GIT_AUTHOR_EMAIL", "t@t")])
+            .envs([("GIT_COMMITTER_NAME", "t"), ("GIT_COMMITTER_EMAIL", "t@t")])
+            .output()
+            .unwrap();
+        assert!(done.status.success(), "{script}: {}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().trim().to_owned()
+    }
+
+    fn file(&self, path: &str, text: &str) {
+        let path = self.home.path().join("clone").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+
+    fn commit(&self, path: &str, text: &str) -> String {
+        self.file(path, text);
+        self.push()
+    }
+
+    fn push(&self) -> String {
+        self.sh("cd clone && git add -A && git commit -qm x && git push -q origin HEAD:main && git rev-parse HEAD")
+    }
+
+    fn remote(&self) -> Remote {
+        self.at("remote.git")
+    }
+
+    fn at(&self, name: &str) -> Remote {
+        let url = format!("file://{}/{name}", self.home.path().display());
+        Remote::open(RemoteUrl::parse(&url, true).unwrap())
+    }
+
+    /// The files of a work tree are removed by another thread.
+    async fn scratch_gets_empty(&self) {
+        while !self.scratch_is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn scratch_is_empty(&self) -> bool {
+        std::fs::read_dir(self.home.path().join("scratch")).unwrap().next().is_none()
+    }
+}
+
+fn settings(home: &Path) -> GitSettings {
+    GitSettings {
+        program: "git".into(),
+        timeout: Duration::from_secs(60),
+        allow_file: true,
+        scratch: home.join("scratch"),
+    }
+}
+
+fn name(text: &str) -> RefName {
+    RefName::parse(text).unwrap()
+}
+
+fn path(text: &str) -> TreePath {
+    TreePath::parse(text).unwrap()
+}
+
+async fn texts(snapshot: &Snapshot) -> Vec<(String, String)> {
+    let files = snapshot.files(&path("steps"), 100).await.unwrap();
+    let contents = snapshot.read(&files, 100_000).await.unwrap();
+    let text = |content: Vec<u8>| String::from_utf8(content).unwrap();
+    files.into_iter().map(|file| file.path).zip(contents.into_iter().map(text)).collect()
+}
+
+#[tokio::test]
+async fn branches_and_tags_are_resolved_to_the_commit_they_are_at() {
+    let Some(bench) = Bench::new() else { return };
+    let first =
+        bench.sh("cd clone && git tag light && git tag -am x v1 && git push -q origin light v1 && git rev-parse HEAD");
+    let second = bench.commit("steps/a.toml", "second");
+    bench.sh(
+        "cd clone && git checkout -qb feature/x && git push -q origin feature/x && git checkout -q main 2>&1 || true",
+    );
+    for (reference, commit) in [("main", &second), ("feature/x", &second), ("light", &first), ("v1", &first)] {
+        let resolved = bench.git.resolve(&bench.remote(), &name(reference)).await.unwrap();
+        assert_eq!(resolved.as_str(), commit, "{reference}");
+    }
+    assert_eq!(bench.git.default_branch(&bench.remote()).await.unwrap(), Some(name("main")));
+}
+
+#[tokio::test]
+async fn what_is_fetched_is_read_at_that_commit_whatever_comes_later() {
+    let Some(bench) = Bench::new() else { return };
+    bench.sh("cd clone && git tag -am x v1 && git push -q origin v1");
+    let tagged = bench.git.fetch(&bench.remote(), &name("v1")).await.unwrap();
+    let later = bench.commit("steps/b.toml", "ä\n");
+    assert_eq!(texts(&tagged).await, [("steps/a.toml".to_owned(), "first".to_owned())]);
+    let newest = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    assert_eq!(newest.commit().as_str(), later);
+    let expected =
+        [("steps/a.toml", "first"), ("steps/b.toml", "ä\n")].map(|(path, text)| (path.to_owned(), text.to_owned()));
+    assert_eq!(texts(&newest).await, expected);
+    drop((tagged, newest));
+    assert!(bench.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn links_and_directories_and_submodules_are_no_files() {
+    let Some(bench) = Bench::new() else { return };
+    bench.file("steps/deeper/c.toml", "deep");
+    symlink("/etc/passwd", bench.home.path().join("clone/steps/link.toml")).unwrap();
+    bench.sh("cd clone && git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),steps/module.toml");
+    bench.sh("cd clone && git add steps/deeper steps/link.toml && git commit -qm x && git push -q origin HEAD:main");
+    let snapshot = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    assert_eq!(texts(&snapshot).await, [("steps/a.toml".to_owned(), "first".to_owned())]);
+    assert!(snapshot.files(&path("elsewhere"), 100).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn too_many_and_too_large_files_are_refused_before_they_are_read() {
+    let Some(bench) = Bench::new() else { return };
+    bench.file("steps/b.toml", &"x".repeat(200_000));
+    bench.push();
+    let snapshot = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    let steps = path("steps");
+    assert!(matches!(snapshot.files(&steps, 1).await, Err(GitError::TooLarge(_))));
+    let files = snapshot.files(&steps, 2).await.unwrap();
+    assert_eq!(files.iter().map(|file| file.bytes).collect::<Vec<_>>(), [5, 200_000]);
+    assert!(matches!(snapshot.read(&files, 100_000).await, Err(GitError::TooLarge(_))));
+    assert_eq!(snapshot.read(&files, 200_005).await.unwrap()[1].len(), 200_000);
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_told_apart_from_what_cannot_be_reached() {
+    let Some(bench) = Bench::new() else { return };
+    let missing = bench.git.fetch(&bench.remote(), &name("gone")).await;
+    assert!(matches!(&missing, Err(GitError::NotFound(why)) if why.contains("no branch or tag gone")), "{missing:?}");
+    let nowhere = bench.git.fetch(&bench.at("nowhere.git"), &name("main")).await;
+    assert!(matches!(nowhere, Err(GitError::NotFound(_))), "{nowhere:?}");
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let url = RemoteUrl::parse(&format!("https://127.0.0.1:{}/x.git", closed.port()), false).unwrap();
+    let remote = Remote { url, credential: Some(Credential::token("hunter2hunter2")) };
+    let unreachable = bench.git.resolve(&remote, &name("main")).await;
+    assert!(matches!(unreachable, Err(GitError::Unreachable(_))), "{unreachable:?}");
+    assert!(bench.scratch_is_empty());
+}
+
+#[tokio::test]
+async fn a_machine_without_git_says_so() {
+    let home = tempfile::tempdir().unwrap();
+    let git = Git::new(GitSettings { program: "no-such-git".into(), ..settings(home.path()) }).unwrap();
+    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    let refused = git.resolve(&remote, &name("main")).await.unwrap_err();
+    assert_eq!(refused, GitError::NoGit { program: "no-such-git".to_owned() });
+    assert!(refused.to_string().starts_with("git is not installed: "));
+}
+
+/// A program in place of git, to see what git is given and to have it misbehave.
+fn pretender(home: &Path, script: &str) -> Git {
+    let program = home.join("pretender");
+    // Written by another process: a program that this one holds open, also in a child that another test has just forked,
+    // cannot be run.
+    let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
+    let written = Program::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
+    assert!(written.unwrap().success());
+    Git::new(GitSettings { program, timeout: Duration::from_secs(1), ..settings(home) }).unwrap()
+}
+
+#[tokio::test]
+async fn a_credential_is_in_the_environment_alone_and_in_no_error() {
+    let home = tempfile::tempdir().unwrap();
+    let seen = home.path().join("seen");
+    let script =
+        format!("env > {0}.env; echo \"$@\" > {0}.args; env | sed 's/^/fatal: /' >&2; exit 128", seen.display());
+    let git = pretender(home.path(), &script);
+    let url = RemoteUrl::parse("https://git.example/x", false).unwrap();
+    let remote = Remote { url, credential: Some(Credential::token("hunter2hunter2")) };
+    let error = git.resolve(&remote, &name("main")).await.unwrap_err();
+    let environment = std::fs::read_to_string(seen.with_extension("env")).unwrap();
+    let encoded = "eC1hY2Nlc3MtdG9rZW46aHVudGVyMmh1bnRlcjI=";
+    assert!(environment.contains(&format!("Authorization: Basic {encoded}")), "{environment}");
+    assert!(!environment.contains("CARGO"), "nothing of the server's own environment: {environment}");
+    let arguments = std::fs::read_to_string(seen.with_extension("args")).unwrap();
+    assert!(arguments.contains("https://git.example/x") && !arguments.contains(encoded), "{arguments}");
+    let told = format!("{error} {error:?} {remote:?}");
+    assert!(!told.contains("hunter2") && !told.contains(encoded), "{told}");
+
+    let ssh = Remote { url: RemoteUrl::parse("git@git.example:x", false).unwrap(), ..remote };
+    git.resolve(&ssh, &name("main")).await.unwrap_err();
+    assert!(!std::fs::read_to_string(seen.with_extension("env")).unwrap().contains(encoded), "only https gets it");
+}
+
+#[tokio::test]
+async fn what_takes_too_long_is_killed_with_all_that_it_started() {
+    let home = tempfile::tempdir().unwrap();
+    let pid = home.path().join("pid");
+    let git = pretender(home.path(), &format!("sleep 1000 & echo $! > {}; wait", pid.display()));
+    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    assert_eq!(git.resolve(&remote, &name("main")).await, Err(GitError::TimedOut { seconds: 1 }));
+    let child: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let stat = Path::new("/proc").join(child.to_string()).join("stat");
+    let is_gone = || std::fs::read_to_string(&stat).map_or(true, |stat| stat.contains(") Z "));
+    while !is_gone() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn who_says_too_much_is_not_listened_to() {
+    let home = tempfile::tempdir().unwrap();
+    let git = pretender(home.path(), "yes");
+    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    let refused = git.resolve(&remote, &name("main")).await;
+    assert!(matches!(refused, Err(GitError::TooLarge(_))), "{refused:?}");
+}
+
+#[tokio::test]
+async fn what_a_killed_run_left_is_removed_at_the_next() {
+    let home = tempfile::tempdir().unwrap();
+    let left = home.path().join("scratch/left/objects");
+    std::fs::create_dir_all(&left).unwrap();
+    Git::new(settings(home.path())).unwrap();
+    assert!(!left.exists());
+}
+
+const PATCH: &str =
+    "--- a/steps/a.toml\n+++ b/steps/a.toml\n@@ -1 +1 @@\n-first\n\\ No newline at end of file\n+patched\n";
+
+#[tokio::test]
+async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
+    let Some(bench) = Bench::new() else { return };
+    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    tree.apply(PATCH).await.unwrap();
+    tree.write(&path("docs/why.md"), b"because\n").await.unwrap();
+    assert_eq!(tree.read(&path("docs/why.md"), 100).await.unwrap().unwrap(), b"because\n");
+    assert_eq!(tree.read(&path("docs/none.md"), 100).await.unwrap(), None);
+    let author = Author::new("Ana <x>\n", "ana@acme.example");
+    let commit = tree.commit(&author, "fix: it\n\nbecause").await.unwrap();
+    tree.push(&name("fix/it")).await.unwrap();
+    tree.push(&name("fix/it")).await.unwrap();
+    let shown = bench.sh("git -C remote.git show --stat --format='%H|%an|%ae|%s|%P' fix/it");
+    let head = format!("{commit}|Ana x|ana@acme.example|fix: it|{}", tree.base_commit());
+    assert!(shown.starts_with(&head) && shown.contains("docs/why.md") && shown.contains("steps/a.toml"), "{shown}");
+    assert_eq!(bench.sh("git -C remote.git rev-parse main"), tree.base_commit().as_str());
+    drop(tree);
+    bench.scratch_gets_empty().await;
+}
+
+#[tokio::test]
+async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
+    let Some(bench) = Bench::new() else { return };
+    bench.sh("cd clone && git push -q origin HEAD:release && git commit -q --allow-empty -m other && git push -q origin HEAD:taken");
+    let tree = bench.git.work_on(&bench.remote(), &name("release")).await.unwrap();
+    tree.write(&path("x"), b"x").await.unwrap();
+    tree.commit(&Author::new("", ""), "x").await.unwrap();
+    for default in ["main", "release"] {
+        let refused = tree.push(&name(default)).await;
+        assert_eq!(refused, Err(GitError::DefaultBranch(default.to_owned())));
+    }
+    let before = bench.sh("git -C remote.git rev-parse taken");
+    let refused = tree.push(&name("taken")).await;
+    assert!(matches!(refused, Err(GitError::Rejected(_))), "{refused:?}");
+    assert_eq!(bench.sh("git -C remote.git rev-parse taken"), before);
+}
+
+#[tokio::test]
+async fn a_patch_that_leads_out_of_the_tree_changes_nothing() {
+    let Some(bench) = Bench::new() else { return };
+    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    let new_file = |path: &str, mode: &str| {
+        format!("diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n")
+    };
+    let gitlink = "diff --git a/m b/m\nnew file mode 160000\n--- /dev/null\n+++ b/m\n@@ -0,0 +1 @@\n\
+                   +Subproject commit 0123456789012345678901234567890123456789\n";
+    let patches = [
+        new_file("../outside", "100644"),
+        new_file(".git/hooks/pre-commit", "100755"),
+        new_file("/tmp/outside", "100644"),
+        new_file("link", "120000"),
+        gitlink.to_owned(),
+        "no patch".to_owned(),
+        String::new(),
+        "x".repeat(2 * 1024 * 1024),
+    ];
+    for patch in patches {
+        let refused = tree.apply(&patch).await;
+        assert!(matches!(refused, Err(GitError::Patch(_))), "{refused:?}: {:.100}", patch);
+    }
+    let nothing = tree.commit(&Author::new("t", "t@t"), "x").await;
+    assert_eq!(nothing, Err(GitError::NothingChanged));
+}
+
+#[tokio::test]
+async fn no_program_of_a_repository_is_run() {
+    let Some(bench) = Bench::new() else { return };
+    bench.file(".gitattributes", "* filter=evil\n");
+    symlink("/tmp", bench.home.path().join("clone/way-out")).unwrap();
+    bench.push();
+    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    let out = tree.write(&path("way-out/lockkeeper-was-here"), b"x").await;
+    assert!(out.is_err() && !Path::new("/tmp/lockkeeper-was-here").exists());
+    tree.write(&path("x"), b"x").await.unwrap();
+    tree.commit(&Author::new("t", "t@t"), "x").await.unwrap();
+    tree.push(&name("x")).await.unwrap();
+    assert!(bench.sh("git -C remote.git ls-tree x way-out").starts_with("120000"), "a link stays one");
+}

@@ -1,0 +1,258 @@
+//! Analyses of failed deployments: ask for one, wait for it, list them, and have a fix proposed.
+
+use std::time::Duration;
+
+use actix_web::http::StatusCode;
+use actix_web::http::header::LOCATION;
+use actix_web::{HttpRequest, HttpResponse};
+use tokio::time::Instant;
+
+use super::access::Access;
+use super::call::Call;
+use super::clients::{self, Read, Waited, while_connected};
+use super::codes::Code;
+use super::deployments::{deployment_id, find};
+use super::dto::{AnalysisView, FixView, deployment_status_name};
+use super::idempotent::{self, Begun, Start};
+use super::outcome::done_within;
+use super::paging::{self, Query, Slice};
+use super::problem::Problem;
+use super::routes::Answered;
+use super::scans::scan;
+use super::{answer, body, refusals};
+use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis, PullRequest, Status};
+use crate::auth::Permission;
+use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier};
+use crate::entropy;
+use crate::fixes::{Proposed, Title, Wish};
+use crate::git::RefName;
+use crate::idempotency::{Answer, Pending};
+use crate::store::Batch;
+
+/// The longest that somebody waits for an analysis with the request that asks for it.
+pub const WAIT_SECONDS_MAX: u64 = 60;
+/// What to do where the outcome is not known.
+const LOOK: &str = "list the deployment's analyses";
+const NO_MODEL: &str = "is llm only where the operator has configured a model (analysis.llm_url); leave it out";
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let filter = AnalysisFilter {
+        deployment: query.text("deploymentId", str::parse::<DeploymentId>),
+        pipeline: query.text("pipelineId", Identifier::parse),
+        status: query.choice("status", &Status::ALL, Status::as_str),
+    };
+    listed(&call, &access, query, filter).await
+}
+
+pub async fn list_of_deployment(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let query = Query::of(&call.request);
+    // Analyses may outlive their deployment; then only the list of all has them.
+    let id = find(&access, deployment_id(&call)?)?.record.deployment.id;
+    listed(&call, &access, query, AnalysisFilter { deployment: Some(id), ..AnalysisFilter::default() }).await
+}
+
+async fn listed(call: &Call, access: &Access, mut query: Query, filter: AnalysisFilter) -> Answered {
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let (analyses, organization) = (access.app.analyses.clone(), access.caller.organization.clone());
+    let page = scan(&access.app, move || analyses.list(&organization, &filter, slice.offset, slice.limit)).await?;
+    let views = page.analyses.iter().map(AnalysisView::new).collect();
+    Ok(paging::slice(&call.request, slice, page.total, views))
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let id = analysis_id(&call)?;
+    let mut query = Query::of(&call.request);
+    let wait = query.number("waitSeconds", 0, clients::WAIT_SECONDS_MAX).unwrap_or(0);
+    query.finish()?;
+    let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
+    let watch = || access.app.analyses.watch();
+    let wait = Duration::from_secs(wait);
+    let Read { state, etag } =
+        clients::read_when_changed(&call.request, &access.app.environments, wait, watch, read).await?;
+    answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
+}
+
+pub async fn create(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Analyse)?;
+    Query::of(&call.request).finish()?;
+    let body = body::read_body(&mut call).await?;
+    let start = idempotent::begin(&call.request, &access, body.bytes())?;
+    let mut fields = body.fields()?;
+    let engine = fields.nullable_text("engine", EngineName::parse);
+    let wait = fields.nullable_integer("waitSeconds", 0..=WAIT_SECONDS_MAX as i64);
+    let wait = Duration::from_secs(wait.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0));
+    let pending = match start {
+        Start::Replayed(kept) => return asked_before(&call.request, &access, kept, wait).await,
+        Start::Execute(pending) => pending,
+    };
+    if engine == Some(EngineName::Llm) && access.app.analyses.engines().llm.is_none() {
+        fields.wrong("engine", NO_MODEL);
+    }
+    fields.finish()?;
+    let Some(default) = access.app.analyses.engines().default else {
+        let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
+        return Err(Problem::new(Code::AnalysisDisabled, detail));
+    };
+    let found = find(&access, deployment_id(&call)?)?;
+    check_failed(found.record.deployment.status)?;
+    let new = NewAnalysis {
+        environment: found.environment,
+        deployment: found.record.deployment.id,
+        engine: engine.unwrap_or(default),
+        requested_by: access.agent(),
+    };
+    let analysis = done_within(access.app.answer_timeout, LOOK, start_it(access.clone(), new, pending)).await?;
+    let analysis = ended_within(&call.request, &access, analysis, wait).await?;
+    Ok(idempotent::response(rendered(&analysis)))
+}
+
+/// Makes it and keeps the answer, in a task of its own: the key must stay in flight until both are durable, and the
+/// analysis must begin, also where the caller has gone.
+async fn start_it(access: Access, new: NewAnalysis, pending: Option<Pending>) -> Result<Analysis, Problem> {
+    let starting = actix_web::rt::spawn(async move {
+        let now = (access.app.clock)();
+        let keep = |analysis: &Analysis, batch: &mut Batch| {
+            pending.map(|pending| pending.keep(batch, &rendered(analysis), now))
+        };
+        Ok::<_, Problem>(access.app.analyses.start(new, entropy::id_seed(), keep).await?)
+    });
+    starting.await.map_err(Problem::internal)?
+}
+
+/// What is only answered for a deployment that failed.
+fn check_failed(status: DeploymentStatus) -> Result<(), Problem> {
+    let detail = match status {
+        DeploymentStatus::Failed => return Ok(()),
+        DeploymentStatus::Succeeded => "the deployment succeeded; there is nothing to look into",
+        DeploymentStatus::Cancelled => {
+            "the deployment was cancelled, and did not fail by itself; its `error` says more"
+        }
+        DeploymentStatus::Queued
+        | DeploymentStatus::Running
+        | DeploymentStatus::AwaitingApproval
+        | DeploymentStatus::Cancelling => "the deployment has not ended; ask again when it has failed",
+    };
+    Err(Problem::new(Code::DeploymentNotFailed, detail).with("deploymentStatus", deployment_status_name(status)))
+}
+
+/// Waits for an analysis to end, as long as its client is there; answers how it stands then.
+async fn ended_within(
+    request: &HttpRequest,
+    access: &Access,
+    analysis: Analysis,
+    wait: Duration,
+) -> Result<Analysis, Problem> {
+    if wait.is_zero() || analysis.status() != Status::Running {
+        return Ok(analysis);
+    }
+    let (analyses, organization) = (&access.app.analyses, &access.caller.organization);
+    let mut changes = analyses.watch();
+    let deadline = Instant::now() + wait;
+    let waiting = async {
+        let mut newest = analysis;
+        loop {
+            match analyses.get(organization, newest.id)? {
+                Some(found) => newest = found,
+                // It has ended and is forgotten already.
+                None => return Ok(newest),
+            }
+            if newest.status() != Status::Running || Instant::now() >= deadline {
+                return Ok(newest);
+            }
+            tokio::select! {
+                _ = changes.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+                () = access.app.environments.closed() => return Ok(newest),
+            }
+        }
+    };
+    match while_connected(request, true, waiting).await {
+        Waited::There(newest) => newest,
+        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
+    }
+}
+
+/// The answer to a request that is sent again. The one that was kept says how the analysis began; who waited for its end
+/// the first time is answered as then.
+async fn asked_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
+    let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
+    let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
+    let found = id.map(|id| access.app.analyses.get(&access.caller.organization, id)).transpose()?.flatten();
+    let Some(analysis) = found else { return Ok(kept) };
+    let analysis = ended_within(request, access, analysis, wait).await?;
+    Ok(idempotent::replayed(rendered(&analysis)))
+}
+
+pub async fn propose_fix(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Analyse)?;
+    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let wish = Wish {
+        branch: fields.nullable_text("branch", RefName::parse),
+        title: fields.nullable_text("title", Title::parse),
+        draft: fields.nullable_boolean("draft").unwrap_or(false),
+    };
+    fields.finish()?;
+    let id = analysis_id(&call)?;
+    let analysis = read(&access, id)?;
+    // In a task of its own: what has been pushed is to be recorded, also where the caller has gone.
+    let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
+    let Ok(proposed) = tokio::time::timeout(access.app.answer_timeout, &mut proposing).await else {
+        actix_web::rt::spawn(async move {
+            if let Ok(Err(problem)) = proposing.await {
+                tracing::warn!(analysis = %id, %problem, "a fix could not be proposed, and nobody waits for it any more");
+            }
+        });
+        let later = idempotent::answer(StatusCode::ACCEPTED, Some(url(&analysis)), AnalysisView::new(&analysis));
+        return Ok(idempotent::response(later));
+    };
+    let Proposed { analysis, pull_request, is_new } = proposed.map_err(Problem::internal)??;
+    let status = if is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok(idempotent::response(rendered_fix(status, &analysis, &pull_request)))
+}
+
+async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pending>) -> Result<Proposed, Problem> {
+    let now = (access.app.clock)();
+    let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
+        pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
+    };
+    let (organization, by) = (&access.caller.organization, access.agent());
+    let proposed = access.app.fixes.propose(organization, id, &wish, &by, keep).await?;
+    let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
+    tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "a fix was proposed");
+    Ok(proposed)
+}
+
+fn rendered(analysis: &Analysis) -> Answer {
+    let status = if analysis.status() == Status::Running { StatusCode::ACCEPTED } else { StatusCode::OK };
+    idempotent::answer(status, Some(url(analysis)), AnalysisView::new(analysis))
+}
+
+fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> Answer {
+    idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
+}
+
+/// The analysis of the path. One that cannot be read as an id never was.
+fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
+    call.segment("analysisId").parse().map_err(|_| refusals::analysis_not_found())
+}
+
+fn read(access: &Access, id: AnalysisId) -> Result<Analysis, Problem> {
+    access.app.analyses.get(&access.caller.organization, id)?.ok_or_else(refusals::analysis_not_found)
+}
+
+fn etag(analysis: &Analysis) -> String {
+    format!("\"{}\"", analysis.revision)
+}
+
+fn url(analysis: &Analysis) -> String {
+    format!("/api/v1/organizations/{}/analyses/{}", analysis.environment.pipeline.organization, analysis.id)
+}

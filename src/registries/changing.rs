@@ -1,0 +1,259 @@
+//! Making, changing and deleting registries. Each waits until it is durable, a refusal too.
+
+use std::sync::Arc;
+
+use super::book::{Becomes, Known};
+use super::registry::{
+    GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
+};
+use super::{Registries, usage};
+use crate::domain::{Agent, Data, Identifier, Notice, RegistryId, Timestamp};
+use crate::events::{self, Happening};
+use crate::store::{Batch, StoreError};
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Refusal {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no such registry")]
+    NotFound,
+    #[error("there is a registry of this name")]
+    Exists,
+    #[error("the organization has {REGISTRIES_MAX} registries, which is the most it can have")]
+    TooMany,
+    #[error("the registry is not, or no longer, as the caller expects")]
+    Changed,
+    /// By these pipelines, for which it would do what is said.
+    #[error("pipelines use the registry")]
+    InUse { used_by: Vec<Identifier> },
+    #[error("the registry is being synced")]
+    SyncInProgress,
+    #[error("the registry has no repository")]
+    NoRepository,
+    #[error("the repository cannot be taken over: {}", .0.message)]
+    SyncFailed(Arc<SyncFailure>),
+}
+
+/// What a registry is to have: the steps of a request, or what its repository came to.
+pub(super) struct Content {
+    source: Source,
+    steps: Arc<Steps>,
+    failure: Option<Arc<SyncFailure>>,
+    synced_at: Option<Timestamp>,
+}
+
+impl Registries {
+    /// A repository is fetched first. One that cannot be had does not stand in the way: the registry is there, without
+    /// steps, says why, and can be synced. What `keep` adds goes into the batch that makes it; what that returns is held
+    /// until it is durable or refused.
+    pub async fn create<Held>(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        new: NewRegistry,
+        by: &Agent,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+        keep: impl FnOnce(&Registry, &mut Batch) -> Held,
+    ) -> Result<Arc<Registry>, Refusal> {
+        let NewRegistry { name, source } = new;
+        let free = check_new(&self.shared.book.newest(), organization, &name);
+        self.once_durable(free).await?;
+        let content = match source {
+            NewSource::Inline(steps) => Content::inline(steps),
+            NewSource::Git(git) => self.fetched(organization, git, clock).await,
+        };
+        let now = clock();
+        let made = self.shared.book.change(organization, id, |known, batch| {
+            check_new(known, organization, &name)?;
+            let Content { source, steps, failure, synced_at } = content;
+            let registry = Arc::new(Registry {
+                organization: organization.clone(),
+                id,
+                name,
+                source,
+                steps,
+                failure,
+                created_at: now,
+                updated_at: now,
+                synced_at,
+                revision: known.next_revision(now),
+            });
+            record(batch, Notice::RegistryCreated, &registry, by, now);
+            let held = keep(&registry, batch);
+            Ok((Becomes::Changed(registry.clone()), (registry, held)))
+        });
+        self.once_durable(made).await.map(|(registry, _held)| registry)
+    }
+
+    /// Another repository is fetched first, and one that cannot be had leaves everything as it is. `expected`: the
+    /// revisions of which it must have one.
+    pub async fn update(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        new: NewRegistry,
+        expected: Option<&[u64]>,
+        by: &Agent,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+    ) -> Result<Arc<Registry>, Refusal> {
+        let present = check(&self.shared.book.newest(), organization, id, expected);
+        let present = self.once_durable(present).await?;
+        let NewRegistry { name, source } = new;
+        let content = match source {
+            NewSource::Inline(steps) => Some(Content::inline(steps)),
+            NewSource::Git(git) => match &present.source {
+                Source::Git(known) if known.is_same_place(&git) => None,
+                Source::Git(_) | Source::Inline => {
+                    let content = self.fetched(organization, git, clock).await;
+                    if let Some(failure) = content.failure {
+                        return Err(Refusal::SyncFailed(failure));
+                    }
+                    Some(content)
+                }
+            },
+        };
+        let gate = self.shared.gate.write().await;
+        let now = clock();
+        let changed = self.shared.book.change(organization, id, |known, batch| {
+            let asked = &present.source;
+            let present = check(known, organization, id, expected)?;
+            if known.of(organization).any(|other| other.id != id && other.name == name) {
+                return Err(Refusal::Exists);
+            }
+            let Content { source, steps, failure, synced_at } = match content {
+                Some(content) => content,
+                None => Content::unchanged(&present, asked)?,
+            };
+            let revision = known.next_revision(now);
+            let next =
+                Registry { name, source, steps, failure, synced_at, revision, updated_at: now, ..(*present).clone() };
+            let next = Arc::new(next);
+            self.check_users(known, &present, &next)?;
+            record(batch, Notice::RegistryUpdated, &next, by, now);
+            Ok((Becomes::Changed(next.clone()), next))
+        });
+        drop(gate);
+        self.once_durable(changed).await
+    }
+
+    pub async fn delete(
+        &self,
+        organization: &Identifier,
+        id: RegistryId,
+        expected: Option<&[u64]>,
+        by: &Agent,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let gate = self.shared.gate.write().await;
+        let deleted = self.shared.book.change(organization, id, |known, batch| {
+            let present = check(known, organization, id, expected)?;
+            let used_by = usage::users(&self.shared.pipelines, &present);
+            if !used_by.is_empty() {
+                return Err(Refusal::InUse { used_by });
+            }
+            record(batch, Notice::RegistryDeleted, &present, by, now);
+            Ok((Becomes::Deleted, ()))
+        });
+        drop(gate);
+        self.once_durable(deleted).await
+    }
+
+    /// Whether no pipeline that could be deployed could not be with it.
+    pub(super) fn check_users(&self, known: &Known, present: &Registry, next: &Arc<Registry>) -> Result<(), Refusal> {
+        let all: Vec<_> = known.of(&present.organization).cloned().collect();
+        let used_by = usage::broken(&self.shared.pipelines, &all, present, next);
+        if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
+    }
+
+    async fn fetched(
+        &self,
+        organization: &Identifier,
+        git: GitSource,
+        clock: &(dyn Fn() -> Timestamp + Send + Sync),
+    ) -> Content {
+        match self.fetch(organization, &git).await {
+            Ok(fetched) => Content {
+                source: Source::Git(GitSource { commit: Some(fetched.commit), ..git }),
+                steps: Arc::new(fetched.steps),
+                failure: None,
+                synced_at: Some(clock()),
+            },
+            Err(failure) => Content {
+                source: Source::Git(GitSource { commit: None, ..git }),
+                steps: Arc::default(),
+                failure: Some(Arc::new(failure)),
+                synced_at: None,
+            },
+        }
+    }
+
+    /// Only what the store has refused is told at once.
+    pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
+        if !matches!(outcome, Err(Refusal::Store(_))) {
+            self.settled().await;
+            self.shared.book.publish_durable();
+        }
+        outcome
+    }
+}
+
+impl Content {
+    fn inline(steps: Steps) -> Self {
+        Self { source: Source::Inline, steps: Arc::new(steps), failure: None, synced_at: None }
+    }
+
+    /// What there is from the repository that it had when this was asked for, and should still have.
+    fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
+        match (&present.source, asked) {
+            (Source::Git(git), Source::Git(asked)) if git.is_same_place(asked) => {
+                let Registry { source, steps, failure, synced_at, .. } = present.clone();
+                Ok(Self { source, steps, failure, synced_at })
+            }
+            (Source::Git(_) | Source::Inline, _) => Err(Refusal::Changed),
+        }
+    }
+}
+
+fn check_new(known: &Known, organization: &Identifier, name: &Identifier) -> Result<(), Refusal> {
+    if known.of(organization).any(|registry| registry.name == *name) {
+        return Err(Refusal::Exists);
+    }
+    if known.of(organization).count() >= REGISTRIES_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+}
+
+pub(super) fn check(
+    known: &Known,
+    organization: &Identifier,
+    id: RegistryId,
+    expected: Option<&[u64]>,
+) -> Result<Arc<Registry>, Refusal> {
+    let present = known.get(organization, id).ok_or(Refusal::NotFound)?;
+    let holds = expected.is_none_or(|revisions| revisions.contains(&present.revision));
+    if holds { Ok(present.clone()) } else { Err(Refusal::Changed) }
+}
+
+/// For the audit.
+pub(super) fn record(batch: &mut Batch, notice: Notice, registry: &Registry, by: &Agent, now: Timestamp) {
+    let data = described(registry);
+    events::record(batch, &registry.organization, &Happening::new(notice, now, Some(by), &data));
+}
+
+pub(super) fn described(registry: &Registry) -> Data {
+    let status = if registry.failure.is_some() { Status::Failed } else { Status::Ready };
+    Data::default()
+        .with("registryId", registry.id.to_string())
+        .with("name", &registry.name)
+        .with("status", status.as_str())
+        .with("stepCount", registry.steps.len() as u64)
+        .with_some("commit", registry.commit().map(|commit| commit.as_str()))
+}
+
+impl Status {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Status::Syncing => "syncing",
+            Status::Ready => "ready",
+            Status::Failed => "failed",
+        }
+    }
+}

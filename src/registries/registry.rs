@@ -1,0 +1,148 @@
+//! One registry with its steps.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use crate::domain::{Found, Identifier, RegistryId, RegistryStep, Timestamp, VariableName};
+use crate::git::{Commit, RefName, RemoteUrl};
+
+/// Far beyond the organizations we know, few enough to keep in memory and to look through.
+pub const REGISTRIES_MAX: usize = 100;
+/// Steps of one registry, each version for itself.
+pub const STEPS_MAX: usize = 256;
+/// All texts of its steps together: a registry is one record, and all of them are in memory.
+pub const REGISTRY_BYTES_MAX: usize = 256 * 1024;
+/// Versions that are named where another one was asked for.
+const VERSIONS_NAMED: usize = 10;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Registry {
+    pub organization: Identifier,
+    pub id: RegistryId,
+    /// Unique in its organization; pipelines know it by this.
+    pub name: Identifier,
+    pub source: Source,
+    pub steps: Arc<Steps>,
+    /// Why the last sync left everything as it was, if it did.
+    pub failure: Option<Arc<SyncFailure>>,
+    pub created_at: Timestamp,
+    pub updated_at: Timestamp,
+    /// When its steps were last what its repository has.
+    pub synced_at: Option<Timestamp>,
+    /// Another one with every change, and never one that a registry of this organization had before.
+    pub revision: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// What a request said.
+    Inline,
+    Git(GitSource),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GitSource {
+    pub url: RemoteUrl,
+    /// A branch or a tag.
+    pub reference: RefName,
+    /// The secret of the organization that lets us in.
+    pub credential: Option<VariableName>,
+    /// What its steps are from; none before the first sync that went well.
+    pub commit: Option<Commit>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    Syncing,
+    Ready,
+    Failed,
+}
+
+/// By name and version.
+pub type StepKey = (Identifier, Identifier);
+pub type Steps = BTreeMap<StepKey, Arc<RegistryStep>>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SyncFailure {
+    pub message: String,
+    /// What is wrong with which file, if that is it.
+    pub faults: Vec<FileFault>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileFault {
+    pub file: String,
+    pub message: String,
+}
+
+/// What a request says of a registry.
+#[derive(Debug, Clone)]
+pub struct NewRegistry {
+    pub name: Identifier,
+    pub source: NewSource,
+}
+
+#[derive(Debug, Clone)]
+pub enum NewSource {
+    Inline(Steps),
+    Git(GitSource),
+}
+
+impl Registry {
+    /// The step, or why it is not here, as the end of a sentence.
+    pub(super) fn find(&self, step: &Identifier, version: &Identifier) -> Result<Found, String> {
+        if let Some(found) = self.steps.get(&(step.clone(), version.clone())) {
+            return Ok(Found { step: found.clone(), commit: self.commit().map(|commit| Arc::from(commit.as_str())) });
+        }
+        let versions: Vec<&str> =
+            self.steps.keys().filter(|(name, _)| name == step).map(|(_, version)| version.as_str()).collect();
+        Err(match versions.len() {
+            0 => format!("and the registry `{}` has no step `{step}`", self.name),
+            1..=VERSIONS_NAMED => format!("and the registry has only these versions: {}", versions.join(", ")),
+            count => format!("and the registry has no such version among its {count} of that step"),
+        })
+    }
+
+    pub fn commit(&self) -> Option<&Commit> {
+        match &self.source {
+            Source::Inline => None,
+            Source::Git(git) => git.commit.as_ref(),
+        }
+    }
+}
+
+impl GitSource {
+    /// Whether it is the same place, whatever it was at there.
+    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+        (&self.url, &self.reference, &self.credential) == (&other.url, &other.reference, &other.credential)
+    }
+}
+
+impl SyncFailure {
+    pub(super) fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), faults: Vec::new() }
+    }
+}
+
+/// Steps by name and version, each there once and all within the bounds. `seen` is called with the place of one that is
+/// not, and why, as the end of a sentence.
+pub fn steps_of(steps: impl IntoIterator<Item = RegistryStep>, mut seen: impl FnMut(usize, String)) -> Steps {
+    let mut all = Steps::new();
+    let mut bytes = 0;
+    for (place, step) in steps.into_iter().enumerate() {
+        let within = bytes <= REGISTRY_BYTES_MAX;
+        bytes += step.bytes();
+        if within && bytes > REGISTRY_BYTES_MAX {
+            seen(place, format!("makes the texts of the steps larger than {REGISTRY_BYTES_MAX} bytes"));
+        }
+        if place == STEPS_MAX {
+            seen(place, format!("is one too many: a registry has at most {STEPS_MAX} steps"));
+        }
+        match all.entry((step.name.clone(), step.version.clone())) {
+            Entry::Vacant(free) => _ = free.insert(Arc::new(step)),
+            Entry::Occupied(_) => seen(place, format!("is {}@{}, which is there twice", step.name, step.version)),
+        }
+    }
+    all
+}

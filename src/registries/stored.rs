@@ -1,0 +1,132 @@
+//! How registries lie in the store: postcard behind a version byte.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::registry::{FileFault, GitSource, Registry, Source, SyncFailure};
+use crate::domain::{IdSeed, Identifier, Malformed, RegistryId, RegistryStep, Timestamp, VariableName};
+use crate::git::{Commit, RefName, RemoteUrl};
+use crate::pipelines::RegistryStepV1;
+
+const VERSION: u8 = 1;
+
+pub const REGISTRIES: &[u8] = b"R/";
+
+/// `R/{organization}/{registry}`
+pub fn key(organization: &Identifier, id: RegistryId) -> Vec<u8> {
+    [REGISTRIES, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum Unreadable {
+    #[error("a registry's record is of a version that this server does not know; start the version that wrote it")]
+    Version,
+    #[error("a registry's record does not have the form of its version: {0}")]
+    Form(#[from] postcard::Error),
+    #[error("a registry's record holds a text that {0}")]
+    Text(#[from] Malformed),
+}
+
+#[derive(Serialize, Deserialize)]
+struct RegistryV1<'a> {
+    organization: &'a str,
+    id: [u8; 12],
+    name: &'a str,
+    #[serde(borrow)]
+    git: Option<GitV1<'a>>,
+    #[serde(borrow)]
+    steps: Vec<RegistryStepV1<'a>>,
+    #[serde(borrow)]
+    failure: Option<FailureV1<'a>>,
+    created_at: i64,
+    updated_at: i64,
+    synced_at: Option<i64>,
+    revision: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+struct GitV1<'a> {
+    url: &'a str,
+    reference: &'a str,
+    credential: Option<&'a str>,
+    commit: Option<&'a str>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct FailureV1<'a> {
+    message: &'a str,
+    #[serde(borrow)]
+    faults: Vec<(&'a str, &'a str)>,
+}
+
+pub fn encode(registry: &Registry) -> Vec<u8> {
+    let form = RegistryV1 {
+        organization: registry.organization.as_str(),
+        id: registry.id.0.0,
+        name: registry.name.as_str(),
+        git: match &registry.source {
+            Source::Inline => None,
+            Source::Git(git) => Some(GitV1 {
+                url: git.url.as_str(),
+                reference: git.reference.as_str(),
+                credential: git.credential.as_ref().map(VariableName::as_str),
+                commit: git.commit.as_ref().map(Commit::as_str),
+            }),
+        },
+        steps: registry.steps.values().map(|step| RegistryStepV1::from(&**step)).collect(),
+        failure: registry.failure.as_ref().map(|failure| FailureV1 {
+            message: &failure.message,
+            faults: failure.faults.iter().map(|fault| (&*fault.file, &*fault.message)).collect(),
+        }),
+        created_at: registry.created_at.as_millis(),
+        updated_at: registry.updated_at.as_millis(),
+        synced_at: registry.synced_at.map(Timestamp::as_millis),
+        revision: registry.revision,
+    };
+    postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Registry, Unreadable> {
+    let Some((&VERSION, form)) = bytes.split_first() else {
+        return Err(Unreadable::Version);
+    };
+    let form: RegistryV1<'_> = postcard::from_bytes(form)?;
+    let steps = form.steps.into_iter().map(|step| {
+        let step = RegistryStep::try_from(step)?;
+        Ok(((step.name.clone(), step.version.clone()), Arc::new(step)))
+    });
+    Ok(Registry {
+        organization: Identifier::parse(form.organization)?,
+        id: RegistryId(IdSeed(form.id)),
+        name: Identifier::parse(form.name)?,
+        source: form.git.map(GitSource::try_from).transpose()?.map_or(Source::Inline, Source::Git),
+        steps: Arc::new(steps.collect::<Result<_, Malformed>>()?),
+        failure: form.failure.map(|failure| Arc::new(SyncFailure::from(failure))),
+        created_at: Timestamp::from_millis(form.created_at),
+        updated_at: Timestamp::from_millis(form.updated_at),
+        synced_at: form.synced_at.map(Timestamp::from_millis),
+        revision: form.revision,
+    })
+}
+
+impl TryFrom<GitV1<'_>> for GitSource {
+    type Error = Malformed;
+
+    fn try_from(form: GitV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            // Whether this machine's repositories may be named by now is looked at when it is synced.
+            url: RemoteUrl::parse(form.url, true)?,
+            reference: RefName::parse(form.reference)?,
+            credential: form.credential.map(VariableName::parse).transpose()?,
+            commit: form.commit.map(Commit::parse).transpose()?,
+        })
+    }
+}
+
+impl From<FailureV1<'_>> for SyncFailure {
+    fn from(form: FailureV1<'_>) -> Self {
+        let fault = |(file, message): (&str, &str)| FileFault { file: file.to_owned(), message: message.to_owned() };
+        Self { message: form.message.to_owned(), faults: form.faults.into_iter().map(fault).collect() }
+    }
+}
