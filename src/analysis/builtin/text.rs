@@ -5,6 +5,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use regex::bytes::Captures;
 
+use crate::analysis::clipped;
+
 /// Of a line, what is looked at: nobody writes the reason of a failure behind this.
 const LINE_BYTES_MAX: usize = 4096;
 /// Of what a signature caught, what is shown.
@@ -112,12 +114,11 @@ pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else { break };
-        let (name, otherwise) = name.split_once('|').unwrap_or((name, "…"));
+        let (names, otherwise) = name.split_once('|').unwrap_or((name, "…"));
+        let group = names.split('/').find_map(|name| caught?.name(name));
+        let group = group.map(|group| presentable(group.as_bytes())).filter(|group| !group.is_empty());
         text.push_str(before);
-        match caught.and_then(|caught| caught.name(name)).map(|group| presentable(group.as_bytes())) {
-            Some(group) if !group.is_empty() => text.push_str(&group),
-            Some(_) | None => text.push_str(otherwise),
-        }
+        text.push_str(group.as_deref().unwrap_or(otherwise));
         rest = after;
     }
     text.push_str(rest);
@@ -128,8 +129,10 @@ pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
 fn presentable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
-    let is_fringe = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '‘' | '’' | '“' | '”');
-    super::super::clipped(text.trim_matches(is_fringe), CAUGHT_CHARACTERS_MAX)
+    let text = text.trim();
+    let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('“', '”')];
+    let unquoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
+    clipped(unquoted.unwrap_or(text), CAUGHT_CHARACTERS_MAX)
 }
 
 #[cfg(test)]
