@@ -208,4 +208,10 @@ super::signatures! {
         fix "check its name and version and add it to what is installed before the step"
         like "Can't locate JSON/XS.pm in @INC (you may need to install the JSON::XS module)",
             "[!] Unable to find a specification for `AcmeKit`";
+    DependencyResolution 88
+        hints "failed to download"
+        pattern r"failed to download \x22(?P<chart>[^\x22]+)\x22"
+        cause "`{chart}` cannot be downloaded"
+        fix "check its name and version, and that its repository is added and up to date"
+        like "Error: failed to download \"stable/jenkins\"";
 }

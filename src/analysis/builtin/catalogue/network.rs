@@ -155,10 +155,10 @@ super::signatures! {
         fix "see what it waited for; raise the limit only if it really needs longer"
         like "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
     Timeout 84
-        hints "timed out waiting", "timeout waiting", "timed out after", "timeout after", "timeout exceeded",
+        hints "timed out waiting", "timeout waiting", "timeout while waiting", "timed out after", "timeout after", "timeout exceeded",
             "exceeded timeout", "timeout expired", "gave up waiting", "did not complete within", "timeoutexpired",
             "not ready after", "exceeded the timeout", "exceeded its timeout", "exceeded the maximum execution time"
-        pattern r"timed out waiting|timeout waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
+        pattern r"timed out waiting|timeout (?:while )?waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
         cause "it waited for something that did not come in time"
         fix "see why what it waited for did not come; raise the limit only if it really needs longer"
         like "error: timed out waiting for the condition on jobs/migrate",
@@ -258,9 +258,9 @@ super::signatures! {
         like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)",
             "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
     ConnectionFailed 84
-        hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "forcibly closed",
+        hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "failed to respond", "forcibly closed",
             "err_connection", "disconnected"
-        pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
+        pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|failed to respond|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
         cause "the other side broke the connection off"
         fix "look at the other side's log at that time; try again if it was a restart or a proxy in between"
         like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",

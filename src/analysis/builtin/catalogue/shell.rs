@@ -188,4 +188,10 @@ super::signatures! {
         cause "a small program in the script does not parse: {what/awk|see the line}"
         fix "correct it; a slash or a quote in a value that is filled in is the usual reason"
         like "sed: -e expression #1, char 41: unknown option to `s'";
+    MissingCommand 93
+        hints "unable to execute"
+        pattern r"unable to execute '?(?P<program>[\w.+-]+)'?: No such file"
+        cause "the program `{program}` that a build calls is not installed"
+        fix "install `{program}` where it is built (`build-essential` has the compilers)"
+        like "    unable to execute 'gcc': No such file or directory";
 }
