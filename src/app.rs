@@ -13,9 +13,10 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::delivery::{Hands, Registered, Reports};
 use crate::actors::{Clock, Environments, Failure, Options};
-use crate::auth::{Accounts, NewToken, TokenText};
+use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::{self, Settings};
 use crate::domain::{Now, Tick, Timestamp};
+use crate::events::Cause;
 use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
@@ -25,7 +26,7 @@ use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
-use crate::{auth, runner, secrets, telemetry};
+use crate::{runner, secrets, telemetry};
 
 /// Where the logs of deployments are, in the data directory.
 const LOGS: &str = "logs";
@@ -80,14 +81,14 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let front = front(&settings);
     let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
-    let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations)).await?;
+    let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let vault = Arc::new(open_vault(&settings, store.clone()).await?);
     let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
-    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, settings.organizations.iter().map(|o| &o.id)).await
-    {
+    let known = settings.organizations.iter().map(|organization| &organization.id);
+    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
     let registries = open_registries(&settings, store.clone(), &pipelines, &vault)?;
@@ -241,10 +242,19 @@ async fn admin_token(
         return Ok(None);
     };
     let new = NewToken { organization: first.id.clone(), user, name: "first start".to_owned(), expires_at: None };
-    match accounts.create_token(new, now).await {
+    match accounts.create_token(new, Cause::system(now), |_, _| ()).await {
         Ok(open) => Ok(Some(open.text)),
-        Err(auth::AccountsError::Store(error)) => Err(error),
-        Err(auth::AccountsError::TooManyTokens) => Ok(None),
+        Err(AccountsError::Store(error)) => Err(error),
+        // None of these can be: it is the first token of all, for one who is a member.
+        Err(
+            AccountsError::TooManyTokens
+            | AccountsError::TokenNotFound
+            | AccountsError::TooManyMembers
+            | AccountsError::MemberExists
+            | AccountsError::MemberNotFound
+            | AccountsError::LastAdmin
+            | AccountsError::NoLongerAdmin,
+        ) => Ok(None),
     }
 }
 

@@ -25,6 +25,7 @@ const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
 const REGISTRY: &str = "/step-registries/reg_0199f3c2a4b07f3e9d2c5a1b";
+const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
@@ -76,6 +77,11 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", "/tokens".to_owned(), Value::Null, "admin"),
         ("POST", "/tokens".to_owned(), json!({ "name": "ci" }), "admin"),
         ("DELETE", "/tokens/tok_0199f3c2a4b07f3e9d2c5a1b".to_owned(), Value::Null, "admin"),
+        ("GET", "/members".to_owned(), Value::Null, "viewer"),
+        ("GET", MEMBER.to_owned(), Value::Null, "viewer"),
+        ("POST", "/members".to_owned(), json!({ "name": "zoe", "role": "viewer" }), "admin"),
+        ("PATCH", MEMBER.to_owned(), json!({ "role": "viewer" }), "admin"),
+        ("DELETE", MEMBER.to_owned(), Value::Null, "admin"),
     ]
 }
 

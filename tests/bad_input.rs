@@ -301,6 +301,8 @@ fn bodied(client: &Client) -> Vec<(Method, String)> {
         (Method::PUT, environment),
         (Method::POST, client.path("/step-registries")),
         (Method::POST, client.path("/tokens")),
+        (Method::POST, client.path("/members")),
+        (Method::PATCH, client.path("/members/usr_0199f3c2a4b07f3e9d2c5a1b")),
     ]
 }
 
@@ -314,4 +316,5 @@ async fn assert_untouched(admin: &Client) {
     let environment = admin.environment("review-1").await.ok();
     assert_eq!(environment.header("etag"), "\"1.1.0\"", "{environment:?}");
     assert_eq!(admin.get("/tokens").await.ok().json()["pagination"]["total"], 1);
+    assert_eq!(admin.get("/members").await.ok().json()["pagination"]["total"], 5);
 }

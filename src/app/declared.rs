@@ -3,7 +3,7 @@
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::actors::{Environments, Failure};
-use crate::auth::Member;
+use crate::auth::NewMember;
 use crate::config::{Organization, Settings};
 use crate::domain::{EnvironmentKey, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
@@ -12,11 +12,11 @@ use crate::registries::Registries;
 /// Declarations applied at once at the start: enough to share their disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
 
-pub fn members(declared: &[Organization]) -> Vec<Member> {
+pub fn members(declared: &[Organization]) -> Vec<NewMember> {
     let of = |organization: &Organization| {
         let id = organization.id.clone();
         let members = organization.members.iter().cloned();
-        members.map(move |m| Member { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
+        members.map(move |m| NewMember { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
 }

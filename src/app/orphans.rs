@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::domain::{Identifier, PipelineKey};
+use crate::domain::{Identifier, PipelineKey, Timestamp};
+use crate::events::Cause;
 use crate::pipelines::Pipelines;
 use crate::secrets::{SecretError, Vault};
 
@@ -11,12 +12,14 @@ pub async fn forget_secrets(
     vault: &Vault,
     pipelines: &Pipelines,
     organizations: impl IntoIterator<Item = &Identifier>,
+    now: Timestamp,
 ) -> Result<(), SecretError> {
     for organization in organizations {
         let scopes: BTreeSet<_> = vault.list(organization, None)?.into_iter().filter_map(|s| s.pipeline).collect();
         for pipeline in scopes.into_iter().filter(|id| pipelines.get(organization, id.as_str()).is_none()) {
             tracing::info!(%organization, %pipeline, "deleting the secrets of a pipeline that is gone");
-            vault.delete_pipeline(&PipelineKey { organization: organization.clone(), pipeline }).await?;
+            let key = PipelineKey { organization: organization.clone(), pipeline };
+            vault.delete_pipeline(&key, Cause::system(now)).await?;
         }
     }
     Ok(())
@@ -29,7 +32,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::domain::{Blueprint, Description, Timestamp, VariableName};
+    use crate::domain::{Blueprint, Description, VariableName};
     use crate::pipelines::{Declared, Definition};
     use crate::secrets::{MasterKey, NewSecret, SecretValue};
     use crate::store::{MemoryStore, Store};
@@ -54,9 +57,9 @@ mod tests {
                 value: SecretValue::parse("value").unwrap(),
                 description: Description::parse("").unwrap(),
             };
-            vault.create(&id("acme"), new, now, |_, _| {}).await.unwrap();
+            vault.create(&id("acme"), new, Cause::system(now), |_, _| {}).await.unwrap();
         }
-        forget_secrets(&vault, &pipelines, [&id("acme")]).await.unwrap();
+        forget_secrets(&vault, &pipelines, [&id("acme")], now).await.unwrap();
         let left: Vec<_> = vault.list(&id("acme"), None).unwrap().into_iter().map(|secret| secret.pipeline).collect();
         assert_eq!(left, [None, Some(id("web"))]);
     }

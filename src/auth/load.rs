@@ -1,72 +1,53 @@
-//! What a start makes of the store: each declared member's id, and the tokens of those who are still members.
+//! What a start finds in the store.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use super::accounts::{Member, Token};
+use super::declared::Declarations;
+use super::member::{Member, NewMember};
 use super::stored;
-use crate::domain::{IdSeed, UserId};
-use crate::entropy;
-use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix};
+use super::token::Token;
+use crate::domain::{Identifier, UserId};
+use crate::store::{Store, StoreError, end_of_prefix};
 
-/// The members by their ids. A name that was never declared before gets a new one.
-pub async fn members(store: &dyn Store, declared: Vec<Member>) -> Result<HashMap<UserId, Member>, StoreError> {
-    let mut members = HashMap::with_capacity(declared.len());
-    let mut new = Vec::new();
-    for member in declared {
-        let key = stored::member_key(&member.organization, &member.name);
-        let id = match store.get(&key)? {
-            Some(record) => known_id(record, &member)?,
-            None => {
-                let id = entropy::id_seed();
-                new.push((key, id));
-                id
-            }
-        };
-        members.insert(UserId(id), member);
+/// The members of the organizations that are declared.
+pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<UserId, Arc<Member>>, StoreError> {
+    let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
+    let mut members = HashMap::new();
+    for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
+        let member = stored::decode_member(&key, &record).ok_or_else(|| unreadable("member", &key))?;
+        if organizations.contains(&member.organization) {
+            members.insert(member.id, Arc::new(member));
+        }
     }
-    commit_in_parts(store, &new, |batch, (key, id)| batch.put(key.clone(), id.0.to_vec())).await?;
     Ok(members)
 }
 
-/// A new id in the place of one that cannot be read would part the member from their tokens and sessions.
-fn known_id(record: Vec<u8>, member: &Member) -> Result<IdSeed, StoreError> {
-    record.try_into().map(IdSeed).map_err(|record: Vec<u8>| {
-        let (organization, name, bytes) = (&member.organization, &member.name, record.len());
-        StoreError::Read(format!("the id of the member {name} of {organization} has {bytes} bytes"))
-    })
+/// What files last declared of these organizations.
+pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
+    let mut declarations = Declarations::new();
+    for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
+        let (member, role) =
+            stored::decode_declaration(&key, &record).ok_or_else(|| unreadable("declaration", &key))?;
+        if organizations.contains(&member.0) {
+            declarations.insert(member, role);
+        }
+    }
+    Ok(declarations)
 }
 
-/// All tokens but those of users whom their organization no longer declares. These are deleted for good: an id stays
-/// with its name, so they would come back to life with the next member of that name, who may be somebody else. An
-/// organization that is not declared at all is more likely a slip than a wish, and keeps its tokens, which let nobody in.
-pub async fn tokens(store: &dyn Store, members: &HashMap<UserId, Member>) -> Result<Vec<Token>, StoreError> {
-    let mut tokens = Vec::new();
-    for (_, record) in store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)? {
-        let token = stored::decode_token(&record)
-            .ok_or_else(|| StoreError::Read("a token's record does not have the form of its version".to_owned()))?;
-        tokens.push(token);
-    }
-    let declared: HashSet<_> = members.values().map(|member| &member.organization).collect();
-    let is_kept = |token: &Token| members.contains_key(&token.user) || !declared.contains(&token.organization);
-    let (kept, orphaned): (Vec<_>, Vec<_>) = tokens.into_iter().partition(is_kept);
-    commit_in_parts(store, &orphaned, |batch, token| batch.delete(stored::token_key(&token.organization, token.id)))
-        .await?;
-    if !orphaned.is_empty() {
-        tracing::info!(tokens = orphaned.len(), "deleted the tokens of users who are no longer members");
-    }
-    Ok(kept)
+/// Of all organizations. Those of one that is not declared let nobody in, since it has no members.
+pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
+    let records = store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)?;
+    let token = |(key, record): &(Vec<u8>, Vec<u8>)| {
+        // The end of its key is an id, not text.
+        stored::decode_token(record).ok_or_else(|| unreadable("token", &key[..key.len().saturating_sub(12)]))
+    };
+    records.iter().map(token).collect()
 }
 
-async fn commit_in_parts<T>(
-    store: &dyn Store,
-    changes: &[T],
-    hand_in: impl Fn(&mut Batch, &T),
-) -> Result<(), StoreError> {
-    for part in changes.chunks(stored::RECORDS_AT_ONCE) {
-        let mut batch = Batch::default();
-        part.iter().for_each(|change| hand_in(&mut batch, change));
-        let sequence = store.commit(batch)?;
-        durable_up_to(store, sequence).await;
-    }
-    Ok(())
+/// A new member in the place of one that cannot be read would be parted from their tokens and sessions.
+fn unreadable(what: &str, key: &[u8]) -> StoreError {
+    let key = String::from_utf8_lossy(key);
+    StoreError::Read(format!("the record {key} of a {what} does not have the form of its version"))
 }

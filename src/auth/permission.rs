@@ -18,6 +18,7 @@ pub enum Permission {
     ManageSecrets,
     ManageRegistries,
     ManageTokens,
+    ManageMembers,
 }
 
 impl Permission {
@@ -33,7 +34,7 @@ impl Permission {
             | Permission::Approve
             | Permission::ManageSecrets
             | Permission::ManageRegistries => Role::Maintainer,
-            Permission::ManageTokens => Role::Admin,
+            Permission::ManageTokens | Permission::ManageMembers => Role::Admin,
         }
     }
 

@@ -1,26 +1,119 @@
-//! How tokens and the ids of members lie in the store.
+//! How members and tokens lie in the store: postcard behind a version byte.
 
 use serde::{Deserialize, Serialize};
 
-use super::accounts::{Token, Usage};
+use super::member::Member;
+use super::token::{Token, Usage};
 use super::token_text::TokenHash;
-use crate::domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
 
 const VERSION: u8 = 1;
 
 pub const TOKENS: &[u8] = b"t/";
+pub const MEMBERS: &[u8] = b"u/";
+pub const DECLARATIONS: &[u8] = b"UD/";
 
 /// Keeps one batch well below the store's limit, also where all names are as long as they may be.
 pub const RECORDS_AT_ONCE: usize = 256;
+/// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
+pub const REVOKED_AT_ONCE: usize = 1_000;
 
 /// `t/{organization}/{token}`
 pub fn token_key(organization: &Identifier, id: TokenId) -> Vec<u8> {
     [TOKENS, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
 }
 
-/// `u/{organization}/{name}`: a member's id stays with the name.
+/// `u/{organization}/{name}`
 pub fn member_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
-    [b"u/", organization.as_str().as_bytes(), b"/", name.as_str().as_bytes()].concat()
+    path(MEMBERS, organization, name)
+}
+
+/// `UD/{organization}/{name}`: what a file last declared of a member.
+pub fn declaration_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(DECLARATIONS, organization, name)
+}
+
+fn path(kind: &[u8], organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    [kind, organization.as_str().as_bytes(), b"/", name.as_str().as_bytes()].concat()
+}
+
+fn parse_path(kind: &[u8], key: &[u8]) -> Option<(Identifier, Identifier)> {
+    let (organization, name) = std::str::from_utf8(key.strip_prefix(kind)?).ok()?.split_once('/')?;
+    Some((Identifier::parse(organization).ok()?, Identifier::parse(name).ok()?))
+}
+
+#[derive(Serialize, Deserialize)]
+struct MemberV1 {
+    id: [u8; 12],
+    role: RoleV1,
+    created_at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+enum RoleV1 {
+    Viewer,
+    Developer,
+    Maintainer,
+    Admin,
+}
+
+pub fn encode_member(member: &Member) -> Vec<u8> {
+    encoded(&MemberV1 { id: member.id.0.0, role: member.role.into(), created_at: member.created_at.as_millis() })
+}
+
+/// None where the bytes are not a member of ours.
+pub fn decode_member(key: &[u8], bytes: &[u8]) -> Option<Member> {
+    let (organization, name) = parse_path(MEMBERS, key)?;
+    let form: MemberV1 = decoded(bytes)?;
+    Some(Member {
+        organization,
+        id: UserId(IdSeed(form.id)),
+        name,
+        role: form.role.into(),
+        created_at: Timestamp::from_millis(form.created_at),
+    })
+}
+
+pub fn encode_declaration(role: Role) -> Vec<u8> {
+    encoded(&RoleV1::from(role))
+}
+
+/// Organization and name of a member, and the role that a file last declared.
+pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Option<((Identifier, Identifier), Role)> {
+    Some((parse_path(DECLARATIONS, key)?, decoded::<RoleV1>(bytes)?.into()))
+}
+
+fn encoded(form: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
+}
+
+fn decoded<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (&VERSION, form) = bytes.split_first()? else {
+        return None;
+    };
+    postcard::from_bytes(form).ok()
+}
+
+impl From<Role> for RoleV1 {
+    fn from(role: Role) -> Self {
+        match role {
+            Role::Viewer => RoleV1::Viewer,
+            Role::Developer => RoleV1::Developer,
+            Role::Maintainer => RoleV1::Maintainer,
+            Role::Admin => RoleV1::Admin,
+        }
+    }
+}
+
+impl From<RoleV1> for Role {
+    fn from(role: RoleV1) -> Self {
+        match role {
+            RoleV1::Viewer => Role::Viewer,
+            RoleV1::Developer => Role::Developer,
+            RoleV1::Maintainer => Role::Maintainer,
+            RoleV1::Admin => Role::Admin,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -39,7 +132,7 @@ struct TokenV1<'a> {
 }
 
 pub fn encode_token(token: &Token) -> Vec<u8> {
-    let form = TokenV1 {
+    encoded(&TokenV1 {
         organization: token.organization.as_str(),
         id: token.id.0.0,
         hash: token.hash.0,
@@ -51,16 +144,12 @@ pub fn encode_token(token: &Token) -> Vec<u8> {
         expires_at: token.expires_at.map(Timestamp::as_millis),
         last_used_at: token.last_used_at().map(Timestamp::as_millis),
         bootstrap: token.bootstrap,
-    };
-    postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+    })
 }
 
 /// None where the bytes are not a token of ours.
 pub fn decode_token(bytes: &[u8]) -> Option<Token> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    let form: TokenV1<'_> = postcard::from_bytes(form).ok()?;
+    let form: TokenV1<'_> = decoded(bytes)?;
     Some(Token {
         organization: Identifier::parse(form.organization).ok()?,
         id: TokenId(IdSeed(form.id)),

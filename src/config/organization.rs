@@ -9,14 +9,13 @@ use crate::domain::{
     Malformed, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
 };
 
+use crate::auth::MEMBERS_MAX;
 use crate::pipelines::{PIPELINES_MAX, Repository, parse_name};
 
 use super::blueprint;
 use super::document::{Document, Section};
 use super::fault::{Fault, Place, nearest};
 
-/// Far beyond the organizations we know; everything of one is read at once at each start.
-const MEMBERS_MAX: usize = 1_000;
 /// The list of a pipeline's environments is one answer.
 const ENVIRONMENTS_MAX: usize = 100_000;
 

@@ -13,4 +13,4 @@ mod tests;
 pub use event::{EventId, Occurred};
 pub use form::notice_of;
 pub use reading::{Events, Span};
-pub use record::{Happening, record};
+pub use record::{Cause, Happening, record};

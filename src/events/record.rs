@@ -19,6 +19,24 @@ pub struct Happening<'a> {
     pub data: &'a Data,
 }
 
+/// Whose doing a change is, and when.
+#[derive(Debug, Clone, Copy)]
+pub struct Cause<'a> {
+    /// The system if nobody asked for it.
+    pub by: Option<&'a Agent>,
+    pub at: Timestamp,
+}
+
+impl<'a> Cause<'a> {
+    pub fn by(agent: &'a Agent, at: Timestamp) -> Self {
+        Self { by: Some(agent), at }
+    }
+
+    pub fn system(at: Timestamp) -> Self {
+        Self { by: None, at }
+    }
+}
+
 impl<'a> Happening<'a> {
     /// In the organization itself, not in one of its pipelines.
     pub fn new(notice: Notice, at: Timestamp, by: Option<&'a Agent>, data: &'a Data) -> Self {

@@ -71,6 +71,8 @@ codes! {
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
         "The organization has no token with this id, or it has been revoked already.";
+    MemberNotFound = "member_not_found", NOT_FOUND, "No such member",
+        "The organization has no member with this id, or no longer has.";
     ProblemNotFound = "problem_not_found", NOT_FOUND, "No such problem",
         "There is no error code of this name.";
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed",
@@ -129,6 +131,12 @@ codes! {
         "The steps stay as they were. `detail` says why, and `errors` what is wrong with which file. Mend the repository, then sync again.";
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "Revoke tokens that are no longer used, then try again.";
+    MemberExists = "member_exists", CONFLICT, "There is such a member",
+        "A name is unique in its organization. Change the member's role with `PATCH`, or choose another name.";
+    MemberLimitReached = "member_limit_reached", CONFLICT, "Too many members",
+        "The organization has as many members as it can have. Remove some who are no longer there, then try again.";
+    LastAdmin = "last_admin", CONFLICT, "The last admin",
+        "An organization always has an admin: its last one can be neither removed nor demoted. Make somebody else an admin first.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",
         "A request under this `Idempotency-Key` has not been answered yet. Try again after `Retry-After`, with the same key: you get its answer, or your turn if it was refused.";
     PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The configuration has changed",

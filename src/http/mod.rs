@@ -15,6 +15,7 @@ mod environment_list;
 mod environments;
 mod idempotent;
 mod logs;
+mod members;
 mod observe;
 pub mod openapi;
 mod operations;

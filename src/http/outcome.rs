@@ -6,7 +6,7 @@ use super::codes::Code;
 use super::problem::Problem;
 
 /// Long enough for a disk that stalled to have caught up.
-pub const STALLED_RETRY_SECONDS: u64 = 1;
+const STALLED_RETRY_SECONDS: u64 = 1;
 
 /// A disk that stalls must not keep the caller for ever. What was begun may still take effect; `look` says how to see
 /// whether it did.
@@ -27,6 +27,15 @@ where
     Ok(done?)
 }
 
+/// A read of what may be on its way to the disk waits for that, and not for ever either. `what` is being changed.
+pub async fn read_within<T>(limit: Duration, what: &str, read: impl Future<Output = T>) -> Result<T, Problem> {
+    tokio::time::timeout(limit, read).await.map_err(|_| {
+        let detail = format!("a change of the {what} still waits for the disk; try again after `Retry-After`");
+        let problem = Problem::new(Code::Overloaded, detail).retry_after(STALLED_RETRY_SECONDS);
+        problem.because(format!("the {what} were not read in time: a change of them is not durable yet"))
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -37,6 +46,13 @@ mod tests {
         let stalled = std::future::pending::<Result<(), StoreError>>();
         let outcome = done_within(Duration::from_millis(1), "look", stalled).await;
         assert_eq!(outcome.map_err(|problem| problem.code()), Err(Code::OutcomeUnknown));
+    }
+
+    #[actix_web::test]
+    async fn a_read_that_waits_too_long_for_the_disk_can_be_tried_again() {
+        let read = read_within(Duration::from_millis(1), "tokens", std::future::pending::<()>()).await;
+        assert_eq!(read.map_err(|problem| problem.code()), Err(Code::Overloaded));
+        assert_eq!(read_within(Duration::from_secs(60), "tokens", std::future::ready(7)).await.ok(), Some(7));
     }
 
     #[actix_web::test]

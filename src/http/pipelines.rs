@@ -17,8 +17,9 @@ use super::scans::scan;
 use super::{answer, definition, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{Blueprint, Context, Identifier, PipelineKey};
+use crate::events::Cause;
 use crate::idempotency::{Answer, Pending};
-use crate::pipelines::{Definition, Pipeline, Stopped};
+use crate::pipelines::{Definition, Pipeline};
 use crate::store::Batch;
 
 /// What to do where the outcome of a change is not known.
@@ -72,7 +73,8 @@ pub async fn put(mut call: Call) -> Answered {
     };
     let key = PipelineKey { organization: access.caller.organization.clone(), pipeline: id };
     let expected = answer::expected(call.request.headers());
-    let putting = access.app.pipelines.put(&key, definition, expected.as_ref(), (access.app.clock)());
+    let (by, now) = (access.agent(), (access.app.clock)());
+    let putting = access.app.pipelines.put(&key, definition, expected.as_ref(), &by, now);
     let put = done_within(access.app.answer_timeout, LOOK, putting).await?;
     tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "a pipeline was put");
     let environments = count_environments(&access, &key).await?;
@@ -113,8 +115,9 @@ pub async fn delete(call: Call) -> Answered {
         if environments > 0 {
             return Err(refusals::pipeline_in_use(environments));
         }
-        access.app.pipelines.delete(&key, expected.as_ref(), &closing).await?;
-        access.app.vault.delete_pipeline(&key).await?;
+        let (agent, now) = (access.agent(), (access.app.clock)());
+        access.app.pipelines.delete(&key, expected.as_ref(), &closing, &agent, now).await?;
+        access.app.vault.delete_pipeline(&key, Cause::by(&agent, now)).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline was deleted");
         Ok::<_, Problem>(())
@@ -130,15 +133,15 @@ pub async fn stop(mut call: Call) -> Answered {
     };
     let reason = fields.nullable_text("reason", Context::parse);
     fields.finish()?;
-    let stopped = Stopped { by: access.caller.person.clone(), at: (access.app.clock)(), reason };
     let limit = access.app.answer_timeout;
     // In a task of its own: the key must stay in flight until the change is durable, also where the caller has gone.
     let stopping = actix_web::rt::spawn(async move {
-        let (by, at) = (stopped.by.name.clone(), stopped.at);
+        let now = (access.app.clock)();
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), at))
+            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
         };
-        let pipeline = access.app.pipelines.stop(&key, stopped, keep).await?;
+        let pipeline = access.app.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
+        let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline is stopped");
         Ok::<_, Problem>(render(&pipeline, environments))
     });
@@ -159,7 +162,7 @@ pub async fn resume(mut call: Call) -> Answered {
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
         };
-        let pipeline = access.app.pipelines.resume(&key, now, keep).await?;
+        let pipeline = access.app.pipelines.resume(&key, &access.agent(), now, keep).await?;
         access.app.environments.resume_pipeline(&key).await;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline is resumed");
         Ok::<_, Problem>(render(&pipeline, environments))

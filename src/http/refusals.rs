@@ -62,6 +62,24 @@ impl From<AccountsError> for Problem {
             AccountsError::TooManyTokens => {
                 Problem::new(Code::TokenLimitReached, format!("{error}; revoke some that are no longer used"))
             }
+            AccountsError::TokenNotFound => Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning()),
+            AccountsError::TooManyMembers => {
+                Problem::new(Code::MemberLimitReached, format!("{error}; remove some who are no longer there"))
+            }
+            AccountsError::MemberExists => Problem::new(
+                Code::MemberExists,
+                "the organization has a member of this name; change their role with PATCH, or choose another name",
+            ),
+            AccountsError::MemberNotFound => member_not_found(),
+            AccountsError::LastAdmin => Problem::new(
+                Code::LastAdmin,
+                "this is the organization's last admin; make somebody else an admin first",
+            ),
+            AccountsError::NoLongerAdmin => {
+                let required = Permission::ManageMembers.required_role();
+                let detail = format!("this takes the role {required}, which you no longer have; ask an admin");
+                Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
+            }
         }
     }
 }
@@ -215,6 +233,10 @@ impl From<Rejection> for Problem {
             .with("configurationRevision", revision),
         }
     }
+}
+
+pub fn member_not_found() -> Problem {
+    Problem::new(Code::MemberNotFound, "the organization has no member with this id; list them to see their ids")
 }
 
 pub fn pipeline_not_found() -> Problem {

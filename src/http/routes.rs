@@ -14,7 +14,7 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    approvals, deployments, environment_list, environments, logs, operations, pipelines, secrets, sessions,
+    approvals, deployments, environment_list, environments, logs, members, operations, pipelines, secrets, sessions,
     step_registries, tokens,
 };
 
@@ -159,6 +159,21 @@ pub fn organization_routes() -> Vec<Routes> {
             ],
         ),
         at("/tokens/{tokenId}", [on(Method::DELETE, tokens::revoke, openapi::revoke_token())]),
+        at(
+            "/members",
+            [
+                on(Method::GET, members::list, openapi::list_members()),
+                on(Method::POST, members::add, openapi::add_member()),
+            ],
+        ),
+        at(
+            "/members/{userId}",
+            [
+                on(Method::GET, members::view, openapi::get_member()),
+                on(Method::PATCH, members::change, openapi::change_member()),
+                on(Method::DELETE, members::remove, openapi::remove_member()),
+            ],
+        ),
     ]
 }
 

@@ -17,6 +17,7 @@ use super::scans::scan;
 use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::domain::{Description, Identifier, Malformed, PipelineKey, Timestamp, VariableName};
+use crate::events::Cause;
 use crate::idempotency::Pending;
 use crate::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 use crate::store::Batch;
@@ -94,7 +95,7 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
                 pending.keep(batch, &answer, now)
             })
         };
-        Ok(access.app.vault.create(organization, new, now, keep).await?)
+        Ok(access.app.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
     });
     making.await.map_err(Problem::internal)?
 }
@@ -117,7 +118,9 @@ pub async fn update(mut call: Call) -> Answered {
     fields.finish()?;
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.app.vault, &access.caller.organization);
-    let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, (access.app.clock)());
+    let agent = access.agent();
+    let cause = Cause::by(&agent, (access.app.clock)());
+    let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
     let secret = done_within(access.app.answer_timeout, LOOK, updating).await?;
     told(&access, &secret, "a secret was changed");
     Ok(answer::with_etag(render(StatusCode::OK, &secret), &etag(&secret)))
@@ -127,7 +130,10 @@ pub async fn delete(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
     let Place { pipeline, name } = Place::of(&call)?;
     let expected = answer::expected_versions(call.request.headers());
-    let deleting = access.app.vault.delete(&access.caller.organization, pipeline.as_ref(), &name, expected);
+    let (vault, organization) = (&access.app.vault, &access.caller.organization);
+    let agent = access.agent();
+    let cause = Cause::by(&agent, (access.app.clock)());
+    let deleting = vault.delete(organization, pipeline.as_ref(), &name, expected, cause);
     if !done_within(access.app.answer_timeout, LOOK, deleting).await? {
         return Err(refusals::secret_not_found());
     }

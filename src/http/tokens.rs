@@ -8,21 +8,22 @@ use utoipa::ToSchema;
 use super::access::Access;
 use super::body::read_body;
 use super::call::Call;
-use super::codes::Code;
 use super::dto::{OpenTokenView, TokenView};
 use super::idempotent::{self, Start};
-use super::outcome::{STALLED_RETRY_SECONDS, done_within};
+use super::outcome::{done_within, read_within};
 use super::paging::{self, Query, Slice};
-use super::problem::Problem;
+use super::problem::{FieldError, Problem};
 use super::routes::Answered;
-use crate::auth::{NewToken, OpenToken, Permission, Token};
-use crate::domain::{Malformed, Timestamp, TokenId, UserId};
+use crate::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
+use crate::domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
+use crate::events::Cause;
 use crate::idempotency::Pending;
 use crate::store::Batch;
 
 const NAME_MAX: usize = 100;
 /// What to do where the outcome of a change is not known.
 const LOOK: &str = "list the tokens";
+const NO_MEMBER: Malformed = Malformed("is no member of this organization");
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
@@ -30,12 +31,12 @@ pub async fn list(call: Call) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
     let organization = &access.caller.organization;
-    let listed = tokio::time::timeout(access.app.answer_timeout, access.app.accounts.tokens(organization)).await;
-    let tokens = listed.map_err(|_| not_read_in_time())?;
+    let list = read_within(access.app.answer_timeout, "tokens", access.app.accounts.tokens(organization)).await?;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = tokens.iter().skip(offset).take(slice.limit as usize);
-    let views = shown.map(|token| TokenView::new(token, |user| access.user_name(user))).collect();
-    Ok(paging::slice(&call.request, slice, tokens.len() as u64, views))
+    let shown = list.tokens.iter().skip(offset).take(slice.limit as usize);
+    let views =
+        shown.map(|token| TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))).collect();
+    Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
 }
 
 /// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
@@ -54,11 +55,10 @@ pub async fn create(mut call: Call) -> Answered {
     let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));
     let by_id = fields.text("userId", |text| {
         let id = text.parse::<UserId>()?;
-        accounts.member(organization, id).map(|_| id).ok_or(Malformed("is no member of this organization"))
+        accounts.member(organization, id).map(|_| id).ok_or(NO_MEMBER)
     });
-    let by_name = fields.text("user", |name| {
-        accounts.member_named(organization, name).ok_or(Malformed("is no member of this organization"))
-    });
+    let by_name =
+        fields.text("user", |name| accounts.member_named(organization, name).map(|member| member.id).ok_or(NO_MEMBER));
     if by_id.is_some() && by_name.is_some() {
         fields.wrong("user", "is left out where userId is given");
     }
@@ -83,10 +83,16 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
                 pending.keep(batch, &idempotent::answer(StatusCode::CREATED, Some(url(token)), view), now)
             })
         };
-        access.app.accounts.create_token_with(access.caller.person.id, new, now, keep).await
+        access.app.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await
     });
-    let made = making.await.map_err(Problem::internal)?;
-    Ok(made?)
+    making.await.map_err(Problem::internal)?.map_err(|error| {
+        if !matches!(error, AccountsError::MemberNotFound) {
+            return error.into();
+        }
+        // Who was a member when the fields were read has been removed since.
+        let fault = FieldError { field: "user".to_owned(), message: NO_MEMBER.to_string() };
+        Problem::invalid_request(vec![fault])
+    })
 }
 
 fn url(token: &Token) -> String {
@@ -108,21 +114,13 @@ pub struct KeptTokenView<'a> {
 pub async fn revoke(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
     Query::of(&call.request).finish()?;
-    let not_found = || Problem::new(Code::TokenNotFound, Code::TokenNotFound.meaning());
-    let id: TokenId = call.segment("tokenId").parse().map_err(|_| not_found())?;
-    let revoking = access.app.accounts.revoke(&access.caller.organization, id);
-    if !done_within(access.app.answer_timeout, LOOK, revoking).await? {
-        return Err(not_found());
-    }
+    let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
+    let agent = access.agent();
+    let cause = Cause::by(&agent, (access.app.clock)());
+    let revoking = access.app.accounts.revoke(&access.caller.organization, id, cause);
+    done_within(access.app.answer_timeout, LOOK, revoking).await?;
     tracing::info!(token = %id, by = %access.caller.person.name, "a token was revoked");
     Ok(HttpResponse::NoContent().finish())
-}
-
-/// The list waits for changes that are on their way to the disk.
-fn not_read_in_time() -> Problem {
-    let detail = "a change of the tokens still waits for the disk; try again after `Retry-After`";
-    let problem = Problem::new(Code::Overloaded, detail).retry_after(STALLED_RETRY_SECONDS);
-    problem.because("tokens were not listed in time: a change of them is not durable yet")
 }
 
 impl Access {

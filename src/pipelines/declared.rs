@@ -2,9 +2,10 @@
 //! holds, through restarts too: also that it deleted one.
 
 use super::pipeline::Definition;
-use super::registry::Known;
+use super::registry::{self, Known};
 use super::stored;
-use crate::domain::{PipelineKey, Timestamp};
+use crate::domain::{Notice, PipelineKey, Timestamp};
+use crate::events::Cause;
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to};
 
 /// Handed in before the disk is waited for: a few megabytes at the most.
@@ -35,9 +36,12 @@ pub async fn apply(
         }
         let mut batch = Batch::default();
         batch.put(declaration_key, declaration);
-        if !known.get(&key.organization, key.pipeline.as_str()).is_some_and(|present| present.is_as(&definition)) {
+        let present = known.get(&key.organization, key.pipeline.as_str());
+        if !present.is_some_and(|present| present.is_as(&definition)) {
+            let notice = if present.is_some() { Notice::PipelineUpdated } else { Notice::PipelineCreated };
             let pipeline = known.defined(&key, definition, now);
             batch.put(stored::key(&key), stored::encode(&pipeline));
+            registry::record(&mut batch, notice, &pipeline, Cause::system(now));
             known.set(&key, Some(pipeline));
         }
         handed_in = store.commit(batch)?;

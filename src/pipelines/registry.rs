@@ -10,7 +10,8 @@ use parking_lot::{Mutex, RwLock};
 use super::declared::{self, Declared};
 use super::pipeline::{Definition, Pipeline, Stopped};
 use super::stored;
-use crate::domain::{Expected, Identifier, PipelineKey, Timestamp};
+use crate::domain::{Agent, Context, Data, Expected, Identifier, Notice, PipelineKey, Timestamp};
+use crate::events::{self, Cause, Happening};
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix};
 
 /// Far beyond the organizations we know, few enough to keep in memory and to list.
@@ -88,11 +89,12 @@ pub enum PipelinesError {
     TooMany,
 }
 
-/// What a decision makes of a pipeline.
+/// What a decision makes of a pipeline, and what is told of it.
 enum Becomes {
     Unchanged,
-    Changed(Arc<Pipeline>),
-    Deleted,
+    Changed(Arc<Pipeline>, Notice),
+    /// As it was last.
+    Deleted(Arc<Pipeline>),
 }
 
 impl Pipelines {
@@ -137,6 +139,7 @@ impl Pipelines {
         key: &PipelineKey,
         definition: Definition,
         expected: Option<&Expected>,
+        by: &Agent,
         now: Timestamp,
     ) -> Result<Put, PipelinesError> {
         let decide = |newest: &mut Known| {
@@ -149,9 +152,11 @@ impl Pipelines {
                 return Err(PipelinesError::TooMany);
             }
             let pipeline = newest.defined(key, definition, now);
-            Ok((Becomes::Changed(pipeline.clone()), Put { pipeline, created: present.is_none() }))
+            let created = present.is_none();
+            let notice = if created { Notice::PipelineCreated } else { Notice::PipelineUpdated };
+            Ok((Becomes::Changed(pipeline.clone(), notice), Put { pipeline, created }))
         };
-        self.change(key, decide, |_, _| ()).await
+        self.change(Cause::by(by, now), decide, |_, _| ()).await
     }
 
     /// Deletes it; the caller has seen, since it is `Closing`, that it has no environments.
@@ -160,13 +165,15 @@ impl Pipelines {
         key: &PipelineKey,
         expected: Option<&Expected>,
         _: &Closing<'_>,
+        by: &Agent,
+        now: Timestamp,
     ) -> Result<(), PipelinesError> {
         let decide = |newest: &mut Known| {
             let present = newest.get(&key.organization, key.pipeline.as_str()).ok_or(PipelinesError::NotFound)?;
             check(Some(present), expected)?;
-            Ok((Becomes::Deleted, ()))
+            Ok((Becomes::Deleted(present.clone()), ()))
         };
-        self.change(key, decide, |(), _| ()).await
+        self.change(Cause::by(by, now), decide, |(), _| ()).await
     }
 
     /// Stops it, with what `beside` adds to the batch; what that returns is held until it is durable or refused. One that
@@ -174,21 +181,26 @@ impl Pipelines {
     pub async fn stop<Held>(
         &self,
         key: &PipelineKey,
-        stopped: Stopped,
+        reason: Option<Context>,
+        by: &Agent,
+        now: Timestamp,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
-        let now = stopped.at;
-        self.switch(key, |present| present.stopped.is_none().then_some(Some(stopped)), now, beside).await
+        let stopped = Stopped { by: by.person.clone(), at: now, reason };
+        let to = |present: &Pipeline| present.stopped.is_none().then_some(Some(stopped));
+        self.switch(key, to, Notice::PipelineStopped, Cause::by(by, now), beside).await
     }
 
     /// The same the other way round. Those whose deployments wait have to be told by the caller.
     pub async fn resume<Held>(
         &self,
         key: &PipelineKey,
+        by: &Agent,
         now: Timestamp,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
-        self.switch(key, |present| present.stopped.is_some().then_some(None), now, beside).await
+        let to = |present: &Pipeline| present.stopped.is_some().then_some(None);
+        self.switch(key, to, Notice::PipelineResumed, Cause::by(by, now), beside).await
     }
 
     /// Before an environment is made in a pipeline. None if that has been deleted.
@@ -208,7 +220,8 @@ impl Pipelines {
         &self,
         key: &PipelineKey,
         to: impl FnOnce(&Pipeline) -> Option<Option<Stopped>>,
-        now: Timestamp,
+        notice: Notice,
+        cause: Cause<'_>,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
         let decide = |newest: &mut Known| {
@@ -216,17 +229,17 @@ impl Pipelines {
             let Some(stopped) = to(&present) else {
                 return Ok((Becomes::Unchanged, present));
             };
-            let revision = newest.next_revision(now);
+            let revision = newest.next_revision(cause.at);
             let pipeline = Arc::new(Pipeline { stopped, revision, ..(*present).clone() });
-            Ok((Becomes::Changed(pipeline.clone()), pipeline))
+            Ok((Becomes::Changed(pipeline.clone(), notice), pipeline))
         };
-        self.change(key, decide, |pipeline, batch| beside(pipeline, batch)).await
+        self.change(cause, decide, |pipeline, batch| beside(pipeline, batch)).await
     }
 
     /// Also a refusal waits until what it speaks of is durable.
     async fn change<T, Held>(
         &self,
-        key: &PipelineKey,
+        cause: Cause<'_>,
         decide: impl FnOnce(&mut Known) -> Result<(Becomes, T), PipelinesError>,
         beside: impl FnOnce(&T, &mut Batch) -> Held,
     ) -> Result<T, PipelinesError> {
@@ -235,7 +248,7 @@ impl Pipelines {
             let decided = decide(&mut changing.newest).and_then(|(becomes, reply)| {
                 let mut batch = Batch::default();
                 let held = beside(&reply, &mut batch);
-                self.shared.hand_in(&mut changing, key, becomes, batch)?;
+                self.shared.hand_in(&mut changing, cause, becomes, batch)?;
                 Ok((reply, held))
             });
             (decided, changing.last_change)
@@ -262,30 +275,32 @@ impl Shared {
     fn hand_in(
         &self,
         changing: &mut Changing,
-        key: &PipelineKey,
+        cause: Cause<'_>,
         becomes: Becomes,
         mut batch: Batch,
     ) -> Result<(), StoreError> {
-        let pipeline = match becomes {
+        let (key, pipeline) = match becomes {
             Becomes::Unchanged => {
                 if !batch.is_empty() {
                     changing.last_change = self.store.commit(batch)?;
                 }
                 return Ok(());
             }
-            Becomes::Changed(pipeline) => {
-                batch.put(stored::key(key), stored::encode(&pipeline));
-                Some(pipeline)
+            Becomes::Changed(pipeline, notice) => {
+                batch.put(stored::key(&pipeline.key), stored::encode(&pipeline));
+                record(&mut batch, notice, &pipeline, cause);
+                (pipeline.key.clone(), Some(pipeline))
             }
-            Becomes::Deleted => {
-                batch.delete(stored::key(key));
-                None
+            Becomes::Deleted(last) => {
+                batch.delete(stored::key(&last.key));
+                record(&mut batch, Notice::PipelineDeleted, &last, cause);
+                (last.key.clone(), None)
             }
         };
         let sequence = self.store.commit(batch)?;
         changing.last_change = sequence;
-        changing.newest.set(key, pipeline.clone());
-        changing.unpublished.push_back(Unpublished { sequence, key: key.clone(), pipeline });
+        changing.newest.set(&key, pipeline.clone());
+        changing.unpublished.push_back(Unpublished { sequence, key, pipeline });
         self.unpublished.store(changing.unpublished.len(), Ordering::Release);
         Ok(())
     }
@@ -331,6 +346,17 @@ impl Known {
             None => _ = pipelines.remove(&key.pipeline),
         }
     }
+}
+
+/// Writes down what happens to a pipeline, in the batch that makes it happen.
+pub(super) fn record(batch: &mut Batch, notice: Notice, pipeline: &Pipeline, cause: Cause<'_>) {
+    let reason = pipeline.stopped.as_ref().and_then(|stopped| stopped.reason.as_ref());
+    let data = Data::default()
+        .with("name", pipeline.name.as_str())
+        .with("revision", pipeline.revision)
+        .with_some("reason", reason.map(Context::as_str).filter(|_| notice == Notice::PipelineStopped));
+    let happening = Happening::new(notice, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
+    events::record(batch, &pipeline.key.organization, &happening);
 }
 
 fn check(present: Option<&Pipeline>, expected: Option<&Expected>) -> Result<(), PipelinesError> {

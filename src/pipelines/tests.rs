@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod events;
+
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -9,8 +11,8 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::domain::{
-    Action, ApprovalRule, Blueprint, Context, Expected, HttpCall, IdSeed, Identifier, Person, PipelineKey, Stage, Step,
-    Timestamp, UserId, VariableName, VariableValue,
+    Action, Agent, ApprovalRule, Blueprint, Context, Expected, HttpCall, IdSeed, Identifier, Person, PipelineKey,
+    Stage, Step, Timestamp, TokenId, UserId, VariableName, VariableValue, Via,
 };
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
@@ -58,7 +60,7 @@ async fn a_change_whose_caller_went_away_is_seen_when_it_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     store.hold();
-    assert!(pipelines.put(&web(), named("one"), None, NOW).now_or_never().is_none());
+    assert!(pipelines.put(&web(), named("one"), None, &mia(), NOW).now_or_never().is_none());
     assert!(pipelines.get(&acme(), "web").is_none());
     store.release();
     assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
@@ -68,14 +70,14 @@ async fn a_change_whose_caller_went_away_is_seen_when_it_is_durable() {
 async fn a_change_that_the_store_refuses_leaves_all_as_it_was() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
-    let made = pipelines.put(&web(), named("one"), None, NOW).await.unwrap().pipeline;
+    let made = pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap().pipeline;
     store.refuse_with(Some(StoreError::Overloaded));
-    assert!(matches!(pipelines.put(&web(), named("two"), None, NOW).await, Err(PipelinesError::Store(_))));
-    assert!(pipelines.stop(&web(), stopped("x"), |_, _| ()).await.is_err());
+    assert!(matches!(pipelines.put(&web(), named("two"), None, &mia(), NOW).await, Err(PipelinesError::Store(_))));
+    assert!(pipelines.stop(&web(), reason("x"), &mia(), NOW, |_, _| ()).await.is_err());
     assert!(delete(&pipelines, web(), None).await.is_err());
     store.refuse_with(None);
     assert_eq!(pipelines.get(&acme(), "web"), Some(made.clone()));
-    let again = pipelines.put(&web(), named("one"), None, NOW).await.unwrap();
+    let again = pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
     assert_eq!((again.created, again.pipeline), (false, made), "and nothing has changed");
 }
 
@@ -83,7 +85,7 @@ async fn a_change_that_the_store_refuses_leaves_all_as_it_was() {
 async fn a_refusal_waits_until_what_it_speaks_of_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
-    pipelines.put(&web(), named("one"), None, NOW).await.unwrap();
+    pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
     store.hold();
     assert!(delete(&pipelines, web(), None).now_or_never().is_none());
     let mut refused = pin!(delete(&pipelines, web(), None));
@@ -96,8 +98,8 @@ async fn a_refusal_waits_until_what_it_speaks_of_is_durable() {
 async fn a_pipeline_is_after_a_restart_as_it_was_before() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
-    pipelines.put(&web(), full(), None, NOW).await.unwrap();
-    pipelines.stop(&web(), stopped("moving"), |_, _| ()).await.unwrap();
+    pipelines.put(&web(), full(), None, &mia(), NOW).await.unwrap();
+    pipelines.stop(&web(), reason("moving"), &mia(), NOW, |_, _| ()).await.unwrap();
     let before = pipelines.get(&acme(), "web").unwrap();
     assert!(before.is_as(&full()) && before.stopped.is_some());
     let again = open(&store, &[]).await;
@@ -108,22 +110,22 @@ async fn a_pipeline_is_after_a_restart_as_it_was_before() {
 async fn stopping_and_resuming_twice_changes_nothing() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
-    pipelines.put(&web(), named("one"), None, NOW).await.unwrap();
-    let first = pipelines.stop(&web(), stopped("moving"), |_, _| ()).await.unwrap();
-    let second = pipelines.stop(&web(), stopped("again"), |_, _| ()).await.unwrap();
+    pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
+    let first = pipelines.stop(&web(), reason("moving"), &mia(), NOW, |_, _| ()).await.unwrap();
+    let second = pipelines.stop(&web(), reason("again"), &mia(), NOW, |_, _| ()).await.unwrap();
     assert_eq!(first, second, "as it was stopped first");
-    let resumed = pipelines.resume(&web(), NOW, |_, _| ()).await.unwrap();
+    let resumed = pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap();
     assert!(resumed.stopped.is_none() && resumed.revision > first.revision);
-    assert_eq!(pipelines.resume(&web(), NOW, |_, _| ()).await.unwrap(), resumed);
+    assert_eq!(pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap(), resumed);
     let nowhere = PipelineKey { pipeline: identifier("nowhere"), ..web() };
-    assert!(matches!(pipelines.resume(&nowhere, NOW, |_, _| ()).await, Err(PipelinesError::NotFound)));
+    assert!(matches!(pipelines.resume(&nowhere, &mia(), NOW, |_, _| ()).await, Err(PipelinesError::NotFound)));
 }
 
 #[tokio::test]
 async fn what_goes_beside_a_stop_is_durable_with_it_and_held_until_then() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
-    pipelines.put(&web(), named("one"), None, NOW).await.unwrap();
+    pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
     let held = Arc::new(());
     let beside = |_: &Pipeline, batch: &mut Batch| {
         batch.put(b"beside".to_vec(), Vec::new());
@@ -140,7 +142,7 @@ async fn what_goes_beside_a_stop_is_durable_with_it_and_held_until_then() {
     assert!(open(&crashed, &[]).await.get(&acme(), "web").unwrap().stopped.is_some());
 
     let beside = |_: &Pipeline, batch: &mut Batch| batch.put(b"again".to_vec(), Vec::new());
-    pipelines.stop(&web(), stopped("again"), beside).await.unwrap();
+    pipelines.stop(&web(), reason("again"), &mia(), NOW, beside).await.unwrap();
     assert!(store.get(b"again").unwrap().is_some(), "an answer is kept also where nothing changed");
 }
 
@@ -148,8 +150,8 @@ async fn what_goes_beside_a_stop_is_durable_with_it_and_held_until_then() {
 async fn a_stop_survives_a_put_and_a_new_declaration() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[("web", named("one"))]).await;
-    pipelines.stop(&web(), stopped("moving"), |_, _| ()).await.unwrap();
-    let put = pipelines.put(&web(), named("two"), None, NOW).await.unwrap().pipeline;
+    pipelines.stop(&web(), reason("moving"), &mia(), NOW, |_, _| ()).await.unwrap();
+    let put = pipelines.put(&web(), named("two"), None, &mia(), NOW).await.unwrap().pipeline;
     assert_eq!(put.stopped, Some(stopped("moving")));
     let again = open(&store, &[("web", named("three"))]).await.get(&acme(), "web").unwrap();
     assert_eq!((again.name.as_str(), &again.stopped), ("three", &Some(stopped("moving"))));
@@ -160,7 +162,7 @@ async fn a_declaration_is_applied_when_it_is_new_or_has_changed_and_what_the_api
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[("web", named("one"))]).await;
     assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
-    pipelines.put(&web(), named("by hand"), None, NOW).await.unwrap();
+    pipelines.put(&web(), named("by hand"), None, &mia(), NOW).await.unwrap();
     let same = open(&store, &[("web", named("one"))]).await;
     assert_eq!(same.get(&acme(), "web").unwrap().name, "by hand");
     let changed = open(&store, &[("web", named("two"))]).await;
@@ -219,17 +221,17 @@ async fn an_organization_has_a_thousand_pipelines_and_no_more_also_when_made_at_
     let pipelines = open(&store, &[]).await;
     let key = |number: usize| PipelineKey { pipeline: identifier(&format!("p{number}")), ..web() };
     for number in 1..PIPELINES_MAX {
-        pipelines.put(&key(number), named("x"), None, NOW).await.unwrap();
+        pipelines.put(&key(number), named("x"), None, &mia(), NOW).await.unwrap();
     }
     store.hold();
-    assert!(pipelines.put(&key(0), named("x"), None, NOW).now_or_never().is_none());
+    assert!(pipelines.put(&key(0), named("x"), None, &mia(), NOW).now_or_never().is_none());
     let mut refused = pin!(put(&pipelines, "x", None));
     assert!(refused.as_mut().now_or_never().is_none());
     store.release();
     assert!(matches!(refused.await, Err(PipelinesError::TooMany)));
     let elsewhere = PipelineKey { organization: identifier("beta"), ..web() };
-    pipelines.put(&elsewhere, named("x"), None, NOW).await.unwrap();
-    pipelines.put(&key(7), named("changed"), None, NOW).await.unwrap();
+    pipelines.put(&elsewhere, named("x"), None, &mia(), NOW).await.unwrap();
+    pipelines.put(&key(7), named("changed"), None, &mia(), NOW).await.unwrap();
     delete(&pipelines, key(7), None).await.unwrap();
     assert!(put(&pipelines, "x", None).await.unwrap().created);
 }
@@ -246,7 +248,7 @@ async fn no_environment_is_made_in_a_pipeline_while_it_is_deleted() {
     let closing = closing.await;
     let mut entering = pin!(pipelines.entering(&key));
     assert!(entering.as_mut().now_or_never().is_none(), "it is being looked whether there are any");
-    pipelines.delete(&key, None, &closing).await.unwrap();
+    pipelines.delete(&key, None, &closing, &mia(), NOW).await.unwrap();
     drop(closing);
     assert!(entering.await.is_none(), "there is no such pipeline any more");
 }
@@ -270,7 +272,7 @@ async fn open(store: &Arc<MemoryStore>, declared: &[(&str, Definition)]) -> Pipe
 }
 
 async fn put(pipelines: &Pipelines, name: &str, expected: Option<Expected>) -> Result<Put, PipelinesError> {
-    pipelines.put(&web(), named(name), expected.as_ref(), NOW).await
+    pipelines.put(&web(), named(name), expected.as_ref(), &mia(), NOW).await
 }
 
 async fn stop<Held>(
@@ -278,12 +280,12 @@ async fn stop<Held>(
     reason: &str,
     beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
 ) -> Result<Arc<Pipeline>, PipelinesError> {
-    pipelines.stop(&web(), stopped(reason), beside).await
+    pipelines.stop(&web(), self::reason(reason), &mia(), NOW, beside).await
 }
 
 async fn delete(pipelines: &Pipelines, key: PipelineKey, expected: Option<Expected>) -> Result<(), PipelinesError> {
     let closing = pipelines.closing().await;
-    pipelines.delete(&key, expected.as_ref(), &closing).await
+    pipelines.delete(&key, expected.as_ref(), &closing, &mia(), NOW).await
 }
 
 fn identifier(text: &str) -> Identifier {
@@ -341,7 +343,15 @@ fn full() -> Definition {
     }
 }
 
-fn stopped(reason: &str) -> Stopped {
-    let by = Person { id: UserId(IdSeed([7; 12])), name: Arc::from("mia") };
-    Stopped { by, at: NOW, reason: Some(Context::parse(reason).unwrap()) }
+fn stopped(why: &str) -> Stopped {
+    Stopped { by: mia().person, at: NOW, reason: reason(why) }
+}
+
+fn reason(why: &str) -> Option<Context> {
+    Some(Context::parse(why).unwrap())
+}
+
+fn mia() -> Agent {
+    let person = Person { id: UserId(IdSeed([7; 12])), name: Arc::from("mia") };
+    Agent { person, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }

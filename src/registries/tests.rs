@@ -72,7 +72,7 @@ impl Bench {
         let blueprint = Arc::new(Blueprint { stages: vec![stage], ..Blueprint::default() });
         let key = PipelineKey { organization: acme(), pipeline: identifier("web") };
         let definition = Definition { name: "web".to_owned(), slug: identifier("web"), blueprint, repository: None };
-        self.pipelines.put(&key, definition, None, NOW).await.unwrap();
+        self.pipelines.put(&key, definition, None, &ana(), NOW).await.unwrap();
         Ok(())
     }
 }

@@ -12,7 +12,8 @@ use super::sealing::Ring;
 use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 use super::stored::{self, Record};
 use super::value::SecretValue;
-use crate::domain::{Identifier, PipelineKey, Timestamp, VariableName};
+use crate::domain::{Data, Identifier, Notice, PipelineKey, VariableName};
+use crate::events::{self, Cause, Happening};
 use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix, walk};
 
 pub struct Vault {
@@ -49,7 +50,7 @@ struct Update<'a> {
     slot: Slot,
     change: SecretChange,
     expected: Option<Vec<u64>>,
-    now: Timestamp,
+    cause: Cause<'a>,
 }
 
 impl Vault {
@@ -101,12 +102,12 @@ impl Vault {
         &self,
         organization: &Identifier,
         new: NewSecret,
-        now: Timestamp,
+        cause: Cause<'_>,
         keep: impl FnOnce(&Secret, &mut Batch) -> Held,
     ) -> Result<Secret, SecretError> {
         let (outcome, sequence) = {
             let newest = &mut *self.newest.lock();
-            let outcome = self.hand_in_new(newest, organization, new, now, keep);
+            let outcome = self.hand_in_new(newest, organization, new, cause, keep);
             (outcome, newest.last_change)
         };
         self.once_durable(outcome, sequence).await.map(|(secret, _held)| secret)
@@ -120,9 +121,9 @@ impl Vault {
         name: &VariableName,
         change: SecretChange,
         expected: Option<Vec<u64>>,
-        now: Timestamp,
+        cause: Cause<'_>,
     ) -> Result<Secret, SecretError> {
-        let update = Update { organization, slot: (pipeline.cloned(), name.clone()), change, expected, now };
+        let update = Update { organization, slot: (pipeline.cloned(), name.clone()), change, expected, cause };
         loop {
             let kept = match update.change.value {
                 Some(_) => None,
@@ -146,6 +147,7 @@ impl Vault {
         pipeline: Option<&Identifier>,
         name: &VariableName,
         expected: Option<Vec<u64>>,
+        cause: Cause<'_>,
     ) -> Result<bool, SecretError> {
         let slot = (pipeline.cloned(), name.clone());
         let (outcome, sequence) = {
@@ -153,7 +155,7 @@ impl Vault {
             let outcome = match newest.entry(organization, &slot).map(|entry| entry.check(expected.as_deref())) {
                 None => Ok(false),
                 Some(Err(mismatch)) => Err(mismatch),
-                Some(Ok(())) => self.hand_in_deletes(newest, organization, vec![slot]).map(|()| true),
+                Some(Ok(())) => self.hand_in_deletes(newest, organization, vec![slot], cause).map(|()| true),
             };
             (outcome, newest.last_change)
         };
@@ -161,13 +163,13 @@ impl Vault {
     }
 
     /// A deleted pipeline takes its secrets along: whoever makes one of its name must not find them.
-    pub async fn delete_pipeline(&self, pipeline: &PipelineKey) -> Result<(), SecretError> {
+    pub async fn delete_pipeline(&self, pipeline: &PipelineKey, cause: Cause<'_>) -> Result<(), SecretError> {
         let (outcome, sequence) = {
             let newest = &mut *self.newest.lock();
             let organization = newest.organizations.get(&pipeline.organization);
             let slots = organization.into_iter().flat_map(|organization| organization.secrets.keys());
             let own = slots.filter(|(scope, _)| scope.as_ref() == Some(&pipeline.pipeline)).cloned().collect();
-            let outcome = self.hand_in_deletes(newest, &pipeline.organization, own);
+            let outcome = self.hand_in_deletes(newest, &pipeline.organization, own, cause);
             (outcome, newest.last_change)
         };
         self.once_durable(outcome, sequence).await
@@ -230,7 +232,7 @@ impl Vault {
         newest: &mut Newest,
         organization: &Identifier,
         new: NewSecret,
-        now: Timestamp,
+        cause: Cause<'_>,
         keep: impl FnOnce(&Secret, &mut Batch) -> Held,
     ) -> Result<(Secret, Held), SecretError> {
         let NewSecret { pipeline, name, value, description } = new;
@@ -247,8 +249,9 @@ impl Vault {
             self.put_ring(&mut batch, organization, &ring);
         }
         let version = ring.floor + 1;
-        let secret = Secret { name, description, pipeline, version, created_at: now, updated_at: now };
+        let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
         put_record(&mut batch, organization, &ring, &secret, &value);
+        record(&mut batch, organization, Notice::SecretCreated, &secret, cause, Data::default());
         let held = keep(&secret, &mut batch);
         newest.last_change = self.store.commit(batch)?;
         let (entry, changed) = (newest.organizations.entry(organization.clone()), newest.last_change);
@@ -272,12 +275,17 @@ impl Vault {
             (None, Some(record)) if record.secret == entry.secret => open(&known.ring, &record)?,
             (None, _) => return Ok(None),
         };
-        let mut secret = Secret { version: entry.secret.version + 1, updated_at: update.now, ..entry.secret.clone() };
+        let mut secret =
+            Secret { version: entry.secret.version + 1, updated_at: update.cause.at, ..entry.secret.clone() };
         if let Some(description) = &update.change.description {
             secret.description = description.clone();
         }
         let mut batch = Batch::default();
         put_record(&mut batch, update.organization, &known.ring, &secret, &value);
+        let SecretChange { value, description } = &update.change;
+        let what =
+            Data::default().with("valueChanged", value.is_some()).with("descriptionChanged", description.is_some());
+        record(&mut batch, update.organization, Notice::SecretUpdated, &secret, update.cause, what);
         newest.last_change = self.store.commit(batch)?;
         known.put(secret.clone(), newest.last_change);
         Ok(Some(secret))
@@ -288,16 +296,19 @@ impl Vault {
         newest: &mut Newest,
         organization: &Identifier,
         slots: Vec<Slot>,
+        cause: Cause<'_>,
     ) -> Result<(), SecretError> {
         let Some(known) = newest.organizations.get_mut(organization).filter(|_| !slots.is_empty()) else {
             return Ok(());
         };
         let mut batch = Batch::default();
-        for (pipeline, name) in &slots {
-            batch.delete(stored::secret_key(organization, pipeline.as_ref(), name));
+        let mut floor = known.ring.floor;
+        for secret in slots.iter().filter_map(|slot| Some(&known.secrets.get(slot)?.secret)) {
+            batch.delete(stored::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
+            record(&mut batch, organization, Notice::SecretDeleted, secret, cause, Data::default());
+            floor = floor.max(secret.version);
         }
-        let versions = slots.iter().filter_map(|slot| Some(known.secrets.get(slot)?.secret.version));
-        let ring = Arc::new(known.ring.with_floor(versions.fold(known.ring.floor, u64::max)));
+        let ring = Arc::new(known.ring.with_floor(floor));
         if ring.floor != known.ring.floor {
             self.put_ring(&mut batch, organization, &ring);
         }
@@ -318,6 +329,14 @@ fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret:
     let sealed = ring.seal(&secret.place(organization), value);
     let record = Record { organization: organization.clone(), secret: secret.clone(), sealed };
     batch.put(record.key(), record.encode());
+}
+
+/// Writes down what happens to a secret, in the batch that makes it happen; nothing of its value.
+fn record(batch: &mut Batch, organization: &Identifier, notice: Notice, secret: &Secret, cause: Cause<'_>, data: Data) {
+    let data = data.with("name", secret.name.as_str()).with("version", secret.version);
+    let happening = Happening::new(notice, cause.at, cause.by, &data);
+    let happening = secret.pipeline.as_ref().map_or(happening, |pipeline| happening.in_pipeline(pipeline));
+    events::record(batch, organization, &happening);
 }
 
 fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {

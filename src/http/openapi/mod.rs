@@ -3,6 +3,7 @@
 mod bodies;
 mod delivery;
 mod deployments;
+mod members;
 mod operation;
 mod operations;
 mod pipeline_bodies;
@@ -14,6 +15,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
 pub use registries::{
@@ -31,8 +33,8 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, PipelineView,
-    RegistryStepView, RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView,
+    ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, MemberView, OpenTokenView,
+    PipelineView, RegistryStepView, RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -81,6 +83,7 @@ fn document() -> Value {
             { "name": "Secrets" },
             { "name": "Step registries" },
             { "name": "Tokens" },
+            { "name": "Members" },
             { "name": "Operating" },
         ],
         "paths": paths,
@@ -127,9 +130,12 @@ fn path_parameters(path: &str) -> Value {
                     "tok_0199f3c2a4b07f3e9d2c5a1b",
                 ),
                 "registryId" => registries::path_parameter(),
-                _ => deployments::path_parameter(name).or_else(|| secrets::path_parameter(name)).unwrap_or_else(|| {
-                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                }),
+                _ => deployments::path_parameter(name)
+                    .or_else(|| secrets::path_parameter(name))
+                    .or_else(|| members::path_parameter(name))
+                    .unwrap_or_else(|| {
+                        ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                    }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -157,10 +163,12 @@ fn schemas() -> Value {
     include::<TokenView<'_>>(&mut schemas);
     include::<OpenTokenView<'_>>(&mut schemas);
     include::<KeptTokenView<'_>>(&mut schemas);
+    include::<MemberView<'_>>(&mut schemas);
     include::<SlicePagination>(&mut schemas);
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
-    for (name, schema) in bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies()) {
+    let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
+    for (name, schema) in bodies.chain(members::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

@@ -44,7 +44,7 @@ async fn what_is_answered_is_what_is_read_after_a_restart() {
     let made = {
         let vault = vault(&store);
         let new = NewSecret { description: description("for the registry"), ..new(Some("web"), "TOKEN", "s3cret") };
-        vault.create(&id("acme"), new, NOW, |_, _| ()).await.unwrap()
+        vault.create(&id("acme"), new, MADE, |_, _| ()).await.unwrap()
     };
     let vault = vault(&Arc::new(store.crash()));
     assert_eq!(vault.get(&id("acme"), Some(&id("web")), &name("TOKEN")).unwrap(), Some(made.clone()));
@@ -61,14 +61,14 @@ async fn an_update_keeps_what_it_does_not_name_and_raises_the_version() {
     create(&vault, "acme", None, "TOKEN", "old").await;
     let (acme, token) = (id("acme"), name("TOKEN"));
     let described = SecretChange { value: None, description: Some(description("why")) };
-    let updated = vault.update(&acme, None, &token, described, None, LATER).await.unwrap();
+    let updated = vault.update(&acme, None, &token, described, None, CHANGED).await.unwrap();
     assert_eq!((updated.version, updated.created_at, updated.updated_at), (2, NOW, LATER));
     assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "old")]));
     let changed = SecretChange { value: Some(value("new")), description: None };
-    let updated = vault.update(&acme, None, &token, changed, Some(vec![1, 2]), LATER).await.unwrap();
+    let updated = vault.update(&acme, None, &token, changed, Some(vec![1, 2]), CHANGED).await.unwrap();
     assert_eq!((updated.version, updated.description.as_str()), (3, "why"));
     assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "new")]));
-    let gone = vault.update(&acme, Some(&id("web")), &token, SecretChange::default(), None, LATER).await;
+    let gone = vault.update(&acme, Some(&id("web")), &token, SecretChange::default(), None, CHANGED).await;
     assert!(matches!(gone, Err(SecretError::NotFound)));
 }
 
@@ -80,14 +80,14 @@ async fn a_change_of_another_version_is_refused_and_changes_nothing() {
     let (acme, token) = (id("acme"), name("TOKEN"));
     for expected in [vec![], vec![2, 3]] {
         let change = SecretChange { value: Some(value("new")), description: None };
-        let refused = vault.update(&acme, None, &token, change, Some(expected.clone()), LATER).await;
+        let refused = vault.update(&acme, None, &token, change, Some(expected.clone()), CHANGED).await;
         assert!(matches!(refused, Err(SecretError::VersionMismatch { current: 1 })));
-        let refused = vault.delete(&acme, None, &token, Some(expected)).await;
+        let refused = vault.delete(&acme, None, &token, Some(expected), CHANGED).await;
         assert!(matches!(refused, Err(SecretError::VersionMismatch { current: 1 })));
     }
     assert_eq!(opened(&vault, "acme", "web"), pairs(&[("TOKEN", "old")]));
-    assert!(vault.delete(&acme, None, &token, Some(vec![1])).await.unwrap());
-    assert!(!vault.delete(&acme, None, &token, Some(vec![1])).await.unwrap());
+    assert!(vault.delete(&acme, None, &token, Some(vec![1]), CHANGED).await.unwrap());
+    assert!(!vault.delete(&acme, None, &token, Some(vec![1]), CHANGED).await.unwrap());
 }
 
 #[tokio::test]
@@ -98,7 +98,7 @@ async fn a_description_changed_while_the_value_is_on_its_way_to_the_disk_keeps_t
     let (acme, token) = (id("acme"), name("TOKEN"));
     store.hold();
     let change =
-        |value, description| vault.update(&acme, None, &token, SecretChange { value, description }, None, LATER);
+        |value, description| vault.update(&acme, None, &token, SecretChange { value, description }, None, CHANGED);
     let mut valued = pin!(change(Some(value("new")), None));
     let mut described = pin!(change(None, Some(description("why"))));
     assert!(valued.as_mut().now_or_never().is_none());
@@ -120,12 +120,12 @@ async fn a_secret_made_again_never_has_a_version_that_its_name_had_before() {
     let first = vault(&store);
     create(&first, "acme", None, "TOKEN", "old").await;
     let change = || SecretChange { value: Some(value("newer")), description: None };
-    first.update(&id("acme"), None, &name("TOKEN"), change(), None, NOW).await.unwrap();
-    first.delete(&id("acme"), None, &name("TOKEN"), None).await.unwrap();
+    first.update(&id("acme"), None, &name("TOKEN"), change(), None, CHANGED).await.unwrap();
+    first.delete(&id("acme"), None, &name("TOKEN"), None, CHANGED).await.unwrap();
     let second = vault(&Arc::new(store.crash()));
     assert_eq!(create(&second, "acme", None, "TOKEN", "new").await.version, 3);
     assert_eq!(create(&second, "globex", None, "TOKEN", "new").await.version, 1);
-    assert_eq!(second.update(&id("acme"), None, &name("TOKEN"), change(), None, NOW).await.unwrap().version, 4);
+    assert_eq!(second.update(&id("acme"), None, &name("TOKEN"), change(), None, CHANGED).await.unwrap().version, 4);
 }
 
 #[tokio::test]
@@ -134,9 +134,9 @@ async fn of_those_who_make_one_name_at_once_one_wins_and_the_others_hear_of_it_w
     let vault = vault(&store);
     let acme = id("acme");
     store.hold();
-    let mut first = pin!(vault.create(&acme, new(None, "TOKEN", "first"), NOW, |_, _| ()));
-    let mut second = pin!(vault.create(&acme, new(None, "TOKEN", "second"), NOW, |_, _| ()));
-    let mut of_pipeline = pin!(vault.create(&acme, new(Some("web"), "TOKEN", "other"), NOW, |_, _| ()));
+    let mut first = pin!(vault.create(&acme, new(None, "TOKEN", "first"), MADE, |_, _| ()));
+    let mut second = pin!(vault.create(&acme, new(None, "TOKEN", "second"), MADE, |_, _| ()));
+    let mut of_pipeline = pin!(vault.create(&acme, new(Some("web"), "TOKEN", "other"), MADE, |_, _| ()));
     assert!(first.as_mut().now_or_never().is_none());
     assert!(second.as_mut().now_or_never().is_none());
     assert!(of_pipeline.as_mut().now_or_never().is_none());
@@ -154,8 +154,8 @@ async fn a_deletion_is_answered_when_it_is_durable_also_to_who_finds_nothing_lef
     create(&vault, "acme", None, "TOKEN", "s3cret").await;
     let (acme, token) = (id("acme"), name("TOKEN"));
     store.hold();
-    let mut first = pin!(vault.delete(&acme, None, &token, None));
-    let mut second = pin!(vault.delete(&acme, None, &token, None));
+    let mut first = pin!(vault.delete(&acme, None, &token, None, CHANGED));
+    let mut second = pin!(vault.delete(&acme, None, &token, None, CHANGED));
     assert!(first.as_mut().now_or_never().is_none());
     assert!(second.as_mut().now_or_never().is_none());
     store.release();
@@ -171,10 +171,10 @@ async fn a_change_that_the_store_refuses_leaves_everything_as_it_was() {
     let (acme, token) = (id("acme"), name("TOKEN"));
     store.refuse_with(Some(StoreError::Overloaded));
     let change = SecretChange { value: Some(value("new")), description: None };
-    assert!(matches!(vault.update(&acme, None, &token, change, None, LATER).await, Err(SecretError::Store(_))));
-    assert!(matches!(vault.delete(&acme, None, &token, None).await, Err(SecretError::Store(_))));
+    assert!(matches!(vault.update(&acme, None, &token, change, None, CHANGED).await, Err(SecretError::Store(_))));
+    assert!(matches!(vault.delete(&acme, None, &token, None, CHANGED).await, Err(SecretError::Store(_))));
     for organization in ["acme", "globex"] {
-        let made = vault.create(&id(organization), new(None, "OTHER", "x"), NOW, |_, _| ()).await;
+        let made = vault.create(&id(organization), new(None, "OTHER", "x"), MADE, |_, _| ()).await;
         assert!(matches!(made, Err(SecretError::Store(_))));
     }
     store.refuse_with(None);
@@ -190,7 +190,7 @@ async fn what_is_kept_beside_a_secret_is_durable_with_it_and_absent_without_it()
     let vault = vault(&store);
     for key in [b"first", b"again"] {
         let keep = |secret: &Secret, batch: &mut Batch| batch.put(key.to_vec(), secret.name.to_string().into_bytes());
-        vault.create(&id("acme"), new(None, "TOKEN", "s3cret"), NOW, keep).await.ok();
+        vault.create(&id("acme"), new(None, "TOKEN", "s3cret"), MADE, keep).await.ok();
     }
     assert_eq!(store.get(b"first").unwrap().unwrap(), b"TOKEN");
     assert_eq!(store.get(b"again").unwrap(), None);
@@ -203,11 +203,11 @@ async fn an_organization_has_a_thousand_secrets_and_no_more() {
     for number in 0..SECRETS_MAX {
         create(&vault, "acme", (number % 2 == 0).then_some("web"), &format!("S{number}"), "v").await;
     }
-    let refused = vault.create(&id("acme"), new(None, "MORE", "v"), NOW, |_, _| ()).await;
+    let refused = vault.create(&id("acme"), new(None, "MORE", "v"), MADE, |_, _| ()).await;
     assert!(matches!(refused, Err(SecretError::TooMany)));
     create(&vault, "globex", None, "MORE", "v").await;
     assert_eq!(vault.list(&id("acme"), None).unwrap().len(), SECRETS_MAX);
-    vault.delete(&id("acme"), None, &name("S1"), None).await.unwrap();
+    vault.delete(&id("acme"), None, &name("S1"), None, CHANGED).await.unwrap();
     create(&vault, "acme", None, "MORE", "v").await;
 }
 
@@ -219,8 +219,8 @@ async fn a_deleted_pipeline_takes_its_secrets_along_and_no_others() {
         create(&first, "acme", scope, called, "v").await;
     }
     create(&first, "globex", Some("web"), "A", "v").await;
-    first.delete_pipeline(&pipeline("acme", "web")).await.unwrap();
-    first.delete_pipeline(&pipeline("nobody", "web")).await.unwrap();
+    first.delete_pipeline(&pipeline("acme", "web"), CHANGED).await.unwrap();
+    first.delete_pipeline(&pipeline("nobody", "web"), CHANGED).await.unwrap();
     let second = vault(&Arc::new(store.crash()));
     for vault in [&first, &second] {
         assert_eq!(opened(vault, "acme", "web"), pairs(&[("ALL", "v")]));

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod changing;
+mod events;
 mod key_file;
 mod rotating;
 mod sealing;
@@ -10,10 +11,13 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
+use crate::events::Cause;
 use crate::store::{MemoryStore, Store, end_of_prefix};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 const LATER: Timestamp = Timestamp::from_millis(2_000);
+const MADE: Cause<'static> = Cause { by: None, at: NOW };
+const CHANGED: Cause<'static> = Cause { by: None, at: LATER };
 
 fn id(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
@@ -48,7 +52,7 @@ fn new(scope: Option<&str>, called: &str, text: &str) -> NewSecret {
 }
 
 async fn create(vault: &Vault, organization: &str, scope: Option<&str>, called: &str, text: &str) -> Secret {
-    vault.create(&id(organization), new(scope, called, text), NOW, |_, _| ()).await.unwrap()
+    vault.create(&id(organization), new(scope, called, text), MADE, |_, _| ()).await.unwrap()
 }
 
 /// What the steps of a pipeline get, as text.

@@ -67,7 +67,7 @@ async fn fill(vault: &Vault) {
     }
     create(vault, "globex", None, "TOKEN", "of globex").await;
     create(vault, "initech", None, "GONE", "x").await;
-    vault.delete(&id("initech"), None, &name("GONE"), None).await.unwrap();
+    vault.delete(&id("initech"), None, &name("GONE"), None, CHANGED).await.unwrap();
 }
 
 fn check(store: Arc<dyn Store>, master: MasterKey) {

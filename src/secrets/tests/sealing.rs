@@ -100,7 +100,7 @@ async fn no_value_and_no_key_lies_in_the_store() {
     create(&vault, "acme", None, "TOKEN", "very-s3cret-text").await;
     create(&vault, "acme", Some("web"), "OTHER", "another-s3cret-text").await;
     let change = SecretChange { value: Some(value("third-s3cret-text")), description: None };
-    vault.update(&id("acme"), None, &name("TOKEN"), change, None, LATER).await.unwrap();
+    vault.update(&id("acme"), None, &name("TOKEN"), change, None, CHANGED).await.unwrap();
     let bytes = bytes_of(&*store);
     assert!(contains(&bytes, "TOKEN") && contains(&bytes, "acme"));
     assert!(!contains(&bytes, "s3cret"));

@@ -1,0 +1,109 @@
+//! Members that a file declares. A declaration is applied when it is new, has changed or is no longer there; in between,
+//! what the API says holds, through restarts too: also that it demoted or removed one. Who became a member over the API
+//! alone is none of a file's business.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::accounts::Accounts;
+use super::change::Change;
+use super::load;
+use super::member::{Member, NewMember};
+use super::stored;
+use crate::domain::{Identifier, Role, Timestamp};
+use crate::events::Cause;
+use crate::store::{Sequence, StoreError, durable_up_to};
+
+/// Changes the members of the organizations that are declared, durably. An organization that is not declared at all is
+/// more likely a slip than a wish, and stays as it is. An operator's file goes before the bound on how many there are.
+pub async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
+    let count = declared.len();
+    let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
+    let mut before = load::declarations(&*accounts.store, &organizations)?;
+    let admins: Vec<_> = declared.iter().filter(|member| member.role == Role::Admin).cloned().collect();
+    let mut applying = Applying { accounts, cause: Cause::system(now), changed: 0, handed_in: Sequence::default() };
+    for new in declared {
+        if before.remove(&(new.organization.clone(), new.name.clone())) != Some(new.role) {
+            applying.declare(new).await?;
+        }
+    }
+    for (organization, name) in before.into_keys() {
+        applying.retract(&organization, &name).await?;
+    }
+    for organization in &organizations {
+        applying.restore_admins(organization, &admins).await?;
+    }
+    durable_up_to(&*accounts.store, applying.handed_in).await;
+    if applying.changed > 0 {
+        tracing::info!(changed = applying.changed, declared = count, "applied declared members");
+    }
+    Ok(())
+}
+
+/// What a file last declared of members, by organization and name.
+pub type Declarations = BTreeMap<(Identifier, Identifier), Role>;
+
+struct Applying<'a> {
+    accounts: &'a Accounts,
+    cause: Cause<'a>,
+    changed: usize,
+    handed_in: Sequence,
+}
+
+impl Applying<'_> {
+    async fn declare(&mut self, new: NewMember) -> Result<(), StoreError> {
+        let mut change = Change::default();
+        let declaration = stored::encode_declaration(new.role);
+        change.batch.put(stored::declaration_key(&new.organization, &new.name), declaration);
+        self.set(&mut change, new);
+        self.hand_in(change, None).await
+    }
+
+    /// Who is taken out of a file is no longer a member, and their tokens let nobody in: that is what the operator means.
+    async fn retract(&mut self, organization: &Identifier, name: &Identifier) -> Result<(), StoreError> {
+        let mut change = Change::default();
+        change.batch.delete(stored::declaration_key(organization, name));
+        let removed = self.accounts.member_named(organization, name.as_str());
+        self.hand_in(change, removed.as_deref()).await
+    }
+
+    /// What a file changed and what the API changed can each be sound and together leave nobody in charge. Then the
+    /// file's admins are admins again.
+    async fn restore_admins(&mut self, organization: &Identifier, declared: &[NewMember]) -> Result<(), StoreError> {
+        if self.accounts.first_admin(organization).is_some() {
+            return Ok(());
+        }
+        for admin in declared.iter().filter(|admin| admin.organization == *organization) {
+            tracing::warn!(%organization, member = %admin.name, "no admin was left; who is one in the file is one again");
+            let mut change = Change::default();
+            self.set(&mut change, admin.clone());
+            self.hand_in(change, None).await?;
+        }
+        Ok(())
+    }
+
+    fn set(&self, change: &mut Change, new: NewMember) {
+        match self.accounts.member_named(&new.organization, new.name.as_str()) {
+            Some(member) if member.role == new.role => {}
+            Some(member) => _ = change.change_role(&member, new.role, self.cause),
+            None => change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause),
+        }
+    }
+
+    /// Waits for the disk now and then, so that not too much is on its way at once.
+    async fn hand_in(&mut self, change: Change, removed: Option<&Member>) -> Result<(), StoreError> {
+        {
+            let mut last_change = self.accounts.last_change.lock();
+            match removed {
+                Some(member) => self.accounts.hand_in_removal(&mut last_change, member, change, self.cause)?,
+                None => self.accounts.hand_in(&mut last_change, change)?,
+            }
+            self.handed_in = *last_change;
+        }
+        self.changed += 1;
+        if self.changed.is_multiple_of(stored::RECORDS_AT_ONCE) {
+            durable_up_to(&*self.accounts.store, self.handed_in).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,145 @@
+//! Adding, listing, promoting, demoting and removing members.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError};
+use super::change::{Change, Reason};
+use super::member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
+use super::permission::Permission;
+use super::stored;
+use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::entropy;
+use crate::events::Cause;
+use crate::store::{Batch, Sequence, StoreError, durable_up_to};
+
+impl Accounts {
+    /// The organization's members in the order in which they became so, once nothing that is shown of them can be lost.
+    pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
+        let (mut entries, sequence) = {
+            let last_change = self.last_change.lock();
+            let mut tokens: HashMap<UserId, usize> = HashMap::new();
+            for token in self.tokens.iter().filter(|token| token.organization == *organization) {
+                *tokens.entry(token.user).or_default() += 1;
+            }
+            let members = self.members.read();
+            let own = members.values().filter(|member| member.organization == *organization);
+            let entry = |member: &Arc<Member>| MemberEntry {
+                member: member.clone(),
+                tokens: tokens.get(&member.id).copied().unwrap_or_default(),
+            };
+            (own.map(entry).collect::<Vec<_>>(), *last_change)
+        };
+        durable_up_to(&*self.store, sequence).await;
+        entries.sort_unstable_by_key(|entry| entry.member.id);
+        entries
+    }
+
+    /// Adds a member, with what `beside` adds to the batch; what that returns is held until it is durable or refused.
+    pub async fn add_member<Held>(
+        &self,
+        new: NewMember,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Member, &mut Batch) -> Held,
+    ) -> Result<Arc<Member>, AccountsError> {
+        let added = self.changed(|last_change| {
+            self.check_standing(cause, Permission::ManageMembers)?;
+            if self.member_named(&new.organization, new.name.as_str()).is_some() {
+                return Err(AccountsError::MemberExists);
+            }
+            if self.members_of(&new.organization).len() >= MEMBERS_MAX {
+                return Err(AccountsError::TooManyMembers);
+            }
+            let member = Arc::new(Member::new(new, cause.at));
+            let mut change = Change::default();
+            let held = beside(&member, &mut change.batch);
+            change.add_member(&member, cause);
+            self.hand_in(last_change, change)?;
+            Ok((member, held))
+        });
+        added.await.map(|(member, _held)| member)
+    }
+
+    /// Acts on the member's next request.
+    pub async fn change_role(
+        &self,
+        organization: &Identifier,
+        user: UserId,
+        role: Role,
+        cause: Cause<'_>,
+    ) -> Result<MemberEntry, AccountsError> {
+        let changed = self.changed(|last_change| {
+            let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
+            if role != Role::Admin {
+                self.refuse_last_admin(&member)?;
+            }
+            self.check_standing(cause, Permission::ManageMembers)?;
+            let tokens = self.tokens.iter().filter(|token| token.user == user).count();
+            if member.role == role {
+                return Ok(MemberEntry { member, tokens });
+            }
+            let mut change = Change::default();
+            let member = change.change_role(&member, role, cause);
+            self.hand_in(last_change, change)?;
+            Ok(MemberEntry { member, tokens })
+        });
+        changed.await
+    }
+
+    /// With all their tokens, which stop working before this answers. What they hold they keep until it is released.
+    pub async fn remove_member(
+        &self,
+        organization: &Identifier,
+        user: UserId,
+        cause: Cause<'_>,
+    ) -> Result<Arc<Member>, AccountsError> {
+        let removed = self.changed(|last_change| {
+            let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
+            self.refuse_last_admin(&member)?;
+            self.check_standing(cause, Permission::ManageMembers)?;
+            self.hand_in_removal(last_change, &member, Change::default(), cause)?;
+            Ok(member)
+        });
+        removed.await
+    }
+
+    pub(super) fn members_of(&self, organization: &Identifier) -> Vec<Arc<Member>> {
+        self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
+    }
+
+    /// In one batch with `change`. Of more tokens than one takes, the others are revoked before: at no time is there a
+    /// token without its member.
+    pub(super) fn hand_in_removal(
+        &self,
+        last_change: &mut Sequence,
+        member: &Member,
+        mut change: Change,
+        cause: Cause<'_>,
+    ) -> Result<(), StoreError> {
+        let tokens = self.tokens_where(|token| token.user == member.id);
+        let mut parts = tokens.rchunks(stored::REVOKED_AT_ONCE).rev().peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().is_none();
+            let mut before = Change::default();
+            let revoking = if last { &mut change } else { &mut before };
+            part.iter().for_each(|token| revoking.revoke_token(token, Some(Reason::MemberRemoved), cause));
+            self.hand_in(last_change, before)?;
+        }
+        change.remove_member(member, cause);
+        self.hand_in(last_change, change)
+    }
+
+    fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {
+        let members = self.members.read();
+        let mut others = members.values().filter(|m| m.organization == member.organization && m.id != member.id);
+        let is_last = member.role == Role::Admin && !others.any(|other| other.role == Role::Admin);
+        if is_last { Err(AccountsError::LastAdmin) } else { Ok(()) }
+    }
+}
+
+impl Member {
+    pub(super) fn new(new: NewMember, now: Timestamp) -> Self {
+        let NewMember { organization, name, role } = new;
+        Self { organization, id: UserId(entropy::id_seed()), name, role, created_at: now }
+    }
+}

@@ -1,0 +1,118 @@
+//! What is told of members and tokens: once for each change, in its batch, in the name of whose it is.
+
+use super::*;
+use crate::domain::{Datum, Notice};
+use crate::events::{Events, Occurred};
+
+#[tokio::test]
+async fn every_change_of_a_member_or_token_is_told_once_by_whose_it_is() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let began = told(&store).len();
+    let admin = agent(&accounts, "admin");
+    let cause = Cause::by(&admin, Timestamp::from_millis(7));
+    let ana = accounts.add_member(member("ana"), cause, |_, _| ()).await.unwrap();
+    accounts.change_role(&acme(), ana.id, Role::Viewer, cause).await.unwrap();
+    let first = accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.unwrap();
+    let second = accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.unwrap();
+    accounts.revoke(&acme(), first.token.id, cause).await.unwrap();
+    accounts.remove_member(&acme(), ana.id, cause).await.unwrap();
+
+    let told = &told(&store)[began..];
+    let user = ana.id.to_string();
+    let of_token = |token: &OpenToken| format!("tokenId={} name=ci userId={user}", token.token.id);
+    let expected = [
+        (Notice::MemberAdded, format!("userId={user} name=ana role=developer")),
+        (Notice::MemberUpdated, format!("userId={user} name=ana role=viewer previousRole=developer")),
+        (Notice::TokenCreated, of_token(&first)),
+        (Notice::TokenCreated, of_token(&second)),
+        (Notice::TokenRevoked, of_token(&first)),
+        (Notice::TokenRevoked, format!("{} reason=member_removed", of_token(&second))),
+        (Notice::MemberRemoved, format!("userId={user} name=ana role=viewer")),
+    ];
+    assert_eq!(told.iter().map(|event| (event.notice, data(event))).collect::<Vec<_>>(), expected);
+    assert!(told.iter().all(|event| event.by.as_ref() == Some(&admin) && event.at == cause.at));
+    let journal = format!("{told:?}");
+    assert!(!journal.contains(&first.text.reveal()[3..]) && !journal.contains(&second.text.reveal()[3..]));
+}
+
+#[tokio::test]
+async fn what_changes_nothing_is_not_told() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    let made = create(&accounts, "ana").await.unwrap();
+    let before = told(&store);
+    accounts.change_role(&acme(), user(&accounts, "ana"), Role::Developer, START).await.unwrap();
+    accounts.change_role(&acme(), user(&accounts, "admin"), Role::Viewer, START).await.unwrap_err();
+    accounts.add_member(member("ana"), START, |_, _| ()).await.unwrap_err();
+    revoke(&accounts, TokenId(IdSeed([1; 12]))).await.unwrap_err();
+    accounts.authenticate(made.text.reveal(), NOW).unwrap();
+    accounts.write_usage().await.unwrap();
+    store.refuse_with(Some(StoreError::Overloaded));
+    accounts.remove_member(&acme(), user(&accounts, "ana"), START).await.unwrap_err();
+    revoke(&accounts, made.token.id).await.unwrap_err();
+    store.refuse_with(None);
+    open(&store, &["admin", "ana"]).await;
+    assert_eq!(told(&store), before);
+}
+
+#[tokio::test]
+async fn what_a_start_does_is_the_systems_doing() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    create_by(&accounts, "admin", "ana").await.unwrap();
+    let began = told(&store).len();
+    let promoted = NewMember { role: Role::Maintainer, ..member("ben") };
+    let again = Accounts::open(store.clone(), vec![member("admin"), promoted], NOW).await.unwrap();
+    let (text, other) = (TokenText::generate(), TokenText::generate());
+    for text in [&text, &text, &other] {
+        again.bootstrap(&acme(), text, NOW).await.unwrap();
+    }
+    let told = &told(&store)[began..];
+    assert!(told.iter().all(|event| event.by.is_none()));
+    assert_eq!(
+        told.iter().map(|event| event.notice).collect::<Vec<_>>(),
+        [
+            Notice::MemberAdded,
+            Notice::TokenRevoked,
+            Notice::MemberRemoved,
+            Notice::TokenCreated,
+            Notice::TokenRevoked,
+            Notice::TokenCreated
+        ]
+    );
+    assert!(data(&told[4]).ends_with("reason=superseded"));
+}
+
+#[tokio::test]
+async fn a_removal_its_revocations_and_what_is_told_of_them_are_durable_together_or_not_at_all() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    for _ in 0..3 {
+        create(&accounts, "ana").await.unwrap();
+    }
+    let before = told(&store);
+    store.hold();
+    let (organization, ana) = (acme(), user(&accounts, "ana"));
+    let mut removing = pin!(accounts.remove_member(&organization, ana, START));
+    assert!(removing.as_mut().now_or_never().is_none());
+    let lost = Arc::new(store.crash());
+    assert_eq!((told(&lost), ids(&open(&lost, &["admin", "ana"]).await).await.len()), (before.clone(), 3));
+    assert!(store.release_one() && !store.release_one(), "it is one batch");
+    let kept = Arc::new(store.crash());
+    assert_eq!(told(&kept).len(), before.len() + 4);
+    let kept = open(&kept, &["admin", "ana"]).await;
+    assert!(ids(&kept).await.is_empty() && kept.member(&acme(), ana).is_none());
+}
+
+fn told(store: &Arc<MemoryStore>) -> Vec<Occurred> {
+    Events::new(store.clone()).read(&acme(), 0).unwrap()
+}
+
+fn data(event: &Occurred) -> String {
+    let pair = |(name, datum): &(std::borrow::Cow<'static, str>, Datum)| match datum {
+        Datum::Text(text) => format!("{name}={text}"),
+        Datum::Number(_) | Datum::Flag(_) => panic!("{event:?}"),
+    };
+    event.data.0.iter().map(pair).collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,149 @@
+//! Members of an organization: list, view, add, promote or demote, remove.
+
+use std::sync::Arc;
+
+use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
+
+use super::access::Access;
+use super::answer;
+use super::body::{Fields, read_fields};
+use super::call::Call;
+use super::dto::MemberView;
+use super::idempotent::{self, Begun};
+use super::outcome::{done_within, read_within};
+use super::paging::{self, Query, Slice};
+use super::problem::Problem;
+use super::refusals;
+use super::routes::Answered;
+use crate::auth::{Member, MemberEntry, NewMember, Permission};
+use crate::domain::{Identifier, Malformed, Role, Timestamp, UserId};
+use crate::events::Cause;
+use crate::idempotency::{Answer, Pending};
+use crate::store::Batch;
+
+/// What to do where the outcome of a change is not known.
+const LOOK: &str = "list the members";
+
+pub async fn list(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let role = query.choice("role", &Role::ALL, Role::as_str);
+    let name = query.text("name", Identifier::parse);
+    let slice = Slice::take(&mut query);
+    query.finish()?;
+    let mut members = all(&access).await?;
+    members.retain(|entry| role.is_none_or(|role| entry.member.role == role));
+    members.retain(|entry| name.as_ref().is_none_or(|name| entry.member.name == *name));
+    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
+    let shown = members.iter().skip(offset).take(slice.limit as usize);
+    Ok(paging::slice(&call.request, slice, members.len() as u64, shown.map(MemberView::from).collect()))
+}
+
+pub async fn view(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::Read)?;
+    Query::of(&call.request).finish()?;
+    let id = user_id(&call)?;
+    let members = all(&access).await?;
+    let found = members.iter().find(|entry| entry.member.id == id).ok_or_else(refusals::member_not_found)?;
+    Ok(render(found))
+}
+
+pub async fn add(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageMembers)?;
+    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
+        Ok(begun) => begun,
+        Err(replayed) => return Ok(replayed),
+    };
+    let mut fields = body.fields()?;
+    let name = fields.required_text("name", Identifier::parse);
+    let role = required_role(&mut fields);
+    fields.finish()?;
+    let (Some(name), Some(role)) = (name, role) else { return Err(Problem::invalid_request(Vec::new())) };
+
+    let new = NewMember { organization: access.caller.organization.clone(), name, role };
+    let now = (access.app.clock)();
+    let adding = done_within(access.app.answer_timeout, LOOK, make(access.clone(), new, pending, now));
+    let member = adding.await?;
+    told(&access, &member, "a member was added");
+    Ok(idempotent::response(added(&member)))
+}
+
+/// Adds the member and keeps the answer, in a task of its own: the key must stay in flight until both are durable, also
+/// where the caller has gone or has waited long enough.
+async fn make(
+    access: Access,
+    new: NewMember,
+    pending: Option<Pending>,
+    now: Timestamp,
+) -> Result<Arc<Member>, Problem> {
+    let making = actix_web::rt::spawn(async move {
+        let keep = |member: &Member, batch: &mut Batch| {
+            pending.map(|pending| pending.keep(batch, &added(&Arc::new(member.clone())), now))
+        };
+        access.app.accounts.add_member(new, Cause::by(&access.agent(), now), keep).await
+    });
+    Ok(making.await.map_err(Problem::internal)??)
+}
+
+pub async fn change(mut call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageMembers)?;
+    Query::of(&call.request).finish()?;
+    let id = user_id(&call)?;
+    let mut fields = read_fields(&mut call).await?;
+    if fields.text("name", |name| Ok(name.to_owned())).is_some() {
+        fields.wrong("name", "is fixed; add a member of the other name and remove this one");
+    }
+    let role = required_role(&mut fields);
+    fields.finish()?;
+    let role = role.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
+
+    let agent = access.agent();
+    let cause = Cause::by(&agent, (access.app.clock)());
+    let changing = access.app.accounts.change_role(&access.caller.organization, id, role, cause);
+    let entry = done_within(access.app.answer_timeout, LOOK, changing).await?;
+    told(&access, &entry.member, "a member was given a role");
+    Ok(render(&entry))
+}
+
+pub async fn remove(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageMembers)?;
+    Query::of(&call.request).finish()?;
+    let id = user_id(&call)?;
+    let agent = access.agent();
+    let cause = Cause::by(&agent, (access.app.clock)());
+    let removing = access.app.accounts.remove_member(&access.caller.organization, id, cause);
+    let member = done_within(access.app.answer_timeout, LOOK, removing).await?;
+    told(&access, &member, "a member was removed");
+    Ok(HttpResponse::NoContent().finish())
+}
+
+async fn all(access: &Access) -> Result<Vec<MemberEntry>, Problem> {
+    let members = access.app.accounts.members(&access.caller.organization);
+    read_within(access.app.answer_timeout, "members", members).await
+}
+
+/// The member of the path. One that cannot be read as an id never was.
+fn user_id(call: &Call) -> Result<UserId, Problem> {
+    call.segment("userId").parse().map_err(|_| refusals::member_not_found())
+}
+
+fn required_role(fields: &mut Fields) -> Option<Role> {
+    fields.required_text("role", |role| role.parse().map_err(Malformed))
+}
+
+fn render(entry: &MemberEntry) -> HttpResponse {
+    answer::one(StatusCode::OK, MemberView::from(entry))
+}
+
+/// A new member has no tokens yet.
+fn added(member: &Arc<Member>) -> Answer {
+    let location = format!("/api/v1/organizations/{}/members/{}", member.organization, member.id);
+    let entry = MemberEntry { member: member.clone(), tokens: 0 };
+    idempotent::answer(StatusCode::CREATED, Some(location), MemberView::from(&entry))
+}
+
+fn told(access: &Access, member: &Member, what: &str) {
+    let by = &access.caller.person.name;
+    tracing::info!(member = %member.id, name = %member.name, role = %member.role, %by, "{what}");
+}

@@ -1,0 +1,89 @@
+//! What is told of pipelines: once for each change, in its batch, in the name of whose it is.
+
+use super::*;
+use crate::domain::{Datum, Notice};
+use crate::events::{Events, Occurred};
+
+#[tokio::test]
+async fn every_change_of_a_pipeline_is_told_once_by_whose_it_is() {
+    let store = Arc::new(MemoryStore::new());
+    let pipelines = open(&store, &[]).await;
+    put(&pipelines, "one", None).await.unwrap();
+    put(&pipelines, "two", None).await.unwrap();
+    stop(&pipelines, "moving", |_, _| ()).await.unwrap();
+    let resumed = pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap();
+    delete(&pipelines, web(), None).await.unwrap();
+    let told = told(&store);
+    let notices: Vec<_> = told.iter().map(|event| event.notice).collect();
+    assert_eq!(
+        notices,
+        [
+            Notice::PipelineCreated,
+            Notice::PipelineUpdated,
+            Notice::PipelineStopped,
+            Notice::PipelineResumed,
+            Notice::PipelineDeleted
+        ]
+    );
+    for event in &told {
+        assert_eq!((event.by.as_ref(), event.at), (Some(&mia()), NOW));
+        assert_eq!(event.pipeline, Some(identifier("web")));
+        let has_reason = datum(event, "reason").is_some();
+        assert_eq!(has_reason, event.notice == Notice::PipelineStopped);
+    }
+    assert_eq!(datum(&told[0], "name"), Some(Datum::from("one")));
+    assert_eq!(datum(&told[2], "reason"), Some(Datum::from("moving")));
+    assert_eq!(datum(&told[3], "revision"), Some(Datum::from(resumed.revision)));
+    assert_eq!(datum(&told[4], "name"), Some(Datum::from("two")));
+}
+
+#[tokio::test]
+async fn what_changes_nothing_is_not_told() {
+    let store = Arc::new(MemoryStore::new());
+    let pipelines = open(&store, &[("web", named("one"))]).await;
+    pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap();
+    stop(&pipelines, "moving", |_, _| ()).await.unwrap();
+    let before = told(&store);
+    put(&pipelines, "one", None).await.unwrap();
+    // The answer that goes beside it is kept all the same.
+    stop(&pipelines, "again", |_, batch| batch.put(b"beside".to_vec(), Vec::new())).await.unwrap();
+    put(&pipelines, "x", Some(Expected::Absent)).await.unwrap_err();
+    open(&store, &[("web", named("one"))]).await;
+    assert_eq!((told(&store), before.len()), (before, 2));
+}
+
+#[tokio::test]
+async fn what_a_file_declares_is_the_systems_doing() {
+    let store = Arc::new(MemoryStore::new());
+    open(&store, &[("web", named("one"))]).await;
+    open(&store, &[("web", named("two"))]).await;
+    let told = told(&store);
+    let seen: Vec<_> = told.iter().map(|event| (event.notice, event.by.clone(), event.pipeline.clone())).collect();
+    let web = Some(identifier("web"));
+    assert_eq!(seen, [(Notice::PipelineCreated, None, web.clone()), (Notice::PipelineUpdated, None, web)]);
+}
+
+#[tokio::test]
+async fn a_change_and_what_is_told_of_it_are_durable_together_or_not_at_all() {
+    let store = Arc::new(MemoryStore::new());
+    let pipelines = open(&store, &[]).await;
+    store.refuse_with(Some(StoreError::Overloaded));
+    put(&pipelines, "refused", None).await.unwrap_err();
+    store.refuse_with(None);
+    store.hold();
+    let mut making = pin!(put(&pipelines, "one", None));
+    assert!(making.as_mut().now_or_never().is_none());
+    let lost = Arc::new(store.crash());
+    assert!(told(&lost).is_empty() && open(&lost, &[]).await.list(&acme()).is_empty());
+    store.release_one();
+    let kept = Arc::new(store.crash());
+    assert_eq!((told(&kept).len(), open(&kept, &[]).await.list(&acme()).len()), (1, 1));
+}
+
+fn told(store: &Arc<MemoryStore>) -> Vec<Occurred> {
+    Events::new(store.clone()).read(&acme(), 0).unwrap()
+}
+
+fn datum(event: &Occurred, name: &str) -> Option<Datum> {
+    event.data.0.iter().find(|(known, _)| known == name).map(|(_, datum)| datum.clone())
+}
