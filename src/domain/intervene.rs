@@ -6,7 +6,7 @@ use super::stages::{self, Maker};
 use super::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Command, DeploymentId, DeploymentOutcome, DeploymentRecord,
     DeploymentRef, DeploymentStatus, Draft, EndedDeployment, Identifier, Notice, Person, Rejection, Retried, Run,
-    Session, SessionRef, StageStatus, deploy, release,
+    Session, SessionRef, StageRun, StageStatus, deploy, release,
 };
 
 /// Stops the stage that a deployment is at, and with it the deployment.
@@ -153,7 +153,8 @@ impl Command for RetryStage {
         deployment.status = DeploymentStatus::Queued;
         deployment.finished_at = None;
         deployment.error = None;
-        stages::tell(&mut draft.outcome, Notice::StageRetried, &Maker::of(holder), id, &run.stages[index]);
+        let again = StageRun { attempt: run.stages[index].attempt + 1, ..run.stages[index].clone() };
+        stages::tell(&mut draft.outcome, Notice::StageRetried, &Maker::of(holder), id, &again);
         deployment.run = Some(Arc::new(run));
         deploy::push(holder, deployment, &mut draft.outcome);
         deploy::advance(draft);

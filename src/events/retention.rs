@@ -7,7 +7,7 @@ use super::form;
 use super::reading::{Events, Span, first_key, unreadable};
 use crate::domain::{Identifier, Timestamp};
 use crate::store::journal::{self, PAGE_ENTRIES, PageView};
-use crate::store::{Batch, StoreError, durable_up_to};
+use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
 /// Dropped in one batch: a few kilobytes of keys, so that it does not crowd out others.
 const PAGES_AT_ONCE: u64 = 256;
@@ -25,10 +25,15 @@ pub struct Retention {
 pub struct Sweeper {
     events: Events,
     retention: Retention,
-    /// Where each journal ended at the last sweep. What was its newest page then may be all that the database has of it
-    /// after a crash, and numbers go on from there: so it stays until the next sweep, when the database has long had a
-    /// newer one.
-    seen: HashMap<Identifier, u64>,
+    /// Where each journal ended at an earlier sweep. What was its newest page then may be all that the database has of it
+    /// after a crash, and numbers go on from there: so it stays until the log is no longer needed for what came by then.
+    seen: HashMap<Identifier, Seen>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    next: u64,
+    by: Sequence,
 }
 
 impl Sweeper {
@@ -62,8 +67,13 @@ impl Sweeper {
         keep_from: Option<u64>,
     ) -> Result<u64, StoreError> {
         let span = self.events.span(organization)?;
-        let Some(seen) = self.seen.insert(organization.clone(), span.next) else { return Ok(0) };
-        let bound = self.bound(span, seen, keep_from);
+        let now_seen = Seen { next: span.next, by: self.events.store.handed_in() };
+        let seen = *self.seen.entry(organization.clone()).or_insert(now_seen);
+        if self.events.store.applied() < seen.by {
+            return Ok(0);
+        }
+        self.seen.insert(organization.clone(), now_seen);
+        let bound = self.bound(span, seen.next, keep_from);
         let (events, retention, name) = (self.events.clone(), self.retention, organization.clone());
         let plan = move || events.outlived(&name, span, bound, retention, now);
         let planned =

@@ -29,6 +29,7 @@ macro_rules! conformance_tests {
         crate::store::conformance::conformance_tests! { $harness;
             the_first_batch_has_sequence_one
             sequences_follow_the_order_of_the_calls
+            after_an_orderly_end_the_log_is_not_needed
             what_is_durable_is_read
             a_later_change_wins
             a_later_change_in_one_batch_wins
@@ -90,6 +91,16 @@ pub fn sequences_follow_the_order_of_the_calls(harness: &mut impl Harness) {
     }
     wait_for(&store, Sequence(100));
     assert_eq!(*store.durable().borrow(), store.handed_in());
+}
+
+pub fn after_an_orderly_end_the_log_is_not_needed(harness: &mut impl Harness) {
+    let store = harness.open();
+    for n in 0..10u32 {
+        let sequence = commit_durably(&store, put(n.to_be_bytes(), "1"));
+        assert!(store.applied() <= sequence);
+    }
+    let store = harness.reopen(store);
+    assert_eq!(store.applied(), store.handed_in());
 }
 
 pub fn what_is_durable_is_read(harness: &mut impl Harness) {

@@ -5,6 +5,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{Builder, JoinHandle};
 
 use parking_lot::Mutex;
@@ -60,6 +61,7 @@ pub struct LoggedStore {
     segments: Arc<Segments>,
     overlay: Arc<Overlay>,
     durable: watch::Receiver<Sequence>,
+    applied: Arc<AtomicU64>,
     threads: Mutex<Option<Threads>>,
     database: Arc<Database>,
     /// Last, so that the directory is ours until everything else is gone.
@@ -107,12 +109,14 @@ impl LoggedStore {
             current,
             metrics: Default::default(),
         };
+        let applied = Arc::new(AtomicU64::new(applied));
         let applier = Applier {
             overlay: overlay.clone(),
             database: database.clone(),
             segments: segments.clone(),
             queue: queue.clone(),
             fatal: options.fatal.clone(),
+            applied: applied.clone(),
             checkpoints: metrics::counter!("lockkeeper_checkpoints_total"),
         };
         let preparing = segments.clone();
@@ -121,7 +125,16 @@ impl LoggedStore {
             preparer: spawn("log-preparer", &log, &options.fatal, move || preparing.prepare())?,
             applier: spawn("log-applier", &log, &options.fatal, move || applier.run())?,
         };
-        Ok(LoggedStore { queue, segments, overlay, durable, threads: Mutex::new(Some(threads)), database, _dir: dir })
+        Ok(LoggedStore {
+            queue,
+            segments,
+            overlay,
+            durable,
+            applied,
+            threads: Mutex::new(Some(threads)),
+            database,
+            _dir: dir,
+        })
     }
 
     /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads go on.
@@ -181,6 +194,10 @@ impl Store for LoggedStore {
 
     fn handed_in(&self) -> Sequence {
         self.queue.last()
+    }
+
+    fn applied(&self) -> Sequence {
+        Sequence(self.applied.load(Ordering::Acquire))
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
@@ -291,6 +308,7 @@ struct Applier {
     segments: Arc<Segments>,
     queue: Arc<Queue>,
     fatal: Fatal,
+    applied: Arc<AtomicU64>,
     checkpoints: metrics::Counter,
 }
 
@@ -311,6 +329,7 @@ impl Applier {
         let last = generation.last;
         self.database.apply(&generation.changes, last)?;
         self.overlay.applied(generation);
+        self.applied.store(last, Ordering::Release);
         self.checkpoints.increment(1);
         if let Err(error) = self.segments.delete_covered(last) {
             tracing::warn!(%error, "cannot delete a log segment that is no longer needed");

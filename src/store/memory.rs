@@ -22,6 +22,8 @@ struct State {
     journals: Journals,
     last: u64,
     holding: bool,
+    /// Up to where what is durable counts as applied, if not all of it does.
+    behind: Option<Sequence>,
     refusal: Option<StoreError>,
 }
 
@@ -51,6 +53,11 @@ impl MemoryStore {
     /// The oldest held batch becomes durable; `false` if there was none.
     pub fn release_one(&self) -> bool {
         self.make_next_durable(&mut self.state.lock())
+    }
+
+    /// From now on nothing more counts as applied, or everything does again.
+    pub fn fall_behind(&self, behind: bool) {
+        self.state.lock().behind = behind.then(|| *self.durable.borrow());
     }
 
     /// Refuses every commit with this error, or takes them again.
@@ -112,6 +119,10 @@ impl Store for MemoryStore {
 
     fn handed_in(&self) -> Sequence {
         Sequence(self.state.lock().last)
+    }
+
+    fn applied(&self) -> Sequence {
+        self.state.lock().behind.unwrap_or_else(|| *self.durable.borrow())
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {

@@ -94,6 +94,10 @@ pub trait Store: Send + Sync + 'static {
     /// The place of the batch handed in last, durable or not.
     fn handed_in(&self) -> Sequence;
 
+    /// The place up to which the log is not needed any more. After a crash, what is later is made again from it, over what
+    /// may be there of it in part.
+    fn applied(&self) -> Sequence;
+
     /// Reads see durable batches only, and all of them.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 

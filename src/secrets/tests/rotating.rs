@@ -41,6 +41,10 @@ impl Store for Dying {
         self.store.handed_in()
     }
 
+    fn applied(&self) -> Sequence {
+        self.store.applied()
+    }
+
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.store.get(key)
     }

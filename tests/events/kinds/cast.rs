@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use reqwest::Method;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::support::{Answer, Client, Server, Setup, assert_is_time};
 use crate::text;
@@ -12,6 +12,7 @@ use crate::text;
 pub struct Cast {
     /// Stopped with the cast.
     _server: Server,
+    pub admin: Person,
     pub mia: Person,
     pub ana: Person,
     pub ben: Person,
@@ -34,16 +35,20 @@ pub struct Act {
 pub struct Expected {
     pub kind: &'static str,
     event: Value,
+    /// What its data must have, where that is not all of it.
+    having: Map<String, Value>,
 }
 
 impl Cast {
     pub async fn assemble() -> Self {
-        let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n";
+        let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n\
+                        [webhooks]\nallow_private = true\n[git]\nallow_file_urls = true\n";
         let server = Setup::default().settings(settings).start();
+        let admin = Person::named(&server, "admin").await;
         let mia = Person::named(&server, "mia").await;
         let ana = Person::named(&server, "ana").await;
         let ben = Person::named(&server, "ben").await;
-        Self { _server: server, mia, ana, ben }
+        Self { _server: server, admin, mia, ana, ben }
     }
 }
 
@@ -92,7 +97,7 @@ impl Expected {
     fn new(kind: &'static str, actor: Value, request: Value) -> Self {
         let event = json!({ "type": kind, "actor": actor, "requestId": request, "pipelineId": null, "envName": null,
                             "sessionId": null, "deploymentId": null, "data": {} });
-        Self { kind, event }
+        Self { kind, event, having: Map::new() }
     }
 
     pub fn at(mut self, pipeline: &str, environment: &str) -> Self {
@@ -120,10 +125,21 @@ impl Expected {
         self
     }
 
+    /// At least this.
+    pub fn having(mut self, data: Value) -> Self {
+        self.event["data"] = Value::Null;
+        self.having = data.as_object().unwrap().clone();
+        self
+    }
+
     /// That it is among the events, once.
     pub fn check(&self, events: &[Value]) {
         let shown = self.event.as_object().unwrap();
-        let matching = events.iter().filter(|event| shown.iter().all(|(field, value)| event[field] == *value));
+        let is_shown = |event: &Value, (field, value): (&String, &Value)| match field.as_str() {
+            "data" if value.is_null() => self.having.iter().all(|(name, value)| event["data"][name] == *value),
+            field => event[field] == *value,
+        };
+        let matching = events.iter().filter(|event| shown.iter().all(|field| is_shown(event, field)));
         let matching: Vec<_> = matching.collect();
         let near: Vec<_> = events.iter().filter(|event| event["type"] == self.kind).collect();
         assert_eq!(matching.len(), 1, "{:#} is not there once; of its kind are {near:#?}", self.event);

@@ -120,7 +120,7 @@ pub async fn rejected_and_retried(cast: &Cast) -> Vec<Expected> {
         site.of(system("stage.failed"), &id).with(attempt("gate", 1)),
         site.of(system("deployment.failed"), &id).with(failed(&first)),
         // It names the attempt that is not the last any more.
-        site.of(retry.by("stage.retried"), &id).with(attempt("gate", 1)),
+        site.of(retry.by("stage.retried"), &id).with(attempt("gate", 2)),
         site.of(system("stage.failed"), &id).with(attempt("gate", 2)),
         site.of(system("deployment.failed"), &id).with(failed(&last)),
     ]
