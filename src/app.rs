@@ -17,10 +17,10 @@ use crate::actors::{Clock, Environments, Failure, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::{self, Settings};
 use crate::domain::{Now, Tick, Timestamp};
-use crate::events::Cause;
+use crate::events::{Cause, Events, Retention, Sweeper};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, Followers, Front, RateLimits, Running, Scans, State, WallClock};
+use crate::http::{self, Connections, Followers, Front, Hubs, Pace, RateLimits, Running, Scans, State, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -28,7 +28,8 @@ use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::store::{self, LoggedStore, Store};
-use crate::{runner, secrets, telemetry};
+use crate::webhooks::Webhooks;
+use crate::{runner, secrets, telemetry, webhooks};
 
 /// Where the logs of deployments are, in the data directory.
 const LOGS: &str = "logs";
@@ -50,6 +51,11 @@ const CHORES_PER_USAGE: u32 = 12;
 const CROWD_OF_ACTORS: usize = 50_000;
 /// How often idempotency keys that have expired, or are too many, are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// How often events that are too old, or too many, are dropped.
+const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+
+/// How long a stop waits for receivers of webhooks that have not answered: long enough for one that works.
+const DELIVERING_MAX: Duration = Duration::from_secs(5);
 
 /// Why the server did not start, or did not go on: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +89,9 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let front = front(&settings);
     let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+    let events = Events::new(store.clone());
+    // Before anything is added to them.
+    events.mend().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, &settings, clock()).await?;
     let vault = Arc::new(open_vault(&settings, store.clone()).await?);
@@ -114,6 +123,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         clock: clock.clone(),
     });
 
+    let webhooks = open_webhooks(&settings, store.clone(), vault.clone(), clock.clone())?;
     let handle = metrics.clone();
     let state = State {
         environments,
@@ -122,10 +132,13 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
         pipelines,
         registries,
         vault,
+        webhooks: webhooks.clone(),
         analyses: analyses.clone(),
         fixes,
         logs,
         followers: Followers::default(),
+        event_hubs: Hubs::new(events.clone(), pace(&settings)),
+        events,
         store: store.clone(),
         clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
@@ -142,16 +155,20 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let chores =
         actix_web::rt::spawn(do_chores(running.state.clone(), runner.clone(), settings.environments.idle, metrics));
     let sweeping = actix_web::rt::spawn(sweep_keys(running.state.clone()));
+    let forgetting = actix_web::rt::spawn(sweep_events(running.state.clone(), retention(&settings)));
     let keeping_time = actix_web::rt::spawn(keep_time(running.state.clone()));
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let tidying = actix_web::rt::spawn(delivery::tidy(running.state.clone(), runner.clone(), organizations));
+    let telling = webhooks.clone();
+    let telling = actix_web::rt::spawn(async move { telling.run().await });
 
     signals.next().await;
     analyses.close();
-    for task in [chores, sweeping, keeping_time, tidying] {
+    for task in [chores, sweeping, forgetting, keeping_time, tidying] {
         task.abort();
     }
-    let gone = stop(running, runner, settings.http.drain, &mut signals).await;
+    webhooks.stop();
+    let gone = stop(running, runner, telling, settings.http.drain, &mut signals).await;
     store.close();
     if !gone {
         // The runtime would wait for whoever waits for them.
@@ -163,12 +180,20 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
 }
 
 /// Answers what is under way, as long as the operator has patience. Says whether nothing of ours runs any more.
-async fn stop(running: Running, runner: Runner, patience: Duration, signals: &mut Signals) -> bool {
+async fn stop(
+    running: Running,
+    runner: Runner,
+    telling: tokio::task::JoinHandle<()>,
+    patience: Duration,
+    signals: &mut Signals,
+) -> bool {
     tracing::info!("stopping: answering what is under way; a second signal stops at once");
     let state = running.state.clone();
-    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience)) };
+    // What is not delivered by then is delivered after the next start.
+    let last_deliveries = tokio::time::timeout(patience.min(DELIVERING_MAX), telling);
+    let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience), last_deliveries) };
     let gone = tokio::select! {
-        (left, gone) = finish => {
+        (left, gone, _) = finish => {
             if left > 0 {
                 tracing::warn!(left, "stopped before all requests were answered; raise http.drain_seconds to wait longer");
             }
@@ -226,6 +251,23 @@ fn counted() -> store::journal::Appended {
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     Vault::open(store, master)
+}
+
+fn open_webhooks(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    vault: Arc<Vault>,
+    clock: WallClock,
+) -> Result<Webhooks, store::StoreError> {
+    let options = webhooks::Options {
+        allow_private: settings.webhooks.allow_private,
+        timeout: settings.webhooks.timeout,
+        retries: settings.webhooks.retries.clone(),
+        disable_after: settings.webhooks.disable_after,
+        max_sending: settings.webhooks.max_sending,
+    };
+    let events = Events::new(store.clone());
+    Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
 }
 
 fn open_git(settings: &Settings) -> std::io::Result<Git> {
@@ -332,6 +374,7 @@ async fn do_chores(
 ) {
     let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
     let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
+    let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
     let waiting_for_any = metrics::gauge!("lockkeeper_waiting", "for" => "any");
@@ -345,6 +388,7 @@ async fn do_chores(
         waiting_for_any.set(state.environments.waiting_for_any() as f64);
         stages_running.set(runner.running() as f64);
         stages_waiting.set(runner.waiting() as f64);
+        undelivered.set(state.webhooks.pending() as f64);
         if round % rounds_per_idle == 0 || state.environments.resident() > CROWD_OF_ACTORS {
             state.environments.dismiss_unused();
         }
@@ -383,6 +427,29 @@ async fn sweep_keys(state: Arc<State>) {
             tracing::warn!(%error, "sessions that ended in a queue could not be forgotten");
         }
     }
+}
+
+/// Apart from the other chores, for the same reason.
+async fn sweep_events(state: Arc<State>, retention: Retention) {
+    let mut sweeper = Sweeper::new(state.events.clone(), retention);
+    let mut every = tokio::time::interval(EVENTS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        match sweeper.sweep((state.clock)(), |organization| state.webhooks.floor(organization)).await {
+            Ok(0) => {}
+            Ok(dropped) => tracing::info!(dropped, "dropped events that were too old, or too many"),
+            Err(error) => tracing::warn!(%error, "old events could not be dropped; the next sweep tries again"),
+        }
+    }
+}
+
+fn retention(settings: &Settings) -> Retention {
+    Retention { max_events: settings.events.max_events, max_age: settings.events.max_age }
+}
+
+fn pace(settings: &Settings) -> Pace {
+    Pace { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
 }
 
 fn listen_error(front: &Front, error: &std::io::Error) -> ServeError {

@@ -22,6 +22,8 @@
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
+//! 11. A step that a pipeline was saved with taken from it:
+//!     `registries::tests::a_pipeline_whose_caller_went_away_keeps_its_registry`, `tests/registries/used.rs`.
 
 pub mod actors;
 pub mod analysis;
@@ -43,3 +45,4 @@ pub mod runner;
 pub mod secrets;
 pub mod store;
 pub mod telemetry;
+pub mod webhooks;

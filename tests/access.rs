@@ -25,6 +25,8 @@ const SESSION: &str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 const DEPLOYMENT: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
 const ANALYSIS: &str = "/analyses/anl_0199f3c2a4b07f3e9d2c5a1b";
 const APPROVAL: &str = "/approvals/apr_0199f3c2a4b07f3e9d2c5a1b";
+const WEBHOOK: &str = "/webhooks/whk_0199f3c2a4b07f3e9d2c5a1b";
+const DELIVERY: &str = "dlv_0199f3c2a4b07f3e9d2c5a1b";
 const REGISTRY: &str = "/step-registries/reg_0199f3c2a4b07f3e9d2c5a1b";
 const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
@@ -68,11 +70,25 @@ fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", APPROVAL.to_owned(), Value::Null, "viewer"),
         ("POST", format!("{APPROVAL}/approve"), json!({}), "maintainer"),
         ("POST", format!("{APPROVAL}/reject"), json!({}), "maintainer"),
+        ("GET", "/events".to_owned(), Value::Null, "viewer"),
+        ("GET", "/events/evt_000000000000002a9d2c5a1b".to_owned(), Value::Null, "viewer"),
+        // Refused for the parameter, since a stream has no end to wait for.
+        ("GET", "/events/stream?x=1".to_owned(), Value::Null, "viewer"),
         ("GET", "/secrets".to_owned(), Value::Null, "viewer"),
         ("POST", "/secrets".to_owned(), json!({ "name": "KEY", "value": "x" }), "maintainer"),
         ("GET", "/secrets/NONE".to_owned(), Value::Null, "viewer"),
         ("PUT", "/secrets/NONE".to_owned(), json!({ "value": "x" }), "maintainer"),
         ("DELETE", "/secrets/NONE".to_owned(), Value::Null, "maintainer"),
+        ("GET", "/webhooks".to_owned(), Value::Null, "admin"),
+        ("POST", "/webhooks".to_owned(), json!({ "url": "https://receiver.invalid/" }), "admin"),
+        ("GET", WEBHOOK.to_owned(), Value::Null, "admin"),
+        ("PATCH", WEBHOOK.to_owned(), json!({ "enabled": false }), "admin"),
+        ("DELETE", WEBHOOK.to_owned(), Value::Null, "admin"),
+        ("POST", format!("{WEBHOOK}/rotate-secret"), json!({}), "admin"),
+        ("POST", format!("{WEBHOOK}/test"), json!({}), "admin"),
+        ("GET", format!("{WEBHOOK}/deliveries"), Value::Null, "admin"),
+        ("GET", format!("{WEBHOOK}/deliveries/{DELIVERY}"), Value::Null, "admin"),
+        ("POST", format!("{WEBHOOK}/deliveries/{DELIVERY}/redeliver"), json!({}), "admin"),
         ("GET", "/step-registries".to_owned(), Value::Null, "viewer"),
         ("POST", "/step-registries".to_owned(), json!({ "name": "tools", "steps": [] }), "maintainer"),
         ("GET", REGISTRY.to_owned(), Value::Null, "viewer"),

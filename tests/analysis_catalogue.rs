@@ -127,6 +127,36 @@ fn an_exit_code_that_agrees_makes_surer() {
     assert!(at("code 127") > at("code 1") && at("code 1") > at("code 137"));
 }
 
+#[test]
+fn what_an_earlier_step_survived_is_not_why_a_later_one_failed() {
+    let mut both = case("deploy.sh: line 3: jq: command not found", "code 127", "sh x", None);
+    let mut earlier = both.stages[0].steps[0].clone();
+    (earlier.name, earlier.status, earlier.exit_code) = (identifier("prepare"), StepStatus::Succeeded, Some(0));
+    both.stages[0].steps.insert(0, earlier);
+    let text = "FATAL:  password authentication failed for user \"app\"".to_owned();
+    both.lines.insert(0, Line { stage: identifier(STAGE), step: identifier("prepare"), number: 1, text });
+    let found = Builtin.find(&both);
+    assert_eq!((found.category, found.evidence[0].step.as_str()), (Category::MissingCommand, STEP));
+    both.lines.retain(|line| line.step.as_str() == "prepare");
+    let found = Builtin.find(&both);
+    assert!(found.category == Category::MissingCommand && found.evidence.is_empty(), "{found:?}");
+}
+
+#[test]
+fn what_kept_a_stage_from_beginning_is_found_in_the_error_of_the_deployment() {
+    let mut before = case("", "code 1", "sh x", None);
+    before.lines.clear();
+    before.stages[0].steps[0].status = StepStatus::Skipped;
+    before.stages[0].steps[0].exit_code = None;
+    before.error = Some("stage `deploy`: its working directory could not be made: No space left on device".into());
+    let found = Builtin.find(&before);
+    assert_eq!((found.category, found.evidence.len()), (Category::DiskFull, 0), "{found:?}");
+    assert!(found.confidence < 0.5);
+    before.stages.clear();
+    before.error = None;
+    assert_eq!(Builtin.find(&before).category, Category::Unknown);
+}
+
 #[actix_web::test]
 async fn taking_turns_changes_nothing() {
     let many: String = (0..2000).map(|number| format!("line {number}\n")).collect();

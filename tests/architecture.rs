@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("registries", &["domain", "events", "git", "pipelines", "secrets", "store"]),
     ("secrets", &["domain", "events", "store"]),
     ("actors", &["domain", "entropy", "events", "idempotency", "pipelines", "store"]),
+    ("webhooks", &["domain", "entropy", "events", "secrets", "store"]),
     ("telemetry", &["config", "domain", "events"]),
     (
         "http",
@@ -42,6 +43,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "registries",
             "secrets",
             "store",
+            "webhooks",
         ],
     ),
     (
@@ -64,9 +66,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "secrets",
             "store",
             "telemetry",
+            "webhooks",
         ],
     ),
-    ("cli", &["app", "auth", "config", "runner", "secrets", "store", "telemetry"]),
+    ("cli", &["app", "auth", "config", "domain", "events", "runner", "secrets", "store", "telemetry"]),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -94,14 +97,18 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "registries",
             "runner",
             "store",
+            "webhooks",
         ],
     ),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
-    ("serde_json", &["analysis", "fixes", "http"]),
+    ("serde_json", &["analysis", "cli", "fixes", "http"]),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["analysis", "runner"]),
     ("regex", &["analysis"]),
+    ("reqwest", &["analysis", "fixes", "runner", "webhooks"]),
+    ("hmac", &["webhooks"]),
+    ("url", &["webhooks"]),
 ];
 
 #[test]

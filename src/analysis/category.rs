@@ -28,9 +28,9 @@ categories! {
     MissingFile = "missing_file",
     /// An environment variable, a secret or a parameter is not set.
     MissingVariable = "missing_variable",
-    /// The operating system or a cluster's rules do not allow it to this user.
+    /// Who wants it is known and may not do it: with a file, in a cluster, in a cloud.
     PermissionDenied = "permission_denied",
-    /// Credentials are missing, wrong, expired, or may not do this.
+    /// Credentials are missing, wrong or expired.
     Authentication = "authentication",
     PortInUse = "port_in_use",
     OutOfMemory = "out_of_memory",

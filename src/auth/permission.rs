@@ -20,6 +20,7 @@ pub enum Permission {
     ManageSecrets,
     ManageRegistries,
     ManageTokens,
+    ManageWebhooks,
     ManageMembers,
 }
 
@@ -36,7 +37,7 @@ impl Permission {
             | Permission::Approve
             | Permission::ManageSecrets
             | Permission::ManageRegistries => Role::Maintainer,
-            Permission::ManageTokens | Permission::ManageMembers => Role::Admin,
+            Permission::ManageTokens | Permission::ManageMembers | Permission::ManageWebhooks => Role::Admin,
         }
     }
 

@@ -1,5 +1,6 @@
 //! The command line: what the program can be asked to do, its help and its exit codes.
 
+mod audit;
 mod secrets;
 
 use std::io::Write;
@@ -48,6 +49,9 @@ enum Command {
     /// Look after the keys that secrets are sealed under
     #[command(subcommand)]
     Secrets(secrets::Command),
+    /// Look into what has been recorded of all that happened
+    #[command(subcommand)]
+    Audit(audit::Command),
 }
 
 #[derive(clap::Args, Default)]
@@ -77,6 +81,7 @@ pub fn run() -> ExitCode {
         Command::Config => say(config::DEFAULT_TOML.trim_end()),
         Command::Token => say(TokenText::generate().reveal()),
         Command::Secrets(command) => secrets::run(command),
+        Command::Audit(command) => audit::run(command),
     }
 }
 

@@ -18,8 +18,8 @@ use crate::secrets::{MasterKey, SecretValue};
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place, nearest};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, Runner,
-    Settings, Storage,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    Runner, Settings, Storage, Webhooks,
 };
 
 /// The settings while the layers are laid over each other.
@@ -63,11 +63,19 @@ impl Draft {
             },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             idempotency: Idempotency { max_keys: 0 },
+            events: Events { max_events: 0, max_age: Duration::ZERO, heartbeat: Duration::ZERO, stall: Duration::ZERO },
             runner: Runner {
                 max_running_steps: 0,
                 termination_grace: Duration::ZERO,
                 path: String::new(),
                 log_bytes_per_step: 0,
+            },
+            webhooks: Webhooks {
+                allow_private: false,
+                timeout: Duration::ZERO,
+                retries: Vec::new(),
+                disable_after: Duration::ZERO,
+                max_sending: 0,
             },
             analysis: Analysis { engine: AnalysisEngine::Off, llm: None },
             git: Git { program: PathBuf::new(), timeout: Duration::ZERO, file_urls: FileUrls::Never },
@@ -91,6 +99,9 @@ pub(super) enum Kind {
     Directory(fn(&mut Draft, PathBuf)),
     Number(u32, u32, fn(&mut Draft, u32)),
     NumberOrOff(u32, u32, fn(&mut Draft, Option<u32>)),
+    /// At most so many numbers, each within these bounds.
+    Numbers(usize, u32, u32, fn(&mut Draft, Vec<u32>)),
+    Flag(fn(&mut Draft, bool)),
     LogFilter(fn(&mut Draft, String)),
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
@@ -119,6 +130,8 @@ impl Kind {
             | Kind::Directory(_)
             | Kind::Number(..)
             | Kind::NumberOrOff(..)
+            | Kind::Numbers(..)
+            | Kind::Flag(_)
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
@@ -141,6 +154,9 @@ pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
 
 /// Dozens of directives; each is compiled at start and asked at each new place that logs.
 const LOG_FILTER_MAX: usize = 1_024;
+
+/// A fortnight of doubling waits; each attempt is kept in the delivery's record.
+const RETRIES_MAX: usize = 16;
 
 /// Dozens of directories; every step gets a copy.
 const SEARCH_PATH_MAX: usize = 4_096;
@@ -172,10 +188,19 @@ pub(super) const KEYS: &[Key] = &[
     key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
+    key("events.max_events", Kind::Number(1_000, 100_000_000, |d, n| d.settings.events.max_events = n.into())),
+    key("events.max_age_days", Kind::Number(1, 3_650, |d, n| d.settings.events.max_age = days(n))),
+    key("events.heartbeat_seconds", Kind::Number(1, 300, |d, n| d.settings.events.heartbeat = seconds(n))),
+    key("events.stall_seconds", Kind::Number(1, 600, |d, n| d.settings.events.stall = seconds(n))),
     key("runner.max_running_steps", Kind::Number(1, 256, |d, n| d.settings.runner.max_running_steps = n as usize)),
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
+    key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),
+    key("webhooks.retry_seconds", Kind::Numbers(RETRIES_MAX, 0, 604_800, |d, n| d.settings.webhooks.retries = n.into_iter().map(seconds).collect())),
+    key("webhooks.disable_after_hours", Kind::Number(0, 8_760, |d, n| d.settings.webhooks.disable_after = seconds(n * 3_600))),
+    key("webhooks.max_sending", Kind::Number(1, 4_096, |d, n| d.settings.webhooks.max_sending = n as usize)),
     key("analysis.engine", Kind::AnalysisEngine(|d, engine| d.settings.analysis.engine = engine)),
     key("analysis.llm_url", Kind::Url(|d, url| d.llm.url = url)),
     key("analysis.llm_model", Kind::Name(256, |d, model| d.llm.model = model)),
@@ -189,6 +214,10 @@ pub(super) const KEYS: &[Key] = &[
 
 fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
+}
+
+fn days(n: u32) -> Duration {
+    Duration::from_secs(u64::from(n) * 86_400)
 }
 
 fn kibibytes(n: u32) -> u64 {
@@ -212,6 +241,8 @@ impl Key {
             Kind::Directory(put) => given.path().map(|path| put(draft, path)),
             Kind::Number(min, max, put) => given.number(min, max).map(|n| put(draft, n)),
             Kind::NumberOrOff(min, max, put) => given.number_or_off(min, max).map(|n| put(draft, n)),
+            Kind::Numbers(count, min, max, put) => given.numbers(count, min, max).map(|numbers| put(draft, numbers)),
+            Kind::Flag(put) => given.flag().map(|flag| put(draft, flag)),
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
@@ -252,6 +283,10 @@ impl Key {
             Kind::Directory(_) => "the path of a directory".to_owned(),
             Kind::Number(min, max, _) => format!("a whole number from {min} to {max}"),
             Kind::NumberOrOff(min, max, _) => format!("a whole number from {min} to {max}, or \"off\""),
+            Kind::Numbers(count, min, max, _) => {
+                format!("a list of at most {count} whole numbers from {min} to {max}")
+            }
+            Kind::Flag(_) => "true or false".to_owned(),
             Kind::LogFilter(_) => {
                 let levels = "error, warn, info, debug, trace, off";
                 format!(
@@ -363,6 +398,37 @@ impl Given<'_> {
             Given::InFile { .. } => Unfit::is("another string"),
             Given::Text { .. } => unfit,
         })
+    }
+
+    /// In a variable they are separated by commas.
+    fn numbers(&self, count: usize, min: u32, max: u32) -> Result<Vec<u32>, Unfit> {
+        let numbers: Vec<u32> = match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
+                let numbers = array.iter().map(|entry| whole_number(entry.get_ref(), min..=max).map_err(Unfit::Is));
+                numbers.collect::<Result<_, _>>()?
+            }
+            Given::Text { .. } => {
+                let texts = self.text()?.split(',').map(str::trim).filter(|text| !text.is_empty());
+                let fits = |number: &u32| (min..=max).contains(number);
+                texts.map(|text| text.parse().ok().filter(fits).ok_or(Unfit::Unsaid)).collect::<Result<_, _>>()?
+            }
+        };
+        if numbers.len() > count {
+            return Err(Unfit::is(format!("{} of them", numbers.len())));
+        }
+        Ok(numbers)
+    }
+
+    fn flag(&self) -> Result<bool, Unfit> {
+        match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                value.as_bool().ok_or_else(|| Unfit::is(type_of(value)))
+            }
+            Given::Text { .. } => self.text()?.parse().map_err(|_| Unfit::Unsaid),
+        }
     }
 
     fn log_filter(&self) -> Result<String, Unfit> {

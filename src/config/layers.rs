@@ -39,8 +39,6 @@ const OF_STEPS: [&str; 8] = [
     "LOCKKEEPER_STAGE",
 ];
 const OF_TESTS: &str = "LOCKKEEPER_TEST_";
-/// Known to operators, and of no effect until there are webhooks: a server that has none reaches no address.
-const OF_LATER: &str = "LOCKKEEPER_WEBHOOKS_ALLOW_PRIVATE";
 
 pub(super) fn lay_file(document: &Document, draft: &mut Draft, faults: &mut Vec<Fault>) {
     let table = match document.parse() {
@@ -130,9 +128,7 @@ fn is_section(name: &str) -> bool {
 pub(super) fn lay_environment(environment: &BTreeMap<OsString, OsString>, draft: &mut Draft, faults: &mut Vec<Fault>) {
     for (name, text) in environment {
         let name = name.to_string_lossy();
-        let is_no_setting = [CONFIG_VARIABLE, OF_LATER].contains(&name.as_ref())
-            || OF_STEPS.contains(&name.as_ref())
-            || name.starts_with(OF_TESTS);
+        let is_no_setting = name == CONFIG_VARIABLE || OF_STEPS.contains(&name.as_ref()) || name.starts_with(OF_TESTS);
         if is_no_setting {
             continue;
         }

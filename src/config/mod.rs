@@ -25,8 +25,8 @@ pub use fault::{Fault, Faults};
 pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, RateLimit,
-    Runner, Settings, Storage,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    RateLimit, Runner, Settings, Storage, Webhooks,
 };
 pub use step_file::read_step;
 

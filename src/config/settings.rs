@@ -27,7 +27,9 @@ pub struct Settings {
     pub storage: Storage,
     pub environments: Environments,
     pub idempotency: Idempotency,
+    pub events: Events,
     pub runner: Runner,
+    pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
     /// At least one, in the order in which they were named.
@@ -105,6 +107,17 @@ pub struct Idempotency {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Events {
+    /// Kept of one organization.
+    pub max_events: u64,
+    pub max_age: Duration,
+    /// A stream that has nothing to say for so long says so.
+    pub heartbeat: Duration,
+    /// A stream whose client takes nothing for so long is cut off.
+    pub stall: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Runner {
     /// Of all deployments together.
     pub max_running_steps: usize,
@@ -113,6 +126,20 @@ pub struct Runner {
     /// The `PATH` of steps.
     pub path: String,
     pub log_bytes_per_step: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Webhooks {
+    /// Whether deliveries may go to addresses that are not public.
+    pub allow_private: bool,
+    /// How long a receiver has to answer.
+    pub timeout: Duration,
+    /// How long to wait after each attempt that failed; after one more it is given up.
+    pub retries: Vec<Duration>,
+    /// A webhook to which nothing has arrived for that long is disabled.
+    pub disable_after: Duration,
+    /// Deliveries under way at once, to all receivers.
+    pub max_sending: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -139,6 +139,16 @@ seeded_id! {
     TokenId, "tok_", "is no token id"
 }
 
+seeded_id! {
+    /// Somewhere that is told of events.
+    WebhookId, "whk_", "is no webhook id"
+}
+
+seeded_id! {
+    /// One event on its way to one webhook.
+    DeliveryId, "dlv_", "is no delivery id"
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PipelineKey {
     pub organization: Identifier,

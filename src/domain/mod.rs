@@ -50,8 +50,8 @@ pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Agent, Data, Datum, Event, Notice, Via};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
-    AnalysisId, ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId, SessionId, Ticket,
-    TokenId, UserId,
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId,
+    SessionId, Ticket, TokenId, UserId, WebhookId,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use super::event::{EventId, Occurred};
 use super::record::Happening;
@@ -17,7 +17,7 @@ use crate::store::journal::Hash;
 const VERSION: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
-struct EventV1<'a> {
+struct EventV1<'a, Entries> {
     /// Its place in the list of notices, which only grows.
     notice: u16,
     at: i64,
@@ -25,10 +25,33 @@ struct EventV1<'a> {
     environment: Option<&'a str>,
     session: Option<SessionV1>,
     deployment: Option<[u8; 12]>,
+    #[serde(borrow)]
     person: Option<([u8; 12], &'a str)>,
     via: Option<([u8; 12], &'a str)>,
+    /// Names, each with what it stands for.
+    data: Entries,
+}
+
+/// Written as a list without making one: every claim writes some.
+struct DataV1<'a>(&'a Data);
+
+impl Serialize for DataV1<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, DatumV1::from(datum))))
+    }
+}
+
+/// What every [`EventV1`] begins with.
+#[derive(Deserialize)]
+struct BeginningV1<'a> {
+    notice: u16,
+    at: i64,
+    pipeline: Option<&'a str>,
+    environment: Option<&'a str>,
+    session: Option<SessionV1>,
+    deployment: Option<[u8; 12]>,
     #[serde(borrow)]
-    data: Vec<(&'a str, DatumV1<'a>)>,
+    person: Option<([u8; 12], &'a str)>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -70,7 +93,7 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
         deployment: happening.deployment.map(|id| id.0.0),
         person: happening.by.map(|agent| (agent.person.id.0.0, &*agent.person.name)),
         via: via.map(|via| (via.token.0.0, &*via.request)),
-        data: happening.data.0.iter().map(|(name, datum)| (&**name, DatumV1::from(datum))).collect(),
+        data: DataV1(happening.data),
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(VERSION);
@@ -84,15 +107,37 @@ pub fn notice_of(body: &[u8]) -> Option<Notice> {
     Notice::ALL.get(usize::from(place)).copied()
 }
 
+/// What filters ask about, read without the rest and without a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Glance<'a> {
+    pub notice: Notice,
+    pub at: Timestamp,
+    pub pipeline: Option<&'a str>,
+    pub environment: Option<&'a str>,
+    pub session: Option<SessionId>,
+    pub deployment: Option<DeploymentId>,
+    pub person: Option<UserId>,
+}
+
+pub fn glance(body: &[u8]) -> Result<Glance<'_>, Unreadable> {
+    let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
+    let (form, _) = postcard::take_from_bytes::<BeginningV1<'_>>(form)?;
+    Ok(Glance {
+        notice: Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?,
+        at: Timestamp::from_millis(form.at),
+        pipeline: form.pipeline,
+        environment: form.environment,
+        session: form.session.map(SessionId::from),
+        deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
+        person: form.person.map(|(id, _)| UserId(IdSeed(id))),
+    })
+}
+
 pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadable> {
     let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
-    let form: EventV1<'_> = postcard::from_bytes(form)?;
+    let form: EventV1<'_, Vec<(&str, DatumV1<'_>)>> = postcard::from_bytes(form)?;
     let notice = Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?;
     let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
-    let session = form.session.map(|session| match session {
-        SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
-        SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
-    });
     Ok(Occurred {
         id: EventId::new(number, &hash),
         hash,
@@ -103,10 +148,19 @@ pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadab
             .map(|(id, name)| Agent { person: Person { id: UserId(IdSeed(id)), name: Arc::from(name) }, via }),
         pipeline: form.pipeline.map(Identifier::parse).transpose()?,
         environment: form.environment.map(Identifier::parse).transpose()?,
-        session,
+        session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
         data: Data(form.data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
     })
+}
+
+impl From<SessionV1> for SessionId {
+    fn from(session: SessionV1) -> Self {
+        match session {
+            SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
+            SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
+        }
+    }
 }
 
 impl<'a> From<&'a Datum> for DatumV1<'a> {

@@ -3,14 +3,23 @@
 //!
 //! It records what others say has happened; it decides nothing. The form of a record on the disk is here and nowhere else.
 
+mod audit;
 mod event;
+mod filter;
 mod form;
+mod listing;
+mod mending;
 mod reading;
 mod record;
+mod retention;
 #[cfg(test)]
 mod tests;
 
+pub use audit::{Expectation, Fault, Found, Report, Wrong};
 pub use event::{EventId, Occurred};
-pub use form::notice_of;
+pub use filter::{Actor, Filter, Notices};
+pub use form::{Glance, notice_of};
+pub use listing::{Listed, Place, Stretch};
 pub use reading::{Events, Span};
 pub use record::{Cause, Happening, record};
+pub use retention::{Retention, Sweeper};

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 use super::event::{EventId, Occurred};
 use super::form;
 use crate::domain::Identifier;
-use crate::store::journal::{self, Head, PAGE_ENTRIES, Page};
+use crate::store::journal::{self, EntryView, Head, PAGE_ENTRIES, PageView};
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
 /// Every organization's events. Cheap to clone.
@@ -40,31 +40,30 @@ impl Events {
     }
 
     pub fn span(&self, organization: &Identifier) -> Result<Span, StoreError> {
+        Ok(Span { first: self.first(organization)?, next: self.next(organization)? })
+    }
+
+    pub(super) fn first(&self, organization: &Identifier) -> Result<u64, StoreError> {
         let first = self.store.get(&first_key(organization))?;
-        let first = first.map_or(Ok(0), |bytes| {
+        first.map_or(Ok(0), |bytes| {
             bytes.as_slice().try_into().map(u64::from_be_bytes).map_err(|_| unreadable("the beginning"))
-        })?;
-        Ok(Span { first, next: self.next(organization)? })
+        })
     }
 
     /// The events from number `from` on that one page has, ascending: none only if there is none yet, or no more.
     pub fn read(&self, organization: &Identifier, from: u64) -> Result<Vec<Occurred>, StoreError> {
-        let number = from / PAGE_ENTRIES;
-        let Some(page) = self.page(organization, number)? else { return Ok(Vec::new()) };
-        let numbered = (page.first..).zip(page.entries).filter(|(number, _)| *number >= from);
-        numbered.map(|(number, entry)| decoded(number, &entry)).collect()
+        let Some(bytes) = self.page_bytes(organization, from / PAGE_ENTRIES)? else { return Ok(Vec::new()) };
+        let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
+        page.numbered().filter(|(number, _)| *number >= from).map(|(number, entry)| decoded(number, entry)).collect()
     }
 
     /// Whether this is the id of an event that is kept.
     pub fn knows(&self, organization: &Identifier, id: EventId) -> Result<bool, StoreError> {
-        let page = self.page(organization, id.number / PAGE_ENTRIES)?;
-        let entry = page.and_then(|page| page.entries.into_iter().nth((id.number % PAGE_ENTRIES) as usize));
-        Ok(entry.is_some_and(|entry| EventId::new(id.number, &entry.hash) == id))
+        Ok(self.id_of(organization, id.number)? == Some(id))
     }
 
-    fn page(&self, organization: &Identifier, number: u64) -> Result<Option<Page>, StoreError> {
-        let found = self.store.get(&journal::page_key(organization.as_str(), number))?;
-        found.map(|bytes| Page::decode(&bytes).ok_or_else(|| unreadable("a page"))).transpose()
+    pub(super) fn page_bytes(&self, organization: &Identifier, page: u64) -> Result<Option<Vec<u8>>, StoreError> {
+        self.store.get(&journal::page_key(organization.as_str(), page))
     }
 
     /// Which organizations have had any.
@@ -81,15 +80,17 @@ impl Events {
     }
 }
 
-pub(super) fn decoded(number: u64, entry: &journal::Entry) -> Result<Occurred, StoreError> {
-    form::decode(number, entry.hash, &entry.body).map_err(|error| StoreError::Read(error.to_string()))
+pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<Occurred, StoreError> {
+    form::decode(number, *entry.hash, entry.body).map_err(|error| StoreError::Read(error.to_string()))
 }
+
+pub(super) const FIRSTS: &[u8] = b"EF/";
 
 /// `EF/{organization}`: the number of the first event that is kept.
 pub(super) fn first_key(organization: &Identifier) -> Vec<u8> {
-    [b"EF/", organization.as_str().as_bytes()].concat()
+    [FIRSTS, organization.as_str().as_bytes()].concat()
 }
 
-fn unreadable(what: &str) -> StoreError {
+pub(super) fn unreadable(what: &str) -> StoreError {
     StoreError::Read(format!("{what} of a journal does not have its form; `lockkeeper audit verify` says more"))
 }

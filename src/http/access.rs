@@ -41,6 +41,14 @@ impl Access {
         Ok(Self { app, caller, request: call.id.clone() })
     }
 
+    /// Whether the same would be allowed now: tokens are revoked and expire, and members go.
+    pub fn still_holds(&self, headers: &HeaderMap, permission: Permission) -> bool {
+        let caller = authenticate(headers, &self.app);
+        caller.is_ok_and(|caller| {
+            caller.organization == self.caller.organization && permission.is_granted_to(caller.role)
+        })
+    }
+
     /// Who does what the request asks for, as the audit names them.
     pub fn agent(&self) -> Agent {
         let request = Arc::from(self.request.to_str().unwrap_or_default());

@@ -65,12 +65,18 @@ codes! {
         "The deployment has no stage of this name. Its `stages` list those it has, from when it starts.";
     ApprovalNotFound = "approval_not_found", NOT_FOUND, "No such approval",
         "The organization never had this approval, or no longer remembers it: it is forgotten with its deployment.";
+    EventNotFound = "event_not_found", NOT_FOUND, "No such event",
+        "The organization never had this event, or no longer keeps it.";
     AnalysisNotFound = "analysis_not_found", NOT_FOUND, "No such analysis",
         "The organization never had this analysis, or no longer remembers it: the newest 1000 are kept, and the newest 20 of a deployment.";
     RegistryNotFound = "registry_not_found", NOT_FOUND, "No such step registry",
         "The organization has no such step registry. List them to see their ids.";
     SecretNotFound = "secret_not_found", NOT_FOUND, "No such secret",
         "There is no secret of this name in this scope: `pipelineId` in the query chooses a pipeline's own, without it the organization's are meant.";
+    WebhookNotFound = "webhook_not_found", NOT_FOUND, "No such webhook",
+        "The organization has no webhook with this id, or it has been deleted.";
+    DeliveryNotFound = "delivery_not_found", NOT_FOUND, "No such delivery",
+        "The webhook never had this delivery, or no longer remembers it: of those that have ended it remembers the newest 1,000.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
         "The organization has no token with this id, or it has been revoked already.";
     MemberNotFound = "member_not_found", NOT_FOUND, "No such member",
@@ -119,6 +125,10 @@ codes! {
         "A name is unique in its scope. Change the secret with `PUT`, or choose another name.";
     SecretLimitReached = "secret_limit_reached", CONFLICT, "Too many secrets",
         "The organization has as many secrets as it can have. Delete some that are no longer used, then try again.";
+    WebhookLimitReached = "webhook_limit_reached", CONFLICT, "Too many webhooks",
+        "The organization has as many webhooks as it can have. Delete some that are no longer used, then try again.";
+    WebhookDisabled = "webhook_disabled", CONFLICT, "The webhook is disabled",
+        "Nothing is delivered to it. Enable it with `PATCH`, then try again.";
     SessionOverridden = "session_overridden", CONFLICT, "The session was overridden",
         "Somebody took the lock by force: `endedBy` and `endedAt` say who and when. Claim again.";
     SessionReleased = "session_released", CONFLICT, "The session was released",

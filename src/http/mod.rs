@@ -14,6 +14,7 @@ mod deployments;
 mod dto;
 mod environment_list;
 mod environments;
+mod events;
 mod idempotent;
 mod logs;
 mod members;
@@ -34,9 +35,13 @@ mod sessions;
 mod step_body;
 mod step_registries;
 mod stream;
+mod streaming;
 mod tokens;
+mod webhooks;
 
 pub use connections::Connections;
+pub use dto::webhook_body;
+pub use events::{Hubs, Pace};
 pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
@@ -51,6 +56,7 @@ use crate::actors::Environments;
 use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
 use crate::domain::Timestamp;
+use crate::events::Events;
 use crate::fixes::Fixes;
 use crate::idempotency::Keys;
 use crate::logs::Logs;
@@ -58,6 +64,7 @@ use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
 use crate::store::Store;
+use crate::webhooks::Webhooks;
 
 /// Reads the time for what people see, and for what expires on a date.
 pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -70,10 +77,13 @@ pub struct State {
     pub pipelines: Pipelines,
     pub registries: Registries,
     pub vault: Arc<Vault>,
+    pub webhooks: Webhooks,
     pub analyses: Analyses,
     pub fixes: Fixes,
     pub logs: Logs,
     pub followers: Followers,
+    pub events: Events,
+    pub event_hubs: Arc<Hubs>,
     pub store: Arc<dyn Store>,
     pub clock: WallClock,
     pub rate_limits: Option<RateLimits>,

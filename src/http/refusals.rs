@@ -14,6 +14,7 @@ use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Ses
 use crate::pipelines::PipelinesError;
 use crate::secrets::SecretError;
 use crate::store::StoreError;
+use crate::webhooks::WebhookError;
 
 /// When somebody who found an environment locked may ask again: soon, but not in a tight loop.
 const LOCKED_RETRY_SECONDS: u64 = 5;
@@ -123,6 +124,27 @@ impl From<SecretError> for Problem {
                 let detail = "the secret's record is damaged and does not open; set its value anew, or delete it";
                 Problem::internal(error).with_detail(detail)
             }
+        }
+    }
+}
+
+impl From<WebhookError> for Problem {
+    fn from(error: WebhookError) -> Self {
+        match error {
+            WebhookError::Store(error) => error.into(),
+            WebhookError::Secret(error) => error.into(),
+            WebhookError::TooMany => Problem::new(Code::WebhookLimitReached, error.to_string()),
+            WebhookError::NotFound => webhook_not_found(),
+            WebhookError::DeliveryNotFound => delivery_not_found(),
+            WebhookError::Disabled => Problem::new(
+                Code::WebhookDisabled,
+                "the webhook is disabled, and nothing is delivered to it; enable it with PATCH first",
+            ),
+            WebhookError::NotPublic(refused) => Problem::invalid_request(vec![FieldError {
+                field: "url".to_owned(),
+                message: format!("must lead to a public address: {refused}"),
+            }]),
+            WebhookError::Busy => overloaded("too many webhooks are being tried out"),
         }
     }
 }
@@ -288,10 +310,28 @@ pub fn approval_not_found() -> Problem {
     )
 }
 
+pub fn event_not_found() -> Problem {
+    Problem::new(
+        Code::EventNotFound,
+        "the organization has no such event, or no longer keeps it; list them to see those it does",
+    )
+}
+
 pub fn secret_not_found() -> Problem {
     Problem::new(
         Code::SecretNotFound,
         "there is no secret of this name in this scope; list them, and choose a pipeline's own with `pipelineId`",
+    )
+}
+
+pub fn webhook_not_found() -> Problem {
+    Problem::new(Code::WebhookNotFound, "the organization has no such webhook; list them to see those it has")
+}
+
+pub fn delivery_not_found() -> Problem {
+    Problem::new(
+        Code::DeliveryNotFound,
+        "the webhook has no such delivery, or no longer remembers it; list them to see those it does",
     )
 }
 

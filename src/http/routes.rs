@@ -14,8 +14,8 @@ use super::observe::Meter;
 use super::openapi::{self, Operation};
 use super::problem::Problem;
 use super::{
-    analyses, approvals, deployments, environment_list, environments, logs, members, operations, pipelines, secrets,
-    sessions, step_registries, tokens,
+    analyses, approvals, deployments, environment_list, environments, events, logs, members, operations, pipelines,
+    secrets, sessions, step_registries, tokens, webhooks,
 };
 
 /// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
@@ -89,7 +89,7 @@ fn environment() -> [Endpoint; 3] {
 }
 
 pub fn organization_routes() -> Vec<Routes> {
-    vec![
+    let routes = vec![
         at("/pipelines", [on(Method::GET, pipelines::list, openapi::list_pipelines())]),
         at(
             "/pipelines/{pipelineId}",
@@ -129,6 +129,9 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/approvals/{approvalId}", [on(Method::GET, approvals::view, openapi::get_approval())]),
         at("/approvals/{approvalId}/approve", [on(Method::POST, approvals::approve, openapi::approve())]),
         at("/approvals/{approvalId}/reject", [on(Method::POST, approvals::reject, openapi::reject())]),
+        at("/events", [on(Method::GET, events::list, openapi::list_events())]),
+        at("/events/stream", [on(Method::GET, events::stream, openapi::stream_events())]),
+        at("/events/{eventId}", [on(Method::GET, events::view, openapi::get_event())]),
         at(
             "/secrets",
             [
@@ -186,6 +189,41 @@ pub fn organization_routes() -> Vec<Routes> {
                 on(Method::PATCH, members::change, openapi::change_member()),
                 on(Method::DELETE, members::remove, openapi::remove_member()),
             ],
+        ),
+    ];
+    routes.into_iter().chain(webhook_routes()).collect()
+}
+
+fn webhook_routes() -> Vec<Routes> {
+    vec![
+        at(
+            "/webhooks",
+            [
+                on(Method::GET, webhooks::list, openapi::list_webhooks()),
+                on(Method::POST, webhooks::create, openapi::create_webhook()),
+            ],
+        ),
+        at(
+            "/webhooks/{webhookId}",
+            [
+                on(Method::GET, webhooks::view, openapi::get_webhook()),
+                on(Method::PATCH, webhooks::update, openapi::update_webhook()),
+                on(Method::DELETE, webhooks::delete, openapi::delete_webhook()),
+            ],
+        ),
+        at(
+            "/webhooks/{webhookId}/rotate-secret",
+            [on(Method::POST, webhooks::rotate_secret, openapi::rotate_webhook_secret())],
+        ),
+        at("/webhooks/{webhookId}/test", [on(Method::POST, webhooks::test, openapi::test_webhook())]),
+        at("/webhooks/{webhookId}/deliveries", [on(Method::GET, webhooks::deliveries, openapi::list_deliveries())]),
+        at(
+            "/webhooks/{webhookId}/deliveries/{deliveryId}",
+            [on(Method::GET, webhooks::delivery, openapi::get_delivery())],
+        ),
+        at(
+            "/webhooks/{webhookId}/deliveries/{deliveryId}/redeliver",
+            [on(Method::POST, webhooks::redeliver, openapi::redeliver())],
         ),
     ]
 }

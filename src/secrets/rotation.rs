@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use super::kept;
 use super::master_key::{KeyFiles, MasterKey, OpenError};
 use super::sealing::Ring;
 use super::stored::{self, Record, WrappedRing};
@@ -23,7 +24,7 @@ const SECRETS_AT_ONCE: usize = 16;
 pub struct Rotated {
     /// Organizations with new data keys.
     pub organizations: usize,
-    /// Secrets sealed anew.
+    /// Secrets sealed anew, with what other parts keep sealed.
     pub secrets: usize,
 }
 
@@ -137,6 +138,7 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
         }
         let organization = &wrapped.organization;
         secrets += seal_organization_anew(store, organization, &ring).await?;
+        secrets += seal_kept_anew(store, organization, &ring).await?;
         let mut batch = Batch::default();
         batch.put(stored::ring_key(organization), stored::encode_ring(organization, &ring.settled(), &master.key));
         commit(store, batch).await?;
@@ -169,6 +171,28 @@ async fn seal_organization_anew(store: &dyn Store, organization: &Identifier, ri
     }
 }
 
+/// The same for what other parts keep.
+async fn seal_kept_anew(store: &dyn Store, organization: &Identifier, ring: &Ring) -> Result<usize, OpenError> {
+    let mut from = kept::prefix(organization);
+    let end = end_of_prefix(&from);
+    let mut count = 0;
+    loop {
+        let pairs = store.scan(&from, &end, SECRETS_AT_ONCE)?;
+        let Some((last, _)) = pairs.last() else {
+            return Ok(count);
+        };
+        from = [last.as_slice(), &[0]].concat();
+        let mut batch = Batch::default();
+        for (key, bytes) in &pairs {
+            if let Some(anew) = kept::sealed_anew(ring, organization, key, bytes)? {
+                batch.put(key.clone(), anew);
+                count += 1;
+            }
+        }
+        commit(store, batch).await?;
+    }
+}
+
 /// Before anything is changed: what does not open could not be sealed anew half-way through.
 fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
     for wrapped in rings(store)? {
@@ -180,6 +204,11 @@ fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenE
             Ok(if damaged.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         damaged.map_or(Ok(()), Err)?;
+        let prefix = kept::prefix(&wrapped.organization);
+        walk(store, &prefix, &end_of_prefix(&prefix), |key, bytes| {
+            kept::check(&ring, &wrapped.organization, key, bytes)?;
+            Ok(ControlFlow::Continue(()))
+        })?;
     }
     Ok(())
 }

@@ -169,12 +169,12 @@ impl Ring {
         self.current().id
     }
 
-    pub fn seal(&self, place: &SecretPlace<'_>, value: &SecretValue) -> Sealed {
+    pub fn seal(&self, place: &impl Place, value: &SecretValue) -> Sealed {
         let DataKey { id, key } = self.current();
         Sealed { key: *id, bytes: key.seal(place, value.reveal().as_bytes()) }
     }
 
-    pub fn open(&self, place: &SecretPlace<'_>, sealed: &Sealed) -> Option<SecretValue> {
+    pub fn open(&self, place: &impl Place, sealed: &Sealed) -> Option<SecretValue> {
         let known = self.keys.iter().find(|known| known.id == sealed.key)?;
         let plain = known.key.open(place, &sealed.bytes)?;
         SecretValue::parse(std::str::from_utf8(&plain).ok()?).ok()

@@ -185,10 +185,26 @@ impl Vault {
             })?;
         }
         // Taken after the records: memory is ahead of the store, so it has every key that they need.
-        let Some(ring) = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone()) else {
-            return Ok(Vec::new());
-        };
+        let Some(ring) = self.ring(organization) else { return Ok(Vec::new()) };
         records.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
+    }
+
+    /// Sees to it that the organization has a key to seal with.
+    pub async fn prepare(&self, organization: &Identifier) -> Result<(), SecretError> {
+        let (outcome, sequence) = {
+            let newest = &mut *self.newest.lock();
+            let outcome = self.hand_in_ring(newest, organization);
+            (outcome, newest.last_change)
+        };
+        self.once_durable(outcome, sequence).await
+    }
+
+    pub(super) fn ring(&self, organization: &Identifier) -> Option<Arc<Ring>> {
+        self.newest.lock().organizations.get(organization).map(|found| found.ring.clone())
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
     }
 
     /// Every value that a pipeline's steps may ever have seen as things stand: also those of the organization that its
@@ -199,7 +215,7 @@ impl Vault {
         for scope in [None, Some(&pipeline.pipeline)] {
             visit(&*self.store, &stored::scope_prefix(organization, scope), |record| records.push(record))?;
         }
-        let Some(ring) = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone()) else {
+        let Some(ring) = self.ring(organization) else {
             return Ok(Vec::new());
         };
         records.iter().map(|record| open(&ring, record)).collect()
@@ -208,7 +224,7 @@ impl Vault {
     /// A secret of the organization by its name, for what the server itself does for it.
     pub fn open_one(&self, organization: &Identifier, name: &VariableName) -> Result<Option<SecretValue>, SecretError> {
         let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
-        let ring = self.newest.lock().organizations.get(organization).map(|found| found.ring.clone());
+        let ring = self.ring(organization);
         ring.map(|ring| open(&ring, &record)).transpose()
     }
 
@@ -239,6 +255,18 @@ impl Vault {
         };
         durable_up_to(&*self.store, changed).await;
         Ok(self.record(organization, slot.0.as_ref(), &slot.1)?)
+    }
+
+    fn hand_in_ring(&self, newest: &mut Newest, organization: &Identifier) -> Result<(), SecretError> {
+        if newest.organizations.contains_key(organization) {
+            return Ok(());
+        }
+        let ring = Ring::generate();
+        let mut batch = Batch::default();
+        self.put_ring(&mut batch, organization, &ring);
+        newest.last_change = self.store.commit(batch)?;
+        newest.organizations.insert(organization.clone(), Organization::new(ring));
+        Ok(())
     }
 
     fn hand_in_new<Held>(

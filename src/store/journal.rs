@@ -16,7 +16,8 @@ use super::{Batch, Pair, StoreError, end_of_prefix};
 /// Enough that writing a page again is rare for each entry, few enough that it is quick.
 pub const PAGE_ENTRIES: u64 = 32;
 
-const PAGES: &[u8] = b"E/";
+/// What the keys of all pages begin with.
+pub const PAGES: &[u8] = b"E/";
 const HEADS: &[u8] = b"EH/";
 const VERSION: u8 = 1;
 const HASH_BYTES: usize = 32;
@@ -29,6 +30,21 @@ pub struct Append {
     /// Its name has no slash.
     pub journal: Arc<str>,
     pub body: Vec<u8>,
+}
+
+/// A page as it is stored, read without copying its entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PageView<'a> {
+    pub first: u64,
+    pub before: &'a Hash,
+    pub entries: Vec<EntryView<'a>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EntryView<'a> {
+    pub sequence: u64,
+    pub hash: &'a Hash,
+    pub body: &'a [u8],
 }
 
 /// The entries of one page, in order.
@@ -89,34 +105,58 @@ pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
     Sha256::new_with_prefix(before).chain_update(number.to_be_bytes()).chain_update(body).finalize().into()
 }
 
-impl Page {
+impl<'a> PageView<'a> {
     /// `None` where the bytes are not those of a page.
-    pub fn decode(mut bytes: &[u8]) -> Option<Page> {
+    pub fn decode(mut bytes: &'a [u8]) -> Option<PageView<'a>> {
         let [version] = *bytes.split_off(..1)? else { return None };
         if version != VERSION {
             return None;
         }
         let first = take_u64(&mut bytes)?;
         let before = take_hash(&mut bytes)?;
-        let mut entries = Vec::new();
+        let mut entries = Vec::with_capacity(PAGE_ENTRIES as usize);
         while !bytes.is_empty() {
             let sequence = take_u64(&mut bytes)?;
             let hash = take_hash(&mut bytes)?;
             let length = u32::from_be_bytes(bytes.split_off(..4)?.try_into().ok()?);
-            let body = bytes.split_off(..length as usize)?.to_vec();
-            entries.push(Entry { sequence, hash, body });
+            let body = bytes.split_off(..length as usize)?;
+            entries.push(EntryView { sequence, hash, body });
         }
-        Some(Page { first, before, entries })
+        Some(PageView { first, before, entries })
+    }
+
+    /// Its entries with their numbers.
+    pub fn numbered(&self) -> impl DoubleEndedIterator<Item = (u64, &EntryView<'a>)> {
+        self.entries.iter().enumerate().map(|(place, entry)| (self.first.saturating_add(place as u64), entry))
+    }
+}
+
+impl Page {
+    /// `None` where the bytes are not those of a page.
+    pub fn decode(bytes: &[u8]) -> Option<Page> {
+        let PageView { first, before, entries } = PageView::decode(bytes)?;
+        let owned =
+            |entry: EntryView<'_>| Entry { sequence: entry.sequence, hash: *entry.hash, body: entry.body.to_vec() };
+        Some(Page { first, before: *before, entries: entries.into_iter().map(owned).collect() })
+    }
+
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        begin_page(&mut bytes, self.first, &self.before);
+        for entry in &self.entries {
+            write_entry(&mut bytes, entry.sequence, &entry.hash, &entry.body);
+        }
+        bytes
     }
 }
 
 impl Head {
     pub fn decode(mut bytes: &[u8]) -> Option<Head> {
-        let head = Head { next: take_u64(&mut bytes)?, hash: take_hash(&mut bytes)? };
+        let head = Head { next: take_u64(&mut bytes)?, hash: *take_hash(&mut bytes)? };
         bytes.is_empty().then_some(head)
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub fn encode(&self) -> Vec<u8> {
         [self.next.to_be_bytes().as_slice(), &self.hash].concat()
     }
 }
@@ -125,7 +165,7 @@ fn take_u64(bytes: &mut &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(bytes.split_off(..8)?.try_into().ok()?))
 }
 
-fn take_hash(bytes: &mut &[u8]) -> Option<Hash> {
+fn take_hash<'a>(bytes: &mut &'a [u8]) -> Option<&'a Hash> {
     bytes.split_off(..HASH_BYTES)?.try_into().ok()
 }
 
@@ -151,6 +191,9 @@ impl Journals {
     /// Those that a database has, as they were when it had every batch up to `applied`. It may have more by now: of what
     /// was being applied when the server ended, any part. The batch takes that away; what the log still has of it comes
     /// again.
+    ///
+    /// Heads are left as they are. One that is ahead of its pages speaks of what the log still has, and replaying that puts
+    /// it right; one that still differs then tells that somebody has been at the journal, and is the evidence of it.
     pub fn load(
         applied: u64,
         scan: impl Fn(&[u8], &[u8], usize) -> Result<Vec<Pair>, StoreError>,
@@ -165,7 +208,7 @@ impl Journals {
             let name = name.ok_or_else(|| unreadable("the key of a page of a journal"))?;
             let page = Page::decode(&value).ok_or_else(|| unreadable("a page of a journal"))?;
             let found = page.entries.len();
-            match page.as_of(applied) {
+            match page.ending_by(applied) {
                 Some((journal, kept)) => {
                     if kept < found {
                         surplus.put(key.clone(), journal.page.clone());
@@ -179,14 +222,6 @@ impl Journals {
                     surplus.delete(key);
                 }
             }
-        }
-        let mut from = HEADS.to_vec();
-        while let Some((key, _)) = scan(&from, &end_of_prefix(HEADS), 1)?.pop() {
-            from = [key.as_slice(), &[0]].concat();
-            surplus.delete(key);
-        }
-        for (name, journal) in &journals.known {
-            surplus.put(head_key(name), journal.head.encode());
         }
         Ok((journals, surplus))
     }
@@ -252,10 +287,14 @@ impl Journal {
         /// Room for a page of ordinary entries, so that it seldom grows.
         const USUAL_BYTES: usize = 8 * 1024;
         self.page = Vec::with_capacity(USUAL_BYTES);
-        self.page.push(VERSION);
-        self.page.extend_from_slice(&self.head.next.to_be_bytes());
-        self.page.extend_from_slice(&self.head.hash);
+        begin_page(&mut self.page, self.head.next, &self.head.hash);
     }
+}
+
+fn begin_page(page: &mut Vec<u8>, first: u64, before: &Hash) {
+    page.push(VERSION);
+    page.extend_from_slice(&first.to_be_bytes());
+    page.extend_from_slice(before);
 }
 
 fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
@@ -267,10 +306,10 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 
 impl Page {
     /// The journal that ended in this page at that time, and with how many entries of it; `None` if it did not reach it.
-    fn as_of(mut self, applied: u64) -> Option<(Journal, usize)> {
+    fn ending_by(mut self, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
-        let head = Head { next: self.first + self.entries.len() as u64, hash: last.hash };
+        let head = Head { next: self.first.saturating_add(self.entries.len() as u64), hash: last.hash };
         let mut journal =
             Journal { head: Head { next: self.first, hash: self.before }, page: Vec::new(), changed: false };
         if !head.next.is_multiple_of(PAGE_ENTRIES) {
@@ -383,7 +422,9 @@ mod tests {
                 }
             }
             let mut journals = load(&mut database, applied as u64);
-            prop_assert_eq!(&database, &before, "what is beyond that is not there");
+            let pages = |data: &Data| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
+            let kept = database.iter().filter(|(key, _)| key.starts_with(PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
+            prop_assert!(kept && pages(&database) == pages(&before), "what is beyond that is not there");
             apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter()));
             prop_assert_eq!(database, whole);
         }

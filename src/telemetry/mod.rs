@@ -60,9 +60,15 @@ fn describe() {
     describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "What has durably happened, by type");
+    describe_gauge!("lockkeeper_event_subscribers", "Clients that follow what happens");
     describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
     describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");
+    describe_counter!(
+        "lockkeeper_webhook_attempts_total",
+        "Attempts to deliver something to a webhook, by what came of them"
+    );
+    describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that have neither arrived nor been given up");
     describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
     describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes that were put on a branch and proposed");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");

@@ -30,7 +30,7 @@ const RULES: &[(&str, f64)] = &[
         0.45,
     ),
     (
-        r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassum(?:ed|ing)\b|\bdeprecat",
+        r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
     // Where, not what; and code that is shown.

@@ -70,7 +70,8 @@ fn every_name_in_a_sentence_is_one_that_its_pattern_catches() {
     for signature in catalogue::all() {
         let pattern = regex::bytes::RegexBuilder::new(signature.pattern).unicode(false).build().unwrap();
         for sentence in [signature.cause, signature.fix] {
-            for name in sentence.split('{').skip(1).filter_map(|rest| rest.split(['}', '|']).next()) {
+            let names = sentence.split('{').skip(1).filter_map(|rest| rest.split(['}', '|']).next());
+            for name in names.flat_map(|names| names.split('/')) {
                 assert!(pattern.capture_names().flatten().any(|known| known == name), "{name}: {sentence}");
             }
         }

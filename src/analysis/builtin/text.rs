@@ -2,20 +2,41 @@
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::LazyLock;
 
-use regex::bytes::Captures;
+use regex::bytes::{Captures, Regex, RegexBuilder};
+
+use crate::analysis::clipped;
 
 /// Of a line, what is looked at: nobody writes the reason of a failure behind this.
 const LINE_BYTES_MAX: usize = 4096;
 /// Of what a signature caught, what is shown.
 const CAUGHT_CHARACTERS_MAX: usize = 120;
 
-/// The line as it would stand on a terminal: without escapes, what was overwritten, and what is too much of it.
+/// What stands before what a program says: times, the step of an image's build, the container it runs in.
+const PREFIX: &str = r"^(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]*(?: [+-]\d{4})?\]?:? |\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]? |#\d+ \d+\.\d+ |[A-Za-z][\w.-]*[-_]\d+ +\| |##\[error\]){1,3}";
+
+static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {
+    let pattern = RegexBuilder::new(PREFIX).unicode(false).build();
+    pattern.expect("the pattern is a constant, which a test compiles")
+});
+
+/// The line as it would stand on a terminal, without escapes, what was overwritten and what is too much of it; and
+/// without what tools put before each line.
 pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
     let text = text.trim_end();
     let text = text.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
     let text = &text[..text.floor_char_boundary(LINE_BYTES_MAX)];
-    if text.contains('\u{1b}') { Cow::Owned(without_escapes(text)) } else { Cow::Borrowed(text) }
+    if text.contains('\u{1b}') {
+        let text = without_escapes(text);
+        return Cow::Owned(without_prefixes(&text).to_owned());
+    }
+    Cow::Borrowed(without_prefixes(text))
+}
+
+fn without_prefixes(text: &str) -> &str {
+    // Consists of ASCII alone, so what follows begins with a whole character.
+    PREFIXES.find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text)
 }
 
 fn without_escapes(text: &str) -> String {
@@ -112,12 +133,11 @@ pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else { break };
-        let (name, otherwise) = name.split_once('|').unwrap_or((name, "…"));
+        let (names, otherwise) = name.split_once('|').unwrap_or((name, "…"));
+        let group = names.split('/').find_map(|name| caught?.name(name));
+        let group = group.map(|group| presentable(group.as_bytes())).filter(|group| !group.is_empty());
         text.push_str(before);
-        match caught.and_then(|caught| caught.name(name)).map(|group| presentable(group.as_bytes())) {
-            Some(group) if !group.is_empty() => text.push_str(&group),
-            Some(_) | None => text.push_str(otherwise),
-        }
+        text.push_str(group.as_deref().unwrap_or(otherwise));
         rest = after;
     }
     text.push_str(rest);
@@ -128,8 +148,10 @@ pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
 fn presentable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
-    let is_fringe = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '‘' | '’' | '“' | '”');
-    super::super::clipped(text.trim_matches(is_fringe), CAUGHT_CHARACTERS_MAX)
+    let text = text.trim();
+    let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('“', '”')];
+    let unquoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
+    clipped(unquoted.unwrap_or(text), CAUGHT_CHARACTERS_MAX)
 }
 
 #[cfg(test)]
@@ -142,6 +164,17 @@ mod tests {
         assert_eq!(cleaned("10%\r55%\rdone"), "done");
         assert_eq!(cleaned("\u{1b}]0;title\u{7}text \u{1b}[2K"), "text ");
         assert_eq!(cleaned("\u{1b}[31"), "");
+        for prefixed in [
+            "2026-03-02T08:11:09.1142345Z error: no",
+            "[2026-03-02 08:11:09 +0000] error: no",
+            "#12 41.220 error: no",
+            "web-1  | error: no",
+            "2026-03-02T08:11:09Z ##[error]error: no",
+            "\u{1b}[36m[08:11:09]\u{1b}[0m error: no",
+        ] {
+            assert_eq!(cleaned(prefixed), "error: no", "{prefixed}");
+        }
+        assert_eq!(cleaned("41 |   error: no"), "41 |   error: no");
         assert_eq!(cleaned(&"ä".repeat(5000)).len(), 4096);
     }
 

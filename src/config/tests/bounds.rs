@@ -36,7 +36,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 23);
+    assert_eq!(numbers, 30);
 }
 
 #[test]
@@ -51,8 +51,11 @@ fn a_number_beyond_all_machines_is_refused_like_any_other() {
 #[test]
 fn no_key_takes_a_value_of_another_type() {
     for key in KEYS {
-        let flag = matches!(key.kind, Kind::FileUrls(_)).then_some("1").unwrap_or("true");
+        let flag = if matches!(key.kind, Kind::FileUrls(_)) { "1" } else { "true" };
         for value in [flag, "1.5", "2026-01-01", "{ a = 1 }", "[1]", "[[]]"] {
+            if matches!((&key.kind, value), (Kind::Flag(_), "true") | (Kind::Numbers(..), "[1]")) {
+                continue;
+            }
             let lines = load_text(&file(key.name, value)).unwrap_err();
             assert_eq!(lines.len(), 1, "{} = {value}: {lines:?}", key.name);
             assert!(lines[0].contains(key.name), "{lines:?}");
@@ -115,6 +118,35 @@ fn there_is_a_bound_to_the_organization_files() {
         lines,
         ["LOCKKEEPER_ORGANIZATIONS: organizations must be a list of at most 1000 paths of files, not 1001 of them"]
     );
+}
+
+#[test]
+fn every_list_of_numbers_has_as_many_as_it_may_each_within_its_bounds() {
+    for key in KEYS {
+        let Kind::Numbers(count, min, max, _) = key.kind else { continue };
+        let list = |number: i64, count: usize| vec![number.to_string(); count].join(", ");
+        for fits in [list(min.into(), count), list(max.into(), count), String::new()] {
+            assert!(load_text(&file(key.name, &format!("[{fits}]"))).is_ok(), "{fits}");
+            assert!(load_variables(&[(&key.variable(), &fits)]).is_ok(), "{fits}");
+        }
+        for beyond in [list(min.into(), count + 1), list(i64::from(max) + 1, 1), list(-1, 1)] {
+            assert_eq!(load_text(&file(key.name, &format!("[{beyond}]"))).unwrap_err().len(), 1, "{beyond}");
+            assert_eq!(load_variables(&[(&key.variable(), &beyond)]).unwrap_err().len(), 1, "{beyond}");
+        }
+    }
+}
+
+#[test]
+fn a_flag_is_true_or_false_and_nothing_else() {
+    for key in KEYS.iter().filter(|key| matches!(key.kind, Kind::Flag(_))) {
+        for flag in ["true", "false"] {
+            assert!(load_text(&file(key.name, flag)).is_ok() && load_variables(&[(&key.variable(), flag)]).is_ok());
+        }
+        for other in ["1", "yes", "True", ""] {
+            let lines = load_variables(&[(&key.variable(), other)]).unwrap_err();
+            assert!(lines[0].contains("must be true or false"), "{lines:?}");
+        }
+    }
 }
 
 #[test]

@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, FileUrls, Git, Http, Idempotency, Log, LogFormat, RateLimit,
-    Runner, Storage, check_file,
+    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
+    RateLimit, Runner, Storage, Webhooks, check_file,
 };
 
 #[test]
@@ -51,12 +51,31 @@ fn without_any_configuration_every_setting_is_as_documented() {
     assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 16_384 });
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
     assert_eq!(
+        settings.events,
+        Events {
+            max_events: 1_000_000,
+            max_age: Duration::from_secs(365 * 24 * 60 * 60),
+            heartbeat: Duration::from_secs(15),
+            stall: Duration::from_secs(30),
+        }
+    );
+    assert_eq!(
         settings.runner,
         Runner {
             max_running_steps: 64,
             termination_grace: Duration::from_secs(10),
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             log_bytes_per_step: 8192 * 1024,
+        }
+    );
+    assert_eq!(
+        settings.webhooks,
+        Webhooks {
+            allow_private: false,
+            timeout: Duration::from_secs(15),
+            retries: [5, 30, 120, 600, 1_800, 7_200, 18_000, 36_000, 36_000].map(Duration::from_secs).to_vec(),
+            disable_after: Duration::from_hours(120),
+            max_sending: 256,
         }
     );
     assert_eq!(settings.analysis, Analysis { engine: AnalysisEngine::Builtin, llm: None });

@@ -1,6 +1,7 @@
 //! Which layer wins.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::{Files, load_text, load_variables, with_config};
 use crate::config::{Flags, LogFormat, load};
@@ -72,12 +73,25 @@ fn the_master_keys_are_taken_from_their_variables_in_either_form_and_never_shown
 fn variables_of_tests_and_of_steps_are_no_settings() {
     let variables = [
         ("LOCKKEEPER_TEST_ANYTHING", "x"),
-        ("LOCKKEEPER_WEBHOOKS_ALLOW_PRIVATE", "true"),
         ("LOCKKEEPER_SESSION", "ses_1"),
         ("LOCKKEEPER_FENCING_TOKEN", "42"),
         ("LISTEN", "nonsense"),
     ];
     assert_eq!(load_variables(&variables), load_variables(&[]));
+}
+
+#[test]
+fn webhooks_are_set_in_a_file_and_in_variables() {
+    let files = Files::new(&[("lk.toml", "[webhooks]\nallow_private = true\nretry_seconds = [1, 0, 7]\n")]);
+    let settings = files.load(&[]).unwrap().webhooks;
+    assert!(settings.allow_private);
+    assert_eq!(settings.retries, [1, 0, 7].map(Duration::from_secs));
+    let variables = [("LOCKKEEPER_WEBHOOKS_ALLOW_PRIVATE", "false"), ("LOCKKEEPER_WEBHOOKS_RETRY_SECONDS", "5, 6")];
+    let settings = files.load(&variables).unwrap().webhooks;
+    assert!(!settings.allow_private);
+    assert_eq!(settings.retries, [5, 6].map(Duration::from_secs));
+    let once = load_variables(&[("LOCKKEEPER_WEBHOOKS_RETRY_SECONDS", "")]).unwrap().webhooks.retries;
+    assert!(once.is_empty(), "one attempt and no more");
 }
 
 #[cfg(unix)]

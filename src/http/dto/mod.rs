@@ -12,6 +12,7 @@ mod registry;
 mod secret;
 mod session;
 mod token;
+mod webhook;
 
 pub use analysis::{AnalysisView, FixView};
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
@@ -24,6 +25,9 @@ pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
+pub use webhook::{
+    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_body, webhook_test_body,
+};
 
 use std::fmt::Display;
 

@@ -6,10 +6,9 @@ mod source;
 pub use source::{LINES_MAX, LineView};
 
 use std::sync::Arc;
-use std::time::Duration;
 
+use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
-use actix_web::http::{ConnectionType, Method, Version};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
@@ -18,13 +17,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use super::access::Access;
 use super::call::Call;
 use super::clients::{Waited, while_connected};
-use super::connections::Connection;
 use super::deployments::{deployment_id, find};
 use super::paging::{self, Query};
 use super::problem::Problem;
 use super::routes::Answered;
+use super::streaming::{bare, cut_off, fitted};
 use super::{App, refusals};
-use crate::actors::{Environments, Watch};
+use crate::actors::Watch;
 use crate::auth::Permission;
 use crate::domain::{DeploymentId, Identifier};
 use source::{Format, Source, Wanted};
@@ -34,8 +33,6 @@ pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
 /// Each holds a connection, and is woken whenever its deployment writes something.
 const FOLLOWERS_MAX: usize = 1_000;
-/// What a client has to take the rest of its answer when the server ends: nobody waits for one that does not read.
-const PARTING: Duration = Duration::from_secs(1);
 
 /// Room for those who read a log as it is written.
 pub struct Followers(Arc<Semaphore>);
@@ -94,7 +91,7 @@ fn follow(call: &Call, access: Access, source: Source) -> Answered {
     let place = access.app.followers.0.clone().try_acquire_owned();
     let place = place.map_err(|_| refusals::overloaded("as many follow a log already as may"))?;
     let follower = Follower {
-        _there: cut_off_at_the_end(&call.request, &access.app.environments),
+        _there: cut_off(&call.request, &access.app.environments, std::future::pending()),
         request: call.request.clone(),
         organization: access.caller.organization.clone(),
         id: source.id,
@@ -116,26 +113,6 @@ fn follow(call: &Call, access: Access, source: Source) -> Answered {
     Ok(response.streaming(pieces))
 }
 
-/// A client that does not read keeps its answer from being asked for more, so that it would not end with the server. Holds
-/// as long as what it returns lives.
-fn cut_off_at_the_end(request: &HttpRequest, environments: &Environments) -> oneshot::Sender<()> {
-    let (there, gone) = oneshot::channel();
-    if let Some(connection) = request.conn_data::<Arc<Connection>>().cloned() {
-        let environments = environments.clone();
-        let the_end = async move {
-            environments.closed().await;
-            tokio::time::sleep(PARTING).await;
-        };
-        actix_web::rt::spawn(async move {
-            tokio::select! {
-                _ = gone => {}
-                () = the_end => connection.socket.shut_down(),
-            }
-        });
-    }
-    there
-}
-
 fn answer(wanted: &Wanted) -> HttpResponseBuilder {
     let content = match wanted.format {
         Format::Text => "text/plain; charset=utf-8",
@@ -144,20 +121,6 @@ fn answer(wanted: &Wanted) -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     // Steps write what they like; no browser is to take it for a page.
     response.insert_header((CONTENT_TYPE, content)).insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
-    response
-}
-
-/// For `HEAD`: how long the body would be is not known, and the web server would read all of it only to drop it.
-fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
-    response.streaming(stream::empty::<Result<Bytes, Problem>>())
-}
-
-/// HTTP/1.0 knows no chunks: there, an answer whose length is not known ends with its connection.
-fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse {
-    if request.version() < Version::HTTP_11 {
-        response.head_mut().no_chunking(true);
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
     response
 }
 

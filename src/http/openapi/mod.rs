@@ -4,12 +4,14 @@ mod analyses;
 mod bodies;
 mod delivery;
 mod deployments;
+mod events;
 mod members;
 mod operation;
 mod operations;
 mod pipeline_bodies;
 mod registries;
 mod secrets;
+mod webhooks;
 
 pub use analyses::{create_analysis, create_fix_pull_request, get_analysis, list_analyses, list_deployment_analyses};
 pub use delivery::*;
@@ -17,6 +19,7 @@ pub use deployments::{
     approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
     retry_stage,
 };
+pub use events::{get_event, list_events, stream_events};
 pub use members::{add_member, change_member, get_member, list_members, remove_member};
 pub use operation::Operation;
 pub use operations::*;
@@ -25,6 +28,10 @@ pub use registries::{
     update_registry,
 };
 pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
+pub use webhooks::{
+    create_webhook, delete_webhook, get_delivery, get_webhook, list_deliveries, list_webhooks, redeliver,
+    rotate_webhook_secret, test_webhook, update_webhook,
+};
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
@@ -35,9 +42,9 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
-    AnalysisView, ApprovalView, DeploymentView, EnvironmentListItem, EnvironmentView, FixView, ForceClaimView,
-    MemberView, OpenTokenView, PipelineView, RegistryStepView, RegistryView, SecretView, SessionView, SyncView,
-    TokenView, WaiterView,
+    AnalysisView, ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, FixView,
+    ForceClaimView, KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, RegistryStepView,
+    RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView, WebhookView,
 };
 use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
@@ -85,8 +92,10 @@ fn document() -> Value {
             { "name": "Deployments" },
             { "name": "Analysis" },
             { "name": "Approvals" },
+            { "name": "Events" },
             { "name": "Secrets" },
             { "name": "Step registries" },
+            { "name": "Webhooks" },
             { "name": "Tokens" },
             { "name": "Members" },
             { "name": "Operating" },
@@ -140,12 +149,9 @@ fn path_parameters(path: &str) -> Value {
                     "anl_0199f3c2a4b07f3e9d2c5a1b",
                 ),
                 "registryId" => registries::path_parameter(),
-                _ => deployments::path_parameter(name)
-                    .or_else(|| secrets::path_parameter(name))
-                    .or_else(|| members::path_parameter(name))
-                    .unwrap_or_else(|| {
-                        ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                    }),
+                _ => path_parameter(name).unwrap_or_else(|| {
+                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
+                }),
             };
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
@@ -153,6 +159,14 @@ fn path_parameters(path: &str) -> Value {
             })
         })
         .collect()
+}
+
+fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
+    let found = deployments::path_parameter(name).or_else(|| secrets::path_parameter(name));
+    found
+        .or_else(|| events::path_parameter(name))
+        .or_else(|| members::path_parameter(name))
+        .or_else(|| webhooks::path_parameter(name))
 }
 
 fn schemas() -> Value {
@@ -167,8 +181,13 @@ fn schemas() -> Value {
     include::<AnalysisView<'_>>(&mut schemas);
     include::<FixView<'_>>(&mut schemas);
     include::<ApprovalView<'_>>(&mut schemas);
+    include::<EventView<'_>>(&mut schemas);
     include::<PipelineView<'_>>(&mut schemas);
     include::<SecretView<'_>>(&mut schemas);
+    include::<WebhookView<'_>>(&mut schemas);
+    include::<OpenWebhookView<'_>>(&mut schemas);
+    include::<KeptWebhookView<'_>>(&mut schemas);
+    include::<DeliveryView<'_>>(&mut schemas);
     include::<RegistryView<'_>>(&mut schemas);
     include::<RegistryStepView<'_>>(&mut schemas);
     include::<SyncView<'_>>(&mut schemas);
@@ -180,7 +199,8 @@ fn schemas() -> Value {
     include::<PagePagination>(&mut schemas);
     let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
     let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
-    for (name, schema) in bodies.chain(members::request_bodies()).chain(analyses::request_bodies()) {
+    let bodies = bodies.chain(members::request_bodies()).chain(webhooks::request_bodies());
+    for (name, schema) in bodies.chain(analyses::request_bodies()) {
         schemas.insert(name.to_owned(), schema);
     }
     Value::Object(schemas)

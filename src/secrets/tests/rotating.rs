@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::sync::watch;
 
 use super::*;
-use crate::secrets::stored;
+use crate::secrets::{kept, stored};
 use crate::store::{Batch, LoggedStore, Options, Pair, Sequence, StoreError};
 
 /// More than fit into one batch, so that a rotation can be cut off in the middle of an organization.
@@ -68,6 +68,12 @@ async fn fill(vault: &Vault) {
     create(vault, "globex", None, "TOKEN", "of globex").await;
     create(vault, "initech", None, "GONE", "x").await;
     vault.delete(&id("initech"), None, &name("GONE"), None, CHANGED).await.unwrap();
+    vault.prepare(&id("hooli")).await.unwrap();
+    for organization in ["acme", "hooli"] {
+        let mut batch = Batch::default();
+        vault.keep(&mut batch, &id(organization), "webhook/1", &value("kept")).unwrap();
+        vault.store().commit(batch).unwrap();
+    }
 }
 
 fn check(store: Arc<dyn Store>, master: MasterKey) {
@@ -76,11 +82,14 @@ fn check(store: Arc<dyn Store>, master: MasterKey) {
     assert_eq!(opened(&vault, "acme", "web"), expected);
     assert_eq!(opened(&vault, "globex", "web"), pairs(&[("TOKEN", "of globex")]));
     assert_eq!(opened(&vault, "initech", "web"), []);
+    for organization in ["acme", "hooli"] {
+        assert_eq!(vault.kept(&id(organization), "webhook/1").unwrap(), Some(value("kept")));
+    }
 }
 
 /// That no record is as it was, and that no organization has an old key left.
 fn check_all_is_new(before: &MemoryStore, after: &MemoryStore) {
-    for prefix in [stored::SECRETS, stored::RINGS] {
+    for prefix in [stored::SECRETS, stored::RINGS, kept::KEPT] {
         let records = |store: &MemoryStore| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap();
         let (before, after) = (records(before), records(after));
         assert_eq!(before.len(), after.len());
@@ -111,7 +120,7 @@ async fn a_rotation_seals_everything_anew_and_the_old_key_opens_nothing_any_more
     let store = filled(old.clone()).await;
     let before = store.crash();
     let rotated = rotate(&*store, dir.path(), None).await.unwrap();
-    assert_eq!(rotated, Rotated { organizations: 3, secrets: OF_ACME + 1 });
+    assert_eq!(rotated, Rotated { organizations: 4, secrets: OF_ACME + 3 });
     check_all_is_new(&before, &store);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     assert!(Vault::open(store.clone(), old).is_err());

@@ -120,7 +120,7 @@ super::signatures! {
         hints "could not read username", "could not read password", "authentication failed for",
             "terminal prompts disabled"
         pattern r"could not read (?:Username|Password) for '(?P<url>[^']+)'|Authentication failed for '(?P<at>[^']+)'|terminal prompts disabled"
-        cause "git has no valid credentials for {url|}{at|}"
+        cause "git has no valid credentials for {url/at}"
         fix "give the step a token for it as a secret, and let git use it (a credential helper, or `insteadOf`)"
         like "fatal: Authentication failed for 'https://git.acme.example/shop/web.git/'",
             "fatal: could not read Username for 'https://github.com': terminal prompts disabled";

@@ -24,7 +24,7 @@ super::signatures! {
     Compile 84
         hints "error ts", "type error:", "error: ts"
         pattern r"\berror TS\d+: (?P<what>[^\r\n]+)|^Type error: (?P<next>[^\r\n]+)"
-        cause "the TypeScript code does not compile: {what|}{next|}"
+        cause "the TypeScript code does not compile: {what/next}"
         fix "correct it at the place that is named"
         like "error TS6053: File 'src/missing.ts' not found.",
             "Type error: Property 'id' does not exist on type 'never'.";
@@ -44,28 +44,28 @@ super::signatures! {
     Compile 88
         hints "e: "
         pattern r"^e: (?:file://)?(?P<file>\S+\.kts?):(?P<line>\d+):\d+:? (?P<what>[^\r\n]+)|^e: (?P<old>\S+\.kts?): \((?P<at>\d+), \d+\): (?P<text>[^\r\n]+)"
-        cause "{file|}{old|} does not compile at line {line|}{at|}: {what|}{text|}"
+        cause "{file/old} does not compile at line {line/at}: {what/text}"
         fix "correct it at that line"
         like "e: file:///srv/work/src/Main.kt:9:13 Unresolved reference: Clock";
     Compile 88
         hints "error cs", "error fs", "error msb"
         pattern r"(?P<file>[^\s(]+)\((?P<line>\d+),\d+\): error (?P<code>(?:CS|FS)\d+): (?P<what>[^\r\n\[]+)|error (?P<msb>MSB\d+): (?P<text>[^\r\n]+)"
-        cause "the .NET code does not compile: {what|}{text|} ({code|}{msb|})"
+        cause "the .NET code does not compile: {what/text} ({code/msb})"
         fix "correct it at the place that is named"
         like "Program.cs(12,9): error CS0103: The name 'logger' does not exist in the current context [/srv/work/app.csproj]";
     Compile 88
         hints "undefined reference to", "undefined symbols", "unresolved external", "multiple definition of",
             "cannot find -l", "linker command failed", "symbol(s) not found"
         pattern r"undefined reference to [`'](?P<what>[^']+)|undefined symbols? for|unresolved external|multiple definition of [`'](?P<twice>[^']+)|cannot find -l(?P<library>[\w.+-]+)|symbol\(s\) not found"
-        cause "the program does not link: {what|}{twice|}{library|see the line}"
+        cause "the program does not link: {what/twice/library|see the line}"
         fix "add the library or source that has it to what is linked (in the right order), or install its development package"
         like "/usr/bin/ld: cannot find -lpq: No such file or directory",
             "main.o: undefined reference to `parse_config'";
     Compile 89
         hints "fatal error:"
         pattern r"fatal error: (?P<header>[\w./+-]+\.(?:h|hpp|hh)): No such file or directory|fatal error: '(?P<clang>[^']+)' file not found"
-        cause "the header {header|}{clang|} is not there: its development package is not installed"
-        fix "install the package that has {header|}{clang|} (`…-dev`) where it is compiled"
+        cause "the header {header/clang} is not there: its development package is not installed"
+        fix "install the package that has {header/clang} (`…-dev`) where it is compiled"
         like "fatal error: openssl/ssl.h: No such file or directory",
             "src/_pg.c:3:10: fatal error: 'libpq-fe.h' file not found";
     Compile 82
@@ -81,7 +81,7 @@ super::signatures! {
         hints "failed to compile", "could not compile", "compilation failed", "compilation error", "build failed",
             "compile error", "compilation terminated", "failed building wheel"
         pattern r"Failed to compile|could not compile `(?P<crate>[^`]+)`|compilation (?:failed|error|terminated)|compile error|Failed building wheel for (?P<wheel>\S+)"
-        cause "code does not compile: {crate|}{wheel|see the lines above}"
+        cause "code does not compile: {crate/wheel|see the lines above}"
         fix "correct the first error above"
         like "error: could not compile `gateway` (bin \"gateway\") due to 1 previous error",
             "ERROR: Failed building wheel for psycopg2";
@@ -95,7 +95,7 @@ super::signatures! {
     Compile 80
         hints "could not find directory of openssl", "pkg-config", "pkg_config", "could not be found"
         pattern r"Could not find directory of OpenSSL|pkg-config (?:exited|command could not be found)|Package (?P<library>[\w.+-]+) was not found in the pkg-config|The system library `(?P<rust>[^`]+)`"
-        cause "a system library that is compiled against is not installed: {library|}{rust|see the line}"
+        cause "a system library that is compiled against is not installed: {library/rust|see the line}"
         fix "install its development package where it is compiled"
         like "Package libpq was not found in the pkg-config search path.";
 
@@ -109,7 +109,7 @@ super::signatures! {
         hints "would reformat", "code style issues", "files would be reformatted", "is not formatted", "diff in /",
             "run prettier", "not properly formatted", "needs formatting"
         pattern r"^would reformat (?P<file>\S+)|Code style issues (?:were )?found in|\d+ files? would be reformatted|^Diff in (?P<rust>\S+)|is not (?:properly )?formatted|not properly formatted|needs formatting"
-        cause "code is not formatted as the project wants it: {file|}{rust|see the line}"
+        cause "code is not formatted as the project wants it: {file/rust|see the line}"
         fix "run the formatter and commit what it changes"
         like "would reformat src/app.py",
             "[warn] Code style issues found in 2 files. Run Prettier with --write to fix.",
@@ -144,7 +144,7 @@ super::signatures! {
     Lint 80
         hints ".py:", ".go:"
         pattern r"^(?P<file>[\w./-]+\.py):(?P<line>\d+):\d+: (?P<code>[A-Z]{1,3}\d{3,4}) (?P<what>[^\r\n]+)|^(?P<go>[\w./-]+\.go):(?P<at>\d+):\d+: (?P<text>[^\r\n]+) \((?P<linter>[a-z]+)\)\s*$"
-        cause "a linter complains of {file|}{go|} line {line|}{at|}: {what|}{text|}"
+        cause "a linter complains of {file/go} line {line/at}: {what/text}"
         fix "correct it at that line"
         like "app/x.py:9:80: E501 line too long (91 > 79 characters)",
             "pkg/a.go:14:2: ineffectual assignment to err (ineffassign)";
@@ -157,7 +157,7 @@ super::signatures! {
     Compile 78
         hints "cmake error", "could not find", "configure: error", "build error"
         pattern r"CMake Error at (?P<file>\S+)|Could NOT find (?P<library>\S+)|^configure: error: (?P<what>[^\r\n]+)|gyp ERR! build error"
-        cause "the build cannot be configured: {file|}{library|}{what|see the line}"
+        cause "the build cannot be configured: {file/library/what|see the line}"
         fix "install what it asks for (libraries with their headers), or pass where it is"
         like "configure: error: zlib not found",
             "  Could NOT find CURL (missing: CURL_LIBRARY CURL_INCLUDE_DIR)";

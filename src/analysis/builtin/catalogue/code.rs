@@ -17,7 +17,7 @@ super::signatures! {
     Syntax 90
         hints "parse error"
         pattern r"PHP Parse error: +(?P<what>[^\r\n]+)|^Parse error: +(?P<also>[^\r\n]+)"
-        cause "PHP code does not parse: {what|}{also|}"
+        cause "PHP code does not parse: {what/also}"
         fix "correct it at the file and line that are named; a newer syntax than the installed PHP knows is a usual reason"
         like "PHP Parse error:  syntax error, unexpected token \"{\" in /srv/work/src/Kernel.php on line 31";
     Syntax 88
@@ -29,7 +29,7 @@ super::signatures! {
     Syntax 92
         hints "[emerg]"
         pattern r"\[emerg\].{0,20}? (?P<what>(?:unknown directive|unexpected|invalid|directive|duplicate|no \W|\S+ directive|unknown \S+|conflicting|could not build).*?)(?: in (?P<file>\S+):(?P<line>\d+))?\s*$"
-        cause "nginx does not accept its configuration: {what} ({file|}:{line|})"
+        cause "nginx does not accept its configuration: {what} ({file}:{line})"
         fix "correct the configuration at that line; `nginx -t` checks it"
         like "nginx: [emerg] unexpected \"}\" in /etc/nginx/conf.d/web.conf:12";
     Syntax 90
@@ -71,7 +71,7 @@ super::signatures! {
     Syntax 88
         hints "parse error at (", "template:", "error calling", "function \""
         pattern r#"parse error at \((?P<where>[^)]+)\)|template: (?P<at>[\w./-]+:\d+(?::\d+)?).*(?:error calling|executing|function "\w+" not defined|unexpected)|TemplateSyntaxError"#
-        cause "a template cannot be rendered: {where|}{at|see the line}"
+        cause "a template cannot be rendered: {where/at|see the line}"
         fix "correct the template there; `helm template` renders it without a cluster"
         like "Error: parse error at (web/templates/ingress.yaml:12): unclosed action",
             "Error: template: web/templates/svc.yaml:4:14: executing \"web/templates/svc.yaml\" at <.Values.svc.port>: nil pointer evaluating interface {}.port";
@@ -79,7 +79,7 @@ super::signatures! {
         hints "error validating", "unknown field", "is invalid:", "no matches for kind", "strict decoding error",
             "additional properties are not allowed", "additional property", "additionalproperties"
         pattern r#"error validating (?:data|"[^"]+")|unknown field "(?P<field>[^"]+)"|no matches for kind "(?P<kind>[^"]+)"|strict decoding error|additional propert(?:y|ies) \S+ (?:is|are|was) not allowed|^The \S+ "[^"]+" is invalid"#
-        cause "the cluster or a schema does not accept what was given: {field|}{kind|see the line}"
+        cause "the cluster or a schema does not accept what was given: {field/kind|see the line}"
         fix "correct the manifest; a kind that is not known wants its CRD installed first, or another API version"
         like r#"error: resource mapping not found for name: "web" namespace: "" from "deploy.yaml": no matches for kind "Ingress" in version "extensions/v1beta1""#,
             "The Deployment \"web\" is invalid: spec.template.spec.containers[0].image: Required value";

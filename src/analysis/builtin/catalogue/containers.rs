@@ -30,7 +30,7 @@ super::signatures! {
         hints "failed to resolve source metadata", "failed to resolve reference", "unable to find image",
             "error pulling image", "failed to do request: head", "name unknown", "repository name not known"
         pattern r#"failed to resolve source metadata for (?P<image>[^\s:]+\S*):|failed to resolve reference "(?P<ref>[^"]+)"|error pulling image|NAME_UNKNOWN|name unknown: |repository name not known"#
-        cause "the image {image|}{ref|} cannot be had from its registry"
+        cause "the image {image/ref} cannot be had from its registry"
         fix "check its name and tag, that it was pushed, and that the step may read it"
         like "ERROR: failed to solve: acme/base:3: failed to resolve source metadata for docker.io/acme/base:3: not found",
             r#"failed to resolve reference "ghcr.io/acme/web:9": not found"#;

@@ -3,15 +3,15 @@
 super::signatures! {
     MigrationFailed 90
         hints "migration"
-        pattern r#"Migration (?:of schema "[^"]+" to version "(?P<version>[^"]+)"|(?P<file>\S+)) failed|(?:failed|error) (?:to apply|applying|running|to run|executing) (?:the )?migrations?:? ?(?P<name>\S*)|A migration failed to apply|migration failed"#
-        cause "the migration {version|}{file|}{name|} of the database failed"
+        pattern r#"Migration (?:of schema "[^"]+" to version "(?P<version>[^"]+)"|(?P<file>\S+)) failed|(?:failed|error) (?:to apply|applying|running|to run|executing) (?:the )?migrations?:? ?(?P<name>\S*)|A migration failed to apply|migration failed(?: for changeset (?P<changeset>\S+\w))?"#
+        cause "a migration of the database failed: {version/changeset/file/name|see the line}"
         fix "correct it by what the database says beside it, and check what was already applied before it is run again"
         like "ERROR: Migration V41__add.sql failed",
             "Error: P3018 A migration failed to apply. New migrations cannot be applied before the error is recovered from.";
     MigrationFailed 86
         hints "already exists"
         pattern r#"(?:relation|column|table|index|type|constraint|duplicate column|schema) [`"']?(?P<what>[^`"'\s]+)[`"']?(?: of relation \S+)? already exists|Table '(?P<mysql>[^']+)' already exists"#
-        cause "the schema already has `{what|}{mysql|}`, which a migration wants to add"
+        cause "the schema already has `{what/mysql}`, which a migration wants to add"
         fix "find out which migration added it; mark that one as applied, or make this one tolerate it"
         like r#"ERROR:  relation "orders" already exists"#,
             "ERROR 1050 (42S01) at line 3: Table 'orders' already exists";
@@ -19,7 +19,7 @@ super::signatures! {
         hints "does not exist", "unknown column", "doesn't exist", "no such table", "no such column",
             "undefinedtable", "undefinedcolumn"
         pattern r#"(?:relation|column|table|type|function|constraint|database|schema) \\?[`"'](?P<what>[^`"'\\]+)\\?[`"'](?: of relation \S+)? does not exist|Unknown column '(?P<column>[^']+)'|Table '(?P<table>[^']+)' doesn't exist|no such (?:table|column): (?P<sqlite>\S+)"#
-        cause "the database has no `{what|}{column|}{table|}{sqlite|}`: a migration was not run, or another database is used"
+        cause "the database has no `{what/column/table/sqlite}`: a migration was not run, or another database is used"
         fix "run the migrations before this step, in the same database"
         like r#"ERROR:  relation "invoices" does not exist"#,
             "django.db.utils.OperationalError: no such table: shop_order";
@@ -27,7 +27,7 @@ super::signatures! {
         hints "violates", "duplicate entry", "unique constraint", "foreign key constraint", "cannot be null",
             "contains null values"
         pattern r#"violates (?P<kind>[\w-]+(?: key)?) constraint(?: "(?P<name>[^"]+)")?|Duplicate entry '[^']*' for key|UNIQUE constraint failed|foreign key constraint fails|column "(?P<column>[^"]+)".* contains null values"#
-        cause "data in the database contradicts a constraint: {name|}{column|see the line}"
+        cause "data in the database contradicts a constraint: {name/column|see the line}"
         fix "clean the data up in a migration before the constraint, or correct what is inserted"
         like r#"ERROR:  duplicate key value violates unique constraint "users_email_key""#,
             "ERROR:  column \"tenant\" of relation \"orders\" contains null values";
@@ -49,7 +49,7 @@ super::signatures! {
     MigrationFailed 88
         hints "all later migrations canceled", "could not create unique index", "migration file", "cannot drop"
         pattern r"all later migrations canceled|could not create unique index \x22(?P<index>[^\x22]+)\x22|migration file \S+ failed|cannot drop \w+ (?P<what>\S+) because other objects depend"
-        cause "a migration of the database failed: {index|}{what|see the lines around}"
+        cause "a migration of the database failed: {index/what|see the lines around}"
         fix "correct the data or the migration by what the database says beside it"
         like "StandardError: An error has occurred, this and all later migrations canceled:",
             "psycopg2.errors.UniqueViolation: could not create unique index \"orders_reference_key\"";

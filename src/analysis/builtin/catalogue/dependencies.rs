@@ -44,7 +44,7 @@ super::signatures! {
         hints "etarget", "notarget", "e404", "no matching version", "is not in this registry",
             "is not in the npm registry"
         pattern r"\bETARGET\b|No matching version found for (?P<module>[^\s.]+\S*?)\.?(?:\s|$)|\bE404\b|'(?P<gone>[^']+)' is not in (?:this|the npm) registry"
-        cause "the registry has no such package or version: {module|}{gone|see the line}"
+        cause "the registry has no such package or version: {module/gone|see the line}"
         fix "check its name and version; a private package needs the registry of its scope in `.npmrc`"
         like "npm ERR! notarget No matching version found for @acme/ui@^9.1.0.",
             "npm error 404  '@acme/uii@1.0.0' is not in this registry.";
@@ -78,7 +78,7 @@ super::signatures! {
     DependencyResolution 88
         hints "in locally installed gems", "in any of the sources", "bundler::gemnotfound", "cannot load such file"
         pattern r"Could not find (?P<module>\S+)(?:, \S+)* in (?:locally installed gems|any of the sources)|Bundler::GemNotFound|cannot load such file -- (?P<file>\S+)"
-        cause "a gem is not installed: {module|}{file|see the line}"
+        cause "a gem is not installed: {module/file|see the line}"
         fix "run `bundle install` before, for the same groups and in the same path; or add the gem to the Gemfile"
         like "Could not find rails-7.1.2, puma-6.4.0 in locally installed gems",
             "cannot load such file -- nokogiri (LoadError)";
@@ -92,7 +92,7 @@ super::signatures! {
     DependencyResolution 92
         hints "could not find artifact", "could not find"
         pattern r"Could not find artifact (?P<module>\S+)|^\s*>? ?Could not find (?P<gradle>[\w.-]+:[\w.-]+:[\w.+-]+)\."
-        cause "a Java dependency cannot be had: {module|}{gradle|}"
+        cause "a Java dependency cannot be had: {module/gradle}"
         fix "check its coordinates and that the repository it is in is among those of the build, with credentials if it wants some"
         like "[ERROR] Failed to execute goal on project web: Could not resolve dependencies for project com.acme:web:war:1.0: Could not find artifact com.acme:core:jar:2.1 in central",
             "   > Could not find com.acme:core:2.1.";
@@ -100,7 +100,7 @@ super::signatures! {
         hints "no required module provides package", "cannot find module providing", "unknown revision",
             "missing go.sum entry", "updates to go.mod needed", "no matching versions for query", "is not in std"
         pattern r"no required module provides package (?P<module>[^\s;]+)|cannot find module providing package (?P<also>\S+)|missing go\.sum entry|updates to go\.mod needed|no matching versions for query|: unknown revision \S+|package (?P<std>\S+) is not in (?:std|GOROOT)"
-        cause "a Go module is not there as required: {module|}{also|}{std|see the line}"
+        cause "a Go module is not there as required: {module/also/std|see the line}"
         fix "run `go mod tidy` and commit go.mod and go.sum; a private module also needs GOPRIVATE and credentials"
         like "main.go:9:2: no required module provides package github.com/acme/log; to add it:",
             "go: github.com/acme/lib@v1.9.9: invalid version: unknown revision v1.9.9";
@@ -108,7 +108,7 @@ super::signatures! {
         hints "no matching package", "failed to select a version", "failed to get `",
             "failed to load source for dependency"
         pattern r"no matching package (?:named )?`(?P<module>[^`]+)`|failed to select a version for (?:the requirement )?`(?P<also>[^`]+)`|failed to (?:get|load source for dependency) `(?P<get>[^`]+)`"
-        cause "cargo finds no version of `{module|}{also|}{get|}` that fits"
+        cause "cargo finds no version of `{module/also/get}` that fits"
         fix "check its name, version and registry in Cargo.toml"
         like "error: no matching package named `tokoi` found",
             "error: failed to select a version for the requirement `serde = \"^9\"`";
@@ -116,7 +116,7 @@ super::signatures! {
         hints "unable to locate package", "has no installation candidate", "unmet dependencies", "no package",
             "unable to select packages", "nothing provides"
         pattern r"Unable to locate package (?P<module>\S+)|Package '?(?P<also>[\w.+-]+)'? has no installation candidate|unmet dependencies|No package (?P<yum>\S+) available|unable to select packages|nothing provides"
-        cause "the distribution has no such package: {module|}{also|}{yum|see the lines below}"
+        cause "the distribution has no such package: {module/also/yum|see the lines below}"
         fix "run `apt-get update` (or its like) in the same layer before, and check the name against the distribution's release"
         like "E: Unable to locate package libssl1.1",
             "ERROR: unable to select packages:";
@@ -140,7 +140,7 @@ super::signatures! {
     DependencyResolution 86
         hints "error while loading shared libraries", "glibc_", "undefined symbol", "library not loaded"
         pattern r"error while loading shared libraries: (?P<module>[^\s:]+)|version `(?P<glibc>GLIBC\w*_[\d.]+)' not found|undefined symbol: (?P<symbol>\w+)"
-        cause "a library that a program needs is not installed, or too old: {module|}{glibc|}{symbol|}"
+        cause "a library that a program needs is not installed, or too old: {module/glibc/symbol}"
         fix "install it where the program runs, or build the program on the same distribution"
         like "./bin/agent: /lib/x86_64-linux-gnu/libc.so.6: version `GLIBC_2.34' not found (required by ./bin/agent)",
             "psql: error while loading shared libraries: libpq.so.5: cannot open shared object file";
@@ -159,7 +159,7 @@ super::signatures! {
     DependencyResolution 90
         hints "is missing from your system", "call to undefined function"
         pattern r"requires (?P<ext>ext-\w+).*missing from your system|(?P<also>ext-\w+) \S+ -> it is missing|Call to undefined function (?P<function>\w+)"
-        cause "an extension of PHP is not installed: {ext|}{also|}{function|}"
+        cause "an extension of PHP is not installed: {ext/also/function}"
         fix "install the extension where the step runs (in the image, `docker-php-ext-install`)"
         like "    - Root composer.json requires PHP extension ext-gd * but it is missing from your system. Install or enable PHP's gd extension.",
             "PHP Fatal error:  Uncaught Error: Call to undefined function mb_strtolower()";
@@ -175,20 +175,20 @@ super::signatures! {
     DependencyResolution 66
         hints "could not resolve dependencies for project", "could not resolve all"
         pattern r"Could not resolve dependencies for project (?P<module>\S+)|Could not resolve all (?:files|dependencies|artifacts) for configuration '(?P<configuration>[^']+)'"
-        cause "the dependencies of {module|}{configuration|} cannot be had"
+        cause "the dependencies of {module/configuration} cannot be had"
         fix "see the reason that the lines below give for one of them"
         like "> Could not resolve all files for configuration ':runtimeClasspath'.";
     DependencyResolution 91
         hints "resolve"
         pattern r#"(?:failed|unable) to resolve (?:import|module|path)(?: \W?(?P<module>[^\s'"]+))?|\[ERROR\] Could not resolve "(?P<esbuild>[^"]+)""#
-        cause "the module `{module|}{esbuild|}` is not installed or not where it is imported from"
+        cause "the module `{module/esbuild}` is not installed or not where it is imported from"
         fix "add it to the dependencies and commit the lock file; if it is a file of yours, check its path and the case of its name"
         like "[vite]: Rollup failed to resolve import \"@vueuse/core\" from \"/srv/work/Search.vue\".",
             "✘ [ERROR] Could not resolve \"lodash\"";
     DependencyResolution 91
         hints "error nu", "unable to find package"
         pattern r"error (?P<code>NU\d{4}): (?P<what>[^\r\n]+)|Unable to find package (?P<module>\S+?)\.?(?:\s|$)"
-        cause "a NuGet package is not to be had: {what|}{module|}"
+        cause "a NuGet package is not to be had: {what/module}"
         fix "check its name and version, and that its source is configured"
         like "Shop.csproj : error NU1101: Unable to find package Acme.Logging.";
     DependencyResolution 86
@@ -208,4 +208,10 @@ super::signatures! {
         fix "check its name and version and add it to what is installed before the step"
         like "Can't locate JSON/XS.pm in @INC (you may need to install the JSON::XS module)",
             "[!] Unable to find a specification for `AcmeKit`";
+    DependencyResolution 88
+        hints "failed to download"
+        pattern r"failed to download \x22(?P<chart>[^\x22]+)\x22"
+        cause "`{chart}` cannot be downloaded"
+        fix "check its name and version, and that its repository is added and up to date"
+        like "Error: failed to download \"stable/jenkins\"";
 }

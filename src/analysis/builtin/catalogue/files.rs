@@ -90,7 +90,7 @@ super::signatures! {
     MissingFile 86
         hints "no configuration file provided", "unable to prepare context", "failed to open stream"
         pattern r#"no configuration file provided|unable to prepare context: path "(?P<path>[^"]+)" not found|\((?P<php>[^)]+)\): failed to open stream: No such file"#
-        cause "a file or directory is not there: {path|}{php|see the line}"
+        cause "a file or directory is not there: {path/php|see the line}"
         fix "see that the step runs in the directory it expects, and that the file is part of the commit"
         like "no configuration file provided: not found",
             "unable to prepare context: path \"services/web\" not found";
@@ -99,7 +99,7 @@ super::signatures! {
             "no such volume", "release: not found", "no context exists", "nosuchbucket", "resourcenotfound",
             "context \""
         pattern r#"Error from server \(NotFound\): (?P<what>.*) not found|no such (?:container|service|network|volume): (?P<docker>\S+)|release: not found|no context exists with the name|context "(?P<context>[^"]+)" does not exist|NoSuchBucket|ResourceNotFound\w*"#
-        cause "what the step works on does not exist: {what|}{docker|}{context|see the line}"
+        cause "what the step works on does not exist: {what/docker/context|see the line}"
         fix "create it before, or correct its name; the wrong cluster, account or namespace is a usual reason"
         like r#"Error from server (NotFound): namespaces "review-19" not found"#,
             "An error occurred (NoSuchBucket) when calling the ListObjectsV2 operation: The specified bucket does not exist";
@@ -113,7 +113,7 @@ super::signatures! {
     MissingFile 88
         hints "rb_sysopen", "(errno::enoent)"
         pattern r"No such file or directory @ \w+ - (?P<path>\S+)|No such file or directory - (?P<other>\S+)"
-        cause "`{path|}{other|}` is not there"
+        cause "`{path/other}` is not there"
         fix "see that it is made by an earlier step or is part of the commit, and that the step runs in the directory it expects"
         like "config.rb:4:in `read': No such file or directory @ rb_sysopen - config/review.yml (Errno::ENOENT)";
     MissingFile 88
@@ -131,4 +131,10 @@ super::signatures! {
         cause "a file or a program is not there"
         fix "see what it wanted to open or to start, and that it is there"
         like "Error: failed to read settings: No such file (os error 2)";
+    MissingFile 87
+        hints "no such file or directory"
+        pattern r"^\S+: (?P<path>[^\s:]+): (?:cannot|can't|could not) \w+: No such file or directory"
+        cause "`{path}` is not there"
+        fix "see that `{path}` is made by an earlier step or is part of the commit, and that the step runs in the directory it expects"
+        like "tar: dist/app.tar.gz: Cannot open: No such file or directory";
 }

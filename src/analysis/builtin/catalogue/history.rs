@@ -3,7 +3,7 @@
 super::signatures! {
     MergeConflict 95
         hints "conflict ("
-        pattern r"CONFLICT \((?P<kind>[^)]+)\): (?:Merge conflict in )?(?P<file>[^\r\n]+)"
+        pattern r"CONFLICT \((?P<kind>[^)]+)\): (?:Merge conflict in )?(?P<file>\S+)"
         cause "git cannot merge: {file} ({kind})"
         fix "merge or rebase on your machine, resolve {file}, and deploy the result"
         like "CONFLICT (content): Merge conflict in src/app.ts";
@@ -47,7 +47,7 @@ super::signatures! {
         hints "couldn't find remote ref", "not our ref", "reference is not a tree", "did not match any",
             "unknown revision or path", "remote branch", "bad object", "not a valid object name", "bad revision"
         pattern r"couldn't find remote ref (?P<ref>\S+)|not our ref (?P<commit>\w+)|reference is not a tree: (?P<tree>\w+)|pathspec '(?P<path>[^']+)' did not match|ambiguous argument '(?P<argument>[^']+)'|Remote branch (?P<branch>\S+) not found|bad object \w+|Not a valid object name|bad revision"
-        cause "the repository has no {ref|}{commit|}{tree|}{path|}{argument|}{branch|such commit or branch}"
+        cause "the repository has no {ref/commit/tree/path/argument/branch|such commit or branch}"
         fix "check the commit or branch: it was not pushed, was deleted or rebased away, or the clone is too shallow to have it"
         like "fatal: couldn't find remote ref feature/x",
             "fatal: reference is not a tree: c0ffee1",

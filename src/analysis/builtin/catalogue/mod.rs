@@ -4,7 +4,7 @@
 //! How to read an entry: category and weight; `hints`, of which a line must have one (any case), so that most lines cost
 //! no more than one search; a `pattern` (any case, ASCII classes); the `cause` it means; the `fix` for it; and lines that
 //! it is `like`, each of which a test gives to the engine. In the two sentences `{name}` is what the pattern caught under
-//! that name, and `{name|text}` has a text for when it caught nothing.
+//! that name, and `{name/other|text}` the first of several that it caught, with a text for when it caught none.
 //!
 //! Weights: from 90, it names the cause and leaves no doubt; from 80, it names a cause; from 65, it says what failed,
 //! often as the consequence of something else; below, it is a hint.

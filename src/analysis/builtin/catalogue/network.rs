@@ -45,9 +45,9 @@ super::signatures! {
 
     ConnectionFailed 90
         hints "refused"
-        pattern r"(?:failed to connect to|connect(?:ion)? to|connecting to|could not connect to|dial tcp|connect ECONNREFUSED|connecting|at) (?:server at )?[`'\x22\[]?(?P<target>[\w.:-]*[\w])\b.*\b(?:connection )?refused"
-        cause "nothing answers at {target}: the connection is refused"
-        fix "see that what should listen at {target} runs and listens on that address and port, and that it is given time to start"
+        pattern r"host (?P<host>[\w.-]+) port \d+: .*refused|server at \x22(?P<server>[^\x22]+)\x22.*refused|(?P<target>(?:[\w-]+\.)*[\w-]+:\d{2,5}|\[[0-9a-f:]+\]:\d+)\b.{0,60}\brefused\b"
+        cause "nothing answers at {host/server/target|…}: the connection is refused"
+        fix "see that what should listen at {host/server/target|…} runs and listens on that address and port, and that it is given time to start"
         like "dial tcp 10.0.3.4:5432: connect: connection refused",
             r#"psql: error: connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused"#;
     ConnectionFailed 90
@@ -58,7 +58,7 @@ super::signatures! {
         like "Error: connect ECONNREFUSED 127.0.0.1:6379";
     ConnectionFailed 88
         hints "failed to connect to", "couldn't connect to", "could not connect to"
-        pattern r"(?:failed to connect to|couldn't connect to|could not connect to) (?P<target>[\w.:-]+\w)(?: port (?P<port>\d+))?"
+        pattern r"(?:failed to connect to|couldn't connect to|could not connect to) (?P<target>\S+ port \d+|[\w-]*[.:][\w.:-]*\w|localhost)"
         cause "{target} cannot be connected to"
         fix "see that what should listen at {target} runs, listens on that address and port, and can be reached from where the step runs"
         like "curl: (7) Failed to connect to localhost port 8080 after 0 ms: Couldn't connect to server";
@@ -155,10 +155,10 @@ super::signatures! {
         fix "see what it waited for; raise the limit only if it really needs longer"
         like "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
     Timeout 84
-        hints "timed out waiting", "timeout waiting", "timed out after", "timeout after", "timeout exceeded",
+        hints "timed out waiting", "timeout waiting", "timeout while waiting", "timed out after", "timeout after", "timeout exceeded",
             "exceeded timeout", "timeout expired", "gave up waiting", "did not complete within", "timeoutexpired",
             "not ready after", "exceeded the timeout", "exceeded its timeout", "exceeded the maximum execution time"
-        pattern r"timed out waiting|timeout waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
+        pattern r"timed out waiting|timeout (?:while )?waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
         cause "it waited for something that did not come in time"
         fix "see why what it waited for did not come; raise the limit only if it really needs longer"
         like "error: timed out waiting for the condition on jobs/migrate",
@@ -207,7 +207,7 @@ super::signatures! {
         hints "status", "http", "server error", "bad gateway", "service unavailable", "expected 2",
             "internal server error", "answered"
         pattern r"(?:http(?:/[\d.]+)?|status(?: ?code)?|response(?: code)?|answered(?: with)?|returned|got|server error)[ :=]+\(?(?P<status>[45]\d\d)\b|\b(?P<also>50[0-4]) (?:Internal Server Error|Bad Gateway|Service (?:Temporarily )?Unavailable|Server Error|Gateway Time-?out)|\b(?P<client>40[04589]|410|422) (?:Client Error|Not Found|Bad Request|Unprocessable|Conflict)"
-        cause "a request was answered with status {status|}{also|}{client|}"
+        cause "a request was answered with status {status/also/client}"
         fix "look at what was answered and at the other side's own log"
         like "smoke: GET /checkout: expected 200, got 500",
             "requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: https://x",
@@ -258,9 +258,9 @@ super::signatures! {
         like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)",
             "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
     ConnectionFailed 84
-        hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "forcibly closed",
+        hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "failed to respond", "forcibly closed",
             "err_connection", "disconnected"
-        pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
+        pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|failed to respond|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
         cause "the other side broke the connection off"
         fix "look at the other side's log at that time; try again if it was a restart or a proxy in between"
         like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",

@@ -133,7 +133,7 @@ super::signatures! {
     Crashed 78
         hints "panic:", "panicked at"
         pattern r"^(?:\S+ )?panic: (?P<what>[^\r\n]+)|panicked at (?P<where>[^\r\n]+)"
-        cause "a program panicked: {what|}{where|}"
+        cause "a program panicked: {what/where}"
         fix "follow the stack trace below the line to the code that did it"
         like "panic: runtime error: index out of range [5] with length 5",
             "thread 'main' panicked at src/main.rs:41:10:";

@@ -119,7 +119,7 @@ super::signatures! {
     Syntax 76
         hints "unknown command", "unknown subcommand", "is not a git command"
         pattern r#"(?:unknown (?:sub)?command:? [`'"]?(?P<command>[\w-]+)|'(?P<git>[\w-]+)' is not a git command)"#
-        cause "a program was called with a command it does not know: `{command|}{git|}`"
+        cause "a program was called with a command it does not know: `{command/git}`"
         fix "check the call against the version of the program that is installed"
         like r#"Error: unknown command "template2" for "helm""#;
     Syntax 74
@@ -157,14 +157,14 @@ super::signatures! {
     MissingCommand 92
         hints "cannot run program", "can't exec"
         pattern r#"Cannot run program "(?P<program>[^"]+)"|Can't exec "(?P<perl>[^"]+)""#
-        cause "the program `{program|}{perl|}` is not installed where the step runs"
-        fix "install `{program|}{perl|}` where the step runs, or put it into the PATH"
+        cause "the program `{program/perl}` is not installed where the step runs"
+        fix "install `{program/perl}` where the step runs, or put it into the PATH"
         like "java.io.IOException: Cannot run program \"git\": error=2, No such file or directory";
     MissingCommand 88
         hints "in path", "in $path", "on path", "on your path", "in your path", "on $path"
         pattern r#"[`'"]?(?P<program>[\w.+-]+)[`'"]?(?: executable| binary| command)?(?: was| is|:)? (?:not found|not available|missing|could not be found|cannot be found|not)(?: found)? (?:in|on) (?:your |the )?\$?PATH|(?:cannot|could not|unable to|can't) (?:find|locate) [`'"]?(?P<other>[\w.+-]+)[`'"]? (?:in|on) (?:your |the )?\$?PATH"#
-        cause "the command `{program|}{other|}` is not installed where the step runs"
-        fix "install `{program|}{other|}` where the step runs, or put it into the PATH; the step sees only the PATH it is given"
+        cause "the command `{program/other}` is not installed where the step runs"
+        fix "install `{program/other}` where the step runs, or put it into the PATH; the step sees only the PATH it is given"
         like "Error: terraform not found in PATH",
             "could not find `sops` on your PATH";
     MissingCommand 70
@@ -185,7 +185,13 @@ super::signatures! {
     Syntax 88
         hints "sed: -e expression", "awk: ", "invalid regular expression", "invalid date"
         pattern r"sed: -e expression #\d+, char \d+: (?P<what>[^\r\n]+)|awk: (?:line \d+: |cmd\. line:\d+: )(?P<awk>[^\r\n]+)|invalid regular expression|date: invalid date"
-        cause "a small program in the script does not parse: {what|}{awk|see the line}"
+        cause "a small program in the script does not parse: {what/awk|see the line}"
         fix "correct it; a slash or a quote in a value that is filled in is the usual reason"
         like "sed: -e expression #1, char 41: unknown option to `s'";
+    MissingCommand 93
+        hints "unable to execute"
+        pattern r"unable to execute '?(?P<program>[\w.+-]+)'?: No such file"
+        cause "the program `{program}` that a build calls is not installed"
+        fix "install `{program}` where it is built (`build-essential` has the compilers)"
+        like "    unable to execute 'gcc': No such file or directory";
 }

@@ -29,7 +29,7 @@ super::signatures! {
     TestFailure 74
         hints " failed"
         pattern r"^=*\s*(?P<count>[1-9]\d*) failed\b.* in [\d.:]+ ?s"
-        cause "{count} tests fail"
+        cause "tests fail: {count}"
         fix "run those that are listed alone, and correct them or what they test"
         like "===== 2 failed, 31 passed in 4.11s =====";
     TestFailure 78
@@ -41,12 +41,12 @@ super::signatures! {
     TestFailure 72
         hints "test result: failed"
         pattern r"test result: FAILED\. \d+ passed; (?P<count>\d+) failed"
-        cause "{count} tests fail"
+        cause "tests fail: {count}"
         fix "run those that are listed alone, and correct them or what they test"
         like "test result: FAILED. 40 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
     TestFailure 80
         hints "panicked at"
-        pattern r"^thread '(?P<test>[\w:]+::[\w:]+)'(?: \(\d+\))? panicked at (?P<where>[^\r\n]+)"
+        pattern r"^thread '(?P<test>[\w:]+::[\w:]+)'(?: \(\d+\))? panicked at (?P<where>\S+?):?\s*$"
         cause "the test {test} panics at {where}"
         fix "run it alone (`cargo test {test}`), and correct it or what it tests"
         like "thread 'session::tests::expires' panicked at src/session.rs:90:9:";
@@ -66,14 +66,14 @@ super::signatures! {
     TestFailure 77
         hints "●", "✕", "✗", "×"
         pattern r"^\s*(?:● (?P<test>[^\r\n]+ › [^\r\n]+)|✕ (?P<jest>[^\r\n]+)|✗ (?P<other>[^\r\n]+)|× (?P<vitest>[^\r\n]+))"
-        cause "the test `{test|}{jest|}{other|}{vitest|}` fails"
+        cause "the test `{test/jest/other/vitest}` fails"
         fix "run it alone, and correct it or what it tests"
         like "  ● Cart › totals › adds tax",
             "    ✕ expires at midnight (4 ms)";
     TestFailure 72
         hints "failing", "failed", "failure", "errors"
         pattern r"^\s*Tests?(?: Suites| Files)?:?\s+(?P<count>[1-9]\d*) failed|^\s*(?P<mocha>[1-9]\d*) failing\b|^\s*\d+ (?:examples?|tests?|runs?|scenarios?|specs?),.*\b(?P<spec>[1-9]\d*) (?:failures?|failed|errors?)\b|^\s*(?P<playwright>[1-9]\d*) failed\s*$"
-        cause "{count|}{mocha|}{spec|}{playwright|} tests fail"
+        cause "tests fail: {count/mocha/spec/playwright|see the line}"
         fix "run those that are listed alone, and correct them or what they test"
         like "Tests:       2 failed, 2 passed, 4 total",
             "  3 failing",
@@ -135,14 +135,14 @@ super::signatures! {
     TestFailure 77
         hints "[fail]", "failed "
         pattern r"(?P<test>[\w.]+) \[FAIL\]\s*$|^\s*Failed (?P<dotnet>[\w.]+(?:\([^)]*\))?) \[[<\d]"
-        cause "the test {test|}{dotnet|} fails"
+        cause "the test {test/dotnet} fails"
         fix "run it alone, and correct it or what it tests"
         like "[xUnit.net 00:00:01.44]     Shop.Tests.Cart.Total [FAIL]",
             "  Failed Shop.Tests.Cart.Total [12 ms]";
     TestFailure 78
         hints "fail: ", "error: ", "[  failed  ]", "| fail |", "***failed"
         pattern r"^(?:FAIL|ERROR): (?P<test>test\w*) \(|\[  FAILED  \] (?P<gtest>\w+\.\w+)|\| FAIL \||\*\*\*Failed"
-        cause "the test {test|}{gtest|} fails"
+        cause "the test {test/gtest} fails"
         fix "run it alone, and correct it or what it tests"
         like "FAIL: test_total (tests.test_cart.CartTest)",
             "[  FAILED  ] CartTest.Total (3 ms)";
@@ -157,7 +157,7 @@ super::signatures! {
     TestFailure 76
         hints "❯", "→ expected", "fail "
         pattern r"^\s*❯ (?P<vitest>\S+ > [^\r\n]+)|^ *FAIL +(?P<file>\S+ > [^\r\n]+)"
-        cause "the test {vitest|}{file|} fails"
+        cause "the test {vitest/file} fails"
         fix "run it alone, and correct it or what it tests"
         like " FAIL  src/price.test.ts > formats euros";
 }

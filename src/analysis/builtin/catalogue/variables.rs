@@ -84,7 +84,7 @@ super::signatures! {
     MissingVariable 86
         hints "secret", "configmap"
         pattern r#"(?:secrets?|configmaps?) \\?"(?P<name>[^"\\]+)\\?" not found|couldn't find key (?P<key>\S+) in (?:Secret|ConfigMap) (?P<of>[\w./-]+)"#
-        cause "a secret or a configuration that the workload refers to is not there: `{name|}{key|}`"
+        cause "a secret or a configuration that the workload refers to is not there: `{name/key}`"
         fix "create it in the namespace before the rollout, or correct its name in the manifest"
         like r#"Warning  Failed  4s  kubelet  Error: secret "web-db" not found"#;
     MissingVariable 86
@@ -115,7 +115,7 @@ super::signatures! {
         hints "missing", "required", "not set", "undefined", "empty", "unset", "must", "provide", "set a ",
             "set the ", "expected"
         pattern r#"\b(?-i:(?P<name>[A-Z][A-Z0-9]*_[A-Z0-9_]+))\b.{0,40}\b(?:missing|required|not set|undefined|empty|unset|must be|not provided|not defined)\b|\b(?:missing|required|undefined|unset|provide|set|expected)\b.{0,40}\b(?-i:(?P<after>[A-Z][A-Z0-9]*_[A-Z0-9_]+))\b"#
-        cause "the variable `{name|}{after|}` is not set"
+        cause "the variable `{name/after}` is not set"
         fix "set it as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like "required key POLL_URL missing value",
             "Invalid environment variables: { STRIPE_SECRET_KEY: [ 'Required' ] }";

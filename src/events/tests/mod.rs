@@ -1,5 +1,9 @@
 #![allow(clippy::unwrap_used)]
 
+mod auditing;
+mod listing;
+mod sweeping;
+
 use std::sync::Arc;
 
 use super::*;
@@ -20,12 +24,13 @@ fn agent() -> Agent {
 }
 
 fn happen(store: &MemoryStore, organization: &str, notice: Notice) {
-    let mut batch = Batch::default();
-    record(
-        &mut batch,
-        &identifier(organization),
-        &Happening::new(notice, Timestamp::from_millis(5), None, &Data::default()),
-    );
+    happen_at(store, organization, notice, 5);
+}
+
+fn happen_at(store: &MemoryStore, organization: &str, notice: Notice, millis: i64) {
+    let (mut batch, data) = (Batch::default(), Data::default());
+    let happening = Happening::new(notice, Timestamp::from_millis(millis), None, &data);
+    record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }
 
@@ -78,4 +83,17 @@ fn each_organization_has_its_own_numbers_and_an_id_of_one_is_none_of_another() {
     }
     let unborn = EventId { number: 1_000, check: [0; 4] };
     assert!(!events.knows(&acme, unborn).unwrap());
+}
+
+proptest::proptest! {
+    #[test]
+    fn whatever_lies_in_a_journal_is_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
+        let with_version = [&[1], bytes.as_slice()].concat();
+        for body in [&bytes, &with_version] {
+            let (glance, event) = (form::glance(body), form::decode(0, [0; 32], body));
+            if let Ok(event) = event {
+                proptest::prop_assert_eq!(glance.ok(), Some(event.glance()));
+            }
+        }
+    }
 }

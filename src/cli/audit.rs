@@ -1,0 +1,189 @@
+//! `lockkeeper audit`: whether the events of a data directory whose server is stopped are those that were recorded.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::complain;
+use crate::config::{self, Flags, Settings};
+use crate::domain::Identifier;
+use crate::events::{Events, Expectation, Found, Report};
+use crate::{app, store, telemetry};
+
+/// Something is not as it was recorded.
+const EXIT_BROKEN: u8 = 1;
+/// It could not be found out.
+const EXIT_CANNOT: u8 = 2;
+
+#[derive(Subcommand)]
+pub enum Command {
+    /// Find events that were changed, removed, inserted or moved, while the server is stopped
+    #[command(
+        after_help = "Each event is chained to the one before it by a hash. Whoever can write to the data directory can make a \
+                      new chain of all of it, but not one that has an earlier head in it: note what this prints in a safe \
+                      place now and then, and pass it with --expect later. The `eventId` and `hash` of any event that the \
+                      API has shown serve as well.\n\n\
+                      Exit codes: 0 intact, 1 broken, 2 could not be found out.\n\n\
+                      Examples:\n  lockkeeper audit verify --data-dir /var/lib/lockkeeper\n  \
+                      lockkeeper audit verify --organization acme --expect 1233:9f86d081…"
+    )]
+    Verify(Verify),
+}
+
+#[derive(clap::Args)]
+pub struct Verify {
+    /// The settings file of the server; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory of the server, or a copy of it; also LOCKKEEPER_DATA_DIR
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Only this organization
+    #[arg(long, value_name = "ORG")]
+    organization: Option<String>,
+    /// A head that an earlier run printed, which must still be part of the chain; may be given several times
+    #[arg(long, value_name = "NUMBER:HASH")]
+    expect: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Why nothing was found out: one sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+enum VerifyError {
+    #[error("there is no data directory {0}; name the server's with --data-dir")]
+    NoData(PathBuf),
+    #[error("data directory {path} is in use by {holder}; stop that server, or copy the directory and verify the copy")]
+    InUse { path: PathBuf, holder: store::Holder },
+    #[error(transparent)]
+    Open(store::OpenError),
+    #[error("--expect {given:?} {why}")]
+    Expectation { given: String, why: crate::domain::Malformed },
+    #[error("--expect speaks of one organization, and there are {0}; name it with --organization")]
+    WhichOrganization(usize),
+    #[error("there are no events of organization {0:?}; without --organization all that have any are verified")]
+    NoSuchOrganization(String),
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+}
+
+pub fn run(command: Command) -> ExitCode {
+    match command {
+        Command::Verify(arguments) => verify(arguments),
+    }
+}
+
+fn verify(arguments: Verify) -> ExitCode {
+    let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
+    let settings = match config::load(&flags, std::env::vars_os()) {
+        Ok(settings) => settings,
+        Err(faults) => return complain(EXIT_CANNOT, &faults),
+    };
+    if let Err(fault) = telemetry::start_logging(&settings.log) {
+        return complain(EXIT_CANNOT, &fault);
+    }
+    match look(&settings, &arguments) {
+        Ok(reports) => tell(&reports, arguments.json),
+        Err(error) => complain(EXIT_CANNOT, &error),
+    }
+}
+
+fn look(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>, VerifyError> {
+    let expected = arguments.expect.iter().map(|given| {
+        given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
+    });
+    let expected = expected.collect::<Result<Vec<_>, _>>()?;
+    // The store would make one, and a typing error would pass for an empty journal.
+    if !settings.data_dir.is_dir() {
+        return Err(VerifyError::NoData(settings.data_dir.clone()));
+    }
+    let store = Arc::new(app::open_store(settings, false).map_err(|error| match error {
+        store::OpenError::InUse { path, holder } => VerifyError::InUse { path, holder },
+        error => VerifyError::Open(error),
+    })?);
+    let events = Events::new(store.clone());
+    let mut organizations: Vec<Identifier> = events.audited()?.into_iter().collect();
+    if let Some(wanted) = &arguments.organization {
+        organizations.retain(|organization| organization.as_str() == wanted);
+        if organizations.is_empty() {
+            return Err(VerifyError::NoSuchOrganization(wanted.clone()));
+        }
+    }
+    if !expected.is_empty() && organizations.len() != 1 {
+        return Err(VerifyError::WhichOrganization(organizations.len()));
+    }
+    let reports = organizations.iter().map(|organization| events.audit(organization, &expected));
+    let reports = reports.collect::<Result<Vec<_>, _>>()?;
+    store.close();
+    Ok(reports)
+}
+
+fn tell(reports: &[Report], as_json: bool) -> ExitCode {
+    let text = if as_json { in_json(reports).to_string() } else { in_words(reports) };
+    if writeln!(std::io::stdout(), "{text}").is_err() {
+        return ExitCode::from(EXIT_CANNOT);
+    }
+    if !reports.iter().all(Report::is_intact) {
+        return ExitCode::from(EXIT_BROKEN);
+    }
+    let untold = reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == Found::NoLongerKept);
+    if untold { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
+}
+
+fn in_words(reports: &[Report]) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for report in reports {
+        let name = &report.organization;
+        lines.push(match (&report.fault, &report.head) {
+            (Some(fault), _) => format!("{name}: broken at event {}: {fault}", fault.number),
+            (None, Some(head)) => {
+                let (events, first) = (report.events(), report.first);
+                format!("{name}: {events} events, {first} … {}, chain intact, head {head}", head.number)
+            }
+            (None, None) => format!("{name}: 0 events, chain intact"),
+        });
+        for (expected, found) in &report.expected {
+            lines.push(match found {
+                Found::There => format!("{name}: {expected} is part of the chain"),
+                Found::Absent => format!("{name}: broken: {expected} is not part of the chain: it has been rewritten"),
+                Found::NoLongerKept => format!("{name}: {expected} is no longer kept, so nobody can tell"),
+            });
+        }
+    }
+    if lines.is_empty() { "no events".to_owned() } else { lines.join("\n") }
+}
+
+fn in_json(reports: &[Report]) -> Value {
+    let noted = |head: &Expectation| {
+        let text = head.to_string();
+        json!({ "number": head.number, "hash": text.split_once(':').map(|(_, hash)| hash) })
+    };
+    let organizations = reports.iter().map(|report| {
+        let fault = report.fault.as_ref();
+        let expected = report.expected.iter().map(|(head, found)| {
+            let mut expected = noted(head);
+            expected["found"] = json!(match found {
+                Found::There => "there",
+                Found::Absent => "absent",
+                Found::NoLongerKept => "no_longer_kept",
+            });
+            expected
+        });
+        json!({
+            "organization": report.organization.as_str(),
+            "events": report.events(),
+            "first": report.first,
+            "intact": report.is_intact(),
+            "head": report.head.as_ref().map(noted),
+            "fault": fault.map(|fault| json!({ "number": fault.number, "what": fault.to_string() })),
+            "expected": expected.collect::<Vec<_>>(),
+        })
+    });
+    let intact = reports.iter().all(Report::is_intact);
+    json!({ "intact": intact, "organizations": organizations.collect::<Vec<_>>() })
+}

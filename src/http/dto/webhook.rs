@@ -1,0 +1,225 @@
+//! Webhooks and their deliveries, and what is sent to their receivers.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{EventView, Text, Time};
+use crate::domain::{DeliveryId, Timestamp, WebhookId};
+use crate::events::{EventId, Occurred};
+use crate::http::answer::written;
+use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, Shown, WebhookSecret};
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Webhook)]
+pub struct WebhookView<'a> {
+    #[schema(value_type = String, example = "whk_0199f3c2a4b07f3e9d2c5a1b")]
+    webhook_id: Text<WebhookId>,
+    #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
+    url: &'a str,
+    /// Types of events, such as `session.claimed`, or all of one kind, such as `session.*`. Empty: all.
+    #[schema(value_type = Vec<String>)]
+    events: Vec<Text<Filter>>,
+    description: &'a str,
+    enabled: bool,
+    /// Why it is disabled: by a member, since its receiver answered 410, or since it failed for long.
+    #[schema(required)]
+    disabled_reason: Option<&'static str>,
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    disabled_at: Option<Time>,
+    /// Since when every attempt has failed; null if the last one arrived.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    failing_since: Option<Time>,
+    /// Deliveries that have neither arrived nor been given up.
+    pending_deliveries: u32,
+    /// Events that were no longer kept when their turn came.
+    missed_events: u64,
+    /// Until when the secret before this one signs too.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    previous_secret_expires_at: Option<Time>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Time,
+    #[schema(value_type = String, format = DateTime)]
+    updated_at: Time,
+    /// The last attempt to deliver something.
+    #[schema(required)]
+    last_delivery: Option<LastDeliveryView>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = LastDelivery)]
+pub struct LastDeliveryView {
+    #[schema(value_type = String, example = "dlv_0199f3c2a4b07f3e9d2c5a1b")]
+    delivery_id: Text<DeliveryId>,
+    #[schema(value_type = String, example = "session.claimed")]
+    r#type: &'static str,
+    #[schema(value_type = String, example = "delivered")]
+    status: &'static str,
+    /// Null if there was no answer.
+    #[schema(required)]
+    status_code: Option<u16>,
+    #[schema(value_type = String, format = DateTime)]
+    at: Time,
+}
+
+/// A webhook with the secret that was made for it.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = NewWebhook)]
+pub struct OpenWebhookView<'a> {
+    #[serde(flatten)]
+    view: WebhookView<'a>,
+    /// What its deliveries are signed with. It is not shown again.
+    #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
+    secret: &'a str,
+}
+
+/// The same as it is kept for retries.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = ReplayedWebhook)]
+pub struct KeptWebhookView<'a> {
+    #[serde(flatten)]
+    view: WebhookView<'a>,
+    /// Always null: the secret was in the first answer. If that was lost, rotate it.
+    #[schema(required)]
+    secret: Option<String>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Delivery)]
+pub struct DeliveryView<'a> {
+    #[schema(value_type = String, example = "dlv_0199f3c2a4b07f3e9d2c5a1b")]
+    delivery_id: Text<DeliveryId>,
+    /// Its receiver finds it in `webhook-id`, the same on every attempt.
+    #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
+    event_id: Text<EventId>,
+    #[schema(value_type = String, example = "session.claimed")]
+    r#type: &'static str,
+    /// `pending`, `delivered` or `failed`.
+    #[schema(value_type = String, example = "delivered")]
+    status: &'static str,
+    /// The newest 20, oldest first.
+    attempts: Vec<AttemptView<'a>>,
+    /// Null once it has arrived or has been given up.
+    #[schema(value_type = Option<String>, format = DateTime, required)]
+    next_attempt_at: Option<Time>,
+    #[schema(value_type = String, format = DateTime)]
+    created_at: Time,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = DeliveryAttempt)]
+pub struct AttemptView<'a> {
+    #[schema(value_type = String, format = DateTime)]
+    at: Time,
+    duration_ms: u32,
+    /// Null if there was no answer.
+    #[schema(required)]
+    status_code: Option<u16>,
+    /// Why it does not count as arrived; null if it does.
+    #[schema(required)]
+    error: Option<&'a str>,
+    /// The beginning of the answer's body, at most 1 KiB.
+    response_excerpt: &'a str,
+}
+
+impl<'a> From<&'a Shown> for WebhookView<'a> {
+    fn from(Shown { webhook, progress }: &'a Shown) -> Self {
+        Self {
+            webhook_id: Text(webhook.id),
+            url: webhook.target.as_str(),
+            events: webhook.filters.iter().copied().map(Text).collect(),
+            description: webhook.description.as_str(),
+            enabled: webhook.is_enabled(),
+            disabled_reason: webhook.disabled.map(|disabled| disabled.why.reason()),
+            disabled_at: webhook.disabled.map(|disabled| Time(disabled.at)),
+            failing_since: progress.failing_since.map(Time),
+            pending_deliveries: progress.pending,
+            missed_events: progress.missed,
+            previous_secret_expires_at: webhook.previous.map(|previous| Time(previous.until)),
+            created_at: Time(webhook.created_at),
+            updated_at: Time(webhook.updated_at),
+            last_delivery: progress.last.as_ref().map(LastDeliveryView::from),
+        }
+    }
+}
+
+impl From<&LastDelivery> for LastDeliveryView {
+    fn from(last: &LastDelivery) -> Self {
+        Self {
+            delivery_id: Text(last.delivery),
+            r#type: last.notice.as_str(),
+            status: last.status.as_str(),
+            status_code: last.code,
+            at: Time(last.at),
+        }
+    }
+}
+
+impl<'a> OpenWebhookView<'a> {
+    pub fn new(shown: &'a Shown, secret: &'a WebhookSecret) -> Self {
+        Self { view: WebhookView::from(shown), secret: secret.text().reveal() }
+    }
+}
+
+impl<'a> From<&'a Shown> for KeptWebhookView<'a> {
+    fn from(shown: &'a Shown) -> Self {
+        Self { view: WebhookView::from(shown), secret: None }
+    }
+}
+
+impl<'a> From<&'a Delivery> for DeliveryView<'a> {
+    fn from(delivery: &'a Delivery) -> Self {
+        let pending = delivery.status == DeliveryStatus::Pending;
+        // One that has not been tried has its turn as soon as those before it have had theirs.
+        let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
+        Self {
+            delivery_id: Text(delivery.id),
+            event_id: Text(delivery.event),
+            r#type: delivery.notice.as_str(),
+            status: delivery.status.as_str(),
+            attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
+            next_attempt_at: pending.then_some(Time(due)),
+            created_at: Time(delivery.created_at),
+        }
+    }
+}
+
+impl<'a> From<&'a Attempt> for AttemptView<'a> {
+    fn from(attempt: &'a Attempt) -> Self {
+        Self {
+            at: Time(attempt.at),
+            duration_ms: attempt.millis,
+            status_code: attempt.code,
+            error: attempt.error.as_deref(),
+            response_excerpt: &attempt.excerpt,
+        }
+    }
+}
+
+/// What receivers get, in the form of Standard Webhooks.
+#[derive(Serialize)]
+struct Payload<T> {
+    r#type: &'static str,
+    timestamp: Time,
+    data: T,
+}
+
+/// What is sent of an event.
+pub fn webhook_body(event: &Occurred) -> Vec<u8> {
+    written(&Payload { r#type: event.notice.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
+}
+
+/// What is sent to try a webhook out.
+pub fn webhook_test_body(webhook: WebhookId, now: Timestamp) -> Vec<u8> {
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Ping {
+        webhook_id: Text<WebhookId>,
+    }
+    written(&Payload { r#type: "webhook.test", timestamp: Time(now), data: Ping { webhook_id: Text(webhook) } })
+}

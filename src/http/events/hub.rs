@@ -1,0 +1,338 @@
+//! What happens in an organization, read and rendered once for all who follow it. There is a hub, and one task, for each
+//! organization that somebody follows. It keeps the newest events in a ring; each subscriber has nothing but its place
+//! in it, and who is behind the ring reads from the store.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use actix_web::web::{Bytes, BytesMut};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+
+use crate::domain::Identifier;
+use crate::events::{EventId, Events, Filter, Occurred, Span};
+use crate::http::answer;
+use crate::http::dto::EventView;
+use crate::store::StoreError;
+
+/// Each holds a connection, and is woken whenever something happens in its organization.
+const SUBSCRIBERS_MAX: usize = 4_000;
+/// So that one organization leaves room for others.
+const SUBSCRIBERS_PER_ORGANIZATION: usize = 2_000;
+/// What a subscriber that was away for a moment finds without asking the store.
+const RING_EVENTS: u64 = 2_048;
+/// The same, where events are large.
+const RING_BYTES: usize = 4 * 1024 * 1024;
+/// What is gathered at once, and handed to the web server, which holds about as much for a client that does not read.
+const PIECE_BYTES: usize = 32 * 1024;
+/// Many things become durable in a moment; they are looked for together.
+const GATHERING: Duration = Duration::from_millis(5);
+
+/// The hubs of all organizations that somebody follows.
+pub struct Hubs {
+    events: Events,
+    pub pace: Pace,
+    open: Mutex<HashMap<Identifier, Open>>,
+    places: Arc<Semaphore>,
+    subscribers: metrics::Gauge,
+}
+
+/// How patient streams are.
+#[derive(Debug, Clone, Copy)]
+pub struct Pace {
+    /// A comment is sent after so much silence.
+    pub heartbeat: Duration,
+    /// Who takes nothing for so long is cut off.
+    pub stall: Duration,
+}
+
+struct Open {
+    hub: Arc<Hub>,
+    seats: usize,
+}
+
+pub struct Hub {
+    organization: Identifier,
+    ring: RwLock<Ring>,
+    reached: watch::Sender<Reached>,
+    deserted: Notify,
+}
+
+/// How far a hub has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reached {
+    /// It has not read anything yet.
+    Nothing,
+    UpTo(u64),
+    /// It will not read on.
+    Failed,
+}
+
+#[derive(Default)]
+struct Ring {
+    first: u64,
+    frames: VecDeque<Frame>,
+    bytes: usize,
+}
+
+struct Frame {
+    event: Occurred,
+    text: Bytes,
+}
+
+/// What there is for somebody at a place.
+pub enum Gathered {
+    /// Some events, or none that is wanted, and the place after them.
+    Piece { text: Bytes, next: u64, last: Option<EventId> },
+    /// The ring begins later, after so many.
+    Behind { by: u64 },
+}
+
+/// A subscriber's place in an organization's hub, until it is dropped.
+pub struct Seat {
+    hubs: Arc<Hubs>,
+    pub hub: Arc<Hub>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Hubs {
+    pub fn new(events: Events, pace: Pace) -> Arc<Self> {
+        let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
+        let places = Arc::new(Semaphore::new(SUBSCRIBERS_MAX));
+        Arc::new(Self { events, pace, open: Mutex::default(), places, subscribers })
+    }
+
+    /// None if as many follow already as may.
+    pub fn join(self: &Arc<Self>, organization: &Identifier) -> Option<Seat> {
+        let place = self.places.clone().try_acquire_owned().ok()?;
+        let mut hubs = self.open.lock();
+        let open = hubs.entry(organization.clone()).or_insert_with(|| {
+            let hub = Arc::new(Hub::new(organization.clone()));
+            actix_web::rt::spawn(self.clone().run(hub.clone()));
+            Open { hub, seats: 0 }
+        });
+        if open.seats >= SUBSCRIBERS_PER_ORGANIZATION {
+            return None;
+        }
+        open.seats += 1;
+        self.subscribers.increment(1.0);
+        Some(Seat { hubs: self.clone(), hub: open.hub.clone(), _place: place })
+    }
+
+    /// Reads what happens into the ring, until nobody follows any more.
+    async fn run(self: Arc<Self>, hub: Arc<Hub>) {
+        let mut durable = self.events.durable();
+        let events = self.events.clone();
+        let filled = hub.clone();
+        let begun = actix_web::web::block(move || filled.begin(&events)).await;
+        let mut failed = match begun {
+            Ok(begun) => begun.err(),
+            Err(error) => Some(StoreError::Read(error.to_string())),
+        };
+        while failed.is_none() {
+            tokio::select! {
+                changed = durable.changed() => if changed.is_err() { break },
+                () = hub.deserted.notified() => return,
+            }
+            failed = hub.catch_up(&self.events).err();
+            tokio::time::sleep(GATHERING).await;
+        }
+        if let Some(error) = failed {
+            tracing::error!(organization = %hub.organization, %error, "events cannot be read; whoever follows them is sent away");
+        }
+        self.forget(&hub);
+        hub.reached.send_replace(Reached::Failed);
+    }
+
+    fn forget(&self, hub: &Arc<Hub>) {
+        let mut hubs = self.open.lock();
+        if hubs.get(&hub.organization).is_some_and(|open| Arc::ptr_eq(&open.hub, hub)) {
+            hubs.remove(&hub.organization);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.hubs.subscribers.decrement(1.0);
+        let mut hubs = self.hubs.open.lock();
+        let Some(open) = hubs.get_mut(&self.hub.organization) else { return };
+        if !Arc::ptr_eq(&open.hub, &self.hub) {
+            return;
+        }
+        open.seats -= 1;
+        if open.seats == 0 {
+            hubs.remove(&self.hub.organization);
+            self.hub.deserted.notify_one();
+        }
+    }
+}
+
+impl Hub {
+    fn new(organization: Identifier) -> Self {
+        let reached = watch::Sender::new(Reached::Nothing);
+        Self { organization, ring: RwLock::default(), reached, deserted: Notify::new() }
+    }
+
+    pub fn reached(&self) -> watch::Receiver<Reached> {
+        self.reached.subscribe()
+    }
+
+    /// With the newest there are, for those who come back to them.
+    fn begin(&self, events: &Events) -> Result<(), StoreError> {
+        let Span { first, next } = events.span(&self.organization)?;
+        self.ring.write().first = next.saturating_sub(RING_EVENTS).max(first);
+        self.catch_up(events)?;
+        let next = self.ring.read().next();
+        self.reached.send_replace(Reached::UpTo(next));
+        Ok(())
+    }
+
+    fn catch_up(&self, events: &Events) -> Result<(), StoreError> {
+        let before = self.ring.read().next();
+        let mut next = before;
+        while next < events.next(&self.organization)? {
+            let read = events.read(&self.organization, next)?;
+            let Some(last) = read.last() else { break };
+            next = last.id.number + 1;
+            let frames: Vec<_> = read.into_iter().map(Frame::new).collect();
+            self.ring.write().extend(frames);
+        }
+        if next > before {
+            self.reached.send_replace(Reached::UpTo(next));
+        }
+        Ok(())
+    }
+
+    pub fn gather(&self, from: u64, filter: &Filter) -> Gathered {
+        let ring = self.ring.read();
+        let Some(skipped) = from.checked_sub(ring.first) else {
+            return Gathered::Behind { by: ring.next().saturating_sub(from) };
+        };
+        let (mut text, mut next, mut last) = (BytesMut::new(), from, None);
+        for frame in ring.frames.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)) {
+            if filter.wants(&frame.event.glance()) {
+                if !text.is_empty() && text.len() + frame.text.len() > PIECE_BYTES {
+                    break;
+                }
+                text.extend_from_slice(&frame.text);
+            }
+            next = frame.event.id.number + 1;
+            last = Some(frame.event.id);
+        }
+        Gathered::Piece { text: text.freeze(), next, last }
+    }
+}
+
+impl Ring {
+    fn next(&self) -> u64 {
+        self.first + self.frames.len() as u64
+    }
+
+    fn extend(&mut self, frames: Vec<Frame>) {
+        for frame in frames {
+            if frame.event.id.number != self.next() {
+                // Somebody has cut the journal; there is no going on from what was before.
+                *self = Self { first: frame.event.id.number, ..Self::default() };
+            }
+            self.bytes += frame.text.len();
+            self.frames.push_back(frame);
+            while self.frames.len() as u64 > RING_EVENTS || self.bytes > RING_BYTES {
+                let Some(oldest) = self.frames.pop_front() else { break };
+                self.bytes -= oldest.text.len();
+                self.first += 1;
+            }
+        }
+    }
+}
+
+impl Frame {
+    fn new(event: Occurred) -> Self {
+        let text = frame(&event);
+        Self { event, text }
+    }
+}
+
+/// An event as the stream has it.
+pub fn frame(event: &Occurred) -> Bytes {
+    let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.notice.as_str()).into_bytes();
+    text.extend_from_slice(&answer::written(&EventView::from(event)));
+    text.extend_from_slice(b"\n\n");
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::{Data, Notice, Timestamp};
+    use crate::events::{Happening, Notices, record};
+    use crate::store::{Batch, MemoryStore, Store};
+
+    fn happen(store: &MemoryStore, times: u64, text: &str) {
+        let (acme, data) = (Identifier::parse("acme").unwrap(), Data::default().with("text", text));
+        let notices = [Notice::SecretCreated, Notice::SecretDeleted];
+        for number in 0..times {
+            let notice = notices[(number % 2) as usize];
+            let mut batch = Batch::default();
+            record(&mut batch, &acme, &Happening::new(notice, Timestamp::from_millis(1), None, &data));
+            store.commit(batch).unwrap();
+        }
+    }
+
+    fn hub(store: &Arc<MemoryStore>) -> (Events, Hub) {
+        let (events, hub) = (Events::new(store.clone()), Hub::new(Identifier::parse("acme").unwrap()));
+        hub.begin(&events).unwrap();
+        (events, hub)
+    }
+
+    /// The numbers that are gathered from a place on, and the place after them.
+    fn gathered(hub: &Hub, mut from: u64, filter: &Filter) -> (Vec<u64>, u64) {
+        let mut numbers = Vec::new();
+        loop {
+            let Gathered::Piece { text, next, .. } = hub.gather(from, filter) else { panic!("behind at {from}") };
+            assert!(text.len() <= PIECE_BYTES);
+            let ids = std::str::from_utf8(&text).unwrap().lines().filter_map(|line| line.strip_prefix("id: "));
+            numbers.extend(ids.map(|id| id.parse::<EventId>().unwrap().number));
+            if next == from {
+                return (numbers, next);
+            }
+            from = next;
+        }
+    }
+
+    #[test]
+    fn a_hub_begins_with_the_newest_and_goes_on_with_what_happens() {
+        let store = Arc::new(MemoryStore::new());
+        happen(&store, RING_EVENTS + 100, "");
+        let (events, hub) = hub(&store);
+        let open = Filter::default();
+        let all = |from: u64, to: u64| ((from..to).collect::<Vec<_>>(), to);
+        assert_eq!(gathered(&hub, 100, &open), all(100, RING_EVENTS + 100));
+        assert!(matches!(hub.gather(99, &open), Gathered::Behind { by } if by == RING_EVENTS + 1));
+        assert_eq!(*hub.reached().borrow(), Reached::UpTo(RING_EVENTS + 100));
+        happen(&store, 7, "");
+        assert_eq!(gathered(&hub, RING_EVENTS + 100, &open), (vec![], RING_EVENTS + 100), "not read yet");
+        hub.catch_up(&events).unwrap();
+        assert_eq!(gathered(&hub, RING_EVENTS, &open), all(RING_EVENTS, RING_EVENTS + 107));
+        assert!(matches!(hub.gather(106, &open), Gathered::Behind { .. }), "the oldest made room");
+        assert_eq!(gathered(&hub, RING_EVENTS + 500, &open), (vec![], RING_EVENTS + 500), "nobody is put back");
+        let mut notices = Notices::default();
+        notices.add(Notice::SecretDeleted);
+        let deleted = Filter { notices: Some(notices), ..Filter::default() };
+        let (numbers, next) = gathered(&hub, RING_EVENTS + 90, &deleted);
+        assert_eq!((numbers.len(), next), (8, RING_EVENTS + 107));
+    }
+
+    #[test]
+    fn the_ring_is_bounded_by_bytes_too() {
+        let store = Arc::new(MemoryStore::new());
+        happen(&store, 300, &"x".repeat(30_000));
+        let (_, hub) = hub(&store);
+        let ring = hub.ring.read();
+        assert!(ring.bytes <= RING_BYTES && ring.frames.len() < 150 && ring.next() == 300);
+        assert_eq!(ring.bytes, ring.frames.iter().map(|frame| frame.text.len()).sum::<usize>());
+    }
+}

@@ -1,0 +1,135 @@
+//! The query of those who look for certain events.
+
+use crate::domain::{DeploymentId, Identifier, Malformed, Notice, SessionId, Timestamp, UserId};
+use crate::events::{Actor, Filter, Notices};
+use crate::http::paging::Query;
+
+/// How many names are suggested in the place of one that is unknown.
+const SUGGESTED_MAX: usize = 6;
+const NANOS_PER_MILLI: i128 = 1_000_000;
+
+pub fn take(query: &mut Query) -> Filter {
+    Filter {
+        notices: types(query),
+        actor: query.text("actor", actor),
+        pipeline: query.text("pipelineId", Identifier::parse),
+        environment: query.text("envName", Identifier::parse),
+        session: query.text("sessionId", str::parse::<SessionId>),
+        deployment: query.text("deploymentId", str::parse::<DeploymentId>),
+        since: query.text("since", time),
+        until: query.text("until", time),
+    }
+}
+
+/// Those of all its values, each with commas or without.
+fn types(query: &mut Query) -> Option<Notices> {
+    let values = query.all("type");
+    let mut wanted = Notices::default();
+    for name in values.iter().flat_map(|value| value.split(',')).map(str::trim) {
+        let before = wanted;
+        for notice in Notice::ALL.iter().copied().filter(|notice| is_named(*notice, name)) {
+            wanted.add(notice);
+        }
+        if wanted == before && !Notice::ALL.iter().any(|notice| is_named(*notice, name)) {
+            query.wrong("type", unknown(name));
+            return None;
+        }
+    }
+    (!values.is_empty()).then_some(wanted)
+}
+
+/// By its own name, or by that of its group: `session.*`.
+fn is_named(notice: Notice, name: &str) -> bool {
+    match name.strip_suffix(".*") {
+        Some(group) => group_of(notice) == group,
+        None => notice.as_str() == name,
+    }
+}
+
+fn group_of(notice: Notice) -> &'static str {
+    notice.as_str().split('.').next().unwrap_or_default()
+}
+
+fn unknown(name: &str) -> String {
+    /// Of a name that nobody has: enough to recognise it.
+    const SHOWN_MAX: usize = 40;
+    let shown: String = name.chars().take(SHOWN_MAX).collect();
+    let group = name.split('.').next().unwrap_or_default();
+    let distance = |known: &str| strsim::osa_distance(&shown, known);
+    let mut near: Vec<_> = Notice::ALL.iter().filter(|notice| group_of(**notice) == group).collect();
+    if near.is_empty() {
+        near = Notice::ALL.iter().collect();
+    }
+    near.sort_by_key(|notice| distance(notice.as_str()));
+    let near: Vec<_> = near.iter().take(SUGGESTED_MAX).map(|notice| notice.as_str()).collect();
+    format!("knows no `{shown}`; near it are {}, and a whole group is named like `session.*`", near.join(", "))
+}
+
+fn actor(text: &str) -> Result<Actor, Malformed> {
+    if text == "system" {
+        return Ok(Actor::System);
+    }
+    let user = text.parse::<UserId>().map_err(|_| Malformed("is a user id (usr_…), or `system`"))?;
+    Ok(Actor::User(user))
+}
+
+/// Events have whole milliseconds, so that what is from a moment on, or before it, is so from the next whole one.
+fn time(text: &str) -> Result<Timestamp, Malformed> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z, its `+` written as %2B"))?;
+    let millis = -(-time.as_nanosecond()).div_euclid(NANOS_PER_MILLI);
+    i64::try_from(millis).map(Timestamp::from_millis).map_err(|_| Malformed("is a time that no clock shows"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use actix_web::test::TestRequest;
+
+    use super::*;
+
+    fn filter(query: &str) -> Result<Filter, String> {
+        let request = TestRequest::with_uri(&format!("/?{query}")).to_http_request();
+        let mut query = Query::of(&request);
+        let filter = take(&mut query);
+        query.finish().map(|()| filter).map_err(|problem| problem.to_string())
+    }
+
+    fn named(query: &str) -> Vec<&'static str> {
+        let notices = filter(query).unwrap().notices.unwrap();
+        Notice::ALL.iter().filter(|notice| notices.has(**notice)).map(|notice| notice.as_str()).collect()
+    }
+
+    #[test]
+    fn types_are_named_one_by_one_with_commas_or_by_their_group() {
+        assert_eq!(named("type=session.claimed&type=token.revoked"), ["session.claimed", "token.revoked"]);
+        assert_eq!(named("type=session.claimed,token.revoked"), ["session.claimed", "token.revoked"]);
+        assert_eq!(named("type=approval.*"), ["approval.requested", "approval.approved", "approval.rejected"]);
+        assert_eq!(named("type=approval.*,approval.requested").len(), 3);
+        assert_eq!(filter("").unwrap(), Filter::default());
+    }
+
+    #[test]
+    fn an_unknown_type_is_answered_with_those_near_it() {
+        let near = filter("type=session.claim").unwrap_err();
+        assert!(near.contains("`session.claim`; near it are session.claimed, "), "{near}");
+        let far = filter("type=sesion.claimed").unwrap_err();
+        assert!(far.contains("near it are session.claimed"), "{far}");
+        for wrong in ["type=", "type=*", "type=.*", "type=session", "type=session.claimed,", "type=SESSION.*"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_moment_between_two_milliseconds_divides_them() {
+        let since = |text: &str| filter(&format!("since={text}")).unwrap().since.unwrap().as_millis();
+        assert_eq!(since("1970-01-01T00:00:00.005Z"), 5);
+        assert_eq!(since("1970-01-01T00:00:00.0051Z"), 6);
+        assert_eq!(since("1970-01-01T01:00:00%2B01:00"), 0);
+        assert_eq!(since("1969-12-31T23:59:59.9995Z"), 0);
+        for wrong in ["since=yesterday", "until=2026-13-01T00:00:00Z", "since=2026-01-01", "actor=ana", "sessionId=x"] {
+            assert!(filter(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The operations on events.
+
+use serde_json::{Value, json};
+
+use super::operation::Operation;
+use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN, SESSION_PATTERN};
+use crate::domain::Notice;
+use crate::http::codes::Code;
+use crate::http::events::{LAST_EVENT_ID, START};
+
+const EVENTS: &str = "Events";
+const EVENT_PATTERN: &str = "^evt_[0-9a-f]{24}$";
+const USER_PATTERN: &str = "^usr_[0-9a-f]{24}$";
+
+pub fn list_events() -> Operation {
+    let operation = Operation::api(
+        EVENTS,
+        "listEvents",
+        "List Events",
+        "Every change in the organization, newest first: what, when, by whom, by which token and request. They are kept as \
+         long and as many as the operator says.",
+    );
+    filtered(operation).slice().answers_list("The events", "Event", "Pagination")
+}
+
+pub fn get_event() -> Operation {
+    Operation::api(EVENTS, "getEvent", "Get Event", "One change in the organization.")
+        .answers(200, "The event", "Event", &[])
+        .fails(&[Code::EventNotFound])
+}
+
+pub fn stream_events() -> Operation {
+    let content = json!({ "text/event-stream": { "schema": { "type": "string" } } });
+    let operation = Operation::api(
+        EVENTS,
+        "streamEvents",
+        "Stream Events",
+        "Server-sent events: each has its `id`, its type as `event`, and as `data` what Get Event answers, in one line. It \
+         begins with what comes from now on, or after the event that `Last-Event-ID` names: without a gap and nothing twice, \
+         also when the server has started again meanwhile. If that event is no longer kept (`expired`), or never was one of \
+         this organization (`unknown`), the first is a `reset`, with `{reason, firstEventId}` as its data, the oldest \
+         that is kept, and the stream goes on with what comes from now on. In silence it sends comments. It ends with the \
+         server, with the token, and when its client falls behind: come again.",
+    );
+    let id = json!({ "type": "string", "maxLength": 256 });
+    filtered(operation)
+        .query("lastEventId", "The same as the header, which wins", id)
+        .header(LAST_EVENT_ID, &format!("The id of the last event seen, or `{START}`: all that are kept"))
+        .answers_content(200, "What happens, as it happens", content, &[])
+}
+
+fn filtered(operation: Operation) -> Operation {
+    let types: Vec<_> = Notice::ALL.iter().map(|notice| notice.as_str()).collect();
+    let types = format!(
+        "Only of these types: with commas, or given several times, or a whole group like `session.*`. There are {}",
+        types.join(", ")
+    );
+    operation
+        .query("type", &types, json!({ "type": "string", "pattern": types_pattern() }))
+        .query(
+            "actor",
+            "Only by this user, or by the `system`",
+            json!({ "type": "string", "pattern": actor_pattern() }),
+        )
+        .query("pipelineId", "Only in this pipeline", identifier())
+        .query("envName", "Only in environments of this name", identifier())
+        .query("sessionId", "Only of this session", json!({ "type": "string", "pattern": SESSION_PATTERN }))
+        .query("deploymentId", "Only of this deployment", json!({ "type": "string", "pattern": DEPLOYMENT_PATTERN }))
+        .query("since", "Only from this time on", time())
+        .query("until", "Only before this time", time())
+}
+
+/// Names and groups, with commas between them.
+fn types_pattern() -> String {
+    let names = Notice::ALL.iter().map(|notice| notice.as_str().replace('.', r"\."));
+    let mut groups: Vec<_> = Notice::ALL.iter().filter_map(|notice| notice.as_str().split('.').next()).collect();
+    groups.dedup();
+    let groups = groups.into_iter().map(|group| format!(r"{group}\.\*"));
+    let one = names.chain(groups).collect::<Vec<_>>().join("|");
+    format!("^({one})(,({one}))*$")
+}
+
+fn actor_pattern() -> String {
+    format!("{USER_PATTERN}|^system$")
+}
+
+fn time() -> Value {
+    json!({ "type": "string", "format": "date-time" })
+}
+
+fn identifier() -> Value {
+    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN })
+}
+
+pub fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
+    let schema = json!({ "type": "string", "pattern": EVENT_PATTERN });
+    (name == "eventId").then_some(("The event", schema, "evt_000000000000002a9d2c5a1b"))
+}

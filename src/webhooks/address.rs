@@ -1,0 +1,178 @@
+//! Which addresses deliveries may go to. A webhook is chosen by whoever manages an organization, and must not reach what
+//! only the server's own network should: so names are judged by what they resolve to, at the moment of connecting.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+/// Why nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{host} leads to {address}, which is no public address; an operator can allow it with webhooks.allow_private")]
+pub struct NotPublic {
+    pub host: String,
+    pub address: IpAddr,
+}
+
+/// Whether an address belongs to the Internet at large, going by the registries of special-purpose addresses
+/// (RFC 6890 and what has been added since).
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = matches!(
+        (a, b, c),
+        (0 | 10 | 127, ..)
+            | (100, 64..=127, _)
+            | (169, 254, _)
+            | (172, 16..=31, _)
+            | (192, 0, 0 | 2)
+            | (192, 88, 99)
+            | (192, 168, _)
+            | (198, 18 | 19, _)
+            | (198, 51, 100)
+            | (203, 0, 113)
+            | (224.., ..)
+    );
+    !special
+}
+
+/// Of IPv6 only what is handed out for global use, and of that none that stands for something else: tunnels carry an IPv4
+/// address that nobody would have looked at.
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let [[a, b], [c, d]] = [high.to_be_bytes(), low.to_be_bytes()];
+            is_public_v4(Ipv4Addr::new(a, b, c, d))
+        }
+        [0x2001, 0..=0x01ff | 0x0db8, ..] | [0x2002, ..] | [0x3fff, 0..=0x0fff, ..] => false,
+        [first, ..] => (0x2000..=0x3fff).contains(&first),
+    }
+}
+
+/// Resolves names, and leaves out the addresses that deliveries must not go to.
+pub struct PublicOnly;
+
+impl Resolve for PublicOnly {
+    fn resolve(&self, name: Name) -> Resolving {
+        Box::pin(async move {
+            let host = name.as_str();
+            let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            let first = found.first().map(SocketAddr::ip);
+            let public: Vec<SocketAddr> = found.into_iter().filter(|address| is_public(address.ip())).collect();
+            match first {
+                Some(address) if public.is_empty() => Err(NotPublic { host: host.to_owned(), address }.into()),
+                Some(_) | None => Ok(Box::new(public.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+impl PublicOnly {
+    pub fn shared() -> Arc<Self> {
+        Arc::new(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn only_addresses_of_the_internet_at_large_are_public() {
+        for public in [
+            "1.1.1.1",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.1",
+            "169.253.255.255",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.1",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "203.0.112.255",
+            "223.255.255.255",
+            "2606:4700:4700::1111",
+            "2a00::1",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "3ffe::1",
+            "::ffff:1.1.1.1",
+            "64:ff9b::1.1.1.1",
+        ] {
+            assert!(is_public(public.parse().unwrap()), "{public}");
+        }
+        for special in [
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "100.64.0.1",
+            "100.127.255.255",
+            "127.0.0.1",
+            "127.255.255.254",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.1.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.7",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::7f00:1",
+            "::1.1.1.1",
+            "::ffff:127.0.0.1",
+            "::ffff:10.0.0.1",
+            "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b:1::1.1.1.1",
+            "100::1",
+            "2001::1",
+            "2001:2::1",
+            "2001:10::1",
+            "2001:20::1",
+            "2001:1ff::1",
+            "2001:db8::1",
+            "2002:7f00:1::",
+            "2002:101:101::",
+            "3fff::1",
+            "5f00::1",
+            "fc00::1",
+            "fd12:3456::1",
+            "fe80::1",
+            "fec0::1",
+            "ff02::1",
+        ] {
+            assert!(!is_public(special.parse().unwrap()), "{special}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_to_this_machine_is_not_resolved() {
+        let refused = PublicOnly.resolve("localhost".parse().unwrap()).await.err().unwrap();
+        let why = refused.downcast_ref::<NotPublic>().unwrap();
+        assert!(why.host == "localhost" && why.address.is_loopback(), "{why}");
+    }
+}

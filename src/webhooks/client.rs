@@ -1,0 +1,233 @@
+//! One request to a receiver: signed, within its time, to public addresses only unless the operator allows others, never
+//! redirected, never through a proxy of the server's own environment.
+
+use std::error::Error;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use reqwest::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
+use reqwest::{Response, StatusCode, redirect};
+
+use super::address::{NotPublic, PublicOnly};
+use super::delivery::Attempt;
+use super::schedule::parse_retry_after;
+use super::signature::{WebhookSecret, signature};
+use super::target::Target;
+use crate::domain::Timestamp;
+
+const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
+/// Who cannot be reached by then is not there.
+const CONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// How long we wait for the body of an answer whose status we have: it changes nothing.
+const BODY_WITHIN: Duration = Duration::from_secs(2);
+/// An answer up to this length is read to its end, so that most receivers are not cut off while they answer.
+const BODY_READ: usize = 4 * 1024;
+/// What is kept of it.
+const EXCERPT: usize = 1024;
+
+pub struct Client {
+    /// Made when the first request is sent.
+    http: OnceLock<Result<reqwest::Client, String>>,
+    allow_private: bool,
+    timeout: Duration,
+}
+
+pub struct Message<'a> {
+    pub target: &'a Target,
+    /// The same whenever it is sent again.
+    pub id: &'a str,
+    pub body: Vec<u8>,
+    pub secrets: &'a [WebhookSecret],
+    pub now: Timestamp,
+}
+
+pub struct Sent {
+    pub attempt: Attempt,
+    pub outcome: Outcome,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    Delivered,
+    /// Its receiver wants nothing more.
+    Gone,
+    Failed {
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Client {
+    pub fn new(allow_private: bool, timeout: Duration) -> Self {
+        Self { http: OnceLock::new(), allow_private, timeout }
+    }
+
+    pub async fn send(&self, message: Message<'_>) -> Sent {
+        let (at, began) = (message.now, Instant::now());
+        let answered = self.exchange(message).await;
+        let millis = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
+        let attempt = |code, error, excerpt| Attempt { at, millis, code, error, excerpt };
+        match answered {
+            Ok(answer) => {
+                let (outcome, error) = judge(&answer);
+                Sent { attempt: attempt(Some(answer.status.as_u16()), error, answer.excerpt), outcome }
+            }
+            Err(reason) => Sent {
+                attempt: attempt(None, Some(reason), String::new()),
+                outcome: Outcome::Failed { retry_after: None },
+            },
+        }
+    }
+
+    /// Otherwise why there is no answer.
+    async fn exchange(&self, message: Message<'_>) -> Result<Answer, String> {
+        if !self.allow_private {
+            message.target.check_address().map_err(|refused| refused.to_string())?;
+        }
+        let http = self.http.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)?;
+        let seconds = message.now.as_millis().div_euclid(1_000);
+        let signature = signature(message.secrets, message.id, seconds, &message.body);
+        let request = http
+            .post(message.target.url().clone())
+            .header(CONTENT_TYPE, "application/json")
+            .header(USER_AGENT, AGENT)
+            .header("webhook-id", message.id)
+            .header("webhook-timestamp", seconds)
+            .header("webhook-signature", signature)
+            .body(message.body);
+        let answered = tokio::time::timeout(self.timeout, request.send()).await;
+        let no_answer = |_| format!("there was no answer within {} s", self.timeout.as_secs());
+        let response = answered.map_err(no_answer)?.map_err(|error| why(&error.without_url()))?;
+        Ok(Answer::read(response, message.now).await)
+    }
+
+    fn make(&self) -> Result<reqwest::Client, String> {
+        // Fails only if one is installed already, which is as good.
+        rustls::crypto::ring::default_provider().install_default().ok();
+        // Nothing is kept open: a receiver that closes a connection just when it is used again would look like one that
+        // fails.
+        let mut builder = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_WITHIN.min(self.timeout))
+            .pool_max_idle_per_host(0);
+        if !self.allow_private {
+            builder = builder.dns_resolver(PublicOnly::shared());
+        }
+        builder.build().map_err(|error| format!("the request could not be prepared: {}", causes(&error)))
+    }
+}
+
+struct Answer {
+    status: StatusCode,
+    retry_after: Option<Duration>,
+    excerpt: String,
+}
+
+impl Answer {
+    async fn read(mut response: Response, now: Timestamp) -> Self {
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok());
+        let retry_after = retry_after.and_then(|text| parse_retry_after(text, now.as_millis()));
+        let status = response.status();
+        let mut body = Vec::new();
+        // That it breaks off or takes too long is no matter: what counts is known.
+        tokio::time::timeout(BODY_WITHIN, read_body(&mut response, &mut body)).await.ok();
+        Self { status, retry_after, excerpt: excerpt(&body) }
+    }
+}
+
+async fn read_body(response: &mut Response, body: &mut Vec<u8>) {
+    while body.len() < BODY_READ
+        && let Ok(Some(piece)) = response.chunk().await
+    {
+        let room = BODY_READ - body.len();
+        body.extend_from_slice(&piece[..piece.len().min(room)]);
+    }
+}
+
+/// What an answer means, and why it does not count as arrived, if it does not.
+fn judge(answer: &Answer) -> (Outcome, Option<String>) {
+    let status = answer.status;
+    if status.is_success() {
+        return (Outcome::Delivered, None);
+    }
+    let code = status.as_u16();
+    if status.is_redirection() {
+        let error = format!("it was answered with a redirect ({code}), which is not followed; set the URL it leads to");
+        return (Outcome::Failed { retry_after: None }, Some(error));
+    }
+    let error = Some(format!("it was answered with status {code}"));
+    match status {
+        StatusCode::GONE => (Outcome::Gone, error),
+        StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
+            (Outcome::Failed { retry_after: answer.retry_after }, error)
+        }
+        _ => (Outcome::Failed { retry_after: None }, error),
+    }
+}
+
+/// The beginning of an answer as text that can be shown anywhere.
+fn excerpt(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(&body[..body.len().min(EXCERPT)]);
+    let cleaned: String = text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
+    // A character that was cut in half.
+    let whole = if body.len() > EXCERPT { cleaned.trim_end_matches('\u{fffd}') } else { &cleaned };
+    whole.trim_end().to_owned()
+}
+
+/// Our own refusal says it all; of another error the outermost rarely says why.
+fn why(error: &reqwest::Error) -> String {
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<NotPublic>() {
+            return refused.to_string();
+        }
+        cause = error.source();
+    }
+    format!("there was no answer: {}", causes(error))
+}
+
+fn causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(code: u16) -> Answer {
+        let status = StatusCode::from_u16(code).unwrap_or_default();
+        Answer { status, retry_after: Some(Duration::from_secs(7)), excerpt: String::new() }
+    }
+
+    #[test]
+    fn only_a_success_counts_as_arrived() {
+        for code in [200, 201, 202, 204, 299] {
+            assert_eq!(judge(&answer(code)), (Outcome::Delivered, None), "{code}");
+        }
+        for code in [300, 301, 302, 307, 308, 400, 401, 404, 500, 502, 504] {
+            let (outcome, error) = judge(&answer(code));
+            assert_eq!(outcome, Outcome::Failed { retry_after: None }, "{code}");
+            assert!(error.is_some_and(|error| error.contains(&code.to_string())), "{code}");
+        }
+        assert_eq!(judge(&answer(410)).0, Outcome::Gone);
+        for code in [429, 503] {
+            let asked_for = Some(Duration::from_secs(7));
+            assert_eq!(judge(&answer(code)).0, Outcome::Failed { retry_after: asked_for }, "{code}");
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_harmless() {
+        assert_eq!(excerpt(b"no\r\nway\x1b[31m\0\n"), "no \nway [31m");
+        assert_eq!(excerpt(&[0xff, b'x']), "\u{fffd}x");
+        assert_eq!(excerpt("ä".repeat(4_000).as_bytes()), "ä".repeat(EXCERPT / 2));
+        let odd = format!("x{}", "ä".repeat(4_000));
+        assert_eq!(excerpt(odd.as_bytes()), format!("x{}", "ä".repeat(EXCERPT / 2 - 1)));
+    }
+}

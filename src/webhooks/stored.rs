@@ -1,0 +1,290 @@
+//! How webhooks, how far they have come, and their deliveries lie in the store.
+
+use serde::{Deserialize, Serialize};
+
+use super::delivery::{Attempt, Delivery, DeliveryStatus};
+use super::filter::Filter;
+use super::target::Target;
+use super::webhook::{Disabled, DisabledWhy, LastDelivery, PreviousSecret, Progress, Webhook};
+use crate::domain::{DeliveryId, Description, IdSeed, Identifier, Notice, Timestamp, WebhookId};
+use crate::events::EventId;
+use crate::store::StoreError;
+
+const VERSION: u8 = 1;
+const ID_BYTES: usize = 12;
+
+pub const WEBHOOKS: &[u8] = b"wh/";
+const PROGRESS: &[u8] = b"wc/";
+const DELIVERIES: &[u8] = b"wd/";
+
+/// What all webhooks of an organization begin with.
+pub fn webhooks_of(organization: &Identifier) -> Vec<u8> {
+    [WEBHOOKS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+/// `wh/{organization}/{webhook}`
+pub fn webhook_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
+    [&webhooks_of(organization), id.0.0.as_slice()].concat()
+}
+
+/// `wc/{organization}/{webhook}`
+pub fn progress_key(organization: &Identifier, id: WebhookId) -> Vec<u8> {
+    [PROGRESS, organization.as_str().as_bytes(), b"/", id.0.0.as_slice()].concat()
+}
+
+/// What all deliveries of a webhook begin with.
+pub fn deliveries_of(organization: &Identifier, id: WebhookId) -> Vec<u8> {
+    [DELIVERIES, organization.as_str().as_bytes(), b"/", id.0.0.as_slice(), b"/"].concat()
+}
+
+/// `wd/{organization}/{webhook}/{delivery, inverted}`: the newest comes first.
+pub fn delivery_key(organization: &Identifier, id: WebhookId, delivery: DeliveryId) -> Vec<u8> {
+    [&deliveries_of(organization, id), delivery.0.0.map(|byte| !byte).as_slice()].concat()
+}
+
+#[derive(Serialize, Deserialize)]
+struct WebhookV1<'a> {
+    url: &'a str,
+    filters: Vec<String>,
+    description: &'a str,
+    disabled: Option<(i64, DisabledV1)>,
+    secret: u32,
+    previous: Option<(u32, i64)>,
+    created_at: i64,
+    updated_at: i64,
+}
+
+#[derive(Serialize, Deserialize)]
+enum DisabledV1 {
+    Asked,
+    Gone,
+    Failing,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ProgressV1 {
+    cursor: u64,
+    missed: u64,
+    failing_since: Option<i64>,
+    pending: u32,
+    last: Option<LastV1>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct LastV1 {
+    delivery: [u8; ID_BYTES],
+    notice: u16,
+    at: i64,
+    status: StatusV1,
+    code: Option<u16>,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StatusV1 {
+    Pending,
+    Delivered,
+    Failed,
+}
+
+#[derive(Serialize, Deserialize)]
+struct DeliveryV1<'a> {
+    event: (u64, [u8; 4]),
+    notice: u16,
+    body: &'a [u8],
+    created_at: i64,
+    status: StatusV1,
+    tries: u32,
+    #[serde(borrow)]
+    attempts: Vec<AttemptV1<'a>>,
+    next_attempt_at: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct AttemptV1<'a> {
+    at: i64,
+    millis: u32,
+    code: Option<u16>,
+    error: Option<&'a str>,
+    excerpt: &'a str,
+}
+
+pub fn encode_webhook(webhook: &Webhook) -> Vec<u8> {
+    encode(&WebhookV1 {
+        url: webhook.target.as_str(),
+        filters: webhook.filters.iter().map(Filter::to_string).collect(),
+        description: webhook.description.as_str(),
+        disabled: webhook.disabled.map(|disabled| (disabled.at.as_millis(), disabled.why.into())),
+        secret: webhook.secret,
+        previous: webhook.previous.map(|previous| (previous.number, previous.until.as_millis())),
+        created_at: webhook.created_at.as_millis(),
+        updated_at: webhook.updated_at.as_millis(),
+    })
+}
+
+pub fn decode_webhook(key: &[u8], bytes: &[u8]) -> Result<Webhook, StoreError> {
+    webhook_of(key, bytes).ok_or_else(|| unreadable("a webhook"))
+}
+
+fn webhook_of(key: &[u8], bytes: &[u8]) -> Option<Webhook> {
+    let form: WebhookV1<'_> = decode(bytes)?;
+    let (organization, id) = key.strip_prefix(WEBHOOKS)?.split_last_chunk::<ID_BYTES>()?;
+    let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
+    Some(Webhook {
+        organization: Identifier::parse(organization).ok()?,
+        id: WebhookId(IdSeed(*id)),
+        target: Target::parse(form.url).ok()?,
+        filters: form.filters.iter().map(|text| Filter::parse(text).ok()).collect::<Option<_>>()?,
+        description: Description::parse(form.description).ok()?,
+        disabled: form.disabled.map(|(at, why)| Disabled { at: Timestamp::from_millis(at), why: why.into() }),
+        secret: form.secret,
+        previous: form.previous.map(|(number, until)| PreviousSecret { number, until: Timestamp::from_millis(until) }),
+        created_at: Timestamp::from_millis(form.created_at),
+        updated_at: Timestamp::from_millis(form.updated_at),
+    })
+}
+
+pub fn encode_progress(progress: &Progress) -> Vec<u8> {
+    encode(&ProgressV1 {
+        cursor: progress.cursor,
+        missed: progress.missed,
+        failing_since: progress.failing_since.map(Timestamp::as_millis),
+        pending: progress.pending,
+        last: progress.last.as_ref().map(|last| LastV1 {
+            delivery: last.delivery.0.0,
+            notice: last.notice as u16,
+            at: last.at.as_millis(),
+            status: last.status.into(),
+            code: last.code,
+        }),
+    })
+}
+
+pub fn decode_progress(bytes: &[u8]) -> Result<Progress, StoreError> {
+    progress_of(bytes).ok_or_else(|| unreadable("the progress of a webhook"))
+}
+
+fn progress_of(bytes: &[u8]) -> Option<Progress> {
+    let form: ProgressV1 = decode(bytes)?;
+    let last = match form.last {
+        Some(last) => Some(LastDelivery {
+            delivery: DeliveryId(IdSeed(last.delivery)),
+            notice: notice_at(last.notice)?,
+            at: Timestamp::from_millis(last.at),
+            status: last.status.into(),
+            code: last.code,
+        }),
+        None => None,
+    };
+    Some(Progress {
+        cursor: form.cursor,
+        missed: form.missed,
+        failing_since: form.failing_since.map(Timestamp::from_millis),
+        pending: form.pending,
+        last,
+    })
+}
+
+pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
+    let attempts = delivery.attempts.iter().map(|attempt| AttemptV1 {
+        at: attempt.at.as_millis(),
+        millis: attempt.millis,
+        code: attempt.code,
+        error: attempt.error.as_deref(),
+        excerpt: &attempt.excerpt,
+    });
+    encode(&DeliveryV1 {
+        event: (delivery.event.number, delivery.event.check),
+        notice: delivery.notice as u16,
+        body: &delivery.body,
+        created_at: delivery.created_at.as_millis(),
+        status: delivery.status.into(),
+        tries: delivery.tries,
+        attempts: attempts.collect(),
+        next_attempt_at: delivery.next_attempt_at.map(Timestamp::as_millis),
+    })
+}
+
+pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError> {
+    delivery_of(key, bytes).ok_or_else(|| unreadable("a delivery"))
+}
+
+fn delivery_of(key: &[u8], bytes: &[u8]) -> Option<Delivery> {
+    let form: DeliveryV1<'_> = decode(bytes)?;
+    let (_, inverted) = key.split_last_chunk::<ID_BYTES>()?;
+    let attempts = form.attempts.into_iter().map(|attempt| Attempt {
+        at: Timestamp::from_millis(attempt.at),
+        millis: attempt.millis,
+        code: attempt.code,
+        error: attempt.error.map(str::to_owned),
+        excerpt: attempt.excerpt.to_owned(),
+    });
+    Some(Delivery {
+        id: DeliveryId(IdSeed(inverted.map(|byte| !byte))),
+        event: EventId { number: form.event.0, check: form.event.1 },
+        notice: notice_at(form.notice)?,
+        body: form.body.to_vec(),
+        created_at: Timestamp::from_millis(form.created_at),
+        status: form.status.into(),
+        tries: form.tries,
+        attempts: attempts.collect(),
+        next_attempt_at: form.next_attempt_at.map(Timestamp::from_millis),
+    })
+}
+
+fn encode(form: &impl Serialize) -> Vec<u8> {
+    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
+}
+
+fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
+    let (&VERSION, form) = bytes.split_first()? else { return None };
+    postcard::from_bytes(form).ok()
+}
+
+/// Notices are known on the disk by their place in the list, which only grows.
+fn notice_at(place: u16) -> Option<Notice> {
+    Notice::ALL.get(usize::from(place)).copied()
+}
+
+fn unreadable(what: &str) -> StoreError {
+    StoreError::Read(format!("the record of {what} does not have the form of its version"))
+}
+
+impl From<DisabledWhy> for DisabledV1 {
+    fn from(why: DisabledWhy) -> Self {
+        match why {
+            DisabledWhy::Asked => DisabledV1::Asked,
+            DisabledWhy::Gone => DisabledV1::Gone,
+            DisabledWhy::Failing => DisabledV1::Failing,
+        }
+    }
+}
+
+impl From<DisabledV1> for DisabledWhy {
+    fn from(why: DisabledV1) -> Self {
+        match why {
+            DisabledV1::Asked => DisabledWhy::Asked,
+            DisabledV1::Gone => DisabledWhy::Gone,
+            DisabledV1::Failing => DisabledWhy::Failing,
+        }
+    }
+}
+
+impl From<DeliveryStatus> for StatusV1 {
+    fn from(status: DeliveryStatus) -> Self {
+        match status {
+            DeliveryStatus::Pending => StatusV1::Pending,
+            DeliveryStatus::Delivered => StatusV1::Delivered,
+            DeliveryStatus::Failed => StatusV1::Failed,
+        }
+    }
+}
+
+impl From<StatusV1> for DeliveryStatus {
+    fn from(status: StatusV1) -> Self {
+        match status {
+            StatusV1::Pending => DeliveryStatus::Pending,
+            StatusV1::Delivered => DeliveryStatus::Delivered,
+            StatusV1::Failed => DeliveryStatus::Failed,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! From events to deliveries.
+
+use super::*;
+use crate::webhooks::capture::PENDING_MAX;
+
+#[tokio::test]
+async fn a_webhook_gets_what_it_wants_from_the_moment_it_is_made() {
+    let bench = Bench::new();
+    bench.happen(Notice::SessionClaimed, 40);
+    let [some, all] = [bench.make(&["session.claimed"]).await, bench.make(&[]).await];
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(Notice::SessionReleased, 1);
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    // The two numbers before are those of the webhooks themselves.
+    assert_eq!(bench.captured(some), [42, 44]);
+    assert_eq!(bench.captured(all), [41, 42, 43, 44], "its own making is the first");
+    let first = &bench.webhooks.deliveries(&acme(), all, Some(DeliveryStatus::Pending)).unwrap()[3];
+    assert_eq!((&first.body, first.status), (&first.event.to_string().into_bytes(), DeliveryStatus::Pending));
+    bench.capture();
+    assert_eq!(bench.captured(all).len(), 4, "each once");
+}
+
+#[tokio::test]
+async fn whenever_the_server_dies_an_event_is_captured_once() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.*"]).await;
+    bench.happen(Notice::SessionClaimed, 3);
+    bench.store.hold();
+    bench.capture();
+    let lost = bench.crashed();
+    assert_eq!((lost.captured(id), lost.webhooks.pending()), (vec![], 0));
+    lost.capture();
+    assert_eq!(lost.captured(id), [1, 2, 3]);
+    bench.store.release();
+    let kept = bench.crashed();
+    kept.happen(Notice::SessionReleased, 1);
+    kept.capture();
+    assert_eq!((kept.captured(id), kept.webhooks.pending()), (vec![1, 2, 3, 4], 4));
+    let order: Vec<_> = std::iter::repeat_with(|| kept.due(1))
+        .map_while(|jobs| {
+            let job = jobs.into_iter().next()?;
+            let number = kept.webhooks.delivery(&acme(), id, job.delivery).unwrap().event.number;
+            kept.settle(&job, Outcome::Delivered);
+            Some(number)
+        })
+        .collect();
+    assert_eq!(order, [1, 2, 3, 4], "in the order of the events, also after a start");
+}
+
+#[tokio::test]
+async fn what_nobody_wants_is_passed_over_without_being_written_down_each_time() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    let floor = bench.webhooks.floor(&acme());
+    bench.happen(Notice::SessionReleased, 100);
+    let before = bench.store.handed_in();
+    bench.capture();
+    assert_eq!((bench.store.handed_in(), bench.webhooks.floor(&acme())), (before, floor));
+    bench.happen(Notice::SessionReleased, 1_000);
+    bench.capture();
+    assert!(bench.webhooks.floor(&acme()) > floor, "now and then it is");
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    assert_eq!(bench.captured(id), [1_101]);
+    assert_eq!(bench.webhooks.floor(&acme()), Some(1_102));
+}
+
+#[tokio::test]
+async fn an_outbox_that_is_full_waits_and_loses_nothing() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    let most = u64::from(PENDING_MAX);
+    bench.happen(Notice::SessionClaimed, PENDING_MAX as usize + 50);
+    bench.capture();
+    assert_eq!((bench.webhooks.pending(), bench.webhooks.floor(&acme())), (most, Some(most + 1)));
+    for _ in 0..30 {
+        let jobs = bench.due(1);
+        bench.settle(&jobs[0], Outcome::Delivered);
+    }
+    bench.capture();
+    assert_eq!((bench.webhooks.pending(), bench.webhooks.floor(&acme())), (most, Some(most + 31)));
+    let numbers = bench.captured(id);
+    assert!(numbers.into_iter().eq(1..=most + 30), "none is missing and none is there twice");
+}
+
+#[tokio::test]
+async fn events_that_are_gone_before_their_turn_are_counted() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.set_enabled(id, false).await;
+    assert_eq!(bench.webhooks.floor(&acme()), None, "one that is disabled keeps nothing from going");
+    bench.happen(Notice::SessionClaimed, 100);
+    let mut batch = Batch::default();
+    batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
+    bench.store.commit(batch).unwrap();
+    bench.set_enabled(id, true).await;
+    bench.capture();
+    let shown = bench.shown(id);
+    assert_eq!(shown.progress.missed, 64 - 1 + 1, "since it had looked at none");
+    assert!(bench.captured(id).into_iter().eq(64..102), "from there on none is missing");
+    assert_eq!(bench.crashed().shown(id), shown);
+}

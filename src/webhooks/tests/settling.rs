@@ -1,0 +1,154 @@
+//! Whose turn it is, and what follows from an attempt.
+
+use super::*;
+use crate::store::StoreError;
+use crate::webhooks::line::FINISHED_KEPT;
+
+#[tokio::test]
+async fn what_failed_is_tried_again_when_it_is_due_and_holds_nobody_up() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 3);
+    bench.capture();
+    let first = bench.due(1);
+    assert_eq!(bench.settle(&first[0], FAILED), DeliveryStatus::Pending);
+    let next = bench.due(8);
+    assert_eq!(next.len(), 1, "one that fails is sent to one at a time");
+    assert_ne!(next[0].delivery, first[0].delivery);
+    assert_eq!(bench.settle(&next[0], Outcome::Delivered), DeliveryStatus::Delivered);
+    let last = bench.due(8);
+    assert_eq!(bench.settle(&last[0], Outcome::Delivered), DeliveryStatus::Delivered);
+    assert!(bench.due(8).is_empty(), "the first is not due yet");
+    bench.pass(59_999);
+    assert!(bench.due(8).is_empty());
+    bench.pass(15_001);
+    let again = bench.due(8);
+    assert_eq!((again.len(), again[0].delivery), (1, first[0].delivery));
+    bench.settle(&again[0], Outcome::Delivered);
+    assert_eq!(bench.shown(id).progress.pending, 0);
+}
+
+#[tokio::test]
+async fn one_that_works_is_sent_several_at_once_in_order_and_the_bound_holds_for_all() {
+    let bench = Bench::new();
+    let ids = [
+        bench.make(&["session.claimed"]).await,
+        bench.make(&["session.claimed"]).await,
+        bench.make(&["session.claimed"]).await,
+    ];
+    bench.happen(Notice::SessionClaimed, 10);
+    bench.capture();
+    let jobs = bench.due(8);
+    let of = |id| jobs.iter().filter(|job| job.webhook.id == id).map(|job| job.delivery).collect::<Vec<_>>();
+    assert_eq!(jobs.len(), 8);
+    for id in ids {
+        assert!((2..=3).contains(&of(id).len()), "each has its share");
+        assert!(of(id).is_sorted());
+    }
+    assert_eq!(bench.due(100).len(), 4, "four at once to each");
+}
+
+#[tokio::test]
+async fn after_the_last_attempt_it_is_given_up_and_after_long_its_webhook_is_disabled() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    for round in 0..2 {
+        bench.happen(Notice::SessionClaimed, 1);
+        bench.capture();
+        for expected in [DeliveryStatus::Pending, DeliveryStatus::Pending, DeliveryStatus::Failed] {
+            assert!(bench.shown(id).webhook.is_enabled(), "it may have been only that one");
+            let jobs = bench.due(8);
+            assert_eq!(jobs.len(), 1);
+            if round == 1 && expected == DeliveryStatus::Failed {
+                bench.happen(Notice::SessionClaimed, 1);
+                bench.capture();
+            }
+            assert_eq!(bench.settle(&jobs[0], FAILED), expected);
+            bench.pass(HOUR_MILLIS);
+        }
+        assert_eq!(bench.shown(id).progress.failing_since, Some(Timestamp::from_millis(1_000)));
+    }
+    let disabled = bench.shown(id);
+    assert_eq!(disabled.webhook.disabled.map(|disabled| disabled.why), Some(DisabledWhy::Failing));
+    assert_eq!(bench.notices().last(), Some(&Notice::WebhookDisabled));
+    assert!(bench.due(8).is_empty(), "nothing more is sent");
+    assert_eq!(disabled.progress.pending, 1, "and nothing is forgotten");
+    let again = bench.crashed();
+    assert!(again.due(8).is_empty());
+    again.set_enabled(id, true).await;
+    assert_eq!(again.due(8).len(), 1);
+    assert_eq!(again.shown(id).progress.failing_since, None, "it has all the time again");
+}
+
+#[tokio::test]
+async fn one_that_is_gone_is_disabled_at_once_in_the_same_batch() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 2);
+    bench.capture();
+    let job = bench.due(1);
+    bench.store.hold();
+    assert_eq!(bench.settle(&job[0], Outcome::Gone), DeliveryStatus::Pending, "nobody is shown what may be lost");
+    let lost = bench.crashed();
+    assert!(lost.shown(id).webhook.is_enabled());
+    assert_eq!(lost.due(8).len(), 2, "it is sent again");
+    bench.store.release();
+    let kept = bench.crashed();
+    assert_eq!(kept.shown(id).webhook.disabled.map(|disabled| disabled.why), Some(DisabledWhy::Gone));
+    assert_eq!(kept.notices().last(), Some(&Notice::WebhookDisabled));
+    assert!(kept.due(8).is_empty());
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_take_is_sent_again() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    let job = bench.due(1);
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    assert_eq!(bench.settle(&job[0], Outcome::Delivered), DeliveryStatus::Pending);
+    bench.store.refuse_with(None);
+    assert!(bench.due(1).is_empty(), "not at once");
+    bench.pass(10_000);
+    let again = bench.due(1);
+    assert_eq!(again[0].delivery, job[0].delivery);
+    assert_eq!(bench.settle(&again[0], Outcome::Delivered), DeliveryStatus::Delivered);
+    assert_eq!(bench.shown(id).progress.pending, 0);
+}
+
+#[tokio::test]
+async fn of_deliveries_that_have_ended_the_newest_are_kept() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, FINISHED_KEPT + 7);
+    bench.capture();
+    loop {
+        let jobs = bench.due(8);
+        if jobs.is_empty() {
+            break;
+        }
+        jobs.iter().for_each(|job| _ = bench.settle(job, Outcome::Delivered));
+    }
+    assert!(bench.captured(id).into_iter().eq(8..=FINISHED_KEPT as u64 + 7));
+    assert_eq!(bench.crashed().captured(id).len(), FINISHED_KEPT);
+}
+
+#[tokio::test]
+async fn what_comes_back_for_a_webhook_that_was_deleted_is_of_no_interest() {
+    let bench = Bench::new();
+    let id = bench.make(&[]).await;
+    bench.happen(Notice::SessionClaimed, 2);
+    bench.capture();
+    let job = bench.due(1);
+    let delivery = bench.webhooks.delivery(&acme(), id, job[0].delivery).unwrap();
+    bench.webhooks.delete(&acme(), id, &ana()).await.unwrap();
+    let attempt = Attempt { at: Timestamp::from_millis(1), millis: 1, code: None, error: None, excerpt: String::new() };
+    bench.webhooks.shared.settle(&job[0].webhook, delivery, Sent { attempt, outcome: Outcome::Delivered });
+    for prefix in ["wh/", "wc/", "wd/", "se/"] {
+        let left = bench.store.scan(prefix.as_bytes(), &end_of_prefix(prefix.as_bytes()), 1).unwrap();
+        assert!(left.is_empty(), "{prefix} has something left");
+    }
+    assert_eq!(bench.notices().last(), Some(&Notice::WebhookDeleted));
+    assert!(bench.crashed().webhooks.list(&acme()).unwrap().is_empty());
+}

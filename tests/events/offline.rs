@@ -1,0 +1,45 @@
+//! The data directory of a server that is stopped, opened as its server would.
+
+use std::path::Path;
+
+use lockkeeper::domain::{Data, Identifier, Notice, Timestamp};
+use lockkeeper::events::{Events, Happening, record as record_event};
+use lockkeeper::store::journal::{self, PAGE_ENTRIES};
+use lockkeeper::store::{Batch, LoggedStore, Options, Store};
+
+pub fn open(home: &Path) -> LoggedStore {
+    let options = Options { segment_bytes: 4 << 20, min_free_bytes: 0, ..Options::default() };
+    LoggedStore::open(&home.join("data"), options).unwrap()
+}
+
+pub fn acme() -> Identifier {
+    Identifier::parse("acme").unwrap()
+}
+
+/// What a busy server would have recorded: so many events, each with a text of so many bytes. Says the id of the first.
+pub fn record(home: &Path, count: usize, bytes: usize) -> String {
+    let store = std::sync::Arc::new(open(home));
+    let data = Data::default().with("text", "x".repeat(bytes));
+    let at = Timestamp::from_millis(1_794_735_000_123);
+    for _ in 0..count.div_ceil(100) {
+        let mut batch = Batch::default();
+        for _ in 0..count.min(100) {
+            record_event(&mut batch, &acme(), &Happening::new(Notice::SecretUpdated, at, None, &data));
+        }
+        store.commit(batch).unwrap();
+    }
+    store.close();
+    Events::new(store).read(&acme(), 0).unwrap()[0].id.to_string()
+}
+
+/// As retention would.
+pub fn drop_pages(home: &Path, pages: u64) {
+    let store = open(home);
+    let mut batch = Batch::default();
+    for page in 0..pages {
+        batch.delete(journal::page_key("acme", page));
+    }
+    batch.put(b"EF/acme".to_vec(), (pages * PAGE_ENTRIES).to_be_bytes().to_vec());
+    store.commit(batch).unwrap();
+    store.close();
+}

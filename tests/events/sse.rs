@@ -1,0 +1,125 @@
+//! A client of the stream of events that knows no more of it than the standard says.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use reqwest::{Method, Response};
+use serde_json::Value;
+
+use crate::support::Client;
+
+/// Only there so that a stream that falls silent fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    pub id: String,
+    pub kind: String,
+    pub data: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Said {
+    Event(Event),
+    Comment(String),
+    Retry(u64),
+}
+
+pub struct Stream {
+    response: Response,
+    unread: Vec<u8>,
+    said: VecDeque<Said>,
+    /// What a client sends when it comes again.
+    pub last_id: String,
+}
+
+/// Where a client follows, and with which token.
+#[derive(Clone)]
+pub struct Follow {
+    http: reqwest::Client,
+    client: Client,
+    path: String,
+}
+
+impl Follow {
+    pub fn new(client: &Client, query: &str) -> Self {
+        // Without the time-out that other clients have: a stream goes on.
+        let http = reqwest::Client::builder().build().unwrap();
+        Self { http, client: client.clone(), path: client.path(&format!("/events/stream{query}")) }
+    }
+
+    /// The same after the server has started again.
+    pub fn by(&self, client: Client) -> Self {
+        Self { client, ..self.clone() }
+    }
+
+    /// Comes for the first time, or again after it has seen an event.
+    pub async fn open(&self, last_id: &str) -> Result<Stream, reqwest::Error> {
+        let mut request = self.client.request(Method::GET, &self.path).build()?;
+        *request.timeout_mut() = None;
+        if !last_id.is_empty() {
+            request.headers_mut().insert("Last-Event-ID", last_id.parse().unwrap());
+        }
+        let response = self.http.execute(request).await?.error_for_status()?;
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Ok(Stream { response, unread: Vec::new(), said: VecDeque::new(), last_id: last_id.to_owned() })
+    }
+}
+
+impl Stream {
+    pub async fn open(client: &Client, query: &str, last_id: &str) -> Self {
+        let mut stream = Follow::new(client, query).open(last_id).await.unwrap();
+        assert!(matches!(stream.next().await, Some(Said::Retry(_))), "it begins with when to come again");
+        stream
+    }
+
+    /// The next event; none when the stream ends.
+    pub async fn event(&mut self) -> Option<Event> {
+        loop {
+            match self.next().await? {
+                Said::Event(event) => return Some(event),
+                Said::Comment(_) | Said::Retry(_) => {}
+            }
+        }
+    }
+
+    pub async fn events(&mut self, count: usize) -> Vec<Event> {
+        let mut events = Vec::new();
+        while events.len() < count {
+            events.push(self.event().await.expect("the stream goes on"));
+        }
+        events
+    }
+
+    /// Whatever is said next; none when the stream ends, as it should or not.
+    pub async fn next(&mut self) -> Option<Said> {
+        loop {
+            if let Some(said) = self.said.pop_front() {
+                return Some(said);
+            }
+            let chunk = tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("the stream is silent");
+            self.unread.extend_from_slice(&chunk.ok()??);
+            self.read_blocks();
+        }
+    }
+
+    fn read_blocks(&mut self) {
+        while let Some(end) = self.unread.windows(2).position(|pair| pair == b"\n\n") {
+            let block = String::from_utf8(self.unread.drain(..end + 2).collect()).unwrap();
+            let (mut kind, mut data) = (String::new(), None);
+            for line in block.lines().filter(|line| !line.is_empty()) {
+                match line.split_once(": ").unwrap_or((line, "")) {
+                    ("", comment) => self.said.push_back(Said::Comment(comment.to_owned())),
+                    ("id", id) => id.clone_into(&mut self.last_id),
+                    ("event", name) => name.clone_into(&mut kind),
+                    ("retry", millis) => self.said.push_back(Said::Retry(millis.parse().unwrap())),
+                    ("data", text) => assert_eq!(data.replace(serde_json::from_str(text).unwrap()), None, "one line"),
+                    (other, _) => panic!("no field of the standard: {other:?} in {block:?}"),
+                }
+            }
+            if let Some(data) = data {
+                self.said.push_back(Said::Event(Event { id: self.last_id.clone(), kind, data }));
+            }
+        }
+    }
+}
