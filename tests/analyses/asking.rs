@@ -98,10 +98,10 @@ async fn analyses_are_listed_newest_first_and_by_what_they_are_of() {
     assert_eq!(column(&all, "analysisId"), [second.1.clone(), first.1.clone()]);
     assert_eq!(all.json()["pagination"], json!({ "limit": 50, "offset": 0, "total": 2 }));
     for path in [format!("/analyses?deploymentId={}", first.0), format!("/deployments/{}/analyses", first.0)] {
-        assert_eq!(column(&site.admin.get(&path).await.ok(), "analysisId"), [first.1.clone()]);
+        assert_eq!(column(&site.admin.get(&path).await.ok(), "analysisId"), std::slice::from_ref(&first.1));
     }
     let page = site.admin.get("/analyses?pipelineId=web&status=completed&limit=1&offset=1").await.ok();
-    assert_eq!(column(&page, "analysisId"), [first.1.clone()]);
+    assert_eq!(column(&page, "analysisId"), std::slice::from_ref(&first.1));
     for none in ["/analyses?pipelineId=shop", "/analyses?status=failed", "/analyses?status=running"] {
         assert_eq!(column(&site.admin.get(none).await.ok(), "analysisId"), [Value::Null; 0]);
     }
