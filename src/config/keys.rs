@@ -1,22 +1,15 @@
 //! The table of settings: one row a key with what it takes and where it goes. Files, variables and flags all read it.
 
-use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use toml::Spanned;
-use toml::de::DeValue;
-use tracing_subscriber::EnvFilter;
-
 use crate::auth::TokenText;
-use crate::domain::Malformed;
-use crate::domain::pipeline::check_url;
 use crate::secrets::{MasterKey, SecretValue};
 
-use super::document::{Document, type_of, whole_number};
-use super::fault::{Fault, Place, nearest};
+use super::fault::{Fault, Place};
+use super::given::{Given, Unfit};
 use super::settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
     Runner, Settings, Storage, Webhooks,
@@ -153,13 +146,13 @@ const fn key(name: &'static str, kind: Kind) -> Key {
 pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
 
 /// Dozens of directives; each is compiled at start and asked at each new place that logs.
-const LOG_FILTER_MAX: usize = 1_024;
+pub(super) const LOG_FILTER_MAX: usize = 1_024;
 
 /// A fortnight of doubling waits; each attempt is kept in the delivery's record.
 const RETRIES_MAX: usize = 16;
 
 /// Dozens of directories; every step gets a copy.
-const SEARCH_PATH_MAX: usize = 4_096;
+pub(super) const SEARCH_PATH_MAX: usize = 4_096;
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
@@ -308,240 +301,4 @@ impl Key {
             Kind::MasterKey(_) => "a key, as `openssl rand -hex 32` makes one".to_owned(),
         }
     }
-}
-
-/// A value before it is known to fit.
-pub(super) enum Given<'a> {
-    InFile {
-        document: &'a Document,
-        value: &'a Spanned<DeValue<'a>>,
-    },
-    /// Of an environment variable or a flag.
-    Text {
-        place: Place,
-        text: &'a OsStr,
-    },
-}
-
-/// That a value does not fit. The text of one is never repeated: it may be a token in the wrong place.
-enum Unfit {
-    /// The rule alone tells enough.
-    Unsaid,
-    /// Completes "not".
-    Is(String),
-    Meant(&'static str),
-}
-
-impl Unfit {
-    fn is(got: impl Into<String>) -> Self {
-        Unfit::Is(got.into())
-    }
-
-    fn fault(&self, place: Place, key: &str, allowed: &str) -> Fault {
-        match self {
-            Unfit::Unsaid => Fault::must_be(place, key, allowed, None),
-            Unfit::Is(got) => Fault::must_be(place, key, allowed, Some(got)),
-            Unfit::Meant(meant) => Fault::must_be(place, key, &format!("{allowed}; did you mean `{meant}`?"), None),
-        }
-    }
-}
-
-impl Given<'_> {
-    fn place(&self) -> Place {
-        match self {
-            Given::InFile { document, value } => document.place(value),
-            Given::Text { place, .. } => place.clone(),
-        }
-    }
-
-    fn text(&self) -> Result<&str, Unfit> {
-        match self {
-            Given::InFile { value, .. } => {
-                let value = value.get_ref();
-                value.as_str().ok_or_else(|| Unfit::is(type_of(value)))
-            }
-            Given::Text { text, .. } => text.to_str().ok_or_else(|| Unfit::is("text that is not UTF-8")),
-        }
-    }
-
-    fn address(&self) -> Result<SocketAddr, Unfit> {
-        self.text()?.parse().map_err(|_| Unfit::Unsaid)
-    }
-
-    fn path(&self) -> Result<PathBuf, Unfit> {
-        match self {
-            Given::InFile { .. } => sane_path(Path::new(self.text()?)),
-            Given::Text { text, .. } => sane_path(Path::new(text)),
-        }
-    }
-
-    fn number(&self, min: u32, max: u32) -> Result<u32, Unfit> {
-        match self {
-            Given::InFile { value, .. } => whole_number(value.get_ref(), min..=max).map_err(Unfit::Is),
-            Given::Text { .. } => {
-                let number = self.text()?.parse::<i128>().map_err(|_| Unfit::Unsaid)?;
-                let fits = u32::try_from(number).ok().filter(|number| (min..=max).contains(number));
-                fits.ok_or_else(|| Unfit::is(number.to_string()))
-            }
-        }
-    }
-
-    fn number_or_off(&self, min: u32, max: u32) -> Result<Option<u32>, Unfit> {
-        let Ok(text) = self.text() else {
-            return self.number(min, max).map(Some);
-        };
-        if text == "off" {
-            return Ok(None);
-        }
-        self.number(min, max).map(Some).map_err(|unfit| match self {
-            _ if nearest(text, ["off"]).is_some() => Unfit::Meant("off"),
-            Given::InFile { .. } => Unfit::is("another string"),
-            Given::Text { .. } => unfit,
-        })
-    }
-
-    /// In a variable they are separated by commas.
-    fn numbers(&self, count: usize, min: u32, max: u32) -> Result<Vec<u32>, Unfit> {
-        let numbers: Vec<u32> = match self {
-            Given::InFile { value, .. } => {
-                let value = value.get_ref();
-                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
-                let numbers = array.iter().map(|entry| whole_number(entry.get_ref(), min..=max).map_err(Unfit::Is));
-                numbers.collect::<Result<_, _>>()?
-            }
-            Given::Text { .. } => {
-                let texts = self.text()?.split(',').map(str::trim).filter(|text| !text.is_empty());
-                let fits = |number: &u32| (min..=max).contains(number);
-                texts.map(|text| text.parse().ok().filter(fits).ok_or(Unfit::Unsaid)).collect::<Result<_, _>>()?
-            }
-        };
-        if numbers.len() > count {
-            return Err(Unfit::is(format!("{} of them", numbers.len())));
-        }
-        Ok(numbers)
-    }
-
-    fn flag(&self) -> Result<bool, Unfit> {
-        match self {
-            Given::InFile { value, .. } => {
-                let value = value.get_ref();
-                value.as_bool().ok_or_else(|| Unfit::is(type_of(value)))
-            }
-            Given::Text { .. } => self.text()?.parse().map_err(|_| Unfit::Unsaid),
-        }
-    }
-
-    fn log_filter(&self) -> Result<String, Unfit> {
-        let text = self.text()?;
-        // An empty filter would parse, and log nothing but errors; anything beyond ASCII can make the parser panic
-        // (tracing-subscriber 0.3.23), and no part of ours is called so.
-        let sane = (1..=LOG_FILTER_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        let parses = sane && EnvFilter::try_new(text).is_ok();
-        parses.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
-    }
-
-    fn log_format(&self) -> Result<LogFormat, Unfit> {
-        self.choice(LogFormat::ALL, LogFormat::as_str)
-    }
-
-    fn choice<T: Copy, const N: usize>(&self, all: [T; N], name: fn(T) -> &'static str) -> Result<T, Unfit> {
-        let text = self.text()?;
-        let named = all.into_iter().find(|choice| name(*choice) == text);
-        named.ok_or_else(|| nearest(text, all.map(name)).map_or(Unfit::Unsaid, Unfit::Meant))
-    }
-
-    /// Without what could carry a password into a log.
-    fn url(&self) -> Result<String, Unfit> {
-        let text = self.text()?;
-        let plain = text.len() <= 2_048 && !text.contains(['?', '#', '@']);
-        let sane = text.is_empty() || (plain && check_url(text).is_ok());
-        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
-    }
-
-    fn name(&self, max: usize) -> Result<String, Unfit> {
-        let text = self.text()?;
-        let sane = text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic());
-        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
-    }
-
-    fn search_path(&self) -> Result<String, Unfit> {
-        let text = self.text()?;
-        // An empty or relative one would be looked for wherever the step happens to run.
-        let sane = text.len() <= SEARCH_PATH_MAX
-            && !text.contains('\0')
-            && text.split(':').all(|directory| directory.starts_with('/'));
-        sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
-    }
-
-    fn program(&self) -> Result<PathBuf, Unfit> {
-        let path = self.path()?;
-        // A relative one would be another program in another working directory.
-        let sane = path.is_absolute() || path.components().count() == 1;
-        sane.then_some(path).ok_or(Unfit::Unsaid)
-    }
-
-    fn file_urls(&self) -> Result<FileUrls, Unfit> {
-        let flag = match self {
-            Given::InFile { value, .. } => value.get_ref().as_bool(),
-            Given::Text { .. } => self.text()?.parse().ok(),
-        };
-        match flag {
-            Some(true) => Ok(FileUrls::Always),
-            Some(false) => Ok(FileUrls::Never),
-            None if self.text()? == "sample" => Ok(FileUrls::Sample),
-            None => Err(Unfit::Unsaid),
-        }
-    }
-
-    fn secret<T>(&self, parse: fn(&str) -> Result<T, Malformed>) -> Result<T, Unfit> {
-        match self {
-            Given::InFile { .. } => Err(Unfit::Unsaid),
-            Given::Text { .. } => match self.text()? {
-                "" => Err(Unfit::is("empty")),
-                text => parse(text).map_err(|malformed| Unfit::is(format!("a text that {malformed}"))),
-            },
-        }
-    }
-
-    /// Each path as it is from here, with the place where it was named.
-    fn organization_files(&self, faults: &mut Vec<Fault>) -> Result<Vec<(PathBuf, Place)>, Unfit> {
-        let files: Vec<(PathBuf, Place)> = match self {
-            Given::InFile { document, value } => {
-                let value = value.get_ref();
-                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
-                let path_of = |element: &Spanned<DeValue<'_>>| {
-                    let value = element.get_ref();
-                    let text = value.as_str().ok_or_else(|| Unfit::is(type_of(value)))?;
-                    sane_path(Path::new(text)).map(|path| document.directory().join(path))
-                };
-                let mut files = Vec::with_capacity(array.len());
-                for element in array.iter() {
-                    let place = document.place(element);
-                    match path_of(element) {
-                        Ok(path) => files.push((path, place)),
-                        Err(unfit) => faults.push(unfit.fault(place, "organizations", "paths of files")),
-                    }
-                }
-                files
-            }
-            Given::Text { place, text } => std::env::split_paths(text)
-                .filter(|path| !path.as_os_str().is_empty())
-                .map(|path| (path, place.clone()))
-                .collect(),
-        };
-        if files.len() > ORGANIZATIONS_MAX {
-            return Err(Unfit::is(format!("{} of them", files.len())));
-        }
-        Ok(files)
-    }
-}
-
-fn sane_path(path: &Path) -> Result<PathBuf, Unfit> {
-    if path.as_os_str().is_empty() {
-        return Err(Unfit::is("empty"));
-    }
-    if path.as_os_str().as_encoded_bytes().contains(&0) {
-        return Err(Unfit::is("text with a NUL"));
-    }
-    Ok(path.to_owned())
 }

@@ -10,7 +10,8 @@ use toml::de::{DeString, DeTable, DeValue};
 
 use super::document::{Document, type_of};
 use super::fault::{Fault, Place, nearest};
-use super::keys::{Draft, Given, KEYS, Key};
+use super::given::Given;
+use super::keys::{Draft, KEYS, Key};
 use super::organization;
 
 /// What the command line says. The rest comes from the other layers.

@@ -7,6 +7,7 @@
 mod blueprint;
 mod document;
 mod fault;
+mod given;
 mod inputs;
 mod keys;
 mod layers;

@@ -69,8 +69,8 @@ async fn no_secret_goes_to_the_model_wherever_it_stands() {
     }
 }
 
-#[tokio::test]
-async fn a_crowd_is_told_to_come_again_and_those_who_were_accepted_are_served() {
+/// A model that answers only as often as it is given leave to.
+async fn reluctant_model() -> (Recorded, Arc<Semaphore>) {
     let leave = Arc::new(Semaphore::new(0));
     let held = leave.clone();
     let model = Recorded::start(move |_: Request| {
@@ -79,8 +79,13 @@ async fn a_crowd_is_told_to_come_again_and_those_who_were_accepted_are_served() 
             held.acquire().await.unwrap().forget();
             says(&finding(None))
         }
-    })
-    .await;
+    });
+    (model.await, leave)
+}
+
+#[tokio::test]
+async fn a_crowd_is_told_to_come_again_and_those_who_were_accepted_are_served() {
+    let (model, leave) = reluctant_model().await;
     let site = Site::start(setup(&model), json!([stage("build", "echo x; exit 1")])).await;
     let session = site.claim().await;
     let mut deployments = Vec::new();
@@ -98,4 +103,34 @@ async fn a_crowd_is_told_to_come_again_and_those_who_were_accepted_are_served() 
     for analysis in &accepted {
         assert_eq!(ended(&site, analysis).await["engine"], "llm");
     }
+}
+
+#[tokio::test]
+async fn a_deployment_that_was_run_again_before_its_turn_came_is_not_looked_into() {
+    let (model, leave) = reluctant_model().await;
+    let script = "echo x; [ $LOCKKEEPER_COMMIT = second ] && [ -e $TRACE ]";
+    let site = Site::start(setup(&model), json!([stage("build", script)])).await;
+    let session = site.claim().await;
+    let first = crate::deployed(&site, &session, "first").await["deploymentId"].as_str().unwrap().to_owned();
+    let second = crate::deployed(&site, &session, "second").await["deploymentId"].as_str().unwrap().to_owned();
+    // As many as run at once, and one that waits for its turn.
+    let mut before = Vec::new();
+    for _ in 0..4 {
+        before.push(ask(&site, &first, json!({})).await.has_status(202).data());
+    }
+    let waiting = ask(&site, &second, json!({})).await.has_status(202).data();
+    std::fs::write(&site.trace, "").unwrap();
+    site.stage(&second, "build", "retry").await;
+    site.until_status(&second, "succeeded").await;
+    leave.add_permits(before.len());
+    let failed = ended(&site, &waiting).await;
+    assert_has(&failed, json!({ "status": "failed", "rootCause": null, "confidence": null, "suggestedFix": null }));
+    assert!(failed["error"].as_str().unwrap().contains("run again"), "{failed:#}");
+    for analysis in &before {
+        assert_eq!(ended(&site, analysis).await["status"], "completed");
+    }
+    assert_eq!(model.asked().len(), before.len());
+    let place = format!("{}/fix-pull-request", crate::path_of(&failed));
+    let refused = site.admin.post(&place, json!({})).await.refused(409, "analysis_not_completed");
+    assert_eq!(refused.json()["analysisStatus"], "failed");
 }

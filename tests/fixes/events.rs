@@ -1,35 +1,15 @@
-//! What the journal has of analyses and fixes, after a kill.
+//! What is told of analyses and fixes, also after a kill.
 
-use std::sync::Arc;
-
-use lockkeeper::domain::{Data, Datum, Identifier, Notice};
-use lockkeeper::events::{Events, Occurred};
-use lockkeeper::store::{LoggedStore, Options};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::{Bench, branch, place};
+use crate::support::assert_has;
 
-/// Everything that has happened in `acme`, read from the directory of a server that is gone.
-fn journal(bench: &Bench) -> Vec<Occurred> {
-    let options = Options { segment_bytes: 4 * 1024 * 1024, min_free_bytes: 0, ..Options::default() };
-    let store = LoggedStore::open(&bench.site.server.data_dir(), options).unwrap();
-    let events = Events::new(Arc::new(store));
-    let acme = Identifier::parse("acme").unwrap();
-    let mut happened: Vec<Occurred> = Vec::new();
-    loop {
-        let page = events.read(&acme, happened.len() as u64).unwrap();
-        if page.is_empty() {
-            return happened;
-        }
-        happened.extend(page);
-    }
-}
-
-fn text(data: &Data, name: &str) -> String {
-    match data.0.iter().find(|(known, _)| known == name) {
-        Some((_, Datum::Text(text))) => text.to_string(),
-        other => panic!("{name} is {other:?} in {data:?}"),
-    }
+/// The one event of this type.
+async fn event(bench: &Bench, kind: &str) -> Value {
+    let found = bench.site.admin.get(&format!("/events?type={kind}")).await.ok().data();
+    let [event] = found.as_array().unwrap().as_slice() else { panic!("not one {kind}: {found:#}") };
+    event.clone()
 }
 
 #[tokio::test]
@@ -39,27 +19,18 @@ async fn what_was_found_and_what_was_proposed_are_told_of_with_who_asked_for_it(
     let (ana, mia) = (bench.site.server.as_user("ana").await, bench.site.server.as_user("mia").await);
     let asked = ana.post(&format!("/deployments/{deployment}/analyses"), json!({ "waitSeconds": 60 })).await;
     let analysis = asked.has_status(200).data();
-    let made = mia.post(&place(&analysis), json!({})).await.created();
+    let made = mia.post(&place(&analysis), json!({})).await.created().data();
     bench.site.server.kill();
-    let happened = journal(&bench);
-    let one = |notice: Notice| {
-        let found: Vec<_> = happened.iter().filter(|event| event.notice == notice).collect();
-        assert_eq!(found.len(), 1, "{happened:?}");
-        found[0].clone()
-    };
-    let (found, proposed) = (one(Notice::AnalysisCompleted), one(Notice::PullRequestCreated));
+    bench.site.start_again();
+    let (found, proposed) = (event(&bench, "analysis.completed").await, event(&bench, "pull_request.created").await);
     for (event, by) in [(&found, "ana"), (&proposed, "mia")] {
-        let agent = event.by.as_ref().unwrap();
-        assert_eq!(&*agent.person.name, by);
-        assert!(agent.via.as_ref().is_some_and(|via| via.request.starts_with("req_")), "{agent:?}");
-        assert_eq!(event.pipeline.as_ref().map(Identifier::as_str), Some("web"));
-        assert_eq!(event.environment.as_ref().map(Identifier::as_str), Some("review-1"));
-        assert_eq!(event.deployment.map(|id| id.to_string()), Some(deployment.clone()));
-        assert_eq!(text(&event.data, "analysisId"), analysis["analysisId"].as_str().unwrap());
+        assert_has(event, json!({ "pipelineId": "web", "envName": "review-1", "deploymentId": deployment }));
+        assert_has(&event["actor"], json!({ "kind": "user", "name": by }));
+        assert!(event["actor"]["tokenId"].as_str().unwrap().starts_with("tok_"), "{event:#}");
+        assert_eq!(event["data"]["analysisId"], analysis["analysisId"]);
     }
-    assert_eq!(text(&found.data, "category"), "missing_command");
-    assert_eq!((text(&found.data, "status"), text(&found.data, "engine")), ("completed".into(), "builtin".into()));
-    assert_eq!(text(&proposed.data, "branch"), branch(&analysis));
-    assert_eq!(text(&proposed.data, "url"), made.data()["url"].as_str().unwrap());
-    assert!(proposed.id > found.id);
+    assert_has(&found["data"], json!({ "status": "completed", "engine": "builtin", "category": "missing_command" }));
+    assert_eq!(found["at"], analysis["completedAt"]);
+    assert_has(&proposed["data"], json!({ "branch": branch(&analysis), "url": made["url"] }));
+    assert_eq!(proposed["at"], made["createdAt"]);
 }

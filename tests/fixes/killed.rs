@@ -13,13 +13,21 @@ async fn kill_when_pushed(bench: &mut Bench, analysis: &serde_json::Value) {
     bench.sh("mkfifo acme/shop.git/told acme/shop.git/wait");
     bench.hook("post-receive", HOLD);
     let (admin, path) = (bench.site.admin.clone(), place(analysis));
-    let asking = tokio::spawn(async move {
+    let mut asking = tokio::spawn(async move {
         let request = admin.request(reqwest::Method::POST, &admin.path(&path)).json(&json!({}));
         admin.try_send(request).await
     });
     let told = bench.path("acme/shop.git/told");
-    let heard = tokio::task::spawn_blocking(move || std::fs::read_to_string(told).unwrap());
-    assert_eq!(heard.await.unwrap(), "pushed\n");
+    let listener = told.clone();
+    let heard = tokio::task::spawn_blocking(move || std::fs::read_to_string(listener).unwrap());
+    tokio::select! {
+        heard = heard => assert_eq!(heard.unwrap(), "pushed\n"),
+        answered = &mut asking => {
+            // Whoever listens is let go, or the test would never end.
+            std::fs::write(told, "").unwrap();
+            panic!("it was answered before anything was pushed: {answered:?}");
+        }
+    }
     bench.site.server.kill();
     assert!(asking.await.unwrap().is_err(), "it was answered before it was done");
     bench.sh("echo go > acme/shop.git/wait; rm acme/shop.git/hooks/post-receive");

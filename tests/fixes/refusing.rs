@@ -120,3 +120,12 @@ async fn an_analysis_that_still_runs_has_nothing_to_propose() {
     let refused = site.admin.post(&place(&running.data()), json!({})).await.refused(409, "analysis_not_completed");
     assert_eq!(refused.json()["analysisStatus"], "running");
 }
+
+#[tokio::test]
+async fn a_server_without_git_says_what_its_operator_has_to_do() {
+    let setup = Setup::default().variable("LOCKKEEPER_GIT_PROGRAM", "/nonexistent/git");
+    let Some(bench) = Bench::start(setup).await else { return };
+    let analysis = bench.analysis().await;
+    let refused = bench.propose(&analysis, json!({})).await.refused(503, "git_unavailable");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("git.program"), "{refused:?}");
+}

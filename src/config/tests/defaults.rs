@@ -108,10 +108,11 @@ fn the_default_file_says_which_numbers_each_key_takes() {
         let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
             continue;
         };
+        // Two sections may have keys of the same name.
         let (section, last) = key.name.split_once('.').unwrap_or(("", key.name));
-        let section = DEFAULT_TOML.find(&format!("\n[{section}]\n")).unwrap_or(0);
-        let before = &DEFAULT_TOML[section..];
-        let before = &before[..before.find(&format!("\n{last} = ")).unwrap()];
+        let begin = if section.is_empty() { 0 } else { DEFAULT_TOML.find(&format!("\n[{section}]\n")).unwrap() };
+        let after = &DEFAULT_TOML[begin..];
+        let before = &after[..after.find(&format!("\n{last} = ")).unwrap()];
         let comment = before.rsplit("\n\n").next().unwrap().replace("\n# ", " ");
         assert!(comment.contains(&format!("{min} to {max}")), "{}: {comment}", key.name);
     }
