@@ -108,8 +108,11 @@ fn the_default_file_says_which_numbers_each_key_takes() {
         let (Kind::Number(min, max, _) | Kind::NumberOrOff(min, max, _)) = key.kind else {
             continue;
         };
-        let last = key.name.rsplit('.').next().unwrap();
-        let before = &DEFAULT_TOML[..DEFAULT_TOML.find(&format!("\n{last} = ")).unwrap()];
+        // Sections may have keys of the same name.
+        let (section, last) = key.name.split_once('.').map_or(("", key.name), |(name, last)| (name, last));
+        let start = if section.is_empty() { 0 } else { DEFAULT_TOML.find(&format!("\n[{section}]\n")).unwrap() };
+        let rest = &DEFAULT_TOML[start..];
+        let before = &rest[..rest.find(&format!("\n{last} = ")).unwrap()];
         let comment = before.rsplit("\n\n").next().unwrap().replace("\n# ", " ");
         assert!(comment.contains(&format!("{min} to {max}")), "{}: {comment}", key.name);
     }
