@@ -17,13 +17,19 @@
 //! 7. One organization seeing another: `tests/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/operating.rs::no_token_reaches_the_log`,
 //!    `tests/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps `tests/deployments/secrets.rs`; in the store:
-//!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; sent to a model or pushed to a repository:
+//!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; of a webhook:
+//!    `tests/webhooks/managing.rs::a_secret_is_shown_once_and_lies_nowhere_in_the_clear`; sent to a model or pushed to a repository:
 //!    `tests/analyses/model.rs`, `tests/fixes/pushing.rs`.
 //! 9. Any input that makes a 500: `tests/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
 //! 11. A step that a pipeline was saved with taken from it:
 //!     `registries::tests::a_pipeline_whose_caller_went_away_keeps_its_registry`, `tests/registries/used.rs`.
+//! 12. An event that a webhook wanted and never got, whenever the server dies:
+//!     `webhooks::tests::capturing::whenever_the_server_dies_an_event_is_captured_once`, and with a real receiver
+//!     `tests/webhooks/restarting.rs`.
+//! 13. A delivery to an address that is not public: `webhooks::address::tests::only_addresses_of_the_internet_at_large_are_public`,
+//!     `tests/webhooks/addresses.rs`.
 
 pub mod actors;
 pub mod analysis;

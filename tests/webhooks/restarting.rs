@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::json;
 
 use super::receiver::{Receiver, event_ids};
+use super::support::Client;
 use super::{cycle, make, only_delivery, setup, until, webhook};
 
 /// Receivers that fail every so often, so that retries are under way too.
@@ -40,15 +41,31 @@ async fn every_event_arrives_though_the_server_is_stopped_and_killed_again_and_a
         server.start_again();
     }
     let admin = server.admin();
+    let recorded = recorded(&admin).await;
+    assert_eq!(recorded.len(), happened);
     for (path, id) in [("/steady", &steady), ("/flaky", &flaky)] {
         let seen = receiver.distinct(path, 200, happened).await;
         let ids: BTreeSet<String> = event_ids(&seen).into_iter().collect();
-        assert_eq!(ids.len(), happened, "{path}");
+        assert_eq!(ids, recorded, "{path}");
         let shown = until(|| webhook(&admin, id), |shown| shown["pendingDeliveries"] == 0).await;
         assert_eq!(shown["missedEvents"], 0);
         let delivered = admin.get(&format!("/webhooks/{id}/deliveries?status=delivered")).await.ok();
         assert_eq!(delivered.json()["pagination"]["total"], happened, "none is delivered under two ids");
     }
+}
+
+/// The ids of all events that sessions have left.
+async fn recorded(admin: &Client) -> BTreeSet<String> {
+    let mut ids = BTreeSet::new();
+    for kind in ["session.claimed", "session.released"] {
+        let total =
+            admin.get(&format!("/events?type={kind}")).await.ok().json()["pagination"]["total"].as_u64().unwrap();
+        for offset in (0..total).step_by(100) {
+            let page = admin.get(&format!("/events?type={kind}&limit=100&offset={offset}")).await.ok().data();
+            ids.extend(page.as_array().unwrap().iter().map(|event| event["eventId"].as_str().unwrap().to_owned()));
+        }
+    }
+    ids
 }
 
 #[tokio::test]
