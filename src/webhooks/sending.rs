@@ -10,7 +10,7 @@ use super::changing::record;
 use super::client::{Message, Outcome, Sent};
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::registry::{Hook, Shared, Webhooks, put_delivery, put_progress, put_webhook};
-use super::schedule::wait_after;
+use super::schedule::{longest_wait, wait_after};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
@@ -104,6 +104,8 @@ impl Shared {
             let first = newest.turn % hooks.len();
             hooks.rotate_left(first);
         }
+        let latest = now.plus(millis(longest_wait(&self.options.retries)));
+        hooks.iter_mut().for_each(|hook| hook.line.call_up(now, latest));
         let mut found = true;
         while found && jobs.len() < free {
             found = false;

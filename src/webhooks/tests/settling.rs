@@ -29,6 +29,24 @@ async fn what_failed_is_tried_again_when_it_is_due_and_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_back_puts_nothing_off_for_longer_than_the_longest_wait() {
+    let bench = Bench::new();
+    bench.pass(1_000 * HOUR_MILLIS);
+    bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    let job = bench.due(1);
+    bench.settle(&job[0], FAILED);
+    bench.pass(-HOUR_MILLIS / 2);
+    assert!(bench.due(1).is_empty(), "it may be that its receiver asked for that much");
+    bench.pass(-900 * HOUR_MILLIS);
+    for bench in [bench.crashed(), bench] {
+        let again = bench.due(1);
+        assert_eq!((again.len(), again[0].delivery), (1, job[0].delivery));
+    }
+}
+
+#[tokio::test]
 async fn one_that_works_is_sent_several_at_once_in_order_and_the_bound_holds_for_all() {
     let bench = Bench::new();
     let ids = [
