@@ -93,6 +93,10 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 impl Shared {
     /// Those whose turn it is, at most so many, each webhook one after the other; and how long until there may be more.
     pub fn take_due(&self, free: usize) -> (Vec<Job>, Duration) {
+        // What comes of an attempt could not be written down, and its receiver would get the same again and again.
+        if self.store.refusing_writes().is_some() {
+            return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
+        }
         let now = self.now();
         let newest = &mut *self.newest.lock();
         newest.turn = newest.turn.wrapping_add(1);

@@ -136,6 +136,18 @@ async fn what_the_store_does_not_take_is_sent_again() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_while_nothing_can_be_written_down() {
+    let bench = Bench::new();
+    bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    assert!(bench.due(8).is_empty());
+    bench.store.refuse_with(None);
+    assert_eq!(bench.due(8).len(), 1);
+}
+
+#[tokio::test]
 async fn of_deliveries_that_have_ended_the_newest_are_kept() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
