@@ -149,8 +149,10 @@ impl Webhooks {
         let hook = newest.hook(organization, id).ok_or(WebhookError::NotFound)?;
         let now = self.shared.now();
         let mut next = Shown { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
-        if let Some(target) = change.target {
+        if let Some(target) = change.target.filter(|target| *target != hook.webhook.target) {
             next.webhook.target = target;
+            // It was another receiver that failed.
+            next.progress.failing_since = None;
         }
         if let Some(filters) = change.filters {
             next.webhook.filters = filters;

@@ -156,10 +156,15 @@ impl Shared {
     }
 
     /// Writes down what came of an attempt, and what follows from it.
-    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, sent: Sent) {
+    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, mut sent: Sent) {
         let now = self.now();
         let newest = &mut *self.newest.lock();
         let Some(hook) = newest.hook(&sent_to.organization, sent_to.id) else { return };
+        // Somebody has seen to it meanwhile, with another URL or by enabling it again: whether that is gone too shows the
+        // next time.
+        if sent.outcome == Outcome::Gone && *sent_to != hook.webhook {
+            sent.outcome = Outcome::Failed { retry_after: None };
+        }
         let settled = Settled::of(self, hook, &mut delivery, sent, now);
         let mut batch = Batch::default();
         put_delivery(&mut batch, &hook.webhook, &delivery);

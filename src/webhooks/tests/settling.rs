@@ -118,6 +118,27 @@ async fn one_that_is_gone_is_disabled_at_once_in_the_same_batch() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_was_replaced_while_it_said_that_it_is_gone_takes_nothing_from_the_new_one() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 2);
+    bench.capture();
+    let jobs = bench.due(2);
+    assert_eq!(bench.settle(&jobs[0], FAILED), DeliveryStatus::Pending);
+    let target = Some(Target::parse("https://another.invalid/hook").unwrap());
+    let change = WebhookChange { target, ..WebhookChange::default() };
+    let changed = bench.webhooks.update(&acme(), id, change, &ana()).await.unwrap();
+    assert_eq!(changed.progress.failing_since, None, "the new one has all the time");
+    assert_eq!(bench.settle(&jobs[1], Outcome::Gone), DeliveryStatus::Pending);
+    assert!(bench.shown(id).webhook.is_enabled());
+    bench.pass(HOUR_MILLIS);
+    let again = bench.due(1);
+    assert_eq!(again[0].webhook.target, changed.webhook.target);
+    assert_eq!(bench.settle(&again[0], Outcome::Gone), DeliveryStatus::Failed);
+    assert!(!bench.shown(id).webhook.is_enabled());
+}
+
+#[tokio::test]
 async fn what_the_store_does_not_take_is_sent_again() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
