@@ -59,10 +59,10 @@ impl Webhooks {
             let outcome = self.hand_in_change(newest, organization, id, change, by);
             (outcome, newest.last_change)
         };
-        let shown = shared.once_durable(outcome, sequence).await?;
+        // Before the wait, in which a request may be given up.
         shared.to_capture.notify_one();
         shared.to_send.notify_one();
-        Ok(shown)
+        shared.once_durable(outcome, sequence).await
     }
 
     /// All there is of it goes; what is being sent may still arrive.

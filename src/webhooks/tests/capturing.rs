@@ -1,5 +1,7 @@
 //! From events to deliveries.
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::store::StoreError;
 use crate::webhooks::capture::PENDING_MAX;
@@ -143,5 +145,27 @@ async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
         }
     };
     tokio::time::timeout(Duration::from_secs(1), captured).await.unwrap();
+    capturing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_enabled_by_a_request_that_was_given_up_captures_all_the_same() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.set_enabled(id, false).await;
+    let webhooks = bench.webhooks.clone();
+    let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
+    // By now it waits for somebody to enable one.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.store.hold();
+    assert!(bench.set_enabled(id, true).now_or_never().is_none(), "it waits for the disk, and is given up");
+    bench.store.release();
+    bench.happen(Notice::SessionClaimed, 1);
+    let captured = async {
+        while bench.captured(id).is_empty() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), captured).await.unwrap();
     capturing.abort();
 }
