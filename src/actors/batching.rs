@@ -127,7 +127,7 @@ pub(super) fn record_events(
         let happening = Happening {
             notice: event.notice,
             at,
-            by: event.by.as_ref().or(by).filter(|_| !event.notice.is_automatic()),
+            by: event.by.as_ref().or(by).filter(|_| !event.automatic),
             pipeline: Some(&pipeline.pipeline),
             environment,
             session: event.session,

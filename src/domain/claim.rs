@@ -101,7 +101,7 @@ pub(super) fn grant_waiter(draft: &mut Draft<'_>, waiter: Arc<Waiter>, outsider:
         session.claimed = Some(claimed.clone());
     }
     // Whoever let go of the lock did none of this.
-    for event in draft.outcome.events.iter_mut().skip(before).filter(|event| !event.notice.is_automatic()) {
+    for event in draft.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
         event.by = Some(Agent { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
     draft.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });

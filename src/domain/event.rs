@@ -12,6 +12,8 @@ pub struct Event {
     pub deployment: Option<DeploymentId>,
     /// Whose doing it is, where that is not whoever asked for the decision.
     pub by: Option<Agent>,
+    /// Whether it has followed by itself, though somebody may do the same: then it is the system's doing.
+    pub automatic: bool,
     pub data: Data,
 }
 
@@ -132,7 +134,7 @@ impl Notice {
 
 impl Event {
     fn new(notice: Notice, session: Option<SessionId>, deployment: Option<DeploymentId>) -> Self {
-        Self { notice, session, deployment, by: None, data: Data::default() }
+        Self { notice, session, deployment, by: None, automatic: notice.is_automatic(), data: Data::default() }
     }
 
     pub(super) fn environment(notice: Notice) -> Self {
@@ -145,6 +147,11 @@ impl Event {
 
     pub(super) fn deployment(notice: Notice, session: Option<SessionId>, deployment: DeploymentId) -> Self {
         Self::new(notice, session, Some(deployment))
+    }
+
+    /// That it has followed by itself this time.
+    pub(super) fn by_itself(self) -> Self {
+        Self { automatic: true, ..self }
     }
 
     pub(super) fn with(mut self, name: &'static str, datum: impl Into<Datum>) -> Self {

@@ -56,7 +56,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, outcome: DeploymentOutcome) {
         draft.next.disabled_reason = Some(Arc::from(reason));
         draft.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
         draft.next.configuration_revision += 1;
-        draft.outcome.events.push(Event::environment(Notice::EnvironmentUpdated));
+        draft.outcome.events.push(Event::environment(Notice::EnvironmentUpdated).by_itself());
     }
 }
 
@@ -125,6 +125,27 @@ mod tests {
         assert_eq!(subject.environment.lock_status(), LockStatus::Disabled);
         assert_eq!((subject.holder(), subject.queue()), (None, vec![2]), "nobody gets what nobody knows the state of");
     }
+
+    #[test]
+    fn that_an_environment_is_out_of_service_is_nobodys_doing_also_where_a_release_comes_to_that_at_once() {
+        let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
+        subject.crowd.pipeline = PipelineNow { unresolved: Some("a step is missing".into()), ..pipeline(1) };
+        subject.run(0, claim(1)).unwrap();
+        let session = subject.environment.lock.as_ref().unwrap().id.into();
+        let (_, outcome) = subject.run(1, Release { session, by: person(1), any: false }).unwrap();
+        let told: Vec<_> = outcome.events.iter().map(|event| (event.notice, event.automatic)).collect();
+        assert_eq!(
+            told,
+            [
+                (Notice::SessionReleased, false),
+                (Notice::DeploymentQueued, false),
+                (Notice::DeploymentStarted, true),
+                (Notice::DeploymentFailed, true),
+                (Notice::EnvironmentUpdated, true),
+            ]
+        );
+    }
+
     #[test]
     fn a_reset_that_was_cancelled_takes_the_environment_out_of_service() {
         let mut subject = resetting();

@@ -289,10 +289,15 @@ async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
         let refused = tree.push(&name(default)).await;
         assert_eq!(refused, Err(GitError::DefaultBranch(default.to_owned())));
     }
-    let before = bench.sh("git -C remote.git rev-parse taken");
-    let refused = tree.push(&name("taken")).await;
-    assert!(matches!(refused, Err(GitError::Rejected(_))), "{refused:?}");
-    assert_eq!(bench.sh("git -C remote.git rev-parse taken"), before);
+    // One that has gone on, and one that this would only add to.
+    bench.sh("git -C remote.git branch begun release");
+    for taken in ["taken", "begun"] {
+        let at = format!("git -C remote.git rev-parse {taken}");
+        let before = bench.sh(&at);
+        let refused = tree.push(&name(taken)).await;
+        assert!(matches!(refused, Err(GitError::Rejected(_))), "{refused:?}");
+        assert_eq!(bench.sh(&at), before);
+    }
 }
 
 #[tokio::test]

@@ -117,16 +117,19 @@ impl WorkTree {
         Commit::parse(said.trim()).map_err(|_| GitError::Failed("it made no commit".to_owned()))
     }
 
-    /// Pushes what was committed as this branch, and never over another history. The default branch, that of the remote
-    /// and the one that this began with, is refused.
+    /// Pushes what was committed as this branch, which is a new one: what anybody has put there meanwhile is left alone, also
+    /// where this would only add to it. The default branch, that of the remote and the one that this began with, is refused.
     pub async fn push(&self, branch: &RefName) -> Result<(), GitError> {
         let default = self.git.default_branch(&self.remote).await?;
         if *branch == self.base || default.as_ref() == Some(branch) {
             return Err(GitError::DefaultBranch(branch.to_string()));
         }
         let refspec = format!("HEAD:refs/heads/{branch}");
-        let words = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no", "--"];
-        let pushing = self.here(&words).and(&[self.remote.url.as_str(), &refspec]).talks_to(&self.remote);
+        // Expected to be nothing.
+        let lease = format!("--force-with-lease=refs/heads/{branch}:");
+        let words = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"];
+        let pushing =
+            self.here(&words).and(&[&lease, "--"]).and(&[self.remote.url.as_str(), &refspec]).talks_to(&self.remote);
         pushing.keeps(LISTED_BYTES_MAX).run(&self.git).await.map(|_| ())
     }
 

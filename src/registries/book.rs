@@ -43,6 +43,7 @@ pub(super) struct Known {
 
 /// What a decision makes of a registry.
 pub(super) enum Becomes {
+    Unchanged,
     Changed(Arc<Registry>),
     Deleted,
 }
@@ -83,6 +84,7 @@ impl Book {
         let mut batch = Batch::default();
         let (becomes, reply) = decide(&mut changing.newest, &mut batch)?;
         let registry = match becomes {
+            Becomes::Unchanged => return Ok(reply),
             Becomes::Changed(registry) => {
                 batch.put(stored::key(organization, id), stored::encode(&registry));
                 Some(registry)

@@ -124,10 +124,11 @@ impl Registries {
                 Some(content) => content,
                 None => Content::unchanged(&present, asked)?,
             };
-            let revision = known.next_revision(now);
-            let next =
-                Registry { name, source, steps, failure, synced_at, revision, updated_at: now, ..(*present).clone() };
-            let next = Arc::new(next);
+            let next = Registry { name, source, steps, failure, synced_at, ..(*present).clone() };
+            if next == *present {
+                return Ok((Becomes::Unchanged, present));
+            }
+            let next = Arc::new(Registry { updated_at: now, revision: known.next_revision(now), ..next });
             self.check_users(known, &present, &next)?;
             record(batch, Notice::RegistryUpdated, &next, by, now);
             Ok((Becomes::Changed(next.clone()), next))

@@ -282,3 +282,20 @@ fn steps_that_are_twice_there_too_many_or_too_large_are_named() {
     let told = told(vec![large("1"), large("2"), large("3")]);
     assert!(told.len() == 1 && told[0].0 == 1, "{told:?}");
 }
+
+#[tokio::test]
+async fn a_change_to_what_it_is_already_is_no_change() {
+    let bench = Bench::new().await;
+    let made = bench.create(1, "tools", build()).await.unwrap();
+    let later = Timestamp::from_millis(9_000);
+    let put = |steps| {
+        let new = NewRegistry { name: identifier("tools"), source: NewSource::Inline(steps) };
+        async { bench.registries.update(&acme(), id(1), new, None, &ana(), &|| later).await.unwrap() }
+    };
+    assert_eq!(put(build()).await, made);
+    let events = || Events::new(bench.store.clone()).next(&acme()).unwrap();
+    assert_eq!(events(), 1, "nothing has happened");
+    let changed = put(Steps::new()).await;
+    assert!(changed.revision > made.revision && changed.updated_at == later);
+    assert_eq!(events(), 2);
+}

@@ -1,7 +1,9 @@
 //! From events to deliveries: what a webhook wants becomes a delivery in the batch that moves its cursor past it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::delivery::{Delivery, DeliveryStatus};
 use super::filter::wants;
@@ -26,19 +28,31 @@ impl Webhooks {
     /// Captures for ever.
     pub(super) async fn keep_capturing(&self) {
         let mut durable = self.shared.events.durable();
+        // Those whose events could not be handed out, each with when that is tried again.
+        let mut refused: HashMap<Identifier, Instant> = HashMap::new();
         loop {
             let organizations = self.capturing();
             let idle = organizations.is_empty();
             // What becomes durable from here on is looked at next time.
             durable.mark_unchanged();
             for organization in organizations {
-                if !self.capture_off_thread(organization).await {
-                    tokio::time::sleep(REFUSED).await;
+                // One that has to wait holds up nobody else.
+                if refused.get(&organization).is_some_and(|again| Instant::now() < *again) {
+                    continue;
+                }
+                match self.capture_off_thread(organization.clone()).await {
+                    true => _ = refused.remove(&organization),
+                    false => _ = refused.insert(organization, Instant::now() + REFUSED),
                 }
             }
             self.shared.to_send.notify_one();
+            // A full disk makes nothing durable that would wake us when it has room again.
+            let again = refused.values().min().copied();
             tokio::select! {
                 () = self.shared.to_capture.notified() => {}
+                () = tokio::time::sleep_until(again.unwrap_or_else(Instant::now)), if again.is_some() => {
+                    refused.retain(|_, again| Instant::now() < *again);
+                }
                 moved = durable.changed(), if !idle => {
                     if moved.is_err() {
                         return;

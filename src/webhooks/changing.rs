@@ -59,10 +59,10 @@ impl Webhooks {
             let outcome = self.hand_in_change(newest, organization, id, change, by);
             (outcome, newest.last_change)
         };
-        let shown = shared.once_durable(outcome, sequence).await?;
+        // Before the wait, in which a request may be given up.
         shared.to_capture.notify_one();
         shared.to_send.notify_one();
-        Ok(shown)
+        shared.once_durable(outcome, sequence).await
     }
 
     /// All there is of it goes; what is being sent may still arrive.
@@ -149,8 +149,10 @@ impl Webhooks {
         let hook = newest.hook(organization, id).ok_or(WebhookError::NotFound)?;
         let now = self.shared.now();
         let mut next = Shown { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
-        if let Some(target) = change.target {
+        if let Some(target) = change.target.filter(|target| *target != hook.webhook.target) {
             next.webhook.target = target;
+            // It was another receiver that failed.
+            next.progress.failing_since = None;
         }
         if let Some(filters) = change.filters {
             next.webhook.filters = filters;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::delivery::{Delivery, DeliveryStatus};
-use crate::domain::{DeliveryId, Timestamp};
+use crate::domain::{DeliveryId, IdSeed, Timestamp};
 
 /// What is kept of deliveries that have ended, for those who look into why.
 pub const FINISHED_KEPT: usize = 1_000;
@@ -59,6 +59,14 @@ impl Line {
         };
         self.taken.insert(id);
         Some(id)
+    }
+
+    /// Those that are due later than any wait leads to: the clock has been set back since. How much of their wait is over
+    /// nobody knows, so they are due now.
+    pub fn call_up(&mut self, now: Timestamp, latest: Timestamp) {
+        for (_, id) in self.retries.split_off(&(latest, DeliveryId(IdSeed([u8::MAX; 12])))) {
+            self.retries.insert((now, id));
+        }
     }
 
     /// This one, out of its turn; not if somebody else has it.

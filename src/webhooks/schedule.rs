@@ -14,6 +14,11 @@ pub fn wait_after(attempt: u32, waits: &[Duration], retry_after: Option<Duration
     Some(jittered.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX)))
 }
 
+/// Nothing is put off for longer than this.
+pub fn longest_wait(waits: &[Duration]) -> Duration {
+    waits.iter().max().map_or(RETRY_AFTER_MAX, |longest| longest.mul_f64(1.0 + JITTER).max(RETRY_AFTER_MAX))
+}
+
 /// What `Retry-After` says: seconds, or a date in the form of HTTP.
 pub fn parse_retry_after(text: &str, now_millis: i64) -> Option<Duration> {
     let text = text.trim();
@@ -45,6 +50,14 @@ mod tests {
         assert_eq!(wait_after(2, &WAITS, None, 0.5), Some(Duration::from_secs(45)));
         assert_eq!(wait_after(2, &WAITS, None, 1.0), Some(Duration::from_secs(50)));
         assert_eq!(wait_after(2, &WAITS, None, 7.0), Some(Duration::from_secs(50)));
+    }
+
+    #[test]
+    fn no_wait_is_longer_than_the_longest() {
+        assert_eq!(longest_wait(&WAITS), RETRY_AFTER_MAX);
+        assert_eq!(longest_wait(&[]), RETRY_AFTER_MAX);
+        let days = [Duration::from_hours(48), Duration::from_hours(24)];
+        assert_eq!(wait_after(1, &days, None, 1.0), Some(longest_wait(&days)));
     }
 
     #[test]

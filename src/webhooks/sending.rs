@@ -10,7 +10,7 @@ use super::changing::record;
 use super::client::{Message, Outcome, Sent};
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::registry::{Hook, Shared, Webhooks, put_delivery, put_progress, put_webhook};
-use super::schedule::wait_after;
+use super::schedule::{longest_wait, wait_after};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
@@ -93,6 +93,10 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 impl Shared {
     /// Those whose turn it is, at most so many, each webhook one after the other; and how long until there may be more.
     pub fn take_due(&self, free: usize) -> (Vec<Job>, Duration) {
+        // What comes of an attempt could not be written down, and its receiver would get the same again and again.
+        if self.store.refusing_writes().is_some() {
+            return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
+        }
         let now = self.now();
         let newest = &mut *self.newest.lock();
         newest.turn = newest.turn.wrapping_add(1);
@@ -104,6 +108,8 @@ impl Shared {
             let first = newest.turn % hooks.len();
             hooks.rotate_left(first);
         }
+        let latest = now.plus(millis(longest_wait(&self.options.retries)));
+        hooks.iter_mut().for_each(|hook| hook.line.call_up(now, latest));
         let mut found = true;
         while found && jobs.len() < free {
             found = false;
@@ -150,10 +156,15 @@ impl Shared {
     }
 
     /// Writes down what came of an attempt, and what follows from it.
-    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, sent: Sent) {
+    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, mut sent: Sent) {
         let now = self.now();
         let newest = &mut *self.newest.lock();
         let Some(hook) = newest.hook(&sent_to.organization, sent_to.id) else { return };
+        // Somebody has seen to it meanwhile, with another URL or by enabling it again: whether that is gone too shows the
+        // next time.
+        if sent.outcome == Outcome::Gone && *sent_to != hook.webhook {
+            sent.outcome = Outcome::Failed { retry_after: None };
+        }
         let settled = Settled::of(self, hook, &mut delivery, sent, now);
         let mut batch = Batch::default();
         put_delivery(&mut batch, &hook.webhook, &delivery);

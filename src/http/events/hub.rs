@@ -194,7 +194,16 @@ impl Hub {
         let mut next = before;
         while next < events.next(&self.organization)? {
             let read = events.read(&self.organization, next)?;
-            let Some(last) = read.last() else { break };
+            let Some(last) = read.last() else {
+                // They were dropped before they were read; whoever was to see them is told so.
+                let Span { first, .. } = events.span(&self.organization)?;
+                if first <= next {
+                    break;
+                }
+                *self.ring.write() = Ring { first, ..Ring::default() };
+                next = first;
+                continue;
+            };
             next = last.id.number + 1;
             let frames: Vec<_> = read.into_iter().map(Frame::new).collect();
             self.ring.write().extend(frames);
@@ -324,6 +333,23 @@ mod tests {
         let deleted = Filter { notices: Some(notices), ..Filter::default() };
         let (numbers, next) = gathered(&hub, RING_EVENTS + 90, &deleted);
         assert_eq!((numbers.len(), next), (8, RING_EVENTS + 107));
+    }
+
+    #[test]
+    fn a_hub_goes_on_when_events_are_dropped_before_it_has_read_them() {
+        let store = Arc::new(MemoryStore::new());
+        happen(&store, 100, "");
+        let (events, hub) = (Events::new(store.clone()), Hub::new(Identifier::parse("acme").unwrap()));
+        // Where it is to begin it found just before a sweep.
+        let mut batch = Batch::default();
+        (0..2).for_each(|page| batch.delete(crate::store::journal::page_key("acme", page)));
+        batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
+        store.commit(batch).unwrap();
+        hub.catch_up(&events).unwrap();
+        let open = Filter::default();
+        assert!(matches!(hub.gather(63, &open), Gathered::Behind { .. }));
+        assert_eq!(gathered(&hub, 64, &open), ((64..100).collect(), 100));
+        assert_eq!(*hub.reached().borrow(), Reached::UpTo(100));
     }
 
     #[test]

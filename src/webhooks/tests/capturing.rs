@@ -1,6 +1,9 @@
 //! From events to deliveries.
 
+use futures_util::FutureExt;
+
 use super::*;
+use crate::store::StoreError;
 use crate::webhooks::capture::PENDING_MAX;
 
 #[tokio::test]
@@ -100,4 +103,69 @@ async fn events_that_are_gone_before_their_turn_are_counted() {
     assert_eq!(shown.progress.missed, 64 - 1 + 1, "since it had looked at none");
     assert!(bench.captured(id).into_iter().eq(64..102), "from there on none is missing");
     assert_eq!(bench.crashed().shown(id), shown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_store_refused_is_captured_when_it_takes_writes_again_though_nothing_else_happens() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    let webhooks = bench.webhooks.clone();
+    let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
+    // It has been refused several times by then, and nothing is left that would wake it.
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    bench.store.refuse_with(None);
+    let captured = async {
+        while bench.captured(id).is_empty() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), captured).await.unwrap();
+    capturing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
+    let bench = Bench::new();
+    bench.make(&[]).await;
+    let other = Identifier::parse("beta").unwrap();
+    let mut batch = Batch::default();
+    batch.put(b"EF/acme".to_vec(), b"?".to_vec());
+    bench.store.commit(batch).unwrap();
+    let id = bench.make_in(&other, &["session.claimed"]).await;
+    let webhooks = bench.webhooks.clone();
+    let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
+    // By now it is known that the first one's cannot be read.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.happen_in(&other, Notice::SessionClaimed, 1);
+    let captured = async {
+        while bench.webhooks.deliveries(&other, id, None).unwrap().is_empty() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(1), captured).await.unwrap();
+    capturing.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_was_enabled_by_a_request_that_was_given_up_captures_all_the_same() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.set_enabled(id, false).await;
+    let webhooks = bench.webhooks.clone();
+    let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
+    // By now it waits for somebody to enable one.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    bench.store.hold();
+    assert!(bench.set_enabled(id, true).now_or_never().is_none(), "it waits for the disk, and is given up");
+    bench.store.release();
+    bench.happen(Notice::SessionClaimed, 1);
+    let captured = async {
+        while bench.captured(id).is_empty() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(600), captured).await.unwrap();
+    capturing.abort();
 }

@@ -62,6 +62,10 @@ impl Bench {
     }
 
     async fn make(&self, filters: &[&str]) -> WebhookId {
+        self.make_in(&acme(), filters).await
+    }
+
+    async fn make_in(&self, organization: &Identifier, filters: &[&str]) -> WebhookId {
         let new = NewWebhook {
             target: Target::parse("https://receiver.invalid/hook").unwrap(),
             filters: filters.iter().map(|text| Filter::parse(text).unwrap()).collect(),
@@ -69,7 +73,7 @@ impl Bench {
             enabled: true,
             secret: WebhookSecret::generate(),
         };
-        self.webhooks.create(&acme(), new, &ana(), |_, _| ()).await.unwrap().webhook.id
+        self.webhooks.create(organization, new, &ana(), |_, _| ()).await.unwrap().webhook.id
     }
 
     async fn set_enabled(&self, id: WebhookId, enabled: bool) {
@@ -78,11 +82,15 @@ impl Bench {
     }
 
     fn happen(&self, notice: Notice, times: usize) {
+        self.happen_in(&acme(), notice, times);
+    }
+
+    fn happen_in(&self, organization: &Identifier, notice: Notice, times: usize) {
         for _ in 0..times {
             let mut batch = Batch::default();
             let data = Data::default();
             let happening = Happening::new(notice, Timestamp::from_millis(7), None, &data);
-            events::record(&mut batch, &acme(), &happening);
+            events::record(&mut batch, organization, &happening);
             self.store.commit(batch).unwrap();
         }
     }

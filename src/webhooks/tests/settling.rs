@@ -29,6 +29,24 @@ async fn what_failed_is_tried_again_when_it_is_due_and_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_back_puts_nothing_off_for_longer_than_the_longest_wait() {
+    let bench = Bench::new();
+    bench.pass(1_000 * HOUR_MILLIS);
+    bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    let job = bench.due(1);
+    bench.settle(&job[0], FAILED);
+    bench.pass(-HOUR_MILLIS / 2);
+    assert!(bench.due(1).is_empty(), "it may be that its receiver asked for that much");
+    bench.pass(-900 * HOUR_MILLIS);
+    for bench in [bench.crashed(), bench] {
+        let again = bench.due(1);
+        assert_eq!((again.len(), again[0].delivery), (1, job[0].delivery));
+    }
+}
+
+#[tokio::test]
 async fn one_that_works_is_sent_several_at_once_in_order_and_the_bound_holds_for_all() {
     let bench = Bench::new();
     let ids = [
@@ -100,6 +118,27 @@ async fn one_that_is_gone_is_disabled_at_once_in_the_same_batch() {
 }
 
 #[tokio::test]
+async fn a_receiver_that_was_replaced_while_it_said_that_it_is_gone_takes_nothing_from_the_new_one() {
+    let bench = Bench::new();
+    let id = bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 2);
+    bench.capture();
+    let jobs = bench.due(2);
+    assert_eq!(bench.settle(&jobs[0], FAILED), DeliveryStatus::Pending);
+    let target = Some(Target::parse("https://another.invalid/hook").unwrap());
+    let change = WebhookChange { target, ..WebhookChange::default() };
+    let changed = bench.webhooks.update(&acme(), id, change, &ana()).await.unwrap();
+    assert_eq!(changed.progress.failing_since, None, "the new one has all the time");
+    assert_eq!(bench.settle(&jobs[1], Outcome::Gone), DeliveryStatus::Pending);
+    assert!(bench.shown(id).webhook.is_enabled());
+    bench.pass(HOUR_MILLIS);
+    let again = bench.due(1);
+    assert_eq!(again[0].webhook.target, changed.webhook.target);
+    assert_eq!(bench.settle(&again[0], Outcome::Gone), DeliveryStatus::Failed);
+    assert!(!bench.shown(id).webhook.is_enabled());
+}
+
+#[tokio::test]
 async fn what_the_store_does_not_take_is_sent_again() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
@@ -115,6 +154,18 @@ async fn what_the_store_does_not_take_is_sent_again() {
     assert_eq!(again[0].delivery, job[0].delivery);
     assert_eq!(bench.settle(&again[0], Outcome::Delivered), DeliveryStatus::Delivered);
     assert_eq!(bench.shown(id).progress.pending, 0);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_while_nothing_can_be_written_down() {
+    let bench = Bench::new();
+    bench.make(&["session.claimed"]).await;
+    bench.happen(Notice::SessionClaimed, 1);
+    bench.capture();
+    bench.store.refuse_with(Some(StoreError::Overloaded));
+    assert!(bench.due(8).is_empty());
+    bench.store.refuse_with(None);
+    assert_eq!(bench.due(8).len(), 1);
 }
 
 #[tokio::test]
