@@ -33,6 +33,8 @@ const RULES: &[(&str, f64)] = &[
         r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
+    // `sudo` says it on machines that do not know their own name, and goes on.
+    (r"^sudo: unable to resolve host", 0.1),
     // Where, not what; and code that is shown.
     (
         r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
