@@ -56,6 +56,60 @@ fn the_corpus_is_understood() {
     assert!(samples.len() >= FILES_MIN && share(sum[1]) >= 90.0 && share(sum[2]) >= 90.0);
 }
 
+/// What steps say before they come to the point, and after it: full of words of failure, and none of it one.
+const BEFORE: &str = "\
+Installing error-chain 0.12.4
+level=info msg=\"last failure: connection refused, 3 days ago\"
+warning: unused variable `failed`
+npm warn deprecated abab@2.0.6: Use your platform's native atob() and btoa() methods instead
+db: not ready yet, still waiting
+db: FATAL: the database system is starting up, retrying
+db: accepting connections
+test a_killed_worker_is_restarted ... ok
+PASS src/errors/timeout.test.ts
+Compiled 41 modules with 0 errors and 2 warnings
+copying templates/404-not-found.html
++ grep -q 'permission denied' audit.log
+[INFO] 0 vulnerabilities found, no issues
+mirror 1: timed out, trying the next one
+lock acquired after 2 attempts";
+const AFTER: &str = "\
+cleaning up
+removing network review-7_default
+uploading 3 log files (errors.log, failed.log, core.txt)
+upload finished, no errors
+took 41 s";
+
+#[test]
+fn the_corpus_is_understood_with_more_noise_around_it() {
+    let (mut total, mut right, mut shown) = (0, 0, 0);
+    let shift = u32::try_from(BEFORE.lines().count()).unwrap();
+    for mut sample in corpus() {
+        // What the server itself says stays last, and what nothing is known of shows its last lines, whatever they are.
+        let remark = sample.case.lines.pop_if(|line| line.text.starts_with("lockkeeper: "));
+        if sample.category == Category::Unknown || sample.case.lines.is_empty() || sample.evidence.is_empty() {
+            continue;
+        }
+        let at_end = remark.as_ref().is_some_and(|remark| sample.evidence == [remark.number]);
+        let within = sample.case.lines.drain(..).map(|line| line.text).collect::<Vec<_>>();
+        let texts = BEFORE.lines().chain(within.iter().map(String::as_str)).chain(AFTER.lines());
+        sample.case.lines = texts.zip(1..).map(|(text, number)| line(number, text)).collect();
+        let last = u32::try_from(sample.case.lines.len() + 1).unwrap();
+        sample.case.lines.extend(remark.map(|remark| line(last, &remark.text)));
+        let found = Builtin.find(&sample.case);
+        let first = found.evidence.first().map_or(0, |evidence| evidence.line);
+        total += 1;
+        right += usize::from(found.category == sample.category);
+        shown +=
+            usize::from(if at_end { first == last } else { sample.evidence.iter().any(|line| line + shift == first) });
+        if found.category != sample.category {
+            println!("missed with noise: {} is {}: {}", sample.name, found.category, found.summary);
+        }
+    }
+    println!("{total} logs with noise around them: {right} right, {shown} with the evidence named");
+    assert!(right * 100 >= total * 90 && shown * 100 >= total * 90);
+}
+
 #[test]
 fn every_summary_says_something_and_every_cause_comes_with_advice() {
     for sample in corpus() {

@@ -26,13 +26,15 @@ const RULES: &[(&str, f64)] = &[
     (r"^\s*(?:(?:ok|PASS(?:ED)?|\[PASS\]|\[ok\])\b|✓|✔|√|☑)|\.{3} ok\s*$|\bPASSED\s*$", 0.02),
     // It goes on.
     (
-        r"\bretry(?:ing|ied)?\b|\bwill (?:be )?re(?:try|tried)|\btrying again|\bback(?:ing)? ?off\b.{0,20}\d|\bre-?attempt|\bstill waiting\b|\bnot ready yet\b|\battempt \d+(?: of |/)\d+",
+        r"\bretry(?:ing|ied)?\b|\bwill (?:be )?re(?:try|tried)|\btrying (?:again|the next|another|other)\b|\bback(?:ing)? ?off\b.{0,20}\d|\bre-?attempt|\bstill waiting\b|\bnot ready yet\b|\battempt \d+(?: of |/)\d+",
         0.45,
     ),
     (
         r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
+    // `sudo` says it on machines that do not know their own name, and goes on.
+    (r"^sudo: unable to resolve host", 0.1),
     // Where, not what; and code that is shown.
     (
         r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
@@ -40,6 +42,11 @@ const RULES: &[(&str, f64)] = &[
     ),
     (r"^\s*at \S+.*[:(]|^\s+File \x22|^\s*\d+ +\||^\s*from \S+:\d+:in ", 0.3),
     (r"^(?:hint|note|help|remote: hint|tip):", 0.4),
+    // What people wrote of a change: the subject of a commit, the title of a pull request.
+    (
+        r"\bHEAD is now at\b|^\[[\w./-]+ [0-9a-f]{7,}\]|\bPR #?\d+\b|^(?:Merge|commit|Author:|Subject:) |\b(?:fix|feat|chore|docs|refactor)(?:\([^)]*\))?!?: ",
+        0.2,
+    ),
     // Names that happen to be words: a download, a compiled or copied file.
     (
         r"^\s*(?:Downloading|Downloaded|Compiling|Installing|Fetching|Unpacking|Copying|Adding|creating|inflating|Building|Running|Auto-merging)\b",
@@ -89,6 +96,8 @@ mod tests {
             "✓ answers 401 without a token",
             "test connection_refused_is_reported ... ok",
             "rm: cannot remove 'x': No such file or directory (ignored)",
+            "mirror 1: timed out, trying the next one",
+            "HEAD is now at 9be17d0 fix: no crash when the disk is full",
         ] {
             assert!(worth(line) <= 0.45, "{line}: {}", worth(line));
         }

@@ -13,6 +13,8 @@ use crate::analysis::Category;
 const SCORE_MIN: f64 = 30.0;
 /// A cause that is worth this much of its best rival and stands before it is taken for what set the other off.
 const RIVALS_WITHIN: f64 = 0.92;
+/// … if it stands no further before it than this: what was survived for longer set nothing off.
+const CASCADE_LINES: usize = 40;
 /// Another step's lines: what failed in them was survived.
 const ELSEWHERE: f64 = 0.3;
 /// What was said when all went well too.
@@ -74,9 +76,10 @@ pub(super) fn choose(scene: &Scene<'_>, scan: &Scan, known: &Known, exit: Option
         let of: Vec<Candidate> = of.filter(|candidate| candidate.score >= SCORE_MIN).copied().collect();
         groups.extend(Group::of(*category, of, end));
     }
-    let best = groups.iter().map(|group| group.score).max_by(f64::total_cmp)?;
-    let close: Vec<&Group> = groups.iter().filter(|group| group.score >= best * RIVALS_WITHIN).collect();
-    let chosen = *close.iter().min_by_key(|group| group.cause.hit.at)?;
+    let best = groups.iter().max_by(|one, other| one.score.total_cmp(&other.score))?;
+    let close: Vec<&Group> = groups.iter().filter(|group| group.score >= best.score * RIVALS_WITHIN).collect();
+    let may_set_off = |group: &&&Group| group.cause.hit.at + CASCADE_LINES >= best.cause.hit.at;
+    let chosen = *close.iter().filter(may_set_off).min_by_key(|group| group.cause.hit.at)?;
     Some(Choice {
         category: chosen.category,
         cause: chosen.cause,

@@ -189,4 +189,11 @@ super::signatures! {
         cause "a linter found a fault"
         fix "correct it at that line"
         like "  12:3      error    wrong indentation: expected 4 but found 2  (indentation)";
+    Compile 80
+        hints "native extension", "extconf.rb failed", "client library"
+        pattern r"Failed to build gem native extension|extconf\.rb failed|Unable to find (?P<library>[\w ]+) client library"
+        cause "a package with native code does not build: {library|see the lines around}"
+        fix "install the library it is built against with its headers (`…-dev`) where it is installed"
+        like "ERROR: Failed to build gem native extension.",
+            "*** extconf.rb failed ***";
 }

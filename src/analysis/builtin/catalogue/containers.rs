@@ -48,8 +48,8 @@ super::signatures! {
         like "docker: invalid reference format.";
 
     Unhealthy 84
-        hints "exceeded its progress deadline", "progressdeadlineexceeded"
-        pattern r#"(?:deployment "(?P<name>[^"]+)" )?exceeded its progress deadline|ProgressDeadlineExceeded"#
+        hints "progress deadline", "progressdeadlineexceeded"
+        pattern r#"(?:deployment "(?P<name>[^"]+)" )?exceeded its progress deadline|ProgressDeadlineExceeded|due to progress deadline"#
         cause "the new pods of {name|the deployment} did not become ready in time"
         fix "look at the pods (`kubectl describe pod`, `kubectl logs --previous`): they crash, fail their probes or cannot be scheduled"
         like r#"error: deployment "api" exceeded its progress deadline"#;
