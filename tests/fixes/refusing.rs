@@ -17,11 +17,13 @@ async fn the_default_branch_is_never_pushed_to_whoever_names_it() {
     // The pipeline takes another branch for the default one than the remote does.
     bench.sh("cd clone && git push -q origin HEAD:refs/heads/develop");
     bench.put_repository(json!({ "defaultBranch": "develop" })).await;
-    for name in ["main", "develop"] {
+    // Also as servers would read them that know no case.
+    for name in ["main", "develop", "Main", "DEVELOP"] {
         let refused = bench.propose(&analysis, json!({ "branch": name })).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), ["branch"]);
     }
     assert_eq!((bench.git("rev-parse main"), bench.git("rev-parse develop")), (main.clone(), main));
+    assert_eq!(bench.branches(), ["develop", "main"]);
 }
 
 #[tokio::test]
