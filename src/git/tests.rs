@@ -332,7 +332,8 @@ async fn no_program_of_a_repository_is_run() {
     bench.push();
     let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
     let out = tree.write(&path("way-out/lockkeeper-was-here"), b"x").await;
-    assert!(out.is_err() && !Path::new("/tmp/lockkeeper-was-here").exists());
+    assert_eq!(out, Err(GitError::InTheWay("way-out/lockkeeper-was-here".to_owned())));
+    assert!(!Path::new("/tmp/lockkeeper-was-here").exists());
     tree.write(&path("x"), b"x").await.unwrap();
     tree.commit(&Author::new("t", "t@t"), "x").await.unwrap();
     tree.push(&name("x")).await.unwrap();

@@ -1,5 +1,6 @@
 //! A work tree to change: a patch or files, a commit, and a push as a branch that is never the default one.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::fault::{self, GitError};
@@ -78,10 +79,18 @@ impl WorkTree {
     /// Adds or replaces a file.
     pub async fn write(&self, path: &TreePath, content: &[u8]) -> Result<(), GitError> {
         let file = self.path_of(path);
-        if let Some(parent) = file.parent() {
-            tokio::fs::create_dir_all(parent).await?;
-        }
-        tokio::fs::write(&file, content).await?;
+        let writing = async {
+            if let Some(parent) = file.parent() {
+                tokio::fs::create_dir_all(parent).await?;
+            }
+            tokio::fs::write(&file, content).await
+        };
+        writing.await.map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
+                GitError::InTheWay(path.as_str().to_owned())
+            }
+            _ => error.into(),
+        })?;
         let words = ["add", "--force", "--", path.as_str()];
         self.here(&words).run(&self.git).await.map(|_| ())
     }

@@ -64,6 +64,16 @@ async fn a_remote_that_is_gone_or_has_no_such_branch_is_told() {
 }
 
 #[tokio::test]
+async fn what_is_in_the_way_of_the_document_is_told() {
+    let Some(bench) = Bench::new().await else { return };
+    let analysis = bench.analysis().await;
+    bench.sh("cd clone && ln -s /tmp .lockkeeper && git add -A && git commit -qm link && git push -q origin HEAD:main");
+    let refused = bench.propose(&analysis, json!({})).await.refused(409, "repository_unusable").json();
+    assert!(refused["detail"].as_str().unwrap().contains(".lockkeeper/analyses/"), "{refused}");
+    assert_eq!(bench.branches(), ["main"]);
+}
+
+#[tokio::test]
 async fn a_pipeline_without_a_repository_or_its_credential_is_told_what_to_do() {
     let Some(bench) = Bench::new().await else { return };
     let analysis = bench.analysis().await;
