@@ -61,6 +61,8 @@ async fn a_remote_that_is_gone_or_has_no_such_branch_is_told() {
         let refused = bench.propose(&analysis, json!({})).await.refused(502, "remote_failed").json();
         assert_eq!(refused["reason"], "not_found", "{refused}");
     }
+    let log = bench.site.server.log();
+    assert!(log.contains("remote_failed") && !log.contains("ERROR"), "no operator can mend it: {log}");
 }
 
 #[tokio::test]
