@@ -1,6 +1,6 @@
 //! What has happened: recorded with every change, listed, streamed, kept in a chain that shows whether anybody touched it.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 #[path = "events/crowd.rs"]
 mod crowd;

@@ -176,6 +176,20 @@ impl From<DeploymentId> for DeploymentRef {
 }
 
 impl StageStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StageStatus::Pending => "pending",
+            StageStatus::AwaitingApproval => "awaiting_approval",
+            StageStatus::Queued => "queued",
+            StageStatus::Running => "running",
+            StageStatus::Cancelling => "cancelling",
+            StageStatus::Succeeded => "succeeded",
+            StageStatus::Failed => "failed",
+            StageStatus::Cancelled => "cancelled",
+            StageStatus::Skipped => "skipped",
+        }
+    }
+
     pub fn is_finished(self) -> bool {
         match self {
             StageStatus::Succeeded | StageStatus::Failed | StageStatus::Cancelled | StageStatus::Skipped => true,
@@ -190,5 +204,18 @@ impl StageStatus {
     /// Whether it is the one that its deployment is at.
     pub fn is_active(self) -> bool {
         !self.is_finished() && self != StageStatus::Pending
+    }
+}
+
+impl StepStatus {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StepStatus::Pending => "pending",
+            StepStatus::Running => "running",
+            StepStatus::Succeeded => "succeeded",
+            StepStatus::Failed => "failed",
+            StepStatus::Cancelled => "cancelled",
+            StepStatus::Skipped => "skipped",
+        }
     }
 }

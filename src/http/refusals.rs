@@ -6,7 +6,7 @@ mod registries;
 pub use fixes::analysis_not_found;
 
 use super::codes::Code;
-use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason, stage_status_name};
+use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason};
 use super::problem::{FieldError, Problem};
 use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
@@ -345,7 +345,7 @@ fn stage_not_running(status: StageStatus) -> Problem {
             "the stage is not at a point where it can be cancelled; look at the deployment and try again"
         }
     };
-    Problem::new(Code::StageNotRunning, detail).with("stageStatus", stage_status_name(status))
+    Problem::new(Code::StageNotRunning, detail).with("stageStatus", status.as_str())
 }
 
 fn stage_not_retryable(status: StageStatus) -> Problem {
@@ -359,7 +359,7 @@ fn stage_not_retryable(status: StageStatus) -> Problem {
         | StageStatus::Running
         | StageStatus::Cancelling => "the stage has not ended; wait for it, or cancel it first",
     };
-    Problem::new(Code::StageNotRetryable, detail).with("stageStatus", stage_status_name(status))
+    Problem::new(Code::StageNotRetryable, detail).with("stageStatus", status.as_str())
 }
 
 /// What puts an environment back in order is run in no session, so there is none that could have the lock.

@@ -10,7 +10,6 @@ use super::master_key::{KeyFiles, MasterKey, OpenError};
 use super::sealing::Ring;
 use super::stored::{self, Record, WrappedRing};
 use super::value::SecretValue;
-use crate::domain::Identifier;
 use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix, walk};
 
 /// As many as a server may have, so that in practice all change their master key in one batch; with two keys each they
@@ -137,8 +136,11 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
             continue;
         }
         let organization = &wrapped.organization;
-        secrets += seal_organization_anew(store, organization, &ring).await?;
-        secrets += seal_kept_anew(store, organization, &ring).await?;
+        let sealed = |key: &[u8], bytes: &[u8]| sealed_anew(&ring, key, bytes);
+        secrets += put_anew(store, stored::organization_prefix(organization), sealed).await?;
+        // What other parts keep, too.
+        let kept = |key: &[u8], bytes: &[u8]| Ok(kept::sealed_anew(&ring, organization, key, bytes)?);
+        secrets += put_anew(store, kept::prefix(organization), kept).await?;
         let mut batch = Batch::default();
         batch.put(stored::ring_key(organization), stored::encode_ring(organization, &ring.settled(), &master.key));
         commit(store, batch).await?;
@@ -146,35 +148,24 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
     Ok(secrets)
 }
 
-async fn seal_organization_anew(store: &dyn Store, organization: &Identifier, ring: &Ring) -> Result<usize, OpenError> {
-    let mut from = stored::organization_prefix(organization);
-    let end = end_of_prefix(&from);
-    let mut count = 0;
-    loop {
-        let pairs = store.scan(&from, &end, SECRETS_AT_ONCE)?;
-        let Some((last, _)) = pairs.last() else {
-            return Ok(count);
-        };
-        from = [last.as_slice(), &[0]].concat();
-        let mut batch = Batch::default();
-        for (key, bytes) in &pairs {
-            let mut record = Record::decode(key, bytes)?;
-            if record.sealed.key == ring.current_id() {
-                continue;
-            }
-            let value = open(ring, &record)?;
-            record.sealed = ring.seal(&record.place(), &value);
-            batch.put(key.clone(), record.encode());
-            count += 1;
-        }
-        commit(store, batch).await?;
+/// A record under the newest data key; none if it is that already.
+fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
+    let mut record = Record::decode(key, bytes)?;
+    if record.sealed.key == ring.current_id() {
+        return Ok(None);
     }
+    let value = open(ring, &record)?;
+    record.sealed = ring.seal(&record.place(), &value);
+    Ok(Some(record.encode()))
 }
 
-/// The same for what other parts keep.
-async fn seal_kept_anew(store: &dyn Store, organization: &Identifier, ring: &Ring) -> Result<usize, OpenError> {
-    let mut from = kept::prefix(organization);
-    let end = end_of_prefix(&from);
+/// Puts every record of this prefix in its new form, if it has one, and says how many had.
+async fn put_anew(
+    store: &dyn Store,
+    prefix: Vec<u8>,
+    anew: impl Fn(&[u8], &[u8]) -> Result<Option<Vec<u8>>, OpenError>,
+) -> Result<usize, OpenError> {
+    let (mut from, end) = (prefix.clone(), end_of_prefix(&prefix));
     let mut count = 0;
     loop {
         let pairs = store.scan(&from, &end, SECRETS_AT_ONCE)?;
@@ -184,8 +175,8 @@ async fn seal_kept_anew(store: &dyn Store, organization: &Identifier, ring: &Rin
         from = [last.as_slice(), &[0]].concat();
         let mut batch = Batch::default();
         for (key, bytes) in &pairs {
-            if let Some(anew) = kept::sealed_anew(ring, organization, key, bytes)? {
-                batch.put(key.clone(), anew);
+            if let Some(record) = anew(key, bytes)? {
+                batch.put(key.clone(), record);
                 count += 1;
             }
         }

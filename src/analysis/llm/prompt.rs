@@ -113,13 +113,13 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
 fn told_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> ToldStage {
     let steps = stage.steps.iter().map(|step| ToldStep {
         name: short(step.name.as_str()),
-        status: step_status(step.status),
+        status: step.status.as_str(),
         exit_code: step.exit_code,
         action: short(&step.action),
     });
     ToldStage {
         name: short(stage.name.as_str()),
-        status: stage_status(stage.status),
+        status: stage.status.as_str(),
         timeout_seconds: stage.timeout_seconds,
         steps: steps.collect(),
     }
@@ -168,29 +168,4 @@ fn instructions() -> String {
          the change in the repository}}}}. Give a patch only if you are certain of the files' content; otherwise null. If \
          nothing in the log explains the failure, the category is unknown and the confidence low."
     )
-}
-
-fn stage_status(status: StageStatus) -> &'static str {
-    match status {
-        StageStatus::Pending => "pending",
-        StageStatus::AwaitingApproval => "awaiting_approval",
-        StageStatus::Queued => "queued",
-        StageStatus::Running => "running",
-        StageStatus::Cancelling => "cancelling",
-        StageStatus::Succeeded => "succeeded",
-        StageStatus::Failed => "failed",
-        StageStatus::Cancelled => "cancelled",
-        StageStatus::Skipped => "skipped",
-    }
-}
-
-fn step_status(status: StepStatus) -> &'static str {
-    match status {
-        StepStatus::Pending => "pending",
-        StepStatus::Running => "running",
-        StepStatus::Succeeded => "succeeded",
-        StepStatus::Failed => "failed",
-        StepStatus::Cancelled => "cancelled",
-        StepStatus::Skipped => "skipped",
-    }
 }

@@ -7,7 +7,7 @@ use super::approval::{ApprovalStatusName, approval_status_name};
 use super::{Text, Time, UserView};
 use crate::domain::{
     ApprovalId, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, SessionId, StageRun,
-    StageStatus, StepReference, StepRun, StepSource, StepStatus,
+    StepReference, StepRun, StepSource,
 };
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -176,7 +176,7 @@ impl<'a> From<&'a StageRun> for StageRunView<'a> {
     fn from(stage: &'a StageRun) -> Self {
         Self {
             name: stage.name.as_str(),
-            status: stage_status_name(stage.status),
+            status: stage.status.as_str(),
             attempt: stage.attempt,
             approval_id: stage.approval.as_ref().map(|approval| Text(approval.id)),
             approval: stage.approval.as_ref().map(|approval| StageApprovalView {
@@ -193,7 +193,7 @@ impl<'a> From<&'a StepRun> for StepRunView<'a> {
         Self {
             name: step.name.as_str(),
             uses: step.source.as_deref().map(StepSourceView::from),
-            status: step_status_name(step.status),
+            status: step.status.as_str(),
             exit_code: step.exit_code,
             started_at: step.started_at.map(Time),
             finished_at: step.finished_at.map(Time),
@@ -253,20 +253,6 @@ pub enum StageStatusName {
     Skipped,
 }
 
-pub fn stage_status_name(status: StageStatus) -> &'static str {
-    match status {
-        StageStatus::Pending => "pending",
-        StageStatus::AwaitingApproval => "awaiting_approval",
-        StageStatus::Queued => "queued",
-        StageStatus::Running => "running",
-        StageStatus::Cancelling => "cancelling",
-        StageStatus::Succeeded => "succeeded",
-        StageStatus::Failed => "failed",
-        StageStatus::Cancelled => "cancelled",
-        StageStatus::Skipped => "skipped",
-    }
-}
-
 /// How a step stands.
 #[derive(ToSchema)]
 #[schema(as = StepStatus, rename_all = "snake_case")]
@@ -278,15 +264,4 @@ pub enum StepStatusName {
     Failed,
     Cancelled,
     Skipped,
-}
-
-fn step_status_name(status: StepStatus) -> &'static str {
-    match status {
-        StepStatus::Pending => "pending",
-        StepStatus::Running => "running",
-        StepStatus::Succeeded => "succeeded",
-        StepStatus::Failed => "failed",
-        StepStatus::Cancelled => "cancelled",
-        StepStatus::Skipped => "skipped",
-    }
 }

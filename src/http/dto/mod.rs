@@ -16,7 +16,7 @@ mod webhook;
 
 pub use analysis::{AnalysisView, FixView};
 pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
-pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name, stage_status_name};
+pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name};
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
 pub use event::EventView;
 pub use member::MemberView;

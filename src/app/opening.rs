@@ -1,0 +1,224 @@
+//! From settings to everything that serving takes, in the order in which the parts need each other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Instant;
+
+use metrics_exporter_prometheus::PrometheusHandle;
+
+use super::delivery::{Hands, Registered, Reports};
+use super::{ServeError, analysing, declared, orphans};
+use crate::actors::{Clock, Environments, Options};
+use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
+use crate::config::{self, Settings};
+use crate::domain::{Now, Tick, Timestamp};
+use crate::events::{Cause, Events};
+use crate::fixes::{self, Fixes};
+use crate::git::{Git, GitSettings};
+use crate::http::{self, Connections, Followers, Hubs, Pace, RateLimits, Scans, State, WallClock};
+use crate::idempotency::Keys;
+use crate::logs::Logs;
+use crate::pipelines::Pipelines;
+use crate::registries::Registries;
+use crate::runner::Runner;
+use crate::secrets::Vault;
+use crate::store::{self, LoggedStore, Store};
+use crate::webhooks::Webhooks;
+use crate::{runner, secrets, webhooks};
+
+/// Where the logs of deployments are, in the data directory.
+const LOGS: &str = "logs";
+/// Where deployments have their working directories, in the data directory.
+const WORK: &str = "work";
+/// Where repositories are fetched to, in the data directory.
+const GIT: &str = "git";
+/// Reads of whole lists at once; more would only take the processors from those who claim.
+const SCANS_MAX: usize = 8;
+/// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
+const SCANS_WAITING_MAX: usize = 4_096;
+
+pub struct Opened {
+    pub state: State,
+    pub runner: Runner,
+    /// To be shown once.
+    pub admin_token: Option<TokenText>,
+}
+
+/// Takes up what the last run of the server left, too.
+pub async fn open(
+    settings: &Settings,
+    store: Arc<LoggedStore>,
+    metrics: PrometheusHandle,
+) -> Result<Opened, ServeError> {
+    let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+    let events = Events::new(store.clone());
+    // Before anything is added to them.
+    events.mend().await?;
+    let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
+    let admin_token = admin_token(&accounts, settings, clock()).await?;
+    let vault = Arc::new(open_vault(settings, store.clone()).await?);
+    let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
+    let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
+    let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
+    let known = settings.organizations.iter().map(|organization| &organization.id);
+    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
+        tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
+    }
+    let git = open_git(settings)?;
+    let registries = Registries::open(store.clone(), pipelines.clone(), vault.clone(), git.clone(), config::read_step)?;
+    declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
+    let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
+    let environments = open_environments(settings, store.clone(), both_clocks(clock.clone()), definitions)?;
+    let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
+    let runner = Runner::new(runner_options(settings)?, logs.clone(), reports);
+    // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
+    take_up_deployments(&environments, &runner).await?;
+    declared::environments(&environments, settings, &pipelines).await?;
+    let masks = analysing::masks(vault.clone());
+    let analyses = analysing::open(settings, store.clone(), &environments, &logs, masks.clone(), clock.clone())?;
+    let fixes = Fixes::new(fixes::Parts {
+        git,
+        analyses: analyses.clone(),
+        pipelines: pipelines.clone(),
+        vault: vault.clone(),
+        masks,
+        clock: clock.clone(),
+    });
+
+    let webhooks = open_webhooks(settings, store.clone(), vault.clone(), clock.clone())?;
+    let state = State {
+        environments,
+        accounts,
+        idempotency,
+        pipelines,
+        registries,
+        vault,
+        webhooks,
+        analyses,
+        fixes,
+        logs,
+        followers: Followers::default(),
+        event_hubs: Hubs::new(events.clone(), pace(settings)),
+        events,
+        store: store.clone(),
+        clock,
+        rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
+        body_timeout: settings.http.body_timeout,
+        answer_timeout: settings.http.answer_timeout,
+        metrics: Box::new(move || metrics.render()),
+        scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
+        connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
+        draining: AtomicBool::new(false),
+        underway: AtomicUsize::new(0),
+    };
+    Ok(Opened { state, runner, admin_token })
+}
+
+async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
+    let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
+    Vault::open(store, master)
+}
+
+fn open_webhooks(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    vault: Arc<Vault>,
+    clock: WallClock,
+) -> Result<Webhooks, store::StoreError> {
+    let options = webhooks::Options {
+        allow_private: settings.webhooks.allow_private,
+        timeout: settings.webhooks.timeout,
+        retries: settings.webhooks.retries.clone(),
+        disable_after: settings.webhooks.disable_after,
+        max_sending: settings.webhooks.max_sending,
+    };
+    let events = Events::new(store.clone());
+    Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
+}
+
+fn open_git(settings: &Settings) -> std::io::Result<Git> {
+    Git::new(GitSettings {
+        program: settings.git.program.clone(),
+        timeout: settings.git.timeout,
+        allow_file: settings.allows_file_urls(),
+        scratch: settings.data_dir.join(GIT),
+    })
+}
+
+/// The admin's token of the first organization: the operator's, or on a first start a new one, to be shown once.
+async fn admin_token(
+    accounts: &Accounts,
+    settings: &Settings,
+    now: Timestamp,
+) -> Result<Option<TokenText>, store::StoreError> {
+    let Some(first) = settings.organizations.first() else {
+        return Ok(None);
+    };
+    if let Some(text) = &settings.bootstrap_token {
+        accounts.bootstrap(&first.id, text, now).await?;
+        return Ok(None);
+    }
+    let Some(user) = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens()) else {
+        return Ok(None);
+    };
+    let new = NewToken { organization: first.id.clone(), user, name: "first start".to_owned(), expires_at: None };
+    match accounts.create_token(new, Cause::system(now), |_, _| ()).await {
+        Ok(open) => Ok(Some(open.text)),
+        Err(AccountsError::Store(error)) => Err(error),
+        // None of these can be: it is the first token of all, for one who is a member.
+        Err(
+            AccountsError::TooManyTokens
+            | AccountsError::TokenNotFound
+            | AccountsError::TooManyMembers
+            | AccountsError::MemberExists
+            | AccountsError::MemberNotFound
+            | AccountsError::LastAdmin
+            | AccountsError::NoLongerAdmin,
+        ) => Ok(None),
+    }
+}
+
+/// What runs out by itself goes by a clock that nobody sets.
+fn both_clocks(wall: WallClock) -> Clock {
+    let began = Instant::now();
+    Arc::new(move || Now { at: wall(), tick: Tick(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)) })
+}
+
+fn open_environments(
+    settings: &Settings,
+    store: Arc<dyn Store>,
+    clock: Clock,
+    definitions: Registered,
+) -> Result<Environments, store::StoreError> {
+    let options = Options {
+        history_retention: settings.storage.history_retention.into(),
+        mailbox: settings.environments.mailbox,
+        answer_timeout: settings.http.answer_timeout,
+    };
+    Environments::open(store, clock, Arc::new(definitions), options)
+}
+
+/// From now on stages are run, beginning with those that the last run of the server left.
+async fn take_up_deployments(environments: &Environments, runner: &Runner) -> Result<(), ServeError> {
+    environments.set_executor(Box::new(Hands(runner.clone())));
+    let unfinished = environments.recover().await.map_err(ServeError::Recover)?;
+    if unfinished > 0 {
+        tracing::info!(environments = unfinished, "took up the deployments that had not ended");
+    }
+    Ok(())
+}
+
+fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
+    Ok(runner::Options {
+        max_running: settings.runner.max_running_steps,
+        grace: settings.runner.termination_grace,
+        path: settings.runner.path.clone(),
+        work_dir: std::path::absolute(settings.data_dir.join(WORK))?,
+        log_bytes_per_step: settings.runner.log_bytes_per_step,
+        supervisor: runner::OWN_PROGRAM.into(),
+    })
+}
+
+fn pace(settings: &Settings) -> Pace {
+    Pace { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
+}
