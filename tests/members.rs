@@ -144,6 +144,23 @@ async fn who_is_removed_is_let_in_no_more_and_who_comes_back_is_somebody_else() 
 }
 
 #[tokio::test]
+async fn who_is_removed_or_demoted_while_waiting_for_a_lock_does_not_get_it() {
+    let server = Server::start();
+    let (admin, mia) = (server.admin(), server.as_user("mia").await);
+    let session = mia.claim("review-1", json!({})).await.created().session();
+    let [ana, ben] = [server.as_user("ana").await, server.as_user("ben").await];
+    let removed = ana.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 1).await;
+    let demoted = ben.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 2).await;
+    let last = mia.wait_in_line("review-1", json!({ "waitSeconds": 60 }), 3).await;
+    admin.delete(&path_of(&member(&admin, "ana").await)).await.has_status(204);
+    patch(&admin, &path_of(&member(&admin, "ben").await), json!({ "role": "viewer" })).await.ok();
+    mia.release("review-1", &session).await.ok();
+    removed.await.unwrap().refused(401, "invalid_token");
+    demoted.await.unwrap().refused(403, "permission_denied");
+    last.await.unwrap().created();
+}
+
+#[tokio::test]
 async fn the_last_admin_stays() {
     let server = Server::start();
     let admin = server.admin();

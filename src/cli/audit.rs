@@ -26,7 +26,7 @@ pub enum Command {
         after_help = "Each event is chained to the one before it by a hash. Whoever can write to the data directory can make a \
                       new chain of all of it, but not one that has an earlier head in it: note what this prints in a safe \
                       place now and then, and pass it with --expect later. The `eventId` and `hash` of any event that the \
-                      API has shown serve as well.\n\n\
+                      API has shown serve as well, as EVENT_ID:HASH.\n\n\
                       Exit codes: 0 intact, 1 broken, 2 could not be found out.\n\n\
                       Examples:\n  lockkeeper audit verify --data-dir /var/lib/lockkeeper\n  \
                       lockkeeper audit verify --organization acme --expect 1233:9f86d081…"

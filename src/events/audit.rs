@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::event::EventId;
 use super::reading::{Events, FIRSTS, unreadable};
 use crate::domain::{Identifier, Malformed};
 use crate::store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
@@ -349,8 +350,11 @@ impl FromStr for Expectation {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        const WRONG: Malformed = Malformed("is no NUMBER:HASH, as an earlier run has printed it");
-        let (number, digits) = text.split_once(':').ok_or(WRONG)?;
+        const WRONG: Malformed =
+            Malformed("is no NUMBER:HASH, as an earlier run has printed it, and no EVENT_ID:HASH of an event");
+        let (which, digits) = text.split_once(':').ok_or(WRONG)?;
+        let by_id = which.parse::<EventId>().map(|id| id.number);
+        let number = by_id.or_else(|_| which.parse()).map_err(|_| WRONG)?;
         let mut hash = Hash::default();
         if digits.len() != 2 * hash.len() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(WRONG);
@@ -359,6 +363,6 @@ impl FromStr for Expectation {
             let pair = std::str::from_utf8(pair).map_err(|_| WRONG)?;
             *byte = u8::from_str_radix(pair, 16).map_err(|_| WRONG)?;
         }
-        Ok(Self { number: number.parse().map_err(|_| WRONG)?, hash })
+        Ok(Self { number, hash })
     }
 }

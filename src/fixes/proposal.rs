@@ -80,7 +80,7 @@ impl Fixes {
         let place = self.place(key, pipeline.repository.as_ref().ok_or(FixError::NoRepository)?).await?;
         let default_name = || RefName::parse(&branch_name(analysis.id)).map_err(unusable);
         let branch = wish.branch.clone().map_or_else(default_name, Ok)?;
-        if branch == place.base {
+        if branch.may_be(&place.base) {
             return Err(FixError::DefaultBranch(branch.to_string()));
         }
         let mask = self.mask(key).await?;
@@ -141,7 +141,7 @@ impl Fixes {
     ) -> Result<Analysis, FixError> {
         let parts = &self.shared.parts;
         // Of the remote, which may be another than the pipeline says.
-        if parts.git.default_branch(&place.remote).await?.as_ref() == Some(branch) {
+        if parts.git.default_branch(&place.remote).await?.is_some_and(|default| branch.may_be(&default)) {
             return Err(FixError::DefaultBranch(branch.to_string()));
         }
         let there = match parts.git.resolve(&place.remote, branch).await {
@@ -210,29 +210,21 @@ async fn apply(tree: &WorkTree, patch: &str, document: &Document<'_>) -> Result<
     if (document.mask)(patch) != patch {
         return Ok(Some("it has the value of a secret in it".to_owned()));
     }
-    if let Some(path) = run_by_build_servers(patch) {
-        return Ok(Some(format!("it changes {path}, which build servers run by themselves: look at it first")));
-    }
-    match tree.apply(patch).await {
-        Ok(()) => Ok(None),
-        Err(GitError::Patch(why)) => Ok(Some(format!("it does not apply: {why}"))),
-        Err(error) => Err(error.into()),
-    }
+    let changed = match tree.apply(patch).await {
+        Ok(changed) => changed,
+        Err(GitError::Patch(why)) => return Ok(Some(format!("it does not apply: {why}"))),
+        Err(error) => return Err(error.into()),
+    };
+    // By what has changed, not by what the patch names: git leaves out the first directory of a name, whatever it is.
+    let Some(path) = changed.iter().find(|path| is_run_by_build_servers(path)) else { return Ok(None) };
+    tree.undo().await?;
+    Ok(Some(format!("it changes {path}, which build servers run by themselves: look at it first")))
 }
 
-/// The first such file that a patch names, in whatever way patches name files.
-fn run_by_build_servers(patch: &str) -> Option<&str> {
-    let heads = ["--- ", "+++ ", "diff --git ", "rename to ", "rename from ", "copy to ", "copy from "];
-    let names = patch.lines().filter_map(|line| heads.iter().find_map(|head| line.strip_prefix(head)));
-    let mut paths = names.flat_map(|names| names.split([' ', '\t'])).map(|name| {
-        let name = name.trim_matches('"');
-        name.strip_prefix("a/").or_else(|| name.strip_prefix("b/")).unwrap_or(name)
-    });
-    paths.find(|path| {
-        let path = path.to_ascii_lowercase();
-        let last = path.rsplit('/').next().unwrap_or_default();
-        RUN_BY_BUILD_SERVERS.iter().any(|known| path.starts_with(known) || last.starts_with(known))
-    })
+fn is_run_by_build_servers(path: &str) -> bool {
+    let path = path.to_ascii_lowercase();
+    let last = path.rsplit('/').next().unwrap_or_default();
+    RUN_BY_BUILD_SERVERS.iter().any(|known| path.starts_with(known) || last.starts_with(known))
 }
 
 fn unusable(malformed: Malformed) -> FixError {
@@ -244,18 +236,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_patch_of_what_build_servers_run_is_known_however_it_names_it() {
-        for patch in [
-            "--- a/.github/workflows/ci.yml\n+++ b/.github/workflows/ci.yml\n",
-            "diff --git a/x b/.gitlab-ci.yml\nrename from x\nrename to .gitlab-ci.yml\n",
-            "--- /dev/null\n+++ b/Jenkinsfile\n",
-            "--- a/x\n+++ \"b/.github/actions/x\"\n",
-            "--- a/sub/azure-pipelines.yaml\n+++ b/sub/azure-pipelines.yaml\t2026-01-01\n",
+    fn what_build_servers_run_is_known_by_its_path() {
+        for path in [
+            ".github/workflows/ci.yml",
+            ".GitHub/actions/x",
+            ".gitlab-ci.yml",
+            "Jenkinsfile",
+            "sub/azure-pipelines.yaml",
         ] {
-            assert!(run_by_build_servers(patch).is_some(), "{patch}");
+            assert!(is_run_by_build_servers(path), "{path}");
         }
-        for patch in ["--- a/src/main.rs\n+++ b/src/main.rs\n+see .github/workflows\n", "--- a/docs/github.md\n"] {
-            assert_eq!(run_by_build_servers(patch), None, "{patch}");
+        for path in ["src/main.rs", "docs/github.md", "docs/.github.md", "github/workflows/ci.yml"] {
+            assert!(!is_run_by_build_servers(path), "{path}");
         }
     }
 

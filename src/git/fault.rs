@@ -27,6 +27,9 @@ pub enum GitError {
     Patch(String),
     #[error("there is nothing to commit")]
     NothingChanged,
+    /// A directory where a file should be, or the other way round.
+    #[error("{0} cannot be added, since the repository has something else in its way")]
+    InTheWay(String),
     #[error("git took longer than {seconds} seconds (git.timeout_seconds)")]
     TimedOut { seconds: u64 },
     /// Too many others use git now.

@@ -130,6 +130,11 @@ impl RefName {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Whether a server could take one for the other: there are those whose file systems know no case.
+    pub fn may_be(&self, other: &Self) -> bool {
+        self.0.eq_ignore_ascii_case(&other.0)
+    }
 }
 
 impl fmt::Display for RefName {

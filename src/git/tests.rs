@@ -262,6 +262,8 @@ const PATCH: &str =
 async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
     let Some(bench) = Bench::new() else { return };
     let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    assert_eq!(tree.apply(PATCH).await.unwrap(), ["steps/a.toml"]);
+    tree.undo().await.unwrap();
     tree.apply(PATCH).await.unwrap();
     tree.write(&path("docs/why.md"), b"because\n").await.unwrap();
     assert_eq!(tree.read(&path("docs/why.md"), 100).await.unwrap().unwrap(), b"because\n");
@@ -285,7 +287,7 @@ async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
     let tree = bench.git.work_on(&bench.remote(), &name("release")).await.unwrap();
     tree.write(&path("x"), b"x").await.unwrap();
     tree.commit(&Author::new("", ""), "x").await.unwrap();
-    for default in ["main", "release"] {
+    for default in ["main", "release", "MAIN", "Release"] {
         let refused = tree.push(&name(default)).await;
         assert_eq!(refused, Err(GitError::DefaultBranch(default.to_owned())));
     }
@@ -335,7 +337,8 @@ async fn no_program_of_a_repository_is_run() {
     bench.push();
     let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
     let out = tree.write(&path("way-out/lockkeeper-was-here"), b"x").await;
-    assert!(out.is_err() && !Path::new("/tmp/lockkeeper-was-here").exists());
+    assert_eq!(out, Err(GitError::InTheWay("way-out/lockkeeper-was-here".to_owned())));
+    assert!(!Path::new("/tmp/lockkeeper-was-here").exists());
     tree.write(&path("x"), b"x").await.unwrap();
     tree.commit(&Author::new("t", "t@t"), "x").await.unwrap();
     tree.push(&name("x")).await.unwrap();

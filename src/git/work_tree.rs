@@ -1,5 +1,6 @@
 //! A work tree to change: a patch or files, a commit, and a push as a branch that is never the default one.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::fault::{self, GitError};
@@ -78,17 +79,26 @@ impl WorkTree {
     /// Adds or replaces a file.
     pub async fn write(&self, path: &TreePath, content: &[u8]) -> Result<(), GitError> {
         let file = self.path_of(path);
-        if let Some(parent) = file.parent() {
-            tokio::fs::create_dir_all(parent).await?;
-        }
-        tokio::fs::write(&file, content).await?;
+        let writing = async {
+            if let Some(parent) = file.parent() {
+                tokio::fs::create_dir_all(parent).await?;
+            }
+            tokio::fs::write(&file, content).await
+        };
+        writing.await.map_err(|error| match error.kind() {
+            ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
+                GitError::InTheWay(path.as_str().to_owned())
+            }
+            _ => error.into(),
+        })?;
         let words = ["add", "--force", "--", path.as_str()];
         self.here(&words).run(&self.git).await.map(|_| ())
     }
 
-    /// All of it or nothing. Git itself refuses paths outside and those of its own; links and submodules are refused here,
-    /// since what they lead to is not in the patch.
-    pub async fn apply(&self, patch: &str) -> Result<(), GitError> {
+    /// All of it or nothing; the paths that it has changed, which may be others than it seems to name. Git itself refuses
+    /// paths outside and those of its own; links and submodules are refused here, since what they lead to is not in the
+    /// patch.
+    pub async fn apply(&self, patch: &str) -> Result<Vec<String>, GitError> {
         if patch.len() > PATCH_BYTES_MAX {
             return Err(GitError::Patch(format!("it has {} bytes, and {PATCH_BYTES_MAX} is the most", patch.len())));
         }
@@ -97,9 +107,18 @@ impl WorkTree {
         applied.map_err(as_patch)?;
         let words = ["diff", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "HEAD"];
         let changes = self.here(&words).keeps(CHANGES_BYTES_MAX).run(&self.git).await?;
-        let Some(path) = other_than_a_file(&changes) else { return Ok(()) };
-        self.here(&["reset", "--quiet", "--hard", "HEAD"]).run(&self.git).await?;
-        Err(GitError::Patch(format!("{path} would be a link or a submodule")))
+        let changes = changes_of(&changes);
+        if let Some(other) = changes.iter().find(|change| !change.is_file_or_gone) {
+            self.undo().await?;
+            let path = fault::cleaned(&other.path);
+            return Err(GitError::Patch(format!("{path} would be a link or a submodule")));
+        }
+        Ok(changes.into_iter().map(|change| change.path).collect())
+    }
+
+    /// Back to what it began with.
+    pub async fn undo(&self) -> Result<(), GitError> {
+        self.here(&["reset", "--quiet", "--hard", "HEAD"]).run(&self.git).await.map(|_| ())
     }
 
     /// Everything that has changed.
@@ -121,7 +140,7 @@ impl WorkTree {
     /// where this would only add to it. The default branch, that of the remote and the one that this began with, is refused.
     pub async fn push(&self, branch: &RefName) -> Result<(), GitError> {
         let default = self.git.default_branch(&self.remote).await?;
-        if *branch == self.base || default.as_ref() == Some(branch) {
+        if branch.may_be(&self.base) || default.is_some_and(|default| branch.may_be(&default)) {
             return Err(GitError::DefaultBranch(branch.to_string()));
         }
         let refspec = format!("HEAD:refs/heads/{branch}");
@@ -149,16 +168,20 @@ fn as_patch(error: GitError) -> GitError {
     }
 }
 
-/// Of `:mode mode hash hash status`, NUL, path, NUL: the first path whose new mode is no file's and not that of one that
-/// is gone.
-fn other_than_a_file(changes: &[u8]) -> Option<String> {
-    let mut fields = changes.split(|byte| *byte == 0);
+struct Change {
+    path: String,
+    is_file_or_gone: bool,
+}
+
+/// Of `:mode mode hash hash status`, NUL, path, NUL; for each.
+fn changes_of(raw: &[u8]) -> Vec<Change> {
+    let mut fields = raw.split(|byte| *byte == 0);
+    let mut changes = Vec::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {
         let head = String::from_utf8_lossy(head);
-        let mode = head.split(' ').nth(1).unwrap_or_default();
-        if !matches!(mode, "100644" | "100755" | "000000") {
-            return Some(fault::cleaned(&String::from_utf8_lossy(path)));
-        }
+        let new_mode = head.split(' ').nth(1).unwrap_or_default();
+        let is_file_or_gone = matches!(new_mode, "100644" | "100755" | "000000");
+        changes.push(Change { path: String::from_utf8_lossy(path).into_owned(), is_file_or_gone });
     }
-    None
+    changes
 }

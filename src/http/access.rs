@@ -29,24 +29,18 @@ impl Access {
         if let Some(limits) = &app.rate_limits {
             limits.check(caller.token)?;
         }
-        if caller.organization.as_str() != call.segment("orgId") {
-            return Err(Problem::new(
-                Code::OrganizationNotFound,
-                "there is no such organization for this token; a token belongs to one organization",
-            ));
-        }
-        if !permission.is_granted_to(caller.role) {
-            return Err(denied(&caller, permission));
-        }
+        check(&caller, call.segment("orgId"), permission)?;
         Ok(Self { app, caller, request: call.id.clone() })
     }
 
     /// Whether the same would be allowed now: tokens are revoked and expire, and members go.
     pub fn still_holds(&self, headers: &HeaderMap, permission: Permission) -> bool {
-        let caller = authenticate(headers, &self.app);
-        caller.is_ok_and(|caller| {
-            caller.organization == self.caller.organization && permission.is_granted_to(caller.role)
-        })
+        self.again(headers, permission).is_ok()
+    }
+
+    /// The same, with what is said to a caller who has come too late.
+    pub fn again(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Problem> {
+        check(&authenticate(headers, &self.app)?, self.caller.organization.as_str(), permission)
     }
 
     /// Who does what the request asks for, as the audit names them.
@@ -101,6 +95,16 @@ fn authenticate(headers: &HeaderMap, app: &State) -> Result<Caller, Problem> {
         Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
         Unauthenticated::Expired => invalid("has expired"),
     })
+}
+
+fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<(), Problem> {
+    if caller.organization.as_str() != organization {
+        return Err(Problem::new(
+            Code::OrganizationNotFound,
+            "there is no such organization for this token; a token belongs to one organization",
+        ));
+    }
+    if permission.is_granted_to(caller.role) { Ok(()) } else { Err(denied(caller, permission)) }
 }
 
 fn denied(caller: &Caller, permission: Permission) -> Problem {

@@ -116,7 +116,7 @@ codes! {
     RepositoryMissing = "repository_missing", CONFLICT, "The pipeline has no repository",
         "A fix is pushed to the pipeline's repository. A maintainer names it with `PUT /pipelines/{pipelineId}`.";
     RepositoryUnusable = "repository_unusable", CONFLICT, "The pipeline's repository cannot be used",
-        "The detail says why: a form of URL that the operator does not allow, or that is not the provider's. A maintainer changes it with `PUT /pipelines/{pipelineId}`.";
+        "The detail says why: a form of URL that the operator does not allow, or that is not the provider's, which a maintainer changes with `PUT /pipelines/{pipelineId}`; or a file in the repository that is in the way.";
     CredentialMissing = "credential_missing", CONFLICT, "The repository has no credential",
         "A pull request takes a token: the secret that the repository of the pipeline names as its `credential`. A maintainer makes it with `POST /secrets`.";
     BranchExists = "branch_exists", CONFLICT, "There is such a branch",

@@ -69,6 +69,10 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
     if code.status().is_server_error() && code != Code::ShuttingDown {
         let (method, path, code) = (request.method(), request.path(), code.as_str());
         match problem.cause() {
+            // Of somebody else's server: whoever asked is told, and no operator has to get up for it.
+            Some(cause) if code == Code::RemoteFailed.as_str() => {
+                tracing::warn!(?id, %method, path, code, cause, "a request failed");
+            }
             Some(cause) => tracing::error!(?id, %method, path, code, cause, "a request failed"),
             None => tracing::warn!(?id, %method, path, code, "a request failed"),
         }

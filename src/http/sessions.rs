@@ -41,7 +41,11 @@ pub async fn claim(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let environments = access.environments();
     let claiming = environments.claim(&key, claim, patience, keyed);
-    answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
+    let waited = while_connected(&call.request, waits, claiming).await;
+    if waits {
+        check_welcome(&call.request, &access, &waited)?;
+    }
+    answer_claim(&call.request, &access, &place, has_key, waited)
 }
 
 pub async fn claim_any(mut call: Call) -> Answered {
@@ -60,7 +64,24 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let environments = access.environments();
     let claiming = environments.claim_any(&pipeline, labels, claim, patience, keyed);
-    answer_claim(&call.request, &access, &place, has_key, while_connected(&call.request, waits, claiming).await)
+    let waited = while_connected(&call.request, waits, claiming).await;
+    if waits {
+        check_welcome(&call.request, &access, &waited)?;
+    }
+    answer_claim(&call.request, &access, &place, has_key, waited)
+}
+
+/// Who was removed or demoted while they waited could neither use nor release the lock: it is taken back.
+fn check_welcome(
+    request: &HttpRequest,
+    access: &Access,
+    waited: &Waited<Result<ClaimOutcome, Failure>>,
+) -> Result<(), Problem> {
+    let Waited::There(Ok(ClaimOutcome::Granted { environment, session })) = waited else { return Ok(()) };
+    access.again(request.headers(), Permission::UseEnvironments).inspect_err(|_| {
+        access.app.environments.undelivered(environment, session.id, false);
+        tracing::info!(path = request.path(), session = %session.id, "a lock was there for somebody who may not have it any more");
+    })
 }
 
 /// A client that has gone by now gets nothing; with a key, it can come back for it.

@@ -99,7 +99,8 @@ pub fn parse_name(text: &str) -> Result<String, Malformed> {
 }
 
 /// Only its form: whether there is such a repository is known when it is needed. A password would be shown to everybody
-/// who may look at the pipeline, and a host must not pass for an option of ssh.
+/// who may look at the pipeline, so would a token, which over https stands in the user's place; and a host must not pass
+/// for an option of ssh.
 pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
     let form =
         "is the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
@@ -110,6 +111,11 @@ pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
         let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
         if user.is_some_and(|user| user.contains(':')) {
             return Err(Malformed("has no password in it: whoever may look at the pipeline would see it"));
+        }
+        if user.is_some() && text.starts_with("https://") {
+            return Err(Malformed(
+                "has no user or token in it: put the token into a secret, and name that as `credential`",
+            ));
         }
         let (host, port) = place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)));
         let is_user =
@@ -210,10 +216,9 @@ mod tests {
     }
 
     #[test]
-    fn a_repository_is_named_by_one_of_four_forms_and_shows_no_password() {
+    fn a_repository_is_named_by_one_of_four_forms_and_shows_no_password_or_token() {
         for good in [
             "https://git.example/shop.git",
-            "https://bot@git.example/shop.git",
             "ssh://git@git.example:2222/shop.git",
             "git@git.example:team/shop.git",
             "file:///srv/git/shop.git",
@@ -236,6 +241,7 @@ mod tests {
             "file://elsewhere/shop",
             "https://git.example/a b",
             "https://bot:hunter2@git.example/shop.git",
+            "https://t0ken@git.example/shop.git",
             &format!("https://{}", "x".repeat(2041)),
         ] {
             assert!(check_repository_url(bad).is_err(), "{bad}");

@@ -14,9 +14,10 @@ use crate::events;
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
 pub struct BadFilter(String);
 
-/// What the web server says of its own comings and goings, and of every client that sends nonsense, is not news. The
-/// operator's filter comes after it and can ask for it all the same.
-const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off";
+/// What the web server says of its own comings and goings, and of every client that sends nonsense, is not news; and the
+/// engine of the store would write out each record that it keeps. The operator's filter comes after it and can ask for it
+/// all the same.
+const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off,sled=info";
 
 /// Logs go to stderr, so that stdout has only what was asked for.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {

@@ -99,6 +99,11 @@ async fn it_says_what_there_is_and_what_it_was_asked_for() {
                                "fault": null, "expected": [there] });
     assert_eq!(told, json!({ "intact": true, "organizations": [organization] }));
 
+    let by_id = format!("{}:{}", text(last, "eventId"), text(last, "hash"));
+    let found = verify(server.home(), &["--expect", &by_id]);
+    assert_eq!(found.status.code(), Some(0), "{}", printed(&found));
+    assert!(printed(&found).contains(&format!("{head} is part of the chain")), "{}", printed(&found));
+
     let forged = format!("{}:{}", events.len() - 1, "0".repeat(64));
     let found = verify(server.home(), &["--expect", &forged]);
     assert_eq!(found.status.code(), Some(1));

@@ -79,12 +79,18 @@ async fn a_patch_that_does_not_apply_lies_beside_the_document_that_says_why() {
 
 #[tokio::test]
 async fn a_patch_of_what_build_servers_run_is_left_for_people_to_look_at() {
-    let workflow = "--- /dev/null\n+++ b/.github/workflows/ci.yml\n@@ -0,0 +1 @@\n+on: push\n";
-    let Some(bench) = Bench::suggesting(workflow).await else { return };
-    let analysis = bench.analysis().await;
-    bench.propose(&analysis, json!({})).await.created();
-    let changed = bench.git(&format!("diff --name-only main {}", branch(&analysis)));
-    assert!(!changed.contains("workflows") && changed.contains(".patch"), "{changed}");
+    // Git leaves out the first directory of a name, whatever it is.
+    for first in ["b", "elsewhere"] {
+        let workflow = format!("--- /dev/null\n+++ {first}/.github/workflows/ci.yml\n@@ -0,0 +1 @@\n+on: push\n");
+        let Some(bench) = Bench::suggesting(&workflow).await else { return };
+        let analysis = bench.analysis().await;
+        bench.propose(&analysis, json!({})).await.created();
+        let changed = bench.git(&format!("diff --name-only main {}", branch(&analysis)));
+        assert!(!changed.contains("workflows") && changed.contains(".patch"), "{changed}");
+        let id = analysis["analysisId"].as_str().unwrap();
+        let document = bench.git(&format!("show {}:.lockkeeper/analyses/{id}.md", branch(&analysis)));
+        assert!(document.contains("it changes .github/workflows/ci.yml"), "{document}");
+    }
 }
 
 #[tokio::test]

@@ -17,11 +17,13 @@ async fn the_default_branch_is_never_pushed_to_whoever_names_it() {
     // The pipeline takes another branch for the default one than the remote does.
     bench.sh("cd clone && git push -q origin HEAD:refs/heads/develop");
     bench.put_repository(json!({ "defaultBranch": "develop" })).await;
-    for name in ["main", "develop"] {
+    // Also as servers would read them that know no case.
+    for name in ["main", "develop", "Main", "DEVELOP"] {
         let refused = bench.propose(&analysis, json!({ "branch": name })).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), ["branch"]);
     }
     assert_eq!((bench.git("rev-parse main"), bench.git("rev-parse develop")), (main.clone(), main));
+    assert_eq!(bench.branches(), ["develop", "main"]);
 }
 
 #[tokio::test]
@@ -59,6 +61,18 @@ async fn a_remote_that_is_gone_or_has_no_such_branch_is_told() {
         let refused = bench.propose(&analysis, json!({})).await.refused(502, "remote_failed").json();
         assert_eq!(refused["reason"], "not_found", "{refused}");
     }
+    let log = bench.site.server.log();
+    assert!(log.contains("remote_failed") && !log.contains("ERROR"), "no operator can mend it: {log}");
+}
+
+#[tokio::test]
+async fn what_is_in_the_way_of_the_document_is_told() {
+    let Some(bench) = Bench::new().await else { return };
+    let analysis = bench.analysis().await;
+    bench.sh("cd clone && ln -s /tmp .lockkeeper && git add -A && git commit -qm link && git push -q origin HEAD:main");
+    let refused = bench.propose(&analysis, json!({})).await.refused(409, "repository_unusable").json();
+    assert!(refused["detail"].as_str().unwrap().contains(".lockkeeper/analyses/"), "{refused}");
+    assert_eq!(bench.branches(), ["main"]);
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use crate::pipelines::{EXPECTED_STATUSES_MAX, Provider, STATUSES};
 const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
 const HEADER_PATTERN: &str = "^(?!([Hh][Oo][Ss][Tt]|[Cc][Oo][Nn][Tt][Ee][Nn][Tt]-[Ll][Ee][Nn][Gg][Tt][Hh]|[Tt][Rr][Aa][Nn][Ss][Ff][Ee][Rr]-\
      [Ee][Nn][Cc][Oo][Dd][Ii][Nn][Gg]|[Cc][Oo][Nn][Nn][Ee][Cc][Tt][Ii][Oo][Nn])$)[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$";
-const REPOSITORY_PATTERN: &str = "^((https|ssh)://([A-Za-z0-9._~-]+@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[!-~]*)?\
+const REPOSITORY_PATTERN: &str = "^((https://|ssh://([A-Za-z0-9._~-]+@)?)[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?(/[!-~]*)?\
                                   |git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
 const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
                                (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";

@@ -66,6 +66,10 @@ impl From<GitError> for Problem {
                 let detail = format!("{error}; an operator has to see to it");
                 return Problem::new(Code::GitUnavailable, detail).retry_after(REMOTE_RETRY_SECONDS).because(error);
             }
+            GitError::InTheWay(_) => {
+                let detail = format!("{error}; move that in the repository, and ask again");
+                return Problem::new(Code::RepositoryUnusable, detail);
+            }
             GitError::Busy { .. } => return overloaded("git is busy with other repositories"),
             GitError::Unreachable(_) => "unreachable",
             GitError::TimedOut { .. } => "timed_out",
