@@ -83,7 +83,7 @@ super::signatures! {
         pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|error:?|returned|answered(?: with status)?|with)\s+\(?403\b|\b403 Forbidden|\bForbidden\b.*\b403\b"
         cause "a server knows the caller and forbids it (403)"
         fix "check which account the request is made with and what it may do; an expired or too narrow token is the usual reason"
-        like "npm ERR! 403 403 Forbidden - PUT https://registry.npmjs.org/@acme%2fweb - You may not perform that action with these credentials.",
+        like "npm ERR! 403 403 Forbidden - PUT https://npm.example.com/@acme%2fweb - You may not perform that action with these credentials.",
             "curl: (22) The requested URL returned error: 403";
 
     Authentication 95

@@ -32,8 +32,8 @@ super::signatures! {
         pattern r#"failed to resolve source metadata for (?P<image>[^\s:]+\S*):|failed to resolve reference "(?P<ref>[^"]+)"|error pulling image|NAME_UNKNOWN|name unknown: |repository name not known"#
         cause "the image {image/ref} cannot be had from its registry"
         fix "check its name and tag, that it was pushed, and that the step may read it"
-        like "ERROR: failed to solve: acme/base:3: failed to resolve source metadata for docker.io/acme/base:3: not found",
-            r#"failed to resolve reference "ghcr.io/acme/web:9": not found"#;
+        like "ERROR: failed to solve: acme/base:3: failed to resolve source metadata for registry.example.com/acme/base:3: not found",
+            r#"failed to resolve reference "images.example.com/acme/web:9": not found"#;
     ImagePull 86
         hints "no matching manifest"
         pattern r"no matching manifest for (?P<platform>\S+)"

@@ -74,7 +74,7 @@ super::signatures! {
         pattern r"Could not find gem '(?P<module>[^']+)'|Bundler could not find compatible versions|Could not find compatible versions"
         cause "Bundler finds no gem that fits: {module|see the lines below}"
         fix "check the name, the version and the source of the gem in the Gemfile, and commit Gemfile.lock"
-        like "Could not find gem 'acme-sso (~> 2.3)' in rubygems repository https://rubygems.org/ or installed locally.";
+        like "Could not find gem 'acme-sso (~> 2.3)' in rubygems repository https://gems.example.com/ or installed locally.";
     DependencyResolution 88
         hints "in locally installed gems", "in any of the sources", "bundler::gemnotfound", "cannot load such file"
         pattern r"Could not find (?P<module>\S+)(?:, \S+)* in (?:locally installed gems|any of the sources)|Bundler::GemNotFound|cannot load such file -- (?P<file>\S+)"

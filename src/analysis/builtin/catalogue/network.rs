@@ -20,7 +20,7 @@ super::signatures! {
         cause "the name `{host}` cannot be resolved"
         fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
         like "Error: getaddrinfo ENOTFOUND db.review-3.internal",
-            "npm ERR! request to https://registry.npmjs.org/react failed, reason: getaddrinfo EAI_AGAIN registry.npmjs.org";
+            "npm ERR! request to https://npm.example.com/react failed, reason: getaddrinfo EAI_AGAIN npm.example.com";
     NameResolution 92
         hints "unknownhostexception"
         pattern r"UnknownHostException: (?P<host>[\w.-]+)"
