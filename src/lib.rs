@@ -30,6 +30,8 @@
 //!     `tests/webhooks/restarting.rs`.
 //! 13. A delivery to an address that is not public: `webhooks::address::tests::only_addresses_of_the_internet_at_large_are_public`,
 //!     `tests/webhooks/addresses.rs`.
+//! 14. An event that is missing, changed or moved, unnoticed: `tests/events/tampering.rs`, `tests/events/verifying.rs`, and
+//!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`.
 
 pub mod actors;
 pub mod analysis;

@@ -18,15 +18,8 @@ const VERSION: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct EventV1<'a, Entries> {
-    /// Its place in the list of notices, which only grows.
-    notice: u16,
-    at: i64,
-    pipeline: Option<&'a str>,
-    environment: Option<&'a str>,
-    session: Option<SessionV1>,
-    deployment: Option<[u8; 12]>,
     #[serde(borrow)]
-    person: Option<([u8; 12], &'a str)>,
+    beginning: BeginningV1<'a>,
     via: Option<([u8; 12], &'a str)>,
     /// Names, each with what it stands for.
     data: Entries,
@@ -41,9 +34,10 @@ impl Serialize for DataV1<'_> {
     }
 }
 
-/// What every [`EventV1`] begins with.
-#[derive(Deserialize)]
+/// What filters ask about: it can be read without the rest.
+#[derive(Serialize, Deserialize)]
 struct BeginningV1<'a> {
+    /// Its place in the list of notices, which only grows.
     notice: u16,
     at: i64,
     pipeline: Option<&'a str>,
@@ -81,7 +75,7 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
     /// Room for an ordinary event, so that it is written without growing.
     const USUAL_BYTES: usize = 256;
     let via = happening.by.and_then(|agent| agent.via.as_ref());
-    let form = EventV1 {
+    let beginning = BeginningV1 {
         notice: happening.notice as u16,
         at: happening.at.as_millis(),
         pipeline: happening.pipeline.map(Identifier::as_str),
@@ -92,9 +86,9 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
         }),
         deployment: happening.deployment.map(|id| id.0.0),
         person: happening.by.map(|agent| (agent.person.id.0.0, &*agent.person.name)),
-        via: via.map(|via| (via.token.0.0, &*via.request)),
-        data: DataV1(happening.data),
     };
+    let via = via.map(|via| (via.token.0.0, &*via.request));
+    let form = EventV1 { beginning, via, data: DataV1(happening.data) };
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
     bytes.push(VERSION);
     postcard::to_extend(&form, bytes).expect("the form has no maps of unknown length, and memory does not refuse")
@@ -135,9 +129,9 @@ pub fn glance(body: &[u8]) -> Result<Glance<'_>, Unreadable> {
 
 pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadable> {
     let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
-    let form: EventV1<'_, Vec<(&str, DatumV1<'_>)>> = postcard::from_bytes(form)?;
+    let EventV1::<Vec<(&str, DatumV1<'_>)>> { beginning: form, via, data } = postcard::from_bytes(form)?;
     let notice = Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?;
-    let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
+    let via = via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
     Ok(Occurred {
         id: EventId::new(number, &hash),
         hash,
@@ -150,7 +144,7 @@ pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadab
         environment: form.environment.map(Identifier::parse).transpose()?,
         session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
-        data: Data(form.data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
+        data: Data(data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
     })
 }
 
