@@ -1,12 +1,13 @@
 //! Five hundred who follow, while the server is stopped and killed under them: each sees every event once, in order.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::sse::{Follow, Stream};
+use crate::sse::{Follow, Said, Stream};
 use crate::support::{Client, Server, at};
 use crate::{all_events, text};
 
@@ -14,6 +15,11 @@ const SUBSCRIBERS: usize = 500;
 /// Between two restarts.
 const CYCLES: usize = 25;
 
+/// Only there so that a count that stands still fails the test instead of hanging it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often something has happened, for those who wait for it.
+type Count = Arc<watch::Sender<usize>>;
 /// Where the server is now; it has another port after each start.
 type Address = watch::Receiver<Option<Client>>;
 
@@ -27,7 +33,7 @@ struct Sighting {
 async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restarts() {
     let mut server = Server::start();
     let (there, address) = watch::channel(Some(server.admin()));
-    let connected = Arc::new(AtomicUsize::new(0));
+    let connected = Count::default();
     let shared = Follow::new(&server.admin(), "");
     let subscribers: Vec<_> = (0..SUBSCRIBERS)
         .map(|number| {
@@ -36,14 +42,13 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
         })
         .collect();
     let done = Arc::new(AtomicBool::new(false));
-    let cycles = Arc::new(AtomicUsize::new(0));
+    let cycles = Count::default();
     let workers: Vec<_> = ["review-1", "review-2", "review-3"]
         .map(|environment| tokio::spawn(work(address.clone(), environment, done.clone(), cycles.clone())))
         .into();
-    until(|| connected.load(Ordering::Relaxed) >= SUBSCRIBERS).await;
+    wait_for(&connected, SUBSCRIBERS).await;
     for kill in [true, false, true, false] {
-        let goal = cycles.load(Ordering::Relaxed) + CYCLES;
-        until(|| cycles.load(Ordering::Relaxed) >= goal).await;
+        wait_for_more(&cycles).await;
         if kill {
             server.kill();
         } else {
@@ -53,8 +58,7 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
         server.start_again();
         there.send_replace(Some(server.admin()));
     }
-    let goal = cycles.load(Ordering::Relaxed) + CYCLES;
-    until(|| cycles.load(Ordering::Relaxed) >= goal).await;
+    wait_for_more(&cycles).await;
     done.store(true, Ordering::Relaxed);
     for worker in workers {
         worker.await.unwrap();
@@ -72,7 +76,7 @@ async fn each_of_five_hundred_sees_every_event_once_and_in_order_through_restart
 }
 
 /// Follows until the last event, coming again whenever the stream ends.
-async fn follow(shared: Follow, mut address: Address, begin: &'static str, connected: Arc<AtomicUsize>) -> Sighting {
+async fn follow(shared: Follow, mut address: Address, begin: &'static str, connected: Count) -> Sighting {
     let mut sighting = Sighting { after: begin.to_owned(), seen: Vec::new() };
     let mut last_id = begin.to_owned();
     loop {
@@ -90,14 +94,18 @@ async fn follow(shared: Follow, mut address: Address, begin: &'static str, conne
 }
 
 /// Whether the last event was among it.
-async fn read(stream: &mut Stream, sighting: &mut Sighting, connected: &AtomicUsize) -> bool {
+async fn read(stream: &mut Stream, sighting: &mut Sighting, connected: &Count) -> bool {
     while let Some(said) = stream.next().await {
         if sighting.after.is_empty() {
             sighting.after.clone_from(&stream.last_id);
         }
-        let crate::sse::Said::Event(event) = said else {
-            connected.fetch_add(1, Ordering::Relaxed);
-            continue;
+        let event = match said {
+            Said::Event(event) => event,
+            Said::Retry(_) => {
+                connected.send_modify(|count| *count += 1);
+                continue;
+            }
+            Said::Comment(_) => continue,
         };
         assert_ne!(event.kind, "reset", "{event:?}");
         sighting.seen.push(event.id);
@@ -109,7 +117,7 @@ async fn read(stream: &mut Stream, sighting: &mut Sighting, connected: &AtomicUs
 }
 
 /// Claims and releases, as far as the server is there.
-async fn work(mut address: Address, environment: &'static str, done: Arc<AtomicBool>, cycles: Arc<AtomicUsize>) {
+async fn work(mut address: Address, environment: &'static str, done: Arc<AtomicBool>, cycles: Count) {
     while !done.load(Ordering::Relaxed) {
         let client = address.wait_for(Option::is_some).await.unwrap().clone().unwrap();
         let claim = client.request(reqwest::Method::POST, &client.path(&format!("{}/force-claim", at(environment))));
@@ -119,13 +127,18 @@ async fn work(mut address: Address, environment: &'static str, done: Arc<AtomicB
         }
         let path = client.path(&format!("{}/sessions/{}", at(environment), claimed.session()));
         if client.try_send(client.request(reqwest::Method::DELETE, &path)).await.is_ok() {
-            cycles.fetch_add(1, Ordering::Relaxed);
+            cycles.send_modify(|count| *count += 1);
         }
     }
 }
 
-async fn until(holds: impl Fn() -> bool) {
-    while !holds() {
-        tokio::time::sleep(std::time::Duration::from_millis(5)).await;
-    }
+async fn wait_for_more(cycles: &Count) {
+    let goal = *cycles.borrow() + CYCLES;
+    wait_for(cycles, goal).await;
+}
+
+async fn wait_for(count: &Count, goal: usize) {
+    let mut reached = count.subscribe();
+    let waited = tokio::time::timeout(PATIENCE, reached.wait_for(|count| *count >= goal)).await;
+    waited.expect("it stands still").unwrap();
 }
