@@ -41,7 +41,7 @@ mod tests {
         Identifier::parse(text).unwrap()
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn only_the_secrets_of_pipelines_that_are_gone_go() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let now = Timestamp::from_millis(0);

@@ -112,7 +112,7 @@ mod tests {
         Quiet { stream, connection, client }
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_quiet_connection_is_shut_unless_a_request_of_it_is_under_way() {
         let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
         let patience = Duration::from_secs(5);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(connections.shut_stalled(), 0, "once is enough");
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_connection_that_is_gone_is_forgotten() {
         let connections = Connections::new(Duration::from_secs(5));
         let Quiet { stream, connection, mut client } = quiet(&connections);

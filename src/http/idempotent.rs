@@ -156,7 +156,7 @@ mod tests {
         }
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_response_has_all_of_its_answer() {
         let answer = answer(StatusCode::ACCEPTED, Some("/there".to_owned()), "x");
         let response = response(answer.clone());

@@ -41,21 +41,21 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_change_that_the_disk_does_not_take_in_time_has_an_unknown_outcome() {
         let stalled = std::future::pending::<Result<(), StoreError>>();
         let outcome = done_within(Duration::from_millis(1), "look", stalled).await;
         assert_eq!(outcome.map_err(|problem| problem.code()), Err(Code::OutcomeUnknown));
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_read_that_waits_too_long_for_the_disk_can_be_tried_again() {
         let read = read_within(Duration::from_millis(1), "tokens", std::future::pending::<()>()).await;
         assert_eq!(read.map_err(|problem| problem.code()), Err(Code::Overloaded));
         assert_eq!(read_within(Duration::from_secs(60), "tokens", std::future::ready(7)).await.ok(), Some(7));
     }
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_change_in_time_is_answered_as_it_went() {
         let limit = Duration::from_secs(60);
         let made = done_within(limit, "look", std::future::ready(Ok::<_, StoreError>(7))).await;

@@ -171,7 +171,7 @@ mod tests {
         },
     ];
 
-    #[actix_web::test]
+    #[actix::test]
     async fn a_client_is_there_until_it_closes_whether_or_not_what_it_sent_is_read() {
         for (end, sent) in ENDS.into_iter().flat_map(|end| [(end, ""), (end, "GET")]) {
             let (socket, mut client) = pair();

@@ -36,9 +36,11 @@ struct Options {
     workers: usize,
 }
 
-#[actix_web::main]
-async fn main() -> io::Result<()> {
-    let options = Options::parse();
+fn main() -> io::Result<()> {
+    actix_web::rt::System::new().block_on(serve(Options::parse()))
+}
+
+async fn serve(options: Options) -> io::Result<()> {
     let workers = match options.workers {
         0 => std::thread::available_parallelism().map_or(2, usize::from),
         workers => workers,

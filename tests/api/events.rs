@@ -1,0 +1,37 @@
+//! What has happened: recorded with every change, listed, streamed, kept in a chain that shows whether anybody touched it.
+
+mod crowd;
+mod kinds;
+mod listing;
+mod offline;
+mod sse;
+mod streaming;
+mod tampering;
+mod verifying;
+
+use crate::support::Client;
+use serde_json::{Value, json};
+
+/// Two events.
+async fn cycle(client: &Client, environment: &str) -> String {
+    let session = client.claim(environment, json!({})).await.created().session();
+    client.release(environment, &session).await.ok();
+    session
+}
+
+/// All there are, oldest first, in as many pages as it takes.
+async fn all_events(client: &Client, query: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    let mut next = Some(client.path(&format!("/events?limit=100{query}")));
+    while let Some(path) = next {
+        let page = client.send(client.request(reqwest::Method::GET, &path)).await.ok();
+        found.extend(page.data().as_array().unwrap().iter().cloned());
+        next = page.link("next");
+    }
+    found.reverse();
+    found
+}
+
+fn text<'a>(event: &'a Value, field: &str) -> &'a str {
+    event[field].as_str().unwrap_or_else(|| panic!("no {field} in {event:#}"))
+}

@@ -1,0 +1,18 @@
+//! The API, one module per resource or subject, driven over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod access;
+mod bad_input;
+mod environments;
+mod events;
+mod interventions;
+mod members;
+mod operating;
+mod pipelines;
+mod registries;
+mod secrets;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod webhooks;

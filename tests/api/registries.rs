@@ -1,0 +1,8 @@
+//! Step registries over the API: made with their steps or from a repository that the real git fetches, synced, used by
+//! pipelines, and never taken from them.
+
+mod cut_off;
+mod fetched;
+mod inline;
+mod remote;
+mod used;

@@ -1,0 +1,23 @@
+//! Deployments that really run: processes, logs, approvals, what becomes of them when somebody or something steps in, and
+//! the analysis and the fix of those that failed.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod analyses;
+mod analysis_catalogue;
+mod approving;
+mod cancelling;
+mod fixes;
+mod killed;
+mod logs;
+mod many;
+mod restarting;
+mod retrying;
+mod runner;
+mod running;
+mod secrets;
+mod shop;
+mod site;
+mod stopping;
+#[path = "../support/mod.rs"]
+mod support;

@@ -1,0 +1,9 @@
+//! What must survive crowds, kills, cut connections, full disks and damaged files.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod crowds;
+mod durability;
+mod scenarios;
+#[path = "../support/mod.rs"]
+mod support;
