@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use self::opening::Opened;
+use self::opening::OpenedRealm;
 use crate::actors::Failure;
 use crate::config::Settings;
 use crate::http::{self, Front, Running};
@@ -55,17 +55,18 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
     let front = front(&settings);
     let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
-    let Opened { state, runner, admin_token } = opening::open(&settings, store.clone(), metrics.clone()).await?;
-    let running = http::start(&front, reserved, state).map_err(|error| listen_error(&front, &error))?;
+    let node = opening::open_node(&settings, metrics.clone())?;
+    let OpenedRealm { realm, runner, admin_token } = opening::open_realm(&settings, store.clone(), &node).await?;
+    let running = http::start(&front, reserved, node, realm).map_err(|error| listen_error(&front, &error))?;
     greeting::greet(&settings, &running, admin_token.as_ref());
-    let chores = chores::begin(&running.state, &runner, &settings, metrics);
-    let webhooks = running.state.webhooks.clone();
+    let chores = chores::begin(&running, &runner, &settings, metrics);
+    let webhooks = running.realm.webhooks.clone();
     let telling = actix_web::rt::spawn(async move { webhooks.run().await });
 
     signals.next().await;
-    running.state.analyses.close();
+    running.realm.analyses.close();
     chores.iter().for_each(tokio::task::JoinHandle::abort);
-    running.state.webhooks.stop();
+    running.realm.webhooks.stop();
     let gone = stop(running, runner, telling, settings.http.drain, &mut signals).await;
     store.close();
     if !gone {
@@ -86,7 +87,7 @@ async fn stop(
     signals: &mut Signals,
 ) -> bool {
     tracing::info!("stopping: answering what is under way; a second signal stops at once");
-    let state = running.state.clone();
+    let realm = running.realm.clone();
     // What is not delivered by then is delivered after the next start.
     let last_deliveries = tokio::time::timeout(patience.min(DELIVERING_MAX), telling);
     let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience), last_deliveries) };
@@ -102,7 +103,7 @@ async fn stop(
             runner.shut_down(Duration::ZERO).await
         }
     };
-    if let Err(error) = state.accounts.write_usage().await {
+    if let Err(error) = realm.accounts.write_usage().await {
         tracing::warn!(%error, "when tokens were last used is not up to date");
     }
     gone

@@ -9,7 +9,7 @@ use tokio::task::JoinHandle;
 use super::delivery;
 use crate::config::Settings;
 use crate::events::{Retention, Sweeper};
-use crate::http::State;
+use crate::http::{Node, Realm, Running};
 use crate::runner::Runner;
 
 /// How often what is not urgent is done: actors let go, stalled connections shut, tokens' last use written down, metrics
@@ -25,26 +25,37 @@ const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// How often events that are too old, or too many, are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
-/// All of them, until they are aborted.
-pub fn begin(
-    state: &Arc<State>,
-    runner: &Runner,
-    settings: &Settings,
-    metrics: PrometheusHandle,
-) -> Vec<JoinHandle<()>> {
+/// The chores of the node and of its realm, until they are aborted.
+pub fn begin(running: &Running, runner: &Runner, settings: &Settings, metrics: PrometheusHandle) -> Vec<JoinHandle<()>> {
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
+    let (node, realm) = (&running.node, &running.realm);
     vec![
-        actix_web::rt::spawn(do_chores(state.clone(), runner.clone(), settings.environments.idle, metrics)),
-        actix_web::rt::spawn(sweep_keys(state.clone())),
-        actix_web::rt::spawn(sweep_events(state.clone(), retention(settings))),
-        actix_web::rt::spawn(keep_time(state.clone())),
-        actix_web::rt::spawn(delivery::tidy(state.clone(), runner.clone(), organizations)),
+        actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
+        actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
+        actix_web::rt::spawn(sweep_keys(realm.clone())),
+        actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
+        actix_web::rt::spawn(keep_time(realm.clone())),
+        actix_web::rt::spawn(delivery::tidy(node.clone(), realm.clone(), runner.clone(), organizations)),
     ]
 }
 
-async fn do_chores(state: Arc<State>, runner: Runner, idle: Duration, metrics: PrometheusHandle) {
+async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
     let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
     let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
+    let mut every = tokio::time::interval(CHORES_EVERY);
+    loop {
+        every.tick().await;
+        metrics.run_upkeep();
+        stages_running.set(runner.running() as f64);
+        stages_waiting.set(runner.waiting() as f64);
+        let stalled = node.connections.shut_stalled();
+        if stalled > 0 {
+            tracing::info!(stalled, "shut down connections that stalled within the head of a request");
+        }
+    }
+}
+
+async fn do_chores_of_realm(realm: Arc<Realm>, idle: Duration) {
     let undelivered = metrics::gauge!("lockkeeper_webhook_deliveries_pending");
     let actors = metrics::gauge!("lockkeeper_environment_actors");
     let waiting_by_name = metrics::gauge!("lockkeeper_waiting", "for" => "environment");
@@ -53,26 +64,19 @@ async fn do_chores(state: Arc<State>, runner: Runner, idle: Duration, metrics: P
     let rounds_per_idle = idle.as_secs().div_ceil(every.period().as_secs().max(1)).max(1);
     for round in 1_u64.. {
         every.tick().await;
-        metrics.run_upkeep();
-        actors.set(state.environments.resident() as f64);
-        waiting_by_name.set(state.environments.waiting_by_name() as f64);
-        waiting_for_any.set(state.environments.waiting_for_any() as f64);
-        stages_running.set(runner.running() as f64);
-        stages_waiting.set(runner.waiting() as f64);
-        undelivered.set(state.webhooks.pending() as f64);
-        if round % rounds_per_idle == 0 || state.environments.resident() > CROWD_OF_ACTORS {
-            state.environments.dismiss_unused();
+        actors.set(realm.environments.resident() as f64);
+        waiting_by_name.set(realm.environments.waiting_by_name() as f64);
+        waiting_for_any.set(realm.environments.waiting_for_any() as f64);
+        undelivered.set(realm.webhooks.pending() as f64);
+        if round % rounds_per_idle == 0 || realm.environments.resident() > CROWD_OF_ACTORS {
+            realm.environments.dismiss_unused();
         }
-        state.environments.expire_pools();
-        let stalled = state.connections.shut_stalled();
-        if stalled > 0 {
-            tracing::info!(stalled, "shut down connections that had stalled within a request's head");
-        }
-        if let Some(limits) = &state.rate_limits {
+        realm.environments.expire_pools();
+        if let Some(limits) = &realm.rate_limits {
             limits.forget_idle();
         }
         if round % u64::from(CHORES_PER_USAGE) == 0
-            && let Err(error) = state.accounts.write_usage().await
+            && let Err(error) = realm.accounts.write_usage().await
         {
             tracing::warn!(%error, "when tokens were last used could not be written down");
         }
@@ -80,34 +84,34 @@ async fn do_chores(state: Arc<State>, runner: Runner, idle: Duration, metrics: P
 }
 
 /// Ends what runs out by itself, when it does, and serves those who have waited since before the start.
-async fn keep_time(state: Arc<State>) {
-    if let Err(error) = state.environments.resume_pools().await {
+async fn keep_time(realm: Arc<Realm>) {
+    if let Err(error) = realm.environments.resume_pools().await {
         tracing::error!(%error, "those who waited for any environment could not be served");
     }
-    state.environments.keep_time().await;
+    realm.environments.keep_time().await;
 }
 
 /// Apart from the other chores, since a million of them take a while.
-async fn sweep_keys(state: Arc<State>) {
+async fn sweep_keys(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        state.idempotency.sweep((state.clock)()).await;
-        if let Err(error) = state.environments.forget_those_who_left().await {
+        realm.idempotency.sweep((realm.clock)()).await;
+        if let Err(error) = realm.environments.forget_those_who_left().await {
             tracing::warn!(%error, "sessions that ended in a queue could not be forgotten");
         }
     }
 }
 
 /// Apart from the other chores, for the same reason.
-async fn sweep_events(state: Arc<State>, retention: Retention) {
-    let mut sweeper = Sweeper::new(state.events.clone(), retention);
+async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
+    let mut sweeper = Sweeper::new(realm.events.clone(), retention);
     let mut every = tokio::time::interval(EVENTS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        match sweeper.sweep((state.clock)(), |organization| state.webhooks.floor(organization)).await {
+        match sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await {
             Ok(0) => {}
             Ok(dropped) => tracing::info!(dropped, "dropped events that were too old, or too many"),
             Err(error) => tracing::warn!(%error, "old events could not be dropped; the next sweep tries again"),

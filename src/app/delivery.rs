@@ -13,7 +13,7 @@ use crate::domain::{
     BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
     StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp,
 };
-use crate::http::{State, WallClock};
+use crate::http::{Node, Realm, WallClock};
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::{Host, Runner, StageJob, Variable};
@@ -66,14 +66,15 @@ impl Executor for Hands {
 
 /// Removes what deployments have left on the disk, when it is no longer needed. What an organization has that is not
 /// declared this time stays, like all else of it: a file that was forgotten at one start costs nothing.
-pub async fn tidy(state: Arc<State>, runner: Runner, declared: Vec<Identifier>) {
+pub async fn tidy(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: Vec<Identifier>) {
     let mut every = tokio::time::interval(TIDIED_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        let (state, runner, mut organizations) = (state.clone(), runner.clone(), declared.clone());
+        let (node, realm) = (node.clone(), realm.clone());
+        let (runner, mut organizations) = (runner.clone(), declared.clone());
         let tidied = tokio::task::spawn_blocking(move || {
-            let environments = &state.environments;
+            let environments = &realm.environments;
             organizations.extend(environments.organizations_with_deployments()?);
             // What cannot be read may be needed.
             let is_known = |id| {
@@ -81,7 +82,7 @@ pub async fn tidy(state: Arc<State>, runner: Runner, declared: Vec<Identifier>) 
                 known.any(|found| !matches!(found, Ok(None)))
             };
             runner.forget_work(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
-            state.logs.sweep(is_known);
+            node.logs.sweep(is_known);
             Ok::<_, StoreError>(())
         });
         let failed = match tidied.await {

@@ -15,7 +15,7 @@ use crate::domain::{Now, Tick, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, Followers, Hubs, Pace, RateLimits, Scans, State, WallClock};
+use crate::http::{self, Connections, Followers, Hubs, Node, Pace, RateLimits, Realm, Scans, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -37,19 +37,36 @@ const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
 const SCANS_WAITING_MAX: usize = 4_096;
 
-pub struct Opened {
-    pub state: State,
+/// What belongs to the process, shared by all realms.
+pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
+    Ok(Node {
+        connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
+        scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
+        git: open_git(settings)?,
+        logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
+        followers: Followers::default(),
+        body_timeout: settings.http.body_timeout,
+        answer_timeout: settings.http.answer_timeout,
+        metrics: Box::new(move || metrics.render()),
+        draining: AtomicBool::new(false),
+        underway: AtomicUsize::new(0),
+    })
+}
+
+pub struct OpenedRealm {
+    pub realm: Realm,
+    /// Runs the realm's deployments.
     pub runner: Runner,
     /// To be shown once.
     pub admin_token: Option<TokenText>,
 }
 
-/// Takes up what the last run of the server left, too.
-pub async fn open(
+/// What stands on a store. Also resumes what the last run of the server left unfinished.
+pub async fn open_realm(
     settings: &Settings,
     store: Arc<LoggedStore>,
-    metrics: PrometheusHandle,
-) -> Result<Opened, ServeError> {
+    node: &Node,
+) -> Result<OpenedRealm, ServeError> {
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let events = Events::new(store.clone());
     // Before anything is added to them.
@@ -57,27 +74,26 @@ pub async fn open(
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, settings, clock()).await?;
     let vault = Arc::new(open_vault(settings, store.clone()).await?);
-    let logs = Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?;
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
     let known = settings.organizations.iter().map(|organization| &organization.id);
     if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
         tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
     }
-    let git = open_git(settings)?;
-    let registries = Registries::open(store.clone(), pipelines.clone(), vault.clone(), git.clone(), config::read_step)?;
+    let registries =
+        Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
     let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
     let environments = open_environments(settings, store.clone(), both_clocks(clock.clone()), definitions)?;
     let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
-    let runner = Runner::new(runner_options(settings)?, logs.clone(), reports);
+    let runner = Runner::new(runner_options(settings)?, node.logs.clone(), reports);
     // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
     take_up_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
     let masks = analysing::masks(vault.clone());
-    let analyses = analysing::open(settings, store.clone(), &environments, &logs, masks.clone(), clock.clone())?;
+    let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
     let fixes = Fixes::new(fixes::Parts {
-        git,
+        git: node.git.clone(),
         analyses: analyses.clone(),
         pipelines: pipelines.clone(),
         vault: vault.clone(),
@@ -86,7 +102,8 @@ pub async fn open(
     });
 
     let webhooks = open_webhooks(settings, store.clone(), vault.clone(), clock.clone())?;
-    let state = State {
+    let realm = Realm {
+        store,
         environments,
         accounts,
         idempotency,
@@ -96,22 +113,12 @@ pub async fn open(
         webhooks,
         analyses,
         fixes,
-        logs,
-        followers: Followers::default(),
         event_hubs: Hubs::new(events.clone(), pace(settings)),
         events,
-        store: store.clone(),
-        clock,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
-        body_timeout: settings.http.body_timeout,
-        answer_timeout: settings.http.answer_timeout,
-        metrics: Box::new(move || metrics.render()),
-        scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
-        connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
-        draining: AtomicBool::new(false),
-        underway: AtomicUsize::new(0),
+        clock,
     };
-    Ok(Opened { state, runner, admin_token })
+    Ok(OpenedRealm { realm, runner, admin_token })
 }
 
 async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {

@@ -1,6 +1,7 @@
 //! Who calls, and may they? Every handler of the API begins here. Another organization looks exactly like one that does
 //! not exist.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -8,7 +9,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use super::call::Call;
 use super::codes::Code;
 use super::problem::Problem;
-use super::{App, State};
+use super::state::{App, Node, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Permission, Unauthenticated};
 use crate::domain::{Agent, EnvironmentKey, Identifier, SessionId, Via};
@@ -17,20 +18,22 @@ use crate::pipelines::Pipeline;
 /// A caller inside their own organization, allowed to do what the handler does.
 #[derive(Clone)]
 pub struct Access {
-    pub app: App,
+    pub node: Rc<Arc<Node>>,
+    pub realm: Rc<Arc<Realm>>,
     pub caller: Caller,
     request: HeaderValue,
 }
 
 impl Access {
     pub fn to(call: &Call, permission: Permission) -> Result<Self, Problem> {
-        let app = call.app.clone();
-        let caller = authenticate(call.request.headers(), &app)?;
-        if let Some(limits) = &app.rate_limits {
+        // The one place that chooses a request's realm; with several of them, by the organization in the path.
+        let App { node, realm } = call.app.clone();
+        let caller = authenticate(call.request.headers(), &realm)?;
+        if let Some(limits) = &realm.rate_limits {
             limits.check(caller.token)?;
         }
         check(&caller, call.segment("orgId"), permission)?;
-        Ok(Self { app, caller, request: call.id.clone() })
+        Ok(Self { node, realm, caller, request: call.id.clone() })
     }
 
     /// Whether the same would be allowed now: tokens are revoked and expire, and members go.
@@ -40,7 +43,7 @@ impl Access {
 
     /// The same, with what is said to a caller who has come too late.
     pub fn again(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Problem> {
-        check(&authenticate(headers, &self.app)?, self.caller.organization.as_str(), permission)
+        check(&authenticate(headers, &self.realm)?, self.caller.organization.as_str(), permission)
     }
 
     /// Who does what the request asks for, as the audit names them.
@@ -51,7 +54,7 @@ impl Access {
 
     /// The environments, asked in the caller's name.
     pub fn environments(&self) -> Environments {
-        self.app.environments.by(self.agent())
+        self.realm.environments.by(self.agent())
     }
 
     pub fn may(&self, permission: Permission) -> bool {
@@ -60,7 +63,7 @@ impl Access {
 
     pub fn pipeline(&self, call: &Call) -> Result<Arc<Pipeline>, Problem> {
         let id = call.segment("pipelineId");
-        self.app.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
+        self.realm.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
     }
 
     /// The environment of the path; whether it exists is for the actor or the reader to say.
@@ -76,7 +79,7 @@ pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
     call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
-fn authenticate(headers: &HeaderMap, app: &State) -> Result<Caller, Problem> {
+fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
     let Some(header) = headers.get(AUTHORIZATION) else {
         let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin makes tokens with POST /tokens";
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
@@ -90,7 +93,7 @@ fn authenticate(headers: &HeaderMap, app: &State) -> Result<Caller, Problem> {
     let Some((_, token)) = token else {
         return Err(invalid("is not sent as `Authorization: Bearer <API_TOKEN>`"));
     };
-    app.accounts.authenticate(token.trim(), (app.clock)()).map_err(|why| match why {
+    realm.accounts.authenticate(token.trim(), (realm.clock)()).map_err(|why| match why {
         Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
         Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
         Unauthenticated::Expired => invalid("has expired"),

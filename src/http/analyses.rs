@@ -18,7 +18,6 @@ use super::outcome::done_within;
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, body, refusals};
 use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis, PullRequest, Status};
 use crate::auth::Permission;
@@ -57,8 +56,8 @@ pub async fn list_of_deployment(call: Call) -> Answered {
 async fn listed(call: &Call, access: &Access, mut query: Query, filter: AnalysisFilter) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (analyses, organization) = (access.app.analyses.clone(), access.caller.organization.clone());
-    let page = scan(&access.app, move || analyses.list(&organization, &filter, slice.offset, slice.limit)).await?;
+    let (analyses, organization) = (access.realm.analyses.clone(), access.caller.organization.clone());
+    let page = access.node.scans.read(move || analyses.list(&organization, &filter, slice.offset, slice.limit)).await?;
     let views = page.analyses.iter().map(AnalysisView::new).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
@@ -70,10 +69,10 @@ pub async fn view(call: Call) -> Answered {
     let wait = query.number("waitSeconds", 0, clients::WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
     let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
-    let watch = || access.app.analyses.watch();
+    let watch = || access.realm.analyses.watch();
     let wait = Duration::from_secs(wait);
     let Read { state, etag } =
-        clients::read_when_changed(&call.request, &access.app.environments, wait, watch, read).await?;
+        clients::read_when_changed(&call.request, &access.realm.environments, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
 }
 
@@ -90,11 +89,11 @@ pub async fn create(mut call: Call) -> Answered {
         Start::Replayed(kept) => return asked_before(&call.request, &access, kept, wait).await,
         Start::Execute(pending) => pending,
     };
-    if engine == Some(EngineName::Llm) && access.app.analyses.engines().llm.is_none() {
+    if engine == Some(EngineName::Llm) && access.realm.analyses.engines().llm.is_none() {
         fields.wrong("engine", NO_MODEL);
     }
     fields.finish()?;
-    let Some(default) = access.app.analyses.engines().default else {
+    let Some(default) = access.realm.analyses.engines().default else {
         let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
         return Err(Problem::new(Code::AnalysisDisabled, detail));
     };
@@ -106,7 +105,7 @@ pub async fn create(mut call: Call) -> Answered {
         engine: engine.unwrap_or(default),
         requested_by: access.agent(),
     };
-    let analysis = done_within(access.app.answer_timeout, LOOK, start_it(access.clone(), new, pending)).await?;
+    let analysis = done_within(access.node.answer_timeout, LOOK, start_it(access.clone(), new, pending)).await?;
     let analysis = ended_within(&call.request, &access, analysis, wait).await?;
     Ok(idempotent::response(rendered(&analysis)))
 }
@@ -115,11 +114,11 @@ pub async fn create(mut call: Call) -> Answered {
 /// analysis must begin, also where the caller has gone.
 async fn start_it(access: Access, new: NewAnalysis, pending: Option<Pending>) -> Result<Analysis, Problem> {
     let starting = actix_web::rt::spawn(async move {
-        let now = (access.app.clock)();
+        let now = (access.realm.clock)();
         let keep = |analysis: &Analysis, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &rendered(analysis), now))
         };
-        Ok::<_, Problem>(access.app.analyses.start(new, entropy::id_seed(), keep).await?)
+        Ok::<_, Problem>(access.realm.analyses.start(new, entropy::id_seed(), keep).await?)
     });
     starting.await.map_err(Problem::internal)?
 }
@@ -150,7 +149,7 @@ async fn ended_within(
     if wait.is_zero() || analysis.status() != Status::Running {
         return Ok(analysis);
     }
-    let (analyses, organization) = (&access.app.analyses, &access.caller.organization);
+    let (analyses, organization) = (&access.realm.analyses, &access.caller.organization);
     let mut changes = analyses.watch();
     let deadline = Instant::now() + wait;
     let waiting = async {
@@ -167,7 +166,7 @@ async fn ended_within(
             tokio::select! {
                 _ = changes.changed() => {}
                 () = tokio::time::sleep_until(deadline) => {}
-                () = access.app.environments.closed() => return Ok(newest),
+                () = access.realm.environments.closed() => return Ok(newest),
             }
         }
     };
@@ -182,7 +181,7 @@ async fn ended_within(
 async fn asked_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
     let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
     let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
-    let found = id.map(|id| access.app.analyses.get(&access.caller.organization, id)).transpose()?.flatten();
+    let found = id.map(|id| access.realm.analyses.get(&access.caller.organization, id)).transpose()?.flatten();
     let Some(analysis) = found else { return Ok(kept) };
     let analysis = ended_within(request, access, analysis, wait).await?;
     Ok(idempotent::replayed(rendered(&analysis)))
@@ -205,7 +204,7 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     let analysis = read(&access, id)?;
     // In a task of its own: what has been pushed is to be recorded, also where the caller has gone.
     let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
-    let Ok(proposed) = tokio::time::timeout(access.app.answer_timeout, &mut proposing).await else {
+    let Ok(proposed) = tokio::time::timeout(access.node.answer_timeout, &mut proposing).await else {
         actix_web::rt::spawn(async move {
             if let Ok(Err(problem)) = proposing.await {
                 tracing::warn!(analysis = %id, %problem, "a fix could not be proposed, and nobody waits for it any more");
@@ -220,12 +219,12 @@ pub async fn propose_fix(mut call: Call) -> Answered {
 }
 
 async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pending>) -> Result<Proposed, Problem> {
-    let now = (access.app.clock)();
+    let now = (access.realm.clock)();
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
     };
     let (organization, by) = (&access.caller.organization, access.agent());
-    let proposed = access.app.fixes.propose(organization, id, &wish, &by, keep).await?;
+    let proposed = access.realm.fixes.propose(organization, id, &wish, &by, keep).await?;
     let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
     tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "a fix was proposed");
     Ok(proposed)
@@ -246,7 +245,7 @@ fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
 }
 
 fn read(access: &Access, id: AnalysisId) -> Result<Analysis, Problem> {
-    access.app.analyses.get(&access.caller.organization, id)?.ok_or_else(refusals::analysis_not_found)
+    access.realm.analyses.get(&access.caller.organization, id)?.ok_or_else(refusals::analysis_not_found)
 }
 
 fn etag(analysis: &Analysis) -> String {

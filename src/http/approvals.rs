@@ -9,7 +9,6 @@ use super::idempotent::{self, Begun};
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, refusals};
 use crate::actors::{ApprovalFilter, ApprovalFound, Failure};
 use crate::auth::Permission;
@@ -28,9 +27,9 @@ pub async fn list(call: Call) -> Answered {
     };
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (environments, organization) = (access.app.environments.clone(), access.caller.organization.clone());
+    let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
     let read = move || environments.approvals(&organization, &filter, slice.offset, slice.limit);
-    let page = scan(&access.app, read).await?;
+    let page = access.node.scans.read(read).await?;
     let views = page.approvals.iter().map(|found| ApprovalView::new(&found.environment, &found.record)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
@@ -99,6 +98,6 @@ fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
 }
 
 fn find(access: &Access, id: ApprovalId) -> Result<ApprovalFound, Problem> {
-    let found = access.app.environments.approval(&access.caller.organization, id)?;
+    let found = access.realm.environments.approval(&access.caller.organization, id)?;
     found.ok_or_else(refusals::approval_not_found)
 }

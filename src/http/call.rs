@@ -7,7 +7,7 @@ use actix_web::HttpRequest;
 use actix_web::dev::Payload;
 use actix_web::http::header::HeaderValue;
 
-use super::App;
+use super::state::App;
 
 pub struct Call {
     pub app: App,

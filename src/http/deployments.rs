@@ -15,7 +15,6 @@ use super::idempotent::{self, Begun};
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, refusals};
 use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
 use crate::auth::Permission;
@@ -35,9 +34,9 @@ pub async fn list(call: Call) -> Answered {
     };
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (environments, organization) = (access.app.environments.clone(), access.caller.organization.clone());
+    let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
     let read = move || environments.deployments(&organization, &filter, slice.offset, slice.limit);
-    let page = scan(&access.app, read).await?;
+    let page = access.node.scans.read(read).await?;
     let views = page.deployments.iter().map(|found| DeploymentView::new(&found.environment, &found.record)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
@@ -48,7 +47,7 @@ pub async fn view(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
-    let environments = &access.app.environments;
+    let environments = &access.realm.environments;
     let read = || find(&access, id).map(|found| Read { etag: etag(&found.record), state: found });
     let watch = || environments.watch_deployment(id);
     let Read { state, etag } =
@@ -168,7 +167,7 @@ pub async fn finished_within(
 pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
     let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
     let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
-    let (environments, organization) = (&access.app.environments, &access.caller.organization);
+    let (environments, organization) = (&access.realm.environments, &access.caller.organization);
     let found = id.map(|id| environments.deployment(organization, id)).transpose()?.flatten();
     let Some(DeploymentFound { environment, record }) = found else { return Ok(kept) };
     let record = finished_within(request, environments, organization, record, wait).await?;
@@ -181,7 +180,7 @@ pub fn deployment_id(call: &Call) -> Result<DeploymentId, Problem> {
 }
 
 pub fn find(access: &Access, id: DeploymentId) -> Result<DeploymentFound, Problem> {
-    let found = access.app.environments.deployment(&access.caller.organization, id)?;
+    let found = access.realm.environments.deployment(&access.caller.organization, id)?;
     found.ok_or_else(refusals::deployment_not_found)
 }
 

@@ -11,8 +11,7 @@ use super::dto::{EnvironmentListItem, lock_status_name};
 use super::paging::{Query, Slice, SlicePagination};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
-use super::{App, paging};
+use super::paging;
 use crate::actors::ListFilter;
 use crate::auth::Permission;
 use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, PipelineKey};
@@ -28,17 +27,17 @@ pub async fn list(call: Call) -> Answered {
     let slice = Slice::take_if_given(&mut query);
     query.finish()?;
 
-    let Some(slice) = slice else { return all(access.app, pipeline, filter).await };
-    let (environments, key) = (access.app.environments.clone(), pipeline.clone());
-    let page = scan(&access.app, move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
+    let Some(slice) = slice else { return all(access, pipeline, filter).await };
+    let (environments, key) = (access.realm.environments.clone(), pipeline.clone());
+    let page = access.node.scans.read(move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
     let views = page.environments.iter();
     let views = views.map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
 /// All of them: written piece by piece, each read when the client has taken the one before.
-async fn all(app: App, pipeline: PipelineKey, filter: ListFilter) -> Result<HttpResponse, Problem> {
-    let mut reader = Reader { app, pipeline, filter, after: None, written: 0, done: false };
+async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Result<HttpResponse, Problem> {
+    let mut reader = Reader { access, pipeline, filter, after: None, written: 0, done: false };
     // The first piece before anything is answered, so that what can fail mostly fails with a problem.
     let first = reader.next_piece().await?;
     let pieces = stream::unfold((Some(first), reader), |(ready, mut reader)| async move {
@@ -52,7 +51,7 @@ async fn all(app: App, pipeline: PipelineKey, filter: ListFilter) -> Result<Http
 }
 
 struct Reader {
-    app: App,
+    access: Access,
     pipeline: PipelineKey,
     filter: ListFilter,
     after: Option<Identifier>,
@@ -62,9 +61,10 @@ struct Reader {
 
 impl Reader {
     async fn next_piece(&mut self) -> Result<Bytes, Problem> {
-        let environments = self.app.environments.clone();
+        let environments = self.access.realm.environments.clone();
         let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
-        let found = scan(&self.app, move || environments.list_after(&pipeline, &filter, after.as_ref(), PIECE)).await?;
+        let read = move || environments.list_after(&pipeline, &filter, after.as_ref(), PIECE);
+        let found = self.access.node.scans.read(read).await?;
 
         let mut text = Vec::new();
         if self.after.is_none() {

@@ -14,7 +14,6 @@ use super::dto::{EnvironmentView, SessionView, WaiterView};
 use super::paging::{Page, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{
@@ -29,7 +28,7 @@ pub async fn view(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
-    let environments = &access.app.environments;
+    let environments = &access.realm.environments;
     let read = || {
         let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
         Ok(Read { etag: etag(&environment), state: environment })
@@ -46,9 +45,9 @@ pub async fn queue(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let environment = access.app.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
+    let environment = access.realm.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
     let (skipped, limit) = (usize::try_from(slice.offset).unwrap_or(usize::MAX), slice.limit as usize);
-    let queue = access.app.environments.queue(&key, &environment);
+    let queue = access.realm.environments.queue(&key, &environment);
     let shown = queue.iter().enumerate().skip(skipped).take(limit);
     let views = shown.map(|(place, queued)| WaiterView::new(place + 1, queued)).collect();
     Ok(paging::slice(&call.request, slice, queue.len() as u64, views))
@@ -60,11 +59,11 @@ pub async fn history(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let page = Page::take(&mut query);
     query.finish()?;
-    let environments = access.app.environments.clone();
+    let environments = access.realm.environments.clone();
     let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
     let name = key.name.clone();
     let history =
-        scan(&access.app, move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
+        access.node.scans.read(move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
     let sessions =
         history.sessions.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
     Ok(paging::page(&call.request, page, history.total, sessions))
@@ -85,7 +84,7 @@ pub async fn put(mut call: Call) -> Answered {
     let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
     let key = EnvironmentKey { pipeline, name };
     let expected = answer::expected(call.request.headers());
-    let _entering = access.app.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
+    let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let mut response = render(status, &key, &configured.environment)?;

@@ -81,8 +81,8 @@ fn begin_as(
     };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let fingerprint = fingerprint(request.method().as_str(), path);
-    let now = (access.app.clock)();
-    match access.app.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
+    let now = (access.realm.clock)();
+    match access.realm.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
         idempotency::Begun::Replay(answer) => Ok(Start::Replayed(replayed(answer))),
         idempotency::Begun::Reused => Err(Problem::new(
             Code::IdempotencyKeyReused,

@@ -62,8 +62,8 @@ pub async fn add(mut call: Call) -> Answered {
     let (Some(name), Some(role)) = (name, role) else { return Err(Problem::invalid_request(Vec::new())) };
 
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
-    let now = (access.app.clock)();
-    let adding = done_within(access.app.answer_timeout, LOOK, make(access.clone(), new, pending, now));
+    let now = (access.realm.clock)();
+    let adding = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now));
     let member = adding.await?;
     told(&access, &member, "a member was added");
     Ok(idempotent::response(added(&member)))
@@ -81,7 +81,7 @@ async fn make(
         let keep = |member: &Member, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &added(&Arc::new(member.clone())), now))
         };
-        access.app.accounts.add_member(new, Cause::by(&access.agent(), now), keep).await
+        access.realm.accounts.add_member(new, Cause::by(&access.agent(), now), keep).await
     });
     Ok(making.await.map_err(Problem::internal)??)
 }
@@ -99,9 +99,9 @@ pub async fn change(mut call: Call) -> Answered {
     let role = role.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
 
     let agent = access.agent();
-    let cause = Cause::by(&agent, (access.app.clock)());
-    let changing = access.app.accounts.change_role(&access.caller.organization, id, role, cause);
-    let entry = done_within(access.app.answer_timeout, LOOK, changing).await?;
+    let cause = Cause::by(&agent, (access.realm.clock)());
+    let changing = access.realm.accounts.change_role(&access.caller.organization, id, role, cause);
+    let entry = done_within(access.node.answer_timeout, LOOK, changing).await?;
     told(&access, &entry.member, "a member was given a role");
     Ok(render(&entry))
 }
@@ -111,16 +111,16 @@ pub async fn remove(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
     let agent = access.agent();
-    let cause = Cause::by(&agent, (access.app.clock)());
-    let removing = access.app.accounts.remove_member(&access.caller.organization, id, cause);
-    let member = done_within(access.app.answer_timeout, LOOK, removing).await?;
+    let cause = Cause::by(&agent, (access.realm.clock)());
+    let removing = access.realm.accounts.remove_member(&access.caller.organization, id, cause);
+    let member = done_within(access.node.answer_timeout, LOOK, removing).await?;
     told(&access, &member, "a member was removed");
     Ok(HttpResponse::NoContent().finish())
 }
 
 async fn all(access: &Access) -> Result<Vec<MemberEntry>, Problem> {
-    let members = access.app.accounts.members(&access.caller.organization);
-    read_within(access.app.answer_timeout, "members", members).await
+    let members = access.realm.accounts.members(&access.caller.organization);
+    read_within(access.node.answer_timeout, "members", members).await
 }
 
 /// The member of the path. One that cannot be read as an id never was.

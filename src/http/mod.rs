@@ -32,6 +32,7 @@ mod scans;
 mod secrets;
 mod server;
 mod sessions;
+mod state;
 mod step_body;
 mod step_registries;
 mod stream;
@@ -46,58 +47,4 @@ pub use logs::Followers;
 pub use rate_limit::RateLimits;
 pub use scans::Scans;
 pub use server::{Front, Running, reserve, start};
-
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::time::Duration;
-
-use crate::actors::Environments;
-use crate::analysis::service::Analyses;
-use crate::auth::Accounts;
-use crate::domain::Timestamp;
-use crate::events::Events;
-use crate::fixes::Fixes;
-use crate::idempotency::Keys;
-use crate::logs::Logs;
-use crate::pipelines::Pipelines;
-use crate::registries::Registries;
-use crate::secrets::Vault;
-use crate::store::Store;
-use crate::webhooks::Webhooks;
-
-/// Reads the time for what people see, and for what expires on a date.
-pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// What the handlers work with.
-pub struct State {
-    pub environments: Environments,
-    pub accounts: Accounts,
-    pub idempotency: Keys,
-    pub pipelines: Pipelines,
-    pub registries: Registries,
-    pub vault: Arc<Vault>,
-    pub webhooks: Webhooks,
-    pub analyses: Analyses,
-    pub fixes: Fixes,
-    pub logs: Logs,
-    pub followers: Followers,
-    pub events: Events,
-    pub event_hubs: Arc<Hubs>,
-    pub store: Arc<dyn Store>,
-    pub clock: WallClock,
-    pub rate_limits: Option<RateLimits>,
-    pub body_timeout: Duration,
-    pub answer_timeout: Duration,
-    /// Renders the metrics in Prometheus' text format.
-    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
-    pub scans: Scans,
-    pub connections: Arc<Connections>,
-    pub draining: AtomicBool,
-    /// Requests that have been read and not yet answered.
-    pub underway: AtomicUsize,
-}
-
-/// A thread's own handle on the state: what every request counts several times over is not counted by all threads in the
-/// same place.
-pub type App = Rc<Arc<State>>;
+pub use state::{Node, Realm, WallClock};

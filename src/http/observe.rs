@@ -19,18 +19,18 @@ use futures_util::FutureExt;
 use metrics::{Counter, Histogram};
 use tracing::Instrument;
 
-use super::App;
 use super::call::Call;
 use super::codes::Code;
 use super::connections::{Busy, Connection};
 use super::problem::Problem;
 use super::routes::Router;
+use super::state::{App, Node};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> Result<ServiceResponse, Infallible> {
     let (request, payload) = request.into_parts();
-    let underway = Underway::begin(&app, request.conn_data());
+    let underway = Underway::begin(&app.node, request.conn_data());
     let id = request_id(request.headers());
     let started = Instant::now();
     // Costs as much as all of the request's reading and writing, so there is one only where somebody looks at it.
@@ -51,7 +51,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
         .unwrap_or_else(|_| Err(Problem::internal("a handler panicked")))
         .unwrap_or_else(|problem| refused(&problem, &request, &id));
     response.headers_mut().insert(REQUEST_ID, id);
-    if app.draining.load(Ordering::Relaxed) {
+    if app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let elapsed = started.elapsed();
@@ -94,14 +94,14 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// Counts a request as under way as long as it, or an answer that is written piece by piece, lives.
 struct Underway {
-    app: App,
+    node: Rc<Arc<Node>>,
     _busy: Option<Busy>,
 }
 
 impl Underway {
-    fn begin(app: &App, connection: Option<&Arc<Connection>>) -> Self {
-        app.underway.fetch_add(1, Ordering::Relaxed);
-        Self { app: app.clone(), _busy: connection.map(|connection| app.connections.busy(connection)) }
+    fn begin(node: &Rc<Arc<Node>>, connection: Option<&Arc<Connection>>) -> Self {
+        node.underway.fetch_add(1, Ordering::Relaxed);
+        Self { node: node.clone(), _busy: connection.map(|connection| node.connections.busy(connection)) }
     }
 
     /// A small answer is in the socket's buffer at once; a larger one is under way until its last piece is.
@@ -119,7 +119,7 @@ impl Underway {
 
 impl Drop for Underway {
     fn drop(&mut self) {
-        self.app.underway.fetch_sub(1, Ordering::Release);
+        self.node.underway.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -20,17 +20,17 @@ pub async fn healthz(_: Call) -> Answered {
 
 /// Serving: writes are accepted, and the server is not on its way out.
 pub async fn readyz(call: Call) -> Answered {
-    if call.app.draining.load(Ordering::Relaxed) {
+    if call.app.node.draining.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1));
     }
-    if let Some(why) = call.app.store.refusing_writes() {
+    if let Some(why) = call.app.realm.store.refusing_writes() {
         return Err(why.into());
     }
     Ok(text("application/json", r#"{"status":"ready"}"#))
 }
 
 pub async fn metrics(call: Call) -> Answered {
-    Ok(text("text/plain; version=0.0.4; charset=utf-8", (call.app.metrics)()))
+    Ok(text("text/plain; version=0.0.4; charset=utf-8", (call.app.node.metrics)()))
 }
 
 pub async fn description(_: Call) -> Answered {

@@ -13,7 +13,6 @@ use super::outcome::done_within;
 use super::paging::{Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, definition, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{Blueprint, Context, Identifier, PipelineKey};
@@ -30,7 +29,7 @@ pub async fn list(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let pipelines = access.app.pipelines.list(&access.caller.organization);
+    let pipelines = access.realm.pipelines.list(&access.caller.organization);
     let total = pipelines.len() as u64;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = || pipelines.iter().skip(offset).take(slice.limit as usize);
@@ -61,11 +60,11 @@ pub async fn put(mut call: Call) -> Answered {
     }
     let organization = &access.caller.organization;
     // What it uses of registries stays there until it is saved.
-    let using = access.app.registries.using().await;
+    let using = access.realm.registries.using().await;
     let definition = definition::read(&mut fields, id.as_ref().ok(), &|used| using.faults(organization, used));
     if let Err(problem) = read_through(fields, definition.as_ref(), |blueprint| using.resolves(organization, blueprint))
     {
-        access.app.registries.settled().await;
+        access.realm.registries.settled().await;
         return Err(problem);
     }
     let (Ok(id), Some(definition)) = (id, definition) else {
@@ -73,9 +72,9 @@ pub async fn put(mut call: Call) -> Answered {
     };
     let key = PipelineKey { organization: access.caller.organization.clone(), pipeline: id };
     let expected = answer::expected(call.request.headers());
-    let (by, now) = (access.agent(), (access.app.clock)());
-    let putting = access.app.pipelines.put(&key, definition, expected.as_ref(), &by, now);
-    let put = done_within(access.app.answer_timeout, LOOK, putting).await?;
+    let (by, now) = (access.agent(), (access.realm.clock)());
+    let putting = access.realm.pipelines.put(&key, definition, expected.as_ref(), &by, now);
+    let put = done_within(access.node.answer_timeout, LOOK, putting).await?;
     tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "a pipeline was put");
     let environments = count_environments(&access, &key).await?;
     let mut response = HttpResponse::build(if put.created { StatusCode::CREATED } else { StatusCode::OK });
@@ -107,17 +106,17 @@ pub async fn delete(call: Call) -> Answered {
     let key = access.pipeline(&call)?.key.clone();
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
-    let limit = access.app.answer_timeout;
+    let limit = access.node.answer_timeout;
     // In a task of its own: its secrets must go with it, also where the caller has gone.
     let deleting = actix_web::rt::spawn(async move {
-        let closing = access.app.pipelines.closing().await;
+        let closing = access.realm.pipelines.closing().await;
         let environments = count_environments(&access, &key).await?;
         if environments > 0 {
             return Err(refusals::pipeline_in_use(environments));
         }
-        let (agent, now) = (access.agent(), (access.app.clock)());
-        access.app.pipelines.delete(&key, expected.as_ref(), &closing, &agent, now).await?;
-        access.app.vault.delete_pipeline(&key, Cause::by(&agent, now)).await?;
+        let (agent, now) = (access.agent(), (access.realm.clock)());
+        access.realm.pipelines.delete(&key, expected.as_ref(), &closing, &agent, now).await?;
+        access.realm.vault.delete_pipeline(&key, Cause::by(&agent, now)).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline was deleted");
         Ok::<_, Problem>(())
@@ -133,14 +132,14 @@ pub async fn stop(mut call: Call) -> Answered {
     };
     let reason = fields.nullable_text("reason", Context::parse);
     fields.finish()?;
-    let limit = access.app.answer_timeout;
+    let limit = access.node.answer_timeout;
     // In a task of its own: the key must stay in flight until the change is durable, also where the caller has gone.
     let stopping = actix_web::rt::spawn(async move {
-        let now = (access.app.clock)();
+        let now = (access.realm.clock)();
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
         };
-        let pipeline = access.app.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
+        let pipeline = access.realm.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline is stopped");
         Ok::<_, Problem>(render(&pipeline, environments))
@@ -155,15 +154,15 @@ pub async fn resume(mut call: Call) -> Answered {
         Err(replayed) => return Ok(replayed),
     };
     fields.finish()?;
-    let limit = access.app.answer_timeout;
+    let limit = access.node.answer_timeout;
     // In a task of its own, as above; and what waits must be started, also where the caller has gone.
     let resuming = actix_web::rt::spawn(async move {
-        let now = (access.app.clock)();
+        let now = (access.realm.clock)();
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
         };
-        let pipeline = access.app.pipelines.resume(&key, &access.agent(), now, keep).await?;
-        access.app.environments.resume_pipeline(&key).await;
+        let pipeline = access.realm.pipelines.resume(&key, &access.agent(), now, keep).await?;
+        access.realm.environments.resume_pipeline(&key).await;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline is resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
     });
@@ -200,8 +199,8 @@ fn render(pipeline: &Pipeline, environments: u64) -> Answer {
 }
 
 async fn count_environments(access: &Access, key: &PipelineKey) -> Result<u64, Problem> {
-    let (environments, key) = (access.app.environments.clone(), key.clone());
-    scan(&access.app, move || environments.count(&key)).await
+    let (environments, key) = (access.realm.environments.clone(), key.clone());
+    access.node.scans.read(move || environments.count(&key)).await
 }
 
 fn etag(pipeline: &Pipeline, environments: u64) -> String {

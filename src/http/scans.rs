@@ -5,7 +5,7 @@ use actix_web::web;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
-use super::{App, refusals};
+use super::refusals;
 
 pub struct Scans {
     going_on: Semaphore,
@@ -29,20 +29,20 @@ impl Scans {
         let going_on = self.going_on.acquire().await.ok()?;
         Some(Place { _going_on: going_on, _admitted: admitted })
     }
-}
 
-/// Reads much from the store, away from the threads that answer; a few at a time.
-pub async fn scan<T: Send + 'static, E: Send + 'static>(
-    app: &App,
-    read: impl FnOnce() -> Result<T, E> + Send + 'static,
-) -> Result<T, Problem>
-where
-    Problem: From<E>,
-{
-    let Some(_place) = app.scans.place().await else {
-        return Err(refusals::overloaded("too many lists are being read at once"));
-    };
-    Ok(web::block(read).await.map_err(Problem::internal)??)
+    /// Reads much from the store, away from the threads that answer; a few at a time.
+    pub async fn read<T: Send + 'static, E: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        Problem: From<E>,
+    {
+        let Some(_place) = self.place().await else {
+            return Err(refusals::overloaded("too many lists are being read at once"));
+        };
+        Ok(web::block(read).await.map_err(Problem::internal)??)
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ use super::outcome::done_within;
 use super::paging::{self, Query, Slice};
 use super::problem::{FieldError, Problem};
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::domain::{Description, Identifier, Malformed, PipelineKey, Timestamp, VariableName};
@@ -32,8 +31,8 @@ pub async fn list(call: Call) -> Answered {
     let pipeline = query.text("pipelineId", Identifier::parse);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (vault, organization) = (access.app.vault.clone(), access.caller.organization.clone());
-    let secrets = scan(&access.app, move || vault.list(&organization, pipeline.as_ref())).await?;
+    let (vault, organization) = (access.realm.vault.clone(), access.caller.organization.clone());
+    let secrets = access.node.scans.read(move || vault.list(&organization, pipeline.as_ref())).await?;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = secrets.iter().skip(offset).take(slice.limit as usize);
     Ok(paging::slice(&call.request, slice, secrets.len() as u64, shown.map(SecretView::from).collect()))
@@ -42,7 +41,7 @@ pub async fn list(call: Call) -> Answered {
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let Place { pipeline, name } = Place::of(&call)?;
-    let found = access.app.vault.get(&access.caller.organization, pipeline.as_ref(), &name)?;
+    let found = access.realm.vault.get(&access.caller.organization, pipeline.as_ref(), &name)?;
     let secret = found.ok_or_else(refusals::secret_not_found)?;
     answer::tagged(call.request.headers(), &etag(&secret), || Ok(render(StatusCode::OK, &secret)))
 }
@@ -50,7 +49,7 @@ pub async fn view(call: Call) -> Answered {
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
     Query::of(&call.request).finish()?;
-    let now = (access.app.clock)();
+    let now = (access.realm.clock)();
     let body = read_body(&mut call).await?;
     let pending = match idempotent::begin_secret(&call.request, &access, body.bytes())? {
         Start::Replayed(response) => return Ok(response),
@@ -61,7 +60,7 @@ pub async fn create(mut call: Call) -> Answered {
     let value = fields.required_text("value", SecretValue::parse);
     let description = fields.nullable_text("description", Description::parse);
     let pipeline = fields.nullable_text("pipelineId", |id| {
-        let found = access.app.pipelines.get(&access.caller.organization, id).ok_or(UNKNOWN_PIPELINE)?;
+        let found = access.realm.pipelines.get(&access.caller.organization, id).ok_or(UNKNOWN_PIPELINE)?;
         Ok(found.key.pipeline.clone())
     });
     fields.finish()?;
@@ -69,7 +68,7 @@ pub async fn create(mut call: Call) -> Answered {
 
     let description = description.unwrap_or_else(|| Description::parse("").expect("no text is within the bounds"));
     let new = NewSecret { pipeline, name, value, description };
-    let secret = done_within(access.app.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
+    let secret = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     told(&access, &secret, "a secret was made");
     let made = idempotent::answer(StatusCode::CREATED, Some(url(&access, &secret)), SecretView::from(&secret));
     Ok(answer::with_etag(idempotent::response(made), &etag(&secret)))
@@ -84,7 +83,7 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
         let _entering = match new.pipeline.clone() {
             Some(pipeline) => {
                 let key = PipelineKey { organization: organization.clone(), pipeline };
-                Some(access.app.pipelines.entering(&key).await.ok_or_else(unknown_pipeline)?)
+                Some(access.realm.pipelines.entering(&key).await.ok_or_else(unknown_pipeline)?)
             }
             None => None,
         };
@@ -95,7 +94,7 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
                 pending.keep(batch, &answer, now)
             })
         };
-        Ok(access.app.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
+        Ok(access.realm.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
     });
     making.await.map_err(Problem::internal)?
 }
@@ -117,11 +116,11 @@ pub async fn update(mut call: Call) -> Answered {
     };
     fields.finish()?;
     let expected = answer::expected_versions(call.request.headers());
-    let (vault, organization) = (&access.app.vault, &access.caller.organization);
+    let (vault, organization) = (&access.realm.vault, &access.caller.organization);
     let agent = access.agent();
-    let cause = Cause::by(&agent, (access.app.clock)());
+    let cause = Cause::by(&agent, (access.realm.clock)());
     let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
-    let secret = done_within(access.app.answer_timeout, LOOK, updating).await?;
+    let secret = done_within(access.node.answer_timeout, LOOK, updating).await?;
     told(&access, &secret, "a secret was changed");
     Ok(answer::with_etag(render(StatusCode::OK, &secret), &etag(&secret)))
 }
@@ -130,11 +129,11 @@ pub async fn delete(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
     let Place { pipeline, name } = Place::of(&call)?;
     let expected = answer::expected_versions(call.request.headers());
-    let (vault, organization) = (&access.app.vault, &access.caller.organization);
+    let (vault, organization) = (&access.realm.vault, &access.caller.organization);
     let agent = access.agent();
-    let cause = Cause::by(&agent, (access.app.clock)());
+    let cause = Cause::by(&agent, (access.realm.clock)());
     let deleting = vault.delete(organization, pipeline.as_ref(), &name, expected, cause);
-    if !done_within(access.app.answer_timeout, LOOK, deleting).await? {
+    if !done_within(access.node.answer_timeout, LOOK, deleting).await? {
         return Err(refusals::secret_not_found());
     }
     let by = &access.caller.person.name;

@@ -20,8 +20,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
 use super::routes::Router;
+use super::state::{Node, Realm};
 use super::stream::Stream;
-use super::{State, observe};
+use super::{observe, state};
 
 /// How the server listens.
 #[derive(Debug, Clone)]
@@ -36,7 +37,8 @@ pub struct Front {
 /// A server that accepts requests.
 pub struct Running {
     pub address: SocketAddr,
-    pub state: Arc<State>,
+    pub node: Arc<Node>,
+    pub realm: Arc<Realm>,
     handle: ServerHandle,
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
@@ -65,8 +67,8 @@ pub fn reserve(address: SocketAddr) -> io::Result<Reserved> {
     Ok(Reserved(socket))
 }
 
-pub fn start(front: &Front, Reserved(socket): Reserved, state: State) -> io::Result<Running> {
-    let state = Arc::new(state);
+pub fn start(front: &Front, Reserved(socket): Reserved, node: Node, realm: Realm) -> io::Result<Running> {
+    let (node, realm) = (Arc::new(node), Arc::new(realm));
     socket.listen(BACKLOG as i32)?;
     let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;
@@ -75,22 +77,24 @@ pub fn start(front: &Front, Reserved(socket): Reserved, state: State) -> io::Res
         .max_concurrent_connections(connections_per_worker(front))
         .shutdown_timeout(LINGER_SECONDS)
         .disable_signals();
-    let (front, shared, stopping) = (front.clone(), state.clone(), builder.graceful_shutdown_signal());
-    let serve = move || serve(&front, shared.clone(), stopping.clone());
+    let stopping = builder.graceful_shutdown_signal();
+    let serve = {
+        let (front, node, realm) = (front.clone(), node.clone(), realm.clone());
+        move || serve(&front, state::App::new(node.clone(), realm.clone()), stopping.clone())
+    };
     let server = builder.listen("http", listener, serve)?.run();
     let handle = server.handle();
-    Ok(Running { address, state, handle, ended: actix_web::rt::spawn(server) })
+    Ok(Running { address, node, realm, handle, ended: actix_web::rt::spawn(server) })
 }
 
 /// What a worker does with the connections it is given. It is what the web framework's own server does, but with sockets
 /// that we can look at while requests of theirs are under way.
 fn serve(
     front: &Front,
-    state: Arc<State>,
+    app: state::App,
     stopping: GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
-    let connections = state.connections.clone();
-    let (app, router) = (Rc::new(state), Rc::new(Router::new()));
+    let (connections, router) = (app.node.connections.clone(), Rc::new(Router::new()));
     // One service for everything: a layer of the web framework for each thing that one function does costs more than
     // all of them do.
     let answer = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
@@ -149,16 +153,16 @@ fn fitting_connections(limit: u64, workers: usize) -> usize {
 impl Running {
     /// Stops accepting, answers what is under way for up to `patience`, and ends. Says how many were left unanswered.
     pub async fn drain(self, patience: Duration) -> usize {
-        self.state.draining.store(true, Ordering::Relaxed);
+        self.node.draining.store(true, Ordering::Relaxed);
         self.handle.pause().await;
-        self.state.environments.send_waiters_away();
+        self.realm.environments.send_waiters_away();
         let answered = async {
-            while self.state.underway.load(Ordering::Acquire) > 0 {
+            while self.node.underway.load(Ordering::Acquire) > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         };
         let drained = tokio::time::timeout(patience, answered).await;
-        let left = if drained.is_err() { self.state.underway.load(Ordering::Acquire) } else { 0 };
+        let left = if drained.is_err() { self.node.underway.load(Ordering::Acquire) } else { 0 };
         self.handle.stop(true).await;
         if let Err(error) = self.ended.await {
             tracing::warn!(%error, "the server did not end cleanly");

@@ -79,7 +79,7 @@ fn check_welcome(
 ) -> Result<(), Problem> {
     let Waited::There(Ok(ClaimOutcome::Granted { environment, session })) = waited else { return Ok(()) };
     access.again(request.headers(), Permission::UseEnvironments).inspect_err(|_| {
-        access.app.environments.undelivered(environment, session.id, false);
+        access.realm.environments.undelivered(environment, session.id, false);
         tracing::info!(path = request.path(), session = %session.id, "a lock was there for somebody who may not have it any more");
     })
 }
@@ -95,7 +95,7 @@ fn answer_claim(
     match waited {
         Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome?))),
         Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
-            access.app.environments.undelivered(&environment, session.id, has_key);
+            access.realm.environments.undelivered(&environment, session.id, has_key);
             tracing::info!(path = request.path(), session = %session.id, "a client had gone before its lock was there");
             Err(clients::gone())
         }
@@ -130,7 +130,7 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let key = access.environment(&call)?;
     let id = session_id(&call)?;
-    let (environments, reader) = (&access.app.environments, access.caller.person.id);
+    let (environments, reader) = (&access.realm.environments, access.caller.person.id);
     show(&call.request, &access, id, || {
         let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
         environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
@@ -143,7 +143,7 @@ pub async fn view_any(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let pipeline = access.pipeline(&call)?.key.clone();
     let id = session_id(&call)?;
-    let (environments, reader) = (&access.app.environments, access.caller.person.id);
+    let (environments, reader) = (&access.realm.environments, access.caller.person.id);
     show(&call.request, &access, id, || {
         environments.session_of_any(&pipeline, id, reader)?.ok_or_else(refusals::queued_session_not_found)
     })
@@ -159,7 +159,7 @@ async fn show(
     let mut query = Query::of(request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
-    let environments = &access.app.environments;
+    let environments = &access.realm.environments;
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
     let mut shown = clients::read_when_changed(request, environments, Duration::from_secs(wait), watch, &read).await?;
@@ -330,7 +330,7 @@ async fn came_back(access: &Access, response: &HttpResponse) -> Result<(), Probl
     if let (Some(session), Some(name), Some(pipeline)) = (session, name, pipeline) {
         let pipeline = PipelineKey { organization: access.caller.organization.clone(), pipeline };
         let key = EnvironmentKey { pipeline, name };
-        match access.app.environments.seen(&key, session).await {
+        match access.realm.environments.seen(&key, session).await {
             // It is gone by now, and the answer is what it was.
             Ok(()) | Err(Failure::Rejected(_)) => {}
             Err(failure) => return Err(failure.into()),

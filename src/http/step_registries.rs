@@ -33,7 +33,7 @@ pub async fn list(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let registries = access.app.registries.list(&access.caller.organization);
+    let registries = access.realm.registries.list(&access.caller.organization);
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = registries.iter().skip(offset).take(slice.limit as usize);
     let views = shown.map(|registry| shown_now(&access, registry)).collect();
@@ -46,7 +46,7 @@ pub async fn view(call: Call) -> Answered {
     let registry = find(&access, &call)?;
     let render = || Ok(answer::one(StatusCode::OK, shown_now(&access, &registry)));
     // That it is being synced is no change of it.
-    if access.app.registries.status(&registry) == Status::Syncing {
+    if access.realm.registries.status(&registry) == Status::Syncing {
         return Ok(answer::with_etag(render()?, &etag(&registry)));
     }
     answer::tagged(call.request.headers(), &etag(&registry), render)
@@ -75,11 +75,11 @@ pub async fn create(mut call: Call) -> Answered {
     let limit = patience(&access);
     // In a task of its own: the key must stay in flight until the registry is durable, also where the caller has gone.
     let making = actix_web::rt::spawn(async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.app.clock);
+        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let keep = |registry: &Registry, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &made(&access, registry), clock()))
         };
-        let registry = access.app.registries.create(organization, id, new, &agent, clock, keep).await?;
+        let registry = access.realm.registries.create(organization, id, new, &agent, clock, keep).await?;
         told(&access, &registry, "a step registry was made");
         Ok::<_, Problem>((made(&access, &registry), etag(&registry)))
     });
@@ -96,8 +96,8 @@ pub async fn update(mut call: Call) -> Answered {
     let expected = answer::expected_versions(call.request.headers());
     let limit = patience(&access);
     let updating = actix_web::rt::spawn(async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.app.clock);
-        let registries = &access.app.registries;
+        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
+        let registries = &access.realm.registries;
         let registry = registries.update(organization, id, new, expected.as_deref(), &agent, clock).await?;
         told(&access, &registry, "a step registry was changed");
         let response = answer::one(StatusCode::OK, shown_now(&access, &registry));
@@ -111,9 +111,9 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let registry = find(&access, &call)?;
     let expected = answer::expected_versions(call.request.headers());
-    let (organization, agent, now) = (&access.caller.organization, access.agent(), (access.app.clock)());
-    let deleting = access.app.registries.delete(organization, registry.id, expected.as_deref(), &agent, now);
-    done_within(access.app.answer_timeout, LOOK, deleting).await?;
+    let (organization, agent, now) = (&access.caller.organization, access.agent(), (access.realm.clock)());
+    let deleting = access.realm.registries.delete(organization, registry.id, expected.as_deref(), &agent, now);
+    done_within(access.node.answer_timeout, LOOK, deleting).await?;
     told(&access, &registry, "a step registry was deleted");
     Ok(HttpResponse::NoContent().finish())
 }
@@ -129,11 +129,11 @@ pub async fn sync(mut call: Call) -> Answered {
     let limit = patience(&access);
     // In a task of its own, as above; and what was fetched is taken over also where the caller has gone.
     let syncing = actix_web::rt::spawn(async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.app.clock);
+        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::from(synced));
         let keep =
             |synced: &Synced, batch: &mut Batch| pending.map(|pending| pending.keep(batch, &render(synced), clock()));
-        let synced = access.app.registries.sync(organization, id, &agent, clock, keep).await?;
+        let synced = access.realm.registries.sync(organization, id, &agent, clock, keep).await?;
         told(&access, &synced.registry, "a step registry was synced");
         Ok::<_, Problem>(render(&synced))
     });
@@ -144,7 +144,7 @@ pub async fn sync(mut call: Call) -> Answered {
 /// What a body says of a registry: either where its repository is, or its steps.
 fn read(mut fields: Fields, access: &Access) -> Result<NewRegistry, Problem> {
     let name = fields.required_text("name", Identifier::parse);
-    let allow_file = access.app.registries.allows_file_urls();
+    let allow_file = access.realm.registries.allows_file_urls();
     let given = (fields.has("git"), fields.has("steps"));
     let git = fields.nullable_object("git", |git| read_git(git, allow_file)).flatten();
     let mut places = Vec::new();
@@ -184,17 +184,17 @@ fn read_git(git: &mut Fields, allow_file: bool) -> Option<GitSource> {
 /// The registry of the path. One that cannot be read as an id never was.
 fn find(access: &Access, call: &Call) -> Result<Arc<Registry>, Problem> {
     let id = call.segment("registryId").parse().ok();
-    let found = id.and_then(|id| access.app.registries.get(&access.caller.organization, id));
+    let found = id.and_then(|id| access.realm.registries.get(&access.caller.organization, id));
     found.ok_or_else(|| Refusal::NotFound.into())
 }
 
 /// As long as a repository may take, and the disk.
 fn patience(access: &Access) -> Duration {
-    access.app.answer_timeout + access.app.registries.sync_timeout()
+    access.node.answer_timeout + access.realm.registries.sync_timeout()
 }
 
 fn shown_now<'a>(access: &Access, registry: &'a Registry) -> RegistryView<'a> {
-    RegistryView::new(registry, access.app.registries.status(registry))
+    RegistryView::new(registry, access.realm.registries.status(registry))
 }
 
 fn made(access: &Access, registry: &Registry) -> Answer {

@@ -31,7 +31,7 @@ pub async fn list(call: Call) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
     let organization = &access.caller.organization;
-    let list = read_within(access.app.answer_timeout, "tokens", access.app.accounts.tokens(organization)).await?;
+    let list = read_within(access.node.answer_timeout, "tokens", access.realm.accounts.tokens(organization)).await?;
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = list.tokens.iter().skip(offset).take(slice.limit as usize);
     let views =
@@ -43,8 +43,8 @@ pub async fn list(call: Call) -> Answered {
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
     Query::of(&call.request).finish()?;
-    let now = (access.app.clock)();
-    let (accounts, organization) = (&access.app.accounts, &access.caller.organization);
+    let now = (access.realm.clock)();
+    let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
     let body = read_body(&mut call).await?;
     let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
         Start::Replayed(response) => return Ok(response),
@@ -67,7 +67,7 @@ pub async fn create(mut call: Call) -> Answered {
 
     let user = by_id.or(by_name).unwrap_or(access.caller.person.id);
     let new = NewToken { organization: organization.clone(), user, name, expires_at };
-    let open = done_within(access.app.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
+    let open = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "a token was made");
     let view = OpenTokenView::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
@@ -83,7 +83,7 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
                 pending.keep(batch, &idempotent::answer(StatusCode::CREATED, Some(url(token)), view), now)
             })
         };
-        access.app.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await
+        access.realm.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await
     });
     making.await.map_err(Problem::internal)?.map_err(|error| {
         if !matches!(error, AccountsError::MemberNotFound) {
@@ -116,16 +116,16 @@ pub async fn revoke(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
     let agent = access.agent();
-    let cause = Cause::by(&agent, (access.app.clock)());
-    let revoking = access.app.accounts.revoke(&access.caller.organization, id, cause);
-    done_within(access.app.answer_timeout, LOOK, revoking).await?;
+    let cause = Cause::by(&agent, (access.realm.clock)());
+    let revoking = access.realm.accounts.revoke(&access.caller.organization, id, cause);
+    done_within(access.node.answer_timeout, LOOK, revoking).await?;
     tracing::info!(token = %id, by = %access.caller.person.name, "a token was revoked");
     Ok(HttpResponse::NoContent().finish())
 }
 
 impl Access {
     fn user_name(&self, user: UserId) -> Option<String> {
-        let member = self.app.accounts.member(&self.caller.organization, user)?;
+        let member = self.realm.accounts.member(&self.caller.organization, user)?;
         Some(member.name.as_str().to_owned())
     }
 }

@@ -15,7 +15,6 @@ use super::outcome::done_within;
 use super::paging::{self, Query, Slice};
 use super::problem::Problem;
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::domain::{DeliveryId, Description, WebhookId};
@@ -38,8 +37,8 @@ pub async fn list(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (webhooks, organization) = (access.app.webhooks.clone(), access.caller.organization.clone());
-    let found = scan(&access.app, move || webhooks.list(&organization)).await?;
+    let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
+    let found = access.node.scans.read(move || webhooks.list(&organization)).await?;
     let shown = part(&found, slice).map(WebhookView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }
@@ -47,7 +46,7 @@ pub async fn list(call: Call) -> Answered {
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
-    let shown = access.app.webhooks.get(&access.caller.organization, webhook_id(&call)?)?;
+    let shown = access.realm.webhooks.get(&access.caller.organization, webhook_id(&call)?)?;
     Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
 }
 
@@ -73,9 +72,9 @@ pub async fn create(mut call: Call) -> Answered {
     let new = NewWebhook { target, filters, description, enabled, secret: secret.clone() };
     let making = on_its_own(access.clone(), |access| async move {
         let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::CREATED, shown, batch);
-        access.app.webhooks.create(&access.caller.organization, new, &access.agent(), keep).await
+        access.realm.webhooks.create(&access.caller.organization, new, &access.agent(), keep).await
     });
-    let shown = done_within(access.app.answer_timeout, LOOK, making).await?;
+    let shown = done_within(access.node.answer_timeout, LOOK, making).await?;
     told(&access, &shown, "a webhook was made");
     let made = OpenWebhookView::new(&shown, &secret);
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&access, &shown)), made)))
@@ -97,8 +96,8 @@ pub async fn update(mut call: Call) -> Answered {
     };
     fields.finish()?;
     let agent = access.agent();
-    let updating = access.app.webhooks.update(&access.caller.organization, id, change, &agent);
-    let shown = done_within(access.app.answer_timeout, LOOK, updating).await?;
+    let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &agent);
+    let shown = done_within(access.node.answer_timeout, LOOK, updating).await?;
     told(&access, &shown, "a webhook was changed");
     Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
 }
@@ -108,8 +107,8 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let id = webhook_id(&call)?;
     let agent = access.agent();
-    let deleting = access.app.webhooks.delete(&access.caller.organization, id, &agent);
-    done_within(access.app.answer_timeout, LOOK, deleting).await?;
+    let deleting = access.realm.webhooks.delete(&access.caller.organization, id, &agent);
+    done_within(access.node.answer_timeout, LOOK, deleting).await?;
     tracing::info!(webhook = %id, by = %access.caller.person.name, "a webhook was deleted");
     Ok(HttpResponse::NoContent().finish())
 }
@@ -132,9 +131,9 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let rotating = on_its_own(access.clone(), move |access| async move {
         let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::OK, shown, batch);
         let organization = &access.caller.organization;
-        access.app.webhooks.rotate_secret(organization, id, &given, grace, &access.agent(), keep).await
+        access.realm.webhooks.rotate_secret(organization, id, &given, grace, &access.agent(), keep).await
     });
-    let shown = done_within(access.app.answer_timeout, LOOK, rotating).await?;
+    let shown = done_within(access.node.answer_timeout, LOOK, rotating).await?;
     told(&access, &shown, "a webhook was given a new secret");
     Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
 }
@@ -149,14 +148,14 @@ pub async fn test(mut call: Call) -> Answered {
     };
     body.fields()?.finish()?;
     let testing = actix_web::rt::spawn(async move {
-        let now = (access.app.clock)();
-        let attempt = access.app.webhooks.test(&access.caller.organization, id, webhook_test_body(id, now)).await?;
+        let now = (access.realm.clock)();
+        let attempt = access.realm.webhooks.test(&access.caller.organization, id, webhook_test_body(id, now)).await?;
         let answer = idempotent::answer(StatusCode::OK, None, AttemptView::from(&attempt));
         if let Some(pending) = pending {
             let mut batch = Batch::default();
-            let _held = pending.keep(&mut batch, &answer, (access.app.clock)());
-            let sequence = access.app.store.commit(batch)?;
-            durable_up_to(&*access.app.store, sequence).await;
+            let _held = pending.keep(&mut batch, &answer, (access.realm.clock)());
+            let sequence = access.realm.store.commit(batch)?;
+            durable_up_to(&*access.realm.store, sequence).await;
         }
         Ok::<_, Problem>(answer)
     });
@@ -170,8 +169,8 @@ pub async fn deliveries(call: Call) -> Answered {
     let status = query.choice("status", &DeliveryStatus::ALL, DeliveryStatus::as_str);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (webhooks, organization) = (access.app.webhooks.clone(), access.caller.organization.clone());
-    let found = scan(&access.app, move || webhooks.deliveries(&organization, id, status)).await?;
+    let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
+    let found = access.node.scans.read(move || webhooks.deliveries(&organization, id, status)).await?;
     let shown = part(&found, slice).map(DeliveryView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }
@@ -180,7 +179,7 @@ pub async fn delivery(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
-    let found = access.app.webhooks.delivery(&access.caller.organization, id, delivery)?;
+    let found = access.realm.webhooks.delivery(&access.caller.organization, id, delivery)?;
     Ok(answer::one(StatusCode::OK, DeliveryView::from(&found)))
 }
 
@@ -192,15 +191,15 @@ pub async fn redeliver(mut call: Call) -> Answered {
         Err(replayed) => return Ok(replayed),
     };
     body.fields()?.finish()?;
-    let now = (access.app.clock)();
+    let now = (access.realm.clock)();
     let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));
     let redelivering = on_its_own(access.clone(), move |access| async move {
         let keep = |delivery: &Delivery, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &rendered(delivery), now))
         };
-        access.app.webhooks.redeliver(&access.caller.organization, id, delivery, keep).await
+        access.realm.webhooks.redeliver(&access.caller.organization, id, delivery, keep).await
     });
-    let delivery = done_within(access.app.answer_timeout, "look at the delivery", redelivering).await?;
+    let delivery = done_within(access.node.answer_timeout, "look at the delivery", redelivering).await?;
     tracing::info!(webhook = %id, delivery = %delivery.id, by = %access.caller.person.name, "a delivery is made again");
     Ok(idempotent::response(rendered(&delivery)))
 }
@@ -224,7 +223,7 @@ fn keep_answer(
     batch: &mut Batch,
 ) -> Option<Pending> {
     let location = (status == StatusCode::CREATED).then(|| url(access, shown));
-    let now = (access.app.clock)();
+    let now = (access.realm.clock)();
     pending.map(|pending| pending.keep(batch, &idempotent::answer(status, location, KeptWebhookView::from(shown)), now))
 }
 

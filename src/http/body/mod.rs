@@ -79,8 +79,8 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
         }
         Ok(bytes)
     };
-    tokio::time::timeout(app.body_timeout, whole).await.unwrap_or_else(|_| {
-        let seconds = app.body_timeout.as_secs();
+    tokio::time::timeout(app.node.body_timeout, whole).await.unwrap_or_else(|_| {
+        let seconds = app.node.body_timeout.as_secs();
         Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; send it again")))
     })
 }

@@ -14,7 +14,6 @@ use super::call::Call;
 use super::dto::EventView;
 use super::paging::{self, Query, Slice};
 use super::routes::Answered;
-use super::scans::scan;
 use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::events::EventId;
@@ -25,9 +24,9 @@ pub async fn list(call: Call) -> Answered {
     let filter = wanted::take(&mut query);
     let slice = Slice::take(&mut query);
     query.finish()?;
-    let (events, organization) = (access.app.events.clone(), access.caller.organization.clone());
+    let (events, organization) = (access.realm.events.clone(), access.caller.organization.clone());
     let read = move || events.list(&organization, &filter, slice.offset, slice.limit);
-    let listed = scan(&access.app, read).await?;
+    let listed = access.node.scans.read(read).await?;
     Ok(paging::slice(&call.request, slice, listed.total, listed.events.iter().map(EventView::from).collect()))
 }
 
@@ -35,7 +34,7 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
     let id: EventId = call.segment("eventId").parse().map_err(|_| refusals::event_not_found())?;
-    let found = access.app.events.get(&access.caller.organization, id)?;
+    let found = access.realm.events.get(&access.caller.organization, id)?;
     let event = found.ok_or_else(refusals::event_not_found)?;
     Ok(answer::one(StatusCode::OK, EventView::from(&event)))
 }

@@ -52,13 +52,13 @@ pub async fn stream(call: Call) -> Answered {
     }
     // A client that comes again says in the header what it has seen since, and in the query still what it first asked for.
     let seen = last_event_id(call.request.headers()).or(asked);
-    let hubs = &access.app.event_hubs;
+    let hubs = &access.realm.event_hubs;
     let seat = hubs.join(&access.caller.organization);
     let seat = seat.ok_or_else(|| refusals::overloaded("as many follow what happens already as may"))?;
-    let opening = Opening::find(&access.app.events, &access.caller.organization, seen.as_deref())?;
+    let opening = Opening::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
     let taken = Arc::new(Taken::new());
     let subscriber = Subscriber {
-        _there: cut_off(&call.request, &access.app.environments, taken.clone().stalled(hubs.pace.stall)),
+        _there: cut_off(&call.request, &access.realm.environments, taken.clone().stalled(hubs.pace.stall)),
         reached: seat.hub.reached(),
         pace: hubs.pace,
         request: call.request.clone(),
@@ -185,7 +185,7 @@ impl Subscriber {
         }
         loop {
             let silent = self.said.elapsed() >= self.pace.heartbeat;
-            if self.access.app.environments.closed().now_or_never().is_some() || !self.is_welcome(silent) {
+            if self.access.realm.environments.closed().now_or_never().is_some() || !self.is_welcome(silent) {
                 return Ok(None);
             }
             if silent {
@@ -232,13 +232,13 @@ impl Subscriber {
             // Nobody reads any more; that is looked at next.
             _ = self.reached.changed() => {}
             () = tokio::time::sleep(silence) => {}
-            () = self.access.app.environments.closed() => {}
+            () = self.access.realm.environments.closed() => {}
         }
     }
 
     /// A piece of what lies before the ring, if there is anything in it that is wanted.
     async fn read_on(&mut self) -> Result<Option<Bytes>, Problem> {
-        let (events, organization) = (self.access.app.events.clone(), self.access.caller.organization.clone());
+        let (events, organization) = (self.access.realm.events.clone(), self.access.caller.organization.clone());
         let (from, filter) = (self.next, self.filter.clone());
         let read = move || {
             let stretch = events.onwards(&organization, from, &filter)?;
@@ -246,7 +246,7 @@ impl Subscriber {
             let reset = (stretch.next == from).then(|| Opening::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
-        let Some(_place) = self.access.app.scans.place().await else { return Err(overrun()) };
+        let Some(_place) = self.access.node.scans.place().await else { return Err(overrun()) };
         let (stretch, reset) = web::block(read).await.map_err(Problem::internal)??;
         if let Some(reset) = reset {
             self.next = reset.next;

@@ -5,6 +5,7 @@ mod source;
 
 pub use source::{LINES_MAX, LineView};
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::http::Method;
@@ -22,7 +23,8 @@ use super::paging::{self, Query};
 use super::problem::Problem;
 use super::routes::Answered;
 use super::streaming::{bare, cut_off, fitted};
-use super::{App, refusals};
+use super::refusals;
+use super::state::Realm;
 use crate::actors::Watch;
 use crate::auth::Permission;
 use crate::domain::{DeploymentId, Identifier};
@@ -50,7 +52,7 @@ pub async fn view(call: Call) -> Answered {
     let wanted = Wanted::take(&mut query);
     query.finish()?;
     find(&access, id)?;
-    let source = Source::new(access.app.logs.clone(), id, wanted);
+    let source = Source::new(access.node.logs.clone(), id, wanted);
     let response = if source.wanted.follow { follow(&call, access, source)? } else { page(&call, source).await? };
     Ok(fitted(&call.request, response))
 }
@@ -88,17 +90,17 @@ fn follow(call: &Call, access: Access, source: Source) -> Answered {
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
-    let place = access.app.followers.0.clone().try_acquire_owned();
+    let place = access.node.followers.0.clone().try_acquire_owned();
     let place = place.map_err(|_| refusals::overloaded("as many follow a log already as may"))?;
     let follower = Follower {
-        _there: cut_off(&call.request, &access.app.environments, std::future::pending()),
+        _there: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),
         organization: access.caller.organization.clone(),
         id: source.id,
         // Both watch from before the first look, so that nothing is missed.
-        written: access.app.logs.watch(source.id),
-        changes: access.app.environments.watch_deployment(source.id),
-        app: access.app,
+        written: access.node.logs.watch(source.id),
+        changes: access.realm.environments.watch_deployment(source.id),
+        realm: access.realm,
         source: Some(source),
         has_finished: false,
         _place: place,
@@ -126,7 +128,7 @@ fn answer(wanted: &Wanted) -> HttpResponseBuilder {
 
 /// Somebody who reads a log as it is written.
 struct Follower {
-    app: App,
+    realm: Rc<Arc<Realm>>,
     request: HttpRequest,
     organization: Identifier,
     id: DeploymentId,
@@ -159,7 +161,7 @@ impl Follower {
 
     /// Until there may be more to read; false if nobody is to wait any more.
     async fn wait(&mut self) -> Result<bool, Problem> {
-        let environments = &self.app.environments;
+        let environments = &self.realm.environments;
         let found = environments.deployment(&self.organization, self.id)?;
         self.has_finished = found.is_none_or(|found| found.record.deployment.status.is_finished());
         if self.has_finished {

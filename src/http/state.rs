@@ -1,0 +1,77 @@
+//! The parts that handlers work with: those of the process in `Node`, those of a store in `Realm`. One of each today; with
+//! several machines a process will own several realms.
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::time::Duration;
+
+use super::connections::Connections;
+use super::events::Hubs;
+use super::logs::Followers;
+use super::rate_limit::RateLimits;
+use super::scans::Scans;
+use crate::actors::Environments;
+use crate::analysis::service::Analyses;
+use crate::auth::Accounts;
+use crate::domain::Timestamp;
+use crate::events::Events;
+use crate::fixes::Fixes;
+use crate::git::Git;
+use crate::idempotency::Keys;
+use crate::logs::Logs;
+use crate::pipelines::Pipelines;
+use crate::registries::Registries;
+use crate::secrets::Vault;
+use crate::store::Store;
+use crate::webhooks::Webhooks;
+
+/// Reads the wall clock: for timestamps that people see, and for expiry dates.
+pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// The parts of the process, shared by all realms.
+pub struct Node {
+    pub connections: Arc<Connections>,
+    pub scans: Scans,
+    pub git: Git,
+    pub logs: Logs,
+    pub followers: Followers,
+    pub body_timeout: Duration,
+    pub answer_timeout: Duration,
+    /// Renders the metrics in Prometheus' text format.
+    pub metrics: Box<dyn Fn() -> String + Send + Sync>,
+    pub draining: AtomicBool,
+    /// The number of requests that have been read and not yet answered.
+    pub underway: AtomicUsize,
+}
+
+/// A store and everything that stands on it.
+pub struct Realm {
+    pub store: Arc<dyn Store>,
+    pub clock: WallClock,
+    pub environments: Environments,
+    pub accounts: Accounts,
+    pub idempotency: Keys,
+    pub pipelines: Pipelines,
+    pub registries: Registries,
+    pub vault: Arc<Vault>,
+    pub webhooks: Webhooks,
+    pub analyses: Analyses,
+    pub fixes: Fixes,
+    pub events: Events,
+    pub event_hubs: Arc<Hubs>,
+    pub rate_limits: Option<RateLimits>,
+}
+
+/// A worker thread's handles. `Rc`, so that requests of different threads do not contend on one reference count.
+#[derive(Clone)]
+pub struct App {
+    pub node: Rc<Arc<Node>>,
+    pub realm: Rc<Arc<Realm>>,
+}
+
+impl App {
+    pub fn new(node: Arc<Node>, realm: Arc<Realm>) -> Self {
+        Self { node: Rc::new(node), realm: Rc::new(realm) }
+    }
+}
