@@ -26,7 +26,12 @@ const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
 /// The chores of the node and of its realm, until they are aborted.
-pub fn begin(running: &Running, runner: &Runner, settings: &Settings, metrics: PrometheusHandle) -> Vec<JoinHandle<()>> {
+pub fn begin(
+    running: &Running,
+    runner: &Runner,
+    settings: &Settings,
+    metrics: PrometheusHandle,
+) -> Vec<JoinHandle<()>> {
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let (node, realm) = (&running.node, &running.realm);
     vec![

@@ -1,10 +1,11 @@
 //! From settings to everything that serving takes, in the order in which the parts need each other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::sync::Semaphore;
 
 use super::delivery::{Hands, Registered, Reports};
 use super::{ServeError, analysing, declared, orphans};
@@ -15,7 +16,7 @@ use crate::domain::{Now, Tick, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, Followers, Hubs, Node, Pace, RateLimits, Realm, Scans, WallClock};
+use crate::http::{self, Connections, Hubs, Node, Pace, RateLimits, Realm, Scans, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -36,6 +37,8 @@ const GIT: &str = "git";
 const SCANS_MAX: usize = 8;
 /// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
 const SCANS_WAITING_MAX: usize = 4_096;
+/// Each follower holds a connection, and is woken whenever its deployment writes something.
+const LOG_FOLLOWERS_MAX: usize = 1_000;
 
 /// What belongs to the process, shared by all realms.
 pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
@@ -44,7 +47,8 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
         git: open_git(settings)?,
         logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
-        followers: Followers::default(),
+        log_followers: Arc::new(Semaphore::new(LOG_FOLLOWERS_MAX)),
+        openapi: LazyLock::new(http::openapi_document),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
         metrics: Box::new(move || metrics.render()),
@@ -62,11 +66,7 @@ pub struct OpenedRealm {
 }
 
 /// What stands on a store. Also resumes what the last run of the server left unfinished.
-pub async fn open_realm(
-    settings: &Settings,
-    store: Arc<LoggedStore>,
-    node: &Node,
-) -> Result<OpenedRealm, ServeError> {
+pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Node) -> Result<OpenedRealm, ServeError> {
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let events = Events::new(store.clone());
     // Before anything is added to them.

@@ -5,8 +5,11 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
-use super::routes::Answered;
+use super::problem::Problem;
 use crate::domain::Expected;
+
+/// A handler's outcome.
+pub type Answered = Result<HttpResponse, Problem>;
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct One<T> {

@@ -4,14 +4,19 @@
 //! such a client would hold its connection for ever. So each connection notes when it last did something, and one that
 //! has neither a request under way nor done anything for longer than an honest client can take is shut down.
 
+use std::io;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::stream::{Socket, Stream};
+use super::socket::Socket;
 
 pub struct Connections {
     began: Instant,
@@ -45,7 +50,7 @@ impl Connections {
             active_at_millis: AtomicU64::new(self.millis()),
         });
         self.open.lock().push(Arc::downgrade(&connection));
-        Stream::new(connection)
+        Stream(connection)
     }
 
     pub fn busy(self: &Arc<Self>, connection: &Arc<Connection>) -> Busy {
@@ -82,12 +87,47 @@ impl Drop for Busy {
     }
 }
 
+/// What the web server reads and writes a connection through. Closes it when dropped.
+pub struct Stream(Arc<Connection>);
+
+impl Stream {
+    /// Lets the connection's requests see it.
+    pub fn introduce(&self, data: &mut Extensions) {
+        data.insert(self.0.clone());
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.0.socket.close();
+    }
+}
+
+impl AsyncRead for Stream {
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.0.socket.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Stream {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.0.socket.with(|tcp| tcp.poll_write(context, bytes))
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.socket.with(|tcp| tcp.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.0.socket.with(|tcp| tcp.poll_shutdown(context))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use std::io::Read;
 
-    use actix_web::dev::Extensions;
     use tokio::io::AsyncReadExt;
 
     use super::*;

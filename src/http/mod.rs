@@ -1,50 +1,51 @@
 //! The HTTP front: authorises, parses, asks, renders. Wire types live here and are not the domain's.
+//!
+//! Each line may use those above it, and none below:
+//!
+//! - the wire: `codes`, `problem`, `answer`, `dto`, `refusals` (from failures to problems), `paging` (queries and pages)
+//! - connections and limits: `socket`, `connections`, `clients`, `streaming`, `scans`, `rate_limit`, `event_hubs`
+//! - `state`: the process as `Node`, a store and all that stands on it as `Realm`
+//! - the request: `call`, `access`, `body`, `idempotent`, `outcome`
+//! - `resources`: the handlers
+//! - `openapi`: descriptions of the operations
+//! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
+//! - `observe`: around every request
+//! - `server`: listens
 
 mod access;
-mod analyses;
 mod answer;
-mod approvals;
 mod body;
 mod call;
 mod clients;
 mod codes;
 mod connections;
 mod definition;
-mod deployments;
 mod dto;
-mod environment_list;
-mod environments;
-mod events;
+mod event_hubs;
 mod idempotent;
-mod logs;
-mod members;
+mod meter;
 mod observe;
-pub mod openapi;
-mod operations;
+mod openapi;
 mod outcome;
 mod paging;
-mod pipelines;
 mod problem;
 mod rate_limit;
 mod refusals;
+mod resources;
+mod router;
 mod routes;
 mod scans;
-mod secrets;
 mod server;
-mod sessions;
+mod socket;
 mod state;
 mod step_body;
-mod step_registries;
-mod stream;
 mod streaming;
-mod tokens;
-mod webhooks;
 
 pub use connections::Connections;
 pub use dto::webhook_body;
-pub use events::{Hubs, Pace};
-pub use logs::Followers;
+pub use event_hubs::{Hubs, Pace};
 pub use rate_limit::RateLimits;
+pub use routes::openapi_document;
 pub use scans::Scans;
 pub use server::{Front, Running, reserve, start};
 pub use state::{Node, Realm, WallClock};

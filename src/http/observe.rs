@@ -4,26 +4,26 @@ use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
+use actix_web::http::ConnectionType;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{ConnectionType, Method, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
-use metrics::{Counter, Histogram};
 use tracing::Instrument;
 
 use super::call::Call;
 use super::codes::Code;
 use super::connections::{Busy, Connection};
+use super::meter::count_problem;
 use super::problem::Problem;
-use super::routes::Router;
+use super::router::Router;
 use super::state::{App, Node};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -158,49 +158,5 @@ impl MessageBody for Streamed {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, Self::Error>>> {
         Pin::new(&mut self.stream).poll_next(context)
-    }
-}
-
-/// The numbers of one route, looked up once and not with every request.
-pub struct Meter {
-    methods: Vec<(Method, Histogram, [Counter; 4])>,
-}
-
-impl Meter {
-    pub fn new(route: &'static str, methods: impl IntoIterator<Item = Method>) -> Self {
-        let methods = methods.into_iter().map(|method| {
-            let name = method.to_string();
-            let seconds =
-                metrics::histogram!("lockkeeper_http_request_seconds", "route" => route, "method" => name.clone());
-            let counters = ["2xx", "3xx", "4xx", "5xx"].map(|class| {
-                metrics::counter!(
-                    "lockkeeper_http_requests_total", "route" => route, "method" => name.clone(), "status" => class
-                )
-            });
-            (method, seconds, counters)
-        });
-        Self { methods: methods.collect() }
-    }
-
-    fn record(&self, method: &Method, status: StatusCode, seconds: f64) {
-        let method = if method == Method::HEAD { &Method::GET } else { method };
-        let Some((_, histogram, counters)) = self.methods.iter().find(|(known, ..)| known == method) else {
-            return;
-        };
-        histogram.record(seconds);
-        let class = usize::from(status.as_u16() / 100).saturating_sub(2);
-        if let Some(counter) = counters.get(class) {
-            counter.increment(1);
-        }
-    }
-}
-
-fn count_problem(code: Code) {
-    static COUNTERS: OnceLock<Vec<Counter>> = OnceLock::new();
-    let counters = COUNTERS.get_or_init(|| {
-        Code::ALL.iter().map(|code| metrics::counter!("lockkeeper_problems_total", "code" => code.as_str())).collect()
-    });
-    if let Some(counter) = counters.get(code as usize) {
-        counter.increment(1);
     }
 }

@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 use super::codes::Code;
 
 pub const CONTENT: &str = "application/problem+json";
+/// Long enough for a burst to pass.
+pub const OVERLOADED_RETRY_SECONDS: u64 = 1;
 
 /// Boxed: it is the rare outcome, and should not make every result large.
 #[derive(Debug)]
@@ -88,6 +90,11 @@ impl Problem {
     pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
         Self::new(Code::MethodNotAllowed, format!("{method} is not answered here; use one of {allowed}"))
             .with_header(ALLOW, allowed)
+    }
+
+    pub fn overloaded(why: &str) -> Self {
+        Self::new(Code::Overloaded, format!("{why}; nothing was done, try again in a moment"))
+            .retry_after(OVERLOADED_RETRY_SECONDS)
     }
 
     /// A fault of ours.

@@ -1,20 +1,16 @@
 //! The one table of routes: what is served where, by which handler, and how the OpenAPI document describes it.
 
 use std::future::Future;
-use std::rc::Rc;
 
 use actix_web::http::Method;
-use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
 use futures_util::future::LocalBoxFuture;
 
-use super::call::{Call, NAMES_MAX, Places, path_of};
-use super::codes::Code;
-use super::observe::Meter;
+use super::answer::Answered;
+use super::call::Call;
 use super::openapi::{self, Operation};
-use super::problem::Problem;
-use super::{
-    analyses, approvals, deployments, environment_list, environments, events, logs, members, operations, pipelines,
+use super::resources::{
+    analyses, approvals, deployments, environment_list, environments, events, logs, members, operator, pipelines,
     secrets, sessions, step_registries, tokens, webhooks,
 };
 
@@ -23,30 +19,27 @@ pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ep
 pub const ORGANIZATION: &str = "/organizations/{orgId}";
 pub const API: &str = "/api/v1";
 
-/// What a handler makes of a call.
-pub type Answered = Result<HttpResponse, Problem>;
-
 /// Everything served under one path.
 pub struct Routes {
     /// Below the place the table is for, as the document has it.
     pub path: &'static str,
     pub endpoints: Vec<Endpoint>,
     /// What the router matches; the same but where paths would clash.
-    pattern: &'static str,
+    pub pattern: &'static str,
     /// The same with a name for each segment that a handler asks for.
-    named: &'static str,
+    pub named: &'static str,
     /// Served here too, and described under another path.
-    others: Vec<Endpoint>,
+    pub others: Vec<Endpoint>,
 }
 
 pub struct Endpoint {
     pub method: Method,
     /// None for what is no part of the API.
     pub operation: Option<Operation>,
-    handler: Handler,
+    pub handler: Handler,
 }
 
-type Handler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
+pub type Handler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
@@ -230,102 +223,32 @@ fn webhook_routes() -> Vec<Routes> {
 
 pub fn operator_routes() -> Vec<Routes> {
     vec![
-        at("/healthz", [on(Method::GET, operations::healthz, openapi::healthz())]),
-        at("/readyz", [on(Method::GET, operations::readyz, openapi::readyz())]),
-        at("/metrics", [on(Method::GET, operations::metrics, openapi::metrics())]),
-        at("/api/v1/openapi.json", [on(Method::GET, operations::description, openapi::description())]),
-        at("/problems/{code}", [on(Method::GET, operations::problem, openapi::problem())]),
+        at("/healthz", [on(Method::GET, operator::healthz, openapi::healthz())]),
+        at("/readyz", [on(Method::GET, operator::readyz, openapi::readyz())]),
+        at("/metrics", [on(Method::GET, operator::metrics, openapi::metrics())]),
+        at("/api/v1/openapi.json", [on(Method::GET, operator::description, openapi::description())]),
+        at("/problems/{code}", [on(Method::GET, operator::problem, openapi::problem())]),
     ]
 }
 
 /// What people look at in a browser.
-fn explorer_routes() -> Vec<Routes> {
-    let [root, docs] = ["/", "/docs"].map(|path| at(path, [unlisted(Method::GET, operations::root)]));
-    let files = ["/docs/", "/docs/{*file}"].map(|path| at(path, [unlisted(Method::GET, operations::explorer)]));
+pub fn explorer_routes() -> Vec<Routes> {
+    let [root, docs] = ["/", "/docs"].map(|path| at(path, [unlisted(Method::GET, operator::root)]));
+    let files = ["/docs/", "/docs/{*file}"].map(|path| at(path, [unlisted(Method::GET, operator::explorer)]));
     [root, docs].into_iter().chain(files).collect()
 }
 
-/// Finds what a request asks for. Each thread that answers has its own.
-pub struct Router(matchit::Router<Rc<Resource>>);
-
-/// One path with its methods, `HEAD` with every `GET`.
-pub struct Resource {
-    pub meter: Meter,
-    pub places: Rc<Places>,
-    endpoints: Vec<Endpoint>,
-    allowed: String,
-}
-
-impl Router {
-    pub fn new() -> Self {
-        let mut router = Self(matchit::Router::new());
-        for base in [API, ""] {
-            router.add(&format!("{base}{ENVIRONMENTS}"), environment_routes());
-        }
-        router.add(&format!("{API}{ORGANIZATION}"), organization_routes());
-        router.add("", operator_routes());
-        for routes in explorer_routes() {
-            router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
-        }
-        router
-    }
-
-    /// A trailing slash is accepted.
-    fn add(&mut self, base: &str, table: Vec<Routes>) {
-        for routes in table {
-            let pattern = format!("{base}{}", routes.pattern);
-            let resource = Rc::new(Resource::new(base, routes));
-            self.insert(format!("{pattern}/"), resource.clone());
-            self.insert(pattern, resource);
-        }
-    }
-
-    fn insert(&mut self, pattern: String, resource: Rc<Resource>) {
-        self.0.insert(pattern, resource).expect("the paths of the table do not clash");
-    }
-
-    pub fn find(&self, request: &HttpRequest) -> Result<&Resource, Problem> {
-        let found = self.0.at(path_of(request)).map_err(|_| not_served(request.path()))?;
-        Ok(found.value)
-    }
-}
-
-pub fn not_served(path: &str) -> Problem {
-    Problem::new(Code::RouteNotFound, format!("nothing is served under {path}; {API}/openapi.json lists what is"))
-}
-
-impl Resource {
-    fn new(base: &str, routes: Routes) -> Self {
-        let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
-        let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
-        let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
-        if methods.contains(&Method::GET) {
-            allowed.push("HEAD");
-        }
-        Self {
-            allowed: allowed.join(", "),
-            places: places(&format!("{base}{}", routes.named)),
-            meter: Meter::new(routes.path, methods),
-            endpoints,
-        }
-    }
-
-    pub fn handle(&self, call: Call) -> Result<LocalBoxFuture<'static, Answered>, Problem> {
-        let method = if call.request.method() == Method::HEAD { &Method::GET } else { call.request.method() };
-        match self.endpoints.iter().find(|endpoint| endpoint.method == *method) {
-            Some(endpoint) => Ok((endpoint.handler)(call)),
-            None => Err(Problem::method_not_allowed(call.request.method().as_str(), &self.allowed)),
-        }
-    }
-}
-
-/// Where a path has its names.
-fn places(path: &str) -> Rc<Places> {
-    let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
-    let places: Rc<Places> =
-        path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect();
-    assert!(places.len() <= NAMES_MAX, "{path} has more names than a call has room for");
-    places
+/// The OpenAPI document of the whole table.
+pub fn openapi_document() -> String {
+    let tables = [
+        (format!("{API}{ENVIRONMENTS}"), environment_routes()),
+        (format!("{API}{ORGANIZATION}"), organization_routes()),
+        (String::new(), operator_routes()),
+    ];
+    let paths = tables.into_iter().flat_map(|(base, table)| {
+        table.into_iter().map(move |routes| (format!("{base}{}", routes.path), routes.operations()))
+    });
+    openapi::document(paths).to_string()
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
@@ -333,6 +256,11 @@ fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
 }
 
 impl Routes {
+    fn operations(self) -> Vec<(Method, Operation)> {
+        let described = self.endpoints.into_iter();
+        described.filter_map(|endpoint| Some((endpoint.method, endpoint.operation?))).collect()
+    }
+
     fn matching(self, pattern: &'static str) -> Self {
         Self { pattern, ..self }
     }

@@ -5,7 +5,6 @@ use actix_web::web;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
-use super::refusals;
 
 pub struct Scans {
     going_on: Semaphore,
@@ -39,7 +38,7 @@ impl Scans {
         Problem: From<E>,
     {
         let Some(_place) = self.place().await else {
-            return Err(refusals::overloaded("too many lists are being read at once"));
+            return Err(Problem::overloaded("too many lists are being read at once"));
         };
         Ok(web::block(read).await.map_err(Problem::internal)??)
     }

@@ -19,9 +19,9 @@ use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
-use super::routes::Router;
+use super::connections::Stream;
+use super::router::Router;
 use super::state::{Node, Realm};
-use super::stream::Stream;
 use super::{observe, state};
 
 /// How the server listens.

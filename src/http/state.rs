@@ -2,13 +2,14 @@
 //! several machines a process will own several realms.
 
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::connections::Connections;
-use super::events::Hubs;
-use super::logs::Followers;
+use super::event_hubs::Hubs;
 use super::rate_limit::RateLimits;
 use super::scans::Scans;
 use crate::actors::Environments;
@@ -35,7 +36,10 @@ pub struct Node {
     pub scans: Scans,
     pub git: Git,
     pub logs: Logs,
-    pub followers: Followers,
+    /// Permits to follow a log as it is written.
+    pub log_followers: Arc<Semaphore>,
+    /// The OpenAPI document, made when it is first asked for.
+    pub openapi: LazyLock<String>,
     pub body_timeout: Duration,
     pub answer_timeout: Duration,
     /// Renders the metrics in Prometheus' text format.

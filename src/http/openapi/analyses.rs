@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use super::operation::Operation;
 use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN};
 use crate::analysis::service::{EngineName, Status};
-use crate::http::analyses::WAIT_SECONDS_MAX;
 use crate::http::codes::Code;
+use crate::http::resources::analyses::WAIT_SECONDS_MAX;
 
 const ANALYSIS: &str = "Analysis";
 /// One line, not of spaces alone.

@@ -7,8 +7,8 @@ use super::operation::{Operation, reference};
 use super::{APPROVAL_PATTERN, DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN, SESSION_PATTERN};
 use crate::http::codes::Code;
 use crate::http::dto::{APPROVAL_STATUSES, DEPLOYMENT_STATUSES, approval_status_name, deployment_status_name};
-use crate::http::logs::{LINES_MAX, NEXT_OFFSET};
 use crate::http::paging::PLACE_MAX;
+use crate::http::resources::logs::{LINES_MAX, NEXT_OFFSET};
 
 const DEPLOYMENTS: &str = "Deployments";
 const APPROVALS: &str = "Approvals";

@@ -6,7 +6,7 @@ use super::operation::Operation;
 use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN, SESSION_PATTERN};
 use crate::domain::Notice;
 use crate::http::codes::Code;
-use crate::http::events::{LAST_EVENT_ID, START};
+use crate::http::resources::events::{LAST_EVENT_ID, START};
 
 const EVENTS: &str = "Events";
 const EVENT_PATTERN: &str = "^evt_[0-9a-f]{24}$";

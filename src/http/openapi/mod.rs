@@ -33,23 +33,18 @@ pub use webhooks::{
     rotate_webhook_secret, test_webhook, update_webhook,
 };
 
-use std::collections::BTreeSet;
-use std::sync::{Arc, OnceLock};
-
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
-use utoipa_swagger_ui::{Config, SwaggerFile};
 
 use super::dto::{
     AnalysisView, ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, FixView,
     ForceClaimView, KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, RegistryStepView,
     RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView, WebhookView,
 };
-use super::logs::LineView;
 use super::paging::{PagePagination, SlicePagination};
-use super::routes::{self, Routes};
-use super::tokens::KeptTokenView;
+use super::resources::logs::LineView;
+use super::resources::tokens::KeptTokenView;
 
 pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
 const SESSION_PATTERN: &str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
@@ -57,23 +52,15 @@ const DEPLOYMENT_PATTERN: &str = "^dep_[0-9a-f]{24}$";
 const ANALYSIS_PATTERN: &str = "^anl_[0-9a-f]{24}$";
 const APPROVAL_PATTERN: &str = "^apr_[0-9a-f]{24}$";
 
-/// The document as it is served.
-pub fn document_text() -> &'static str {
-    static TEXT: OnceLock<String> = OnceLock::new();
-    TEXT.get_or_init(|| document().to_string())
-}
-
-/// A file of the explorer of this document.
-pub fn explorer_file(name: &str) -> Option<SwaggerFile<'static>> {
-    let config = Config::from("/api/v1/openapi.json").persist_authorization(true).display_request_duration(true);
-    utoipa_swagger_ui::serve(name, Arc::new(config)).ok().flatten()
-}
-
-fn document() -> Value {
-    let mut paths = Map::new();
-    add(&mut paths, &format!("{}{}", routes::API, routes::ENVIRONMENTS), routes::environment_routes());
-    add(&mut paths, &format!("{}{}", routes::API, routes::ORGANIZATION), routes::organization_routes());
-    add(&mut paths, "", routes::operator_routes());
+/// The document of these paths, each with its operations.
+pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> Value {
+    let paths: Map<_, _> = paths
+        .into_iter()
+        .map(|(path, operations)| {
+            let item = path_item(&path, operations);
+            (path, item)
+        })
+        .collect();
     json!({
         "openapi": "3.1.0",
         "info": {
@@ -108,18 +95,14 @@ fn document() -> Value {
     })
 }
 
-fn add(paths: &mut Map<String, Value>, base: &str, table: Vec<Routes>) {
-    for routes in table {
-        let path = format!("{base}{}", routes.path);
-        let mut item = Map::new();
-        item.insert("parameters".to_owned(), path_parameters(&path));
-        for endpoint in routes.endpoints {
-            let Some(operation) = endpoint.operation else { continue };
-            let operation = if endpoint.method == Method::POST { operation.idempotent() } else { operation };
-            item.insert(endpoint.method.as_str().to_ascii_lowercase(), operation.describe());
-        }
-        paths.insert(path, Value::Object(item));
+fn path_item(path: &str, operations: Vec<(Method, Operation)>) -> Value {
+    let mut item = Map::new();
+    item.insert("parameters".to_owned(), path_parameters(path));
+    for (method, operation) in operations {
+        let operation = if method == Method::POST { operation.idempotent() } else { operation };
+        item.insert(method.as_str().to_ascii_lowercase(), operation.describe());
     }
+    Value::Object(item)
 }
 
 /// The parameters a path names, with examples that the sample organization really has.
@@ -216,20 +199,25 @@ fn include<T: ToSchema>(schemas: &mut Map<String, Value>) {
     }
 }
 
-/// Every `(method, path)` of the document, for the test that compares it with what is served.
-pub fn documented_operations() -> BTreeSet<(String, String)> {
-    let document = document();
-    let paths = document["paths"].as_object().into_iter().flatten();
-    let methods = paths.flat_map(|(path, item)| {
-        let methods = item.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "parameters");
-        methods.map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
-    });
-    methods.collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn document() -> Value {
+        crate::http::routes::openapi_document().parse().unwrap_or_default()
+    }
+
+    /// Every `(method, path)` of the document.
+    fn documented_operations(document: &Value) -> BTreeSet<(String, String)> {
+        let paths = document["paths"].as_object().into_iter().flatten();
+        let methods = paths.flat_map(|(path, item)| {
+            let methods = item.as_object().into_iter().flat_map(Map::keys).filter(|key| *key != "parameters");
+            methods.map(|method| (method.clone(), path.clone())).collect::<Vec<_>>()
+        });
+        methods.collect()
+    }
 
     #[test]
     fn every_reference_in_the_document_leads_somewhere() {
@@ -256,7 +244,7 @@ mod tests {
     #[test]
     fn every_post_takes_an_idempotency_key_and_nothing_else_does() {
         let document = document();
-        for (method, path) in documented_operations() {
+        for (method, path) in documented_operations(&document) {
             let operation = &document["paths"][&path][&method];
             let headers = operation["parameters"].as_array().into_iter().flatten();
             let takes_a_key = headers.into_iter().any(|parameter| parameter["name"] == "Idempotency-Key");
@@ -280,7 +268,7 @@ mod tests {
             .filter_map(|(_, operation)| operation.get("operationId"))
             .map(Value::to_string)
             .collect();
-        assert_eq!(ids.len(), documented_operations().len());
+        assert_eq!(ids.len(), documented_operations(&document).len());
         ids.sort_unstable();
         let count = ids.len();
         ids.dedup();

@@ -6,7 +6,7 @@ use super::bodies::CONTEXT_PATTERN;
 use super::operation::{Operation, reference};
 use crate::domain::Notice;
 use crate::http::codes::Code;
-use crate::http::webhooks::GRACE_MAX_SECONDS;
+use crate::http::resources::webhooks::GRACE_MAX_SECONDS;
 use crate::webhooks::{FILTERS_MAX, URL_MAX};
 
 const WEBHOOKS: &str = "Webhooks";

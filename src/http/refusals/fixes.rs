@@ -1,6 +1,5 @@
 //! What can stand in the way of an analysis, and of the pull request made of one.
 
-use super::overloaded;
 use crate::analysis::service::{AnalysisError, Status};
 use crate::fixes::{FixError, GitHubError};
 use crate::git::GitError;
@@ -14,7 +13,7 @@ impl From<AnalysisError> for Problem {
     fn from(error: AnalysisError) -> Self {
         match error {
             AnalysisError::Store(error) => error.into(),
-            AnalysisError::Overloaded => overloaded("as many analyses are under way as may be"),
+            AnalysisError::Overloaded => Problem::overloaded("as many analyses are under way as may be"),
             AnalysisError::NotFound => analysis_not_found(),
         }
     }
@@ -52,7 +51,7 @@ impl From<FixError> for Problem {
             FixError::BranchExists(_) => {
                 Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete that one"))
             }
-            FixError::Overloaded => overloaded("too many fixes are being made"),
+            FixError::Overloaded => Problem::overloaded("too many fixes are being made"),
             FixError::Git(error) => error.into(),
             FixError::GitHub(error) => error.into(),
         }
@@ -70,7 +69,7 @@ impl From<GitError> for Problem {
                 let detail = format!("{error}; move that in the repository, and ask again");
                 return Problem::new(Code::RepositoryUnusable, detail);
             }
-            GitError::Busy { .. } => return overloaded("git is busy with other repositories"),
+            GitError::Busy { .. } => return Problem::overloaded("git is busy with other repositories"),
             GitError::Unreachable(_) => "unreachable",
             GitError::TimedOut { .. } => "timed_out",
             GitError::NotFound(_) => "not_found",

@@ -3,6 +3,10 @@
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 
+pub fn route_not_found(path: &str) -> Problem {
+    Problem::new(Code::RouteNotFound, format!("nothing is served under {path}; /api/v1/openapi.json lists what is"))
+}
+
 pub fn member_not_found() -> Problem {
     Problem::new(Code::MemberNotFound, "the organization has no member with this id; list them to see their ids")
 }

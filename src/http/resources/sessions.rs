@@ -6,16 +6,7 @@ use actix_web::http::StatusCode;
 use actix_web::http::header::LOCATION;
 use actix_web::{HttpRequest, HttpResponse};
 
-use super::access::{Access, session_id};
-use super::body::{Fields, read_body};
-use super::call::Call;
-use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
-use super::dto::{ForceClaimView, SessionView};
-use super::idempotent::{self, Begun, Start, keyed};
-use super::paging::Query;
-use super::problem::Problem;
-use super::routes::Answered;
-use super::{answer, deployments, environments, refusals};
+use super::{deployments, environments};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
 use crate::domain::{
@@ -24,6 +15,16 @@ use crate::domain::{
     Ticket,
 };
 use crate::entropy;
+use crate::http::access::{Access, session_id};
+use crate::http::answer::Answered;
+use crate::http::body::{Fields, read_body};
+use crate::http::call::Call;
+use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
+use crate::http::dto::{ForceClaimView, SessionView};
+use crate::http::idempotent::{self, Begun, Start, keyed};
+use crate::http::paging::Query;
+use crate::http::problem::Problem;
+use crate::http::{answer, refusals};
 use crate::idempotency::{Answer, Pending};
 
 pub async fn claim(mut call: Call) -> Answered {

@@ -6,21 +6,21 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
-use super::access::Access;
-use super::body::{Fields, read_fields};
-use super::call::Call;
-use super::clients::{self, Read, WAIT_SECONDS_MAX};
-use super::dto::{EnvironmentView, SessionView, WaiterView};
-use super::paging::{Page, Query, Slice};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::{answer, paging, refusals};
 use crate::auth::Permission;
 use crate::domain::{
     CommitId, Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX,
     LabelValue, Malformed, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName,
     VariableValue,
 };
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::body::{Fields, read_fields};
+use crate::http::call::Call;
+use crate::http::clients::{self, Read, WAIT_SECONDS_MAX};
+use crate::http::dto::{EnvironmentView, SessionView, WaiterView};
+use crate::http::paging::{Page, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::{answer, paging, refusals};
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;

@@ -7,12 +7,12 @@ mod registries;
 pub use fixes::analysis_not_found;
 pub use missing::*;
 
-use super::codes::Code;
-use super::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason};
-use super::problem::{FieldError, Problem};
 use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
+use crate::http::codes::Code;
+use crate::http::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason};
+use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use crate::pipelines::PipelinesError;
 use crate::secrets::SecretError;
 use crate::store::StoreError;
@@ -20,8 +20,6 @@ use crate::webhooks::WebhookError;
 
 /// When somebody who found an environment locked may ask again: soon, but not in a tight loop.
 const LOCKED_RETRY_SECONDS: u64 = 5;
-/// Long enough for a burst to pass.
-const OVERLOADED_RETRY_SECONDS: u64 = 1;
 /// Freeing a disk takes a person.
 const STORAGE_FULL_RETRY_SECONDS: u64 = 30;
 
@@ -30,7 +28,7 @@ impl From<Failure> for Problem {
         match failure {
             Failure::Rejected(rejection) => rejection.into(),
             Failure::Store(error) => error.into(),
-            Failure::Overloaded => overloaded("too many requests wait for this environment"),
+            Failure::Overloaded => Problem::overloaded("too many requests wait for this environment"),
             Failure::ComeAgain => Problem::new(
                 Code::ShuttingDown,
                 "the server stops, and nobody can wait any longer; come again after `Retry-After`. A request with an \
@@ -49,7 +47,7 @@ impl From<Failure> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::Overloaded => overloaded("more writes wait for the disk than the server holds"),
+            StoreError::Overloaded => Problem::overloaded("more writes wait for the disk than the server holds"),
             StoreError::Full { .. } => {
                 let detail = "the server's disk is full: nothing was done; reads go on, and writes will once an \
                               operator has freed space";
@@ -146,7 +144,7 @@ impl From<WebhookError> for Problem {
                 field: "url".to_owned(),
                 message: format!("must lead to a public address: {refused}"),
             }]),
-            WebhookError::Busy => overloaded("too many webhooks are being tried out"),
+            WebhookError::Busy => Problem::overloaded("too many webhooks are being tried out"),
         }
     }
 }
@@ -344,11 +342,6 @@ pub fn not_deleted(failure: Failure) -> Problem {
         _ => return failure.into(),
     };
     Problem::from(failure).with_detail(advice)
-}
-
-pub fn overloaded(why: &str) -> Problem {
-    Problem::new(Code::Overloaded, format!("{why}; nothing was done, try again in a moment"))
-        .retry_after(OVERLOADED_RETRY_SECONDS)
 }
 
 fn locked(holder: &Session, queue_length: usize) -> Problem {

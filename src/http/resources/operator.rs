@@ -1,17 +1,19 @@
 //! What operators look at: health, readiness, metrics, the API's description, and what a code means.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, LOCATION};
+use utoipa_swagger_ui::Config;
 
-use super::call::{Call, path_of};
-use super::codes::Code;
-use super::openapi;
-use super::problem::Problem;
-use super::routes::{Answered, not_served};
+use crate::http::answer::Answered;
+use crate::http::call::{Call, path_of};
+use crate::http::codes::Code;
+use crate::http::problem::Problem;
+use crate::http::refusals::route_not_found;
 
 /// Alive: the process answers.
 pub async fn healthz(_: Call) -> Answered {
@@ -33,8 +35,8 @@ pub async fn metrics(call: Call) -> Answered {
     Ok(text("text/plain; version=0.0.4; charset=utf-8", (call.app.node.metrics)()))
 }
 
-pub async fn description(_: Call) -> Answered {
-    Ok(text("application/json", openapi::document_text()))
+pub async fn description(call: Call) -> Answered {
+    Ok(text("application/json", call.app.node.openapi.clone()))
 }
 
 /// What `type` of a problem points to.
@@ -54,7 +56,9 @@ pub async fn root(_: Call) -> Answered {
 pub async fn explorer(call: Call) -> Answered {
     let path = path_of(&call.request);
     let name = path.strip_prefix("/docs/").unwrap_or_default();
-    let file = openapi::explorer_file(name).ok_or_else(|| not_served(path))?;
+    let config = Config::from("/api/v1/openapi.json").persist_authorization(true).display_request_duration(true);
+    let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok().flatten();
+    let file = file.ok_or_else(|| route_not_found(path))?;
     Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, file.content_type)).body(file.bytes.into_owned()))
 }
 

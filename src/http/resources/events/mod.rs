@@ -1,22 +1,20 @@
 //! What has happened: listed, viewed one by one, and streamed as it happens.
 
-mod hub;
 mod stream;
 mod wanted;
 
-pub use hub::{Hubs, Pace};
 pub use stream::{LAST_EVENT_ID, START, stream};
 
 use actix_web::http::StatusCode;
 
-use super::access::Access;
-use super::call::Call;
-use super::dto::EventView;
-use super::paging::{self, Query, Slice};
-use super::routes::Answered;
-use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::events::EventId;
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::dto::EventView;
+use crate::http::paging::{self, Query, Slice};
+use crate::http::{answer, refusals};
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;

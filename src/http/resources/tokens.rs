@@ -5,18 +5,18 @@ use actix_web::http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::access::Access;
-use super::body::read_body;
-use super::call::Call;
-use super::dto::{OpenTokenView, TokenView};
-use super::idempotent::{self, Start};
-use super::outcome::{done_within, read_within};
-use super::paging::{self, Query, Slice};
-use super::problem::{FieldError, Problem};
-use super::routes::Answered;
 use crate::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
 use crate::domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
 use crate::events::Cause;
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::body::read_body;
+use crate::http::call::Call;
+use crate::http::dto::{OpenTokenView, TokenView};
+use crate::http::idempotent::{self, Start};
+use crate::http::outcome::{done_within, read_within};
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::{FieldError, Problem};
 use crate::idempotency::Pending;
 use crate::store::Batch;
 

@@ -5,16 +5,16 @@ use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
 use futures_util::stream;
 
-use super::access::Access;
-use super::call::Call;
-use super::dto::{EnvironmentListItem, lock_status_name};
-use super::paging::{Query, Slice, SlicePagination};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::paging;
 use crate::actors::ListFilter;
 use crate::auth::Permission;
 use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, PipelineKey};
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::dto::{EnvironmentListItem, lock_status_name};
+use crate::http::paging;
+use crate::http::paging::{Query, Slice, SlicePagination};
+use crate::http::problem::Problem;
 
 /// How many environments are held in memory at once for one who reads them all.
 const PIECE: usize = 1_000;

@@ -13,37 +13,25 @@ use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use actix_web::web::{self, Bytes};
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
 
-use super::access::Access;
-use super::call::Call;
-use super::clients::{Waited, while_connected};
 use super::deployments::{deployment_id, find};
-use super::paging::{self, Query};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::streaming::{bare, cut_off, fitted};
-use super::refusals;
-use super::state::Realm;
 use crate::actors::Watch;
 use crate::auth::Permission;
 use crate::domain::{DeploymentId, Identifier};
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::clients::{Waited, while_connected};
+use crate::http::paging::{self, Query};
+use crate::http::problem::Problem;
+use crate::http::state::Realm;
+use crate::http::streaming::{bare, cut_off, fitted};
 use source::{Format, Source, Wanted};
 
 /// Where the next page begins, also if there is nothing there yet. As the document calls it.
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
-/// Each holds a connection, and is woken whenever its deployment writes something.
-const FOLLOWERS_MAX: usize = 1_000;
-
-/// Room for those who read a log as it is written.
-pub struct Followers(Arc<Semaphore>);
-
-impl Default for Followers {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(FOLLOWERS_MAX)))
-    }
-}
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -90,8 +78,8 @@ fn follow(call: &Call, access: Access, source: Source) -> Answered {
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
-    let place = access.node.followers.0.clone().try_acquire_owned();
-    let place = place.map_err(|_| refusals::overloaded("as many follow a log already as may"))?;
+    let place = access.node.log_followers.clone().try_acquire_owned();
+    let place = place.map_err(|_| Problem::overloaded("as many follow a log already as may"))?;
     let follower = Follower {
         _there: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),

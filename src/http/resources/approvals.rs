@@ -2,19 +2,19 @@
 
 use actix_web::http::StatusCode;
 
-use super::access::Access;
-use super::call::Call;
-use super::dto::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
-use super::idempotent::{self, Begun};
-use super::paging::{self, Query, Slice};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::{answer, refusals};
 use crate::actors::{ApprovalFilter, ApprovalFound, Failure};
 use crate::auth::Permission;
 use crate::domain::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Context, DecideApproval, DeploymentId, Identifier, Rejection, Verdict,
 };
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::dto::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
+use crate::http::idempotent::{self, Begun};
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::{answer, refusals};
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;

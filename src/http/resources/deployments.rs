@@ -7,20 +7,20 @@ use actix_web::http::header::LOCATION;
 use actix_web::{HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
-use super::access::Access;
-use super::call::Call;
-use super::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
-use super::dto::{DEPLOYMENT_STATUSES, DeploymentView, deployment_status_name};
-use super::idempotent::{self, Begun};
-use super::paging::{self, Query, Slice};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::{answer, refusals};
 use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
 use crate::auth::Permission;
 use crate::domain::{
     CancelStage, DeploymentId, DeploymentRecord, EnvironmentKey, Identifier, Person, RetryStage, SessionId,
 };
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::call::Call;
+use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
+use crate::http::dto::{DEPLOYMENT_STATUSES, DeploymentView, deployment_status_name};
+use crate::http::idempotent::{self, Begun};
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::{answer, refusals};
 use crate::idempotency::Answer;
 
 pub async fn list(call: Call) -> Answered {

@@ -4,21 +4,17 @@
 use std::io;
 use std::net::Shutdown;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-
-use super::connections::Connection;
+use tokio::io::{AsyncRead, Interest, ReadBuf};
 
 /// A client that does not even acknowledge a probe for half a minute is gone, and so is its place in a queue.
 const KEEP_ALIVE: TcpKeepalive =
@@ -78,61 +74,29 @@ impl Socket {
         }
     }
 
-    fn with<T>(&self, act: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        match self.tcp.lock().as_mut() {
-            Some(tcp) => act(Pin::new(tcp)),
-            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
-        }
-    }
-}
-
-/// The web server's hand on a connection: closes it when dropped.
-pub struct Stream(Arc<Connection>);
-
-impl Stream {
-    pub fn new(connection: Arc<Connection>) -> Self {
-        Self(connection)
+    pub fn close(&self) {
+        drop(self.tcp.lock().take());
     }
 
-    /// Lets the connection's requests see it.
-    pub fn introduce(&self, data: &mut Extensions) {
-        data.insert(self.0.clone());
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        drop(self.0.socket.tcp.lock().take());
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let (before, room) = (buffer.filled().len(), buffer.remaining());
-        let read = self.0.socket.with(|tcp| tcp.poll_read(context, buffer));
+        let read = self.with(|tcp| tcp.poll_read(context, buffer));
         let ended = match &read {
             Poll::Ready(Ok(())) => room > 0 && buffer.filled().len() == before,
             Poll::Ready(Err(_)) => true,
             Poll::Pending => false,
         };
         if ended {
-            self.0.socket.ended.store(true, Ordering::Relaxed);
+            self.ended.store(true, Ordering::Relaxed);
         }
         read
     }
-}
 
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.socket.with(|tcp| tcp.poll_write(context, bytes))
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.socket.with(|tcp| tcp.poll_flush(context))
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.socket.with(|tcp| tcp.poll_shutdown(context))
+    pub fn with<T>(&self, act: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        match self.tcp.lock().as_mut() {
+            Some(tcp) => act(Pin::new(tcp)),
+            None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
     }
 }
 

@@ -13,19 +13,19 @@ use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
-use super::hub::{Gathered, Pace, Reached, Seat, frame};
 use super::wanted;
 use crate::auth::Permission;
 use crate::domain::Identifier;
 use crate::events::{Events, Filter, Place, Span};
 use crate::http::access::Access;
+use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::dto::Text;
+use crate::http::event_hubs::{Gathered, Pace, Reached, Seat, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::http::routes::Answered;
 use crate::http::streaming::{bare, cut_off, fitted};
 use crate::store::StoreError;
 
@@ -54,7 +54,7 @@ pub async fn stream(call: Call) -> Answered {
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
     let seat = hubs.join(&access.caller.organization);
-    let seat = seat.ok_or_else(|| refusals::overloaded("as many follow what happens already as may"))?;
+    let seat = seat.ok_or_else(|| Problem::overloaded("as many follow what happens already as may"))?;
     let opening = Opening::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
     let taken = Arc::new(Taken::new());
     let subscriber = Subscriber {
@@ -280,7 +280,7 @@ impl Subscriber {
 }
 
 fn overrun() -> Problem {
-    refusals::overloaded("too much is being read at once")
+    Problem::overloaded("too much is being read at once")
 }
 
 /// Whether what was handed over is taken. The web server asks for more when it has room for it.

@@ -6,18 +6,18 @@ use std::time::Duration;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
-use super::access::Access;
-use super::body::{Fields, read_body, read_fields};
-use super::call::Call;
-use super::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
-use super::idempotent::{self, Begun, Start};
-use super::outcome::done_within;
-use super::paging::{self, Query, Slice};
-use super::problem::Problem;
-use super::routes::Answered;
-use super::{answer, refusals};
 use crate::auth::Permission;
 use crate::domain::{DeliveryId, Description, WebhookId};
+use crate::http::access::Access;
+use crate::http::answer::Answered;
+use crate::http::body::{Fields, read_body, read_fields};
+use crate::http::call::Call;
+use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
+use crate::http::idempotent::{self, Begun, Start};
+use crate::http::outcome::done_within;
+use crate::http::paging::{self, Query, Slice};
+use crate::http::problem::Problem;
+use crate::http::{answer, refusals};
 use crate::idempotency::Pending;
 use crate::store::{Batch, durable_up_to};
 use crate::webhooks::{

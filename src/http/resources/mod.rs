@@ -1,0 +1,17 @@
+//! The handlers, one file per resource: each authorises, parses, asks and renders. They know nothing of routes.
+
+pub mod analyses;
+pub mod approvals;
+pub mod deployments;
+pub mod environment_list;
+pub mod environments;
+pub mod events;
+pub mod logs;
+pub mod members;
+pub mod operator;
+pub mod pipelines;
+pub mod secrets;
+pub mod sessions;
+pub mod step_registries;
+pub mod tokens;
+pub mod webhooks;

@@ -1,0 +1,93 @@
+//! From a request's path and method to its handler.
+
+use std::rc::Rc;
+
+use actix_web::HttpRequest;
+use actix_web::http::Method;
+use futures_util::future::LocalBoxFuture;
+
+use super::answer::Answered;
+use super::call::{Call, NAMES_MAX, Places, path_of};
+use super::meter::Meter;
+use super::problem::Problem;
+use super::refusals;
+use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
+
+/// Finds what a request asks for. Each thread that answers has its own.
+pub struct Router(matchit::Router<Rc<Resource>>);
+
+/// One path with its methods, `HEAD` with every `GET`.
+pub struct Resource {
+    pub meter: Meter,
+    pub places: Rc<Places>,
+    endpoints: Vec<Endpoint>,
+    allowed: String,
+}
+
+impl Router {
+    pub fn new() -> Self {
+        let mut router = Self(matchit::Router::new());
+        for base in [API, ""] {
+            router.add(&format!("{base}{ENVIRONMENTS}"), routes::environment_routes());
+        }
+        router.add(&format!("{API}{ORGANIZATION}"), routes::organization_routes());
+        router.add("", routes::operator_routes());
+        for routes in routes::explorer_routes() {
+            router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
+        }
+        router
+    }
+
+    /// A trailing slash is accepted.
+    fn add(&mut self, base: &str, table: Vec<Routes>) {
+        for routes in table {
+            let pattern = format!("{base}{}", routes.pattern);
+            let resource = Rc::new(Resource::new(base, routes));
+            self.insert(format!("{pattern}/"), resource.clone());
+            self.insert(pattern, resource);
+        }
+    }
+
+    fn insert(&mut self, pattern: String, resource: Rc<Resource>) {
+        self.0.insert(pattern, resource).expect("the paths of the table do not clash");
+    }
+
+    pub fn find(&self, request: &HttpRequest) -> Result<&Resource, Problem> {
+        let found = self.0.at(path_of(request)).map_err(|_| refusals::route_not_found(request.path()))?;
+        Ok(found.value)
+    }
+}
+
+impl Resource {
+    fn new(base: &str, routes: Routes) -> Self {
+        let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
+        let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
+        let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
+        if methods.contains(&Method::GET) {
+            allowed.push("HEAD");
+        }
+        Self {
+            allowed: allowed.join(", "),
+            places: places(&format!("{base}{}", routes.named)),
+            meter: Meter::new(routes.path, methods),
+            endpoints,
+        }
+    }
+
+    pub fn handle(&self, call: Call) -> Result<LocalBoxFuture<'static, Answered>, Problem> {
+        let method = if call.request.method() == Method::HEAD { &Method::GET } else { call.request.method() };
+        match self.endpoints.iter().find(|endpoint| endpoint.method == *method) {
+            Some(endpoint) => Ok((endpoint.handler)(call)),
+            None => Err(Problem::method_not_allowed(call.request.method().as_str(), &self.allowed)),
+        }
+    }
+}
+
+/// Where a path has its names.
+fn places(path: &str) -> Rc<Places> {
+    let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
+    let places: Rc<Places> =
+        path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect();
+    assert!(places.len() <= NAMES_MAX, "{path} has more names than a call has room for");
+    places
+}
