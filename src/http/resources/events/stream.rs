@@ -25,7 +25,6 @@ use crate::http::dto::Text;
 use crate::http::event_hubs::{Gathered, Pace, Reached, Seat, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::refusals;
 use crate::http::streaming::{bare, cut_off, fitted};
 use crate::store::StoreError;
 
