@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::domain::pipeline::{
     ARGUMENTS_MAX, BLUEPRINT_BYTES_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX, TIMEOUT_SECONDS_DEFAULT,
-    TIMEOUT_SECONDS_MAX, check_argument, check_header_name, check_header_value, check_http_body, check_method,
+    TIMEOUT_SECONDS_MAX, ARGUMENT, HEADER_NAME, HEADER_VALUE, HTTP_BODY, METHOD, PROGRAM,
     check_url,
 };
 use crate::domain::{
-    Action, ApprovalRule, Blueprint, HttpCall, INPUTS_MAX, Identifier, Malformed, Stage, Step, StepReference, Use,
+    Action, ApprovalRule, Blueprint, HttpCall, INPUTS_MAX, Identifier, Stage, Step, StepReference, Use,
     VARIABLES_MAX, VariableName, VariableValue,
 };
 use crate::pipelines::{
@@ -105,7 +105,7 @@ fn read_step_action(step: Section<'_>, faults: &mut Vec<Fault>) -> Option<Action
 
 /// `run` or `http`, whichever there is. `http` is what the table of that is called in faults.
 pub(super) fn read_action(step: Section<'_>, http: &'static str, faults: &mut Vec<Fault>) -> Option<Action> {
-    let argument = |place: usize, text: &str| check_argument(text, place == 0).map(|()| Arc::from(text));
+    let argument = |place: usize, text: &str| if place == 0 { PROGRAM.parse(text) } else { ARGUMENT.parse(text) };
     let run = step.strings("run", 1..=ARGUMENTS_MAX, argument, faults);
     let form = "{ url = \"…\" }";
     let http = step.optional_section("http", http, form, faults);
@@ -114,13 +114,11 @@ pub(super) fn read_action(step: Section<'_>, http: &'static str, faults: &mut Ve
 }
 
 fn read_http_call(call: Section<'_>, faults: &mut Vec<Fault>) -> Option<HttpCall> {
-    let shared =
-        |check: fn(&str) -> Result<(), Malformed>| move |text: &str| check(text).map(|()| Arc::<str>::from(text));
     call.refuse_keys_other_than(&HTTP_KEYS, faults);
-    let method = call.optional("method", shared(check_method), faults);
-    let url = call.required("url", shared(check_url), faults);
-    let headers = call.entries("headers", header_name, header_value, HEADERS_MAX, faults);
-    let body = call.optional("body", shared(check_http_body), faults);
+    let method = call.optional("method", |text| METHOD.parse(text), faults);
+    let url = call.required("url", |text| check_url(text).map(|()| Arc::from(text)), faults);
+    let headers = call.entries("headers", |text| HEADER_NAME.parse(text), |text| HEADER_VALUE.parse(text), HEADERS_MAX, faults);
+    let body = call.optional("body", |text| HTTP_BODY.parse(text), faults);
     let expected = call.numbers("expect_status", EXPECTED_STATUSES_MAX, STATUSES, faults).unwrap_or_default();
     Some(HttpCall {
         method: method.unwrap_or_else(|| default_method(body.is_some())),
@@ -129,14 +127,6 @@ fn read_http_call(call: Section<'_>, faults: &mut Vec<Fault>) -> Option<HttpCall
         body,
         expect_status: expected.into_iter().filter_map(|status| u16::try_from(status).ok()).collect(),
     })
-}
-
-fn header_name(text: &str) -> Result<Arc<str>, Malformed> {
-    check_header_name(text).map(|()| Arc::from(text))
-}
-
-fn header_value(text: &str) -> Result<Arc<str>, Malformed> {
-    check_header_value(text).map(|()| Arc::from(text))
 }
 
 pub(super) fn read_repository(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Option<Repository> {

@@ -1,23 +1,27 @@
-//! Texts that came from outside: each is a type that exists only within its bounds, so nothing inward checks again.
+//! Texts from outside: each is a type that exists only within its bounds, so nothing further in checks again.
 
 use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// Why a text is not one of ours, as the end of a sentence that begins with the field's name.
+use super::text_rule::{CharClass, Reserved, TextRule};
+
+/// Why a text is refused, as the end of a sentence that begins with the field's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
 
 macro_rules! bounded_text {
-    ($(#[$doc:meta])* $name:ident, $check:path) => {
+    ($(#[$doc:meta])* $name:ident, $rule:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(Arc<str>);
 
         impl $name {
+            pub const RULE: TextRule = $rule;
+
             pub fn parse(text: &str) -> Result<Self, Malformed> {
-                $check(text).map(|()| Self(Arc::from(text)))
+                Self::RULE.parse(text).map(Self)
             }
 
             pub fn as_str(&self) -> &str {
@@ -45,72 +49,65 @@ macro_rules! bounded_text {
 }
 
 bounded_text! {
-    /// An organization, a pipeline or an environment, as it stands in a path.
-    Identifier, check_identifier
+    /// The name of an organization, a pipeline or an environment, as in a path.
+    Identifier,
+    TextRule::of(
+        1..=63,
+        CharClass::new("A-Za-z0-9._-"),
+        "must be 1 to 63 letters, digits, '.', '_' or '-', starting with a letter or digit",
+    )
+    .starting_with(CharClass::new("A-Za-z0-9"))
 }
 bounded_text! {
     /// A commit as the caller names it: a hash, a tag, whatever the pipeline understands.
-    CommitId, check_commit_id
+    CommitId, REVISION
 }
 bounded_text! {
-    /// Why somebody wants the lock, for those who find it taken.
-    Context, check_context
+    /// Why somebody wants the lock, for others who find it taken.
+    Context, PROSE
 }
 bounded_text! {
     /// What an environment is for.
-    Description, check_context
+    Description, PROSE
 }
 bounded_text! {
     /// The value of a label; its key is an [`Identifier`].
-    LabelValue, check_label_value
+    LabelValue,
+    TextRule::of(1..=63, CharClass::VISIBLE, "must be 1 to 63 visible ASCII characters without spaces")
 }
 bounded_text! {
-    /// A name that a process can have in its environment.
-    VariableName, check_variable_name
+    /// The name of an environment variable of a process.
+    VariableName,
+    TextRule::of(
+        1..=63,
+        CharClass::new("A-Za-z0-9_"),
+        "must be 1 to 63 letters, digits or '_', not starting with a digit or with LOCKKEEPER_, which is reserved",
+    )
+    .starting_with(CharClass::new("A-Za-z_"))
+    .reserving(Reserved::Prefix("LOCKKEEPER_"))
 }
 bounded_text! {
-    VariableValue, check_variable_value
+    VariableValue,
+    TextRule::of(0..=4096, CharClass::NO_NUL, "must be at most 4096 characters, without NUL")
 }
 
-fn check_identifier(text: &str) -> Result<(), Malformed> {
-    let mut bytes = text.bytes();
-    let sane = text.len() <= 63
-        && bytes.next().is_some_and(|first| first.is_ascii_alphanumeric())
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'));
-    sane.then_some(()).ok_or(Malformed("is 1 to 63 letters, digits, '.', '_' or '-', beginning with a letter or digit"))
-}
+/// A commit, branch or tag. It must not pass for an option of a program.
+pub const REVISION: TextRule = TextRule::of(
+    1..=128,
+    CharClass::VISIBLE,
+    "must be 1 to 128 visible ASCII characters without spaces, not starting with '-'",
+)
+.starting_with(CharClass::new("!-,.-~"));
 
-fn check_commit_id(text: &str) -> Result<(), Malformed> {
-    let sane =
-        (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.starts_with('-');
-    sane.then_some(()).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces, not beginning with '-'"))
-}
+/// The name of something for people to read: an organization, a pipeline, a token.
+pub const NAME: TextRule =
+    TextRule::of(1..=100, CharClass::NO_CONTROL, "must be 1 to 100 characters, without control characters");
 
-fn check_context(text: &str) -> Result<(), Malformed> {
-    let sane = text.chars().count() <= 1024 && !text.chars().any(|c| c.is_control() && c != '\t' && c != '\n');
-    sane.then_some(()).ok_or(Malformed("is at most 1024 characters, with no control characters but tab and newline"))
-}
-
-fn check_label_value(text: &str) -> Result<(), Malformed> {
-    let sane = (1..=63).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-    sane.then_some(()).ok_or(Malformed("is 1 to 63 visible ASCII characters without spaces"))
-}
-
-fn check_variable_name(text: &str) -> Result<(), Malformed> {
-    let mut bytes = text.bytes();
-    let sane = text.len() <= 63
-        && bytes.next().is_some_and(|first| first.is_ascii_alphabetic() || first == b'_')
-        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-        && !text.starts_with("LOCKKEEPER_");
-    sane.then_some(()).ok_or(Malformed(
-        "is 1 to 63 letters, digits or '_', not beginning with a digit or with LOCKKEEPER_, which is ours",
-    ))
-}
-
-fn check_variable_value(text: &str) -> Result<(), Malformed> {
-    let sane = text.chars().count() <= 4096 && !text.contains('\0');
-    sane.then_some(()).ok_or(Malformed("is at most 4096 characters, without NUL"))
-}
+const PROSE: TextRule = TextRule::of(
+    0..=1024,
+    CharClass::new(r"^\u0000-\u0008\u000b-\u001f\u007f-\u009f"),
+    "must be at most 1024 characters, without control characters other than tab and newline",
+);
 
 #[cfg(test)]
 mod tests {

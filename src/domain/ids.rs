@@ -61,6 +61,10 @@ pub enum Origin {
     Queued(Ticket),
 }
 
+impl SessionId {
+    pub const PATTERN: &'static str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.origin {
@@ -74,7 +78,7 @@ impl FromStr for SessionId {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        parse_session_id(text).ok_or(Malformed("is no session id"))
+        parse_session_id(text).ok_or(Malformed("must be a session id (ses_…)"))
     }
 }
 
@@ -95,10 +99,14 @@ fn parse_canonical_hex(digits: &str) -> Option<u64> {
 }
 
 macro_rules! seeded_id {
-    ($(#[$doc:meta])* $name:ident, $prefix:literal, $complaint:literal) => {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal, $noun:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name(pub IdSeed);
+
+        impl $name {
+            pub const PATTERN: &'static str = concat!("^", $prefix, "[0-9a-f]{24}$");
+        }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -110,43 +118,44 @@ macro_rules! seeded_id {
             type Err = Malformed;
 
             fn from_str(text: &str) -> Result<Self, Malformed> {
-                text.strip_prefix($prefix).and_then(IdSeed::parse_hex).map(Self).ok_or(Malformed($complaint))
+                let seed = text.strip_prefix($prefix).and_then(IdSeed::parse_hex);
+                seed.map(Self).ok_or(Malformed(concat!("must be ", $noun, " (", $prefix, "…)")))
             }
         }
     };
 }
 
-seeded_id! { DeploymentId, "dep_", "is no deployment id" }
+seeded_id! { DeploymentId, "dep_", "a deployment id" }
 seeded_id! {
     /// Somebody's leave for a stage to start, asked for or given.
-    ApprovalId, "apr_", "is no approval id"
+    ApprovalId, "apr_", "an approval id"
 }
 seeded_id! {
     /// A look into why a deployment failed.
-    AnalysisId, "anl_", "is no analysis id"
+    AnalysisId, "anl_", "an analysis id"
 }
 seeded_id! {
     /// A registry of steps.
-    RegistryId, "reg_", "is no registry id"
+    RegistryId, "reg_", "a registry id"
 }
 seeded_id! {
     /// A member of an organization.
-    UserId, "usr_", "is no user id"
+    UserId, "usr_", "a user id"
 }
 
 seeded_id! {
     /// A token, by which its text need not be known.
-    TokenId, "tok_", "is no token id"
+    TokenId, "tok_", "a token id"
 }
 
 seeded_id! {
     /// Somewhere that is told of events.
-    WebhookId, "whk_", "is no webhook id"
+    WebhookId, "whk_", "a webhook id"
 }
 
 seeded_id! {
     /// One event on its way to one webhook.
-    DeliveryId, "dlv_", "is no delivery id"
+    DeliveryId, "dlv_", "a delivery id"
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -171,6 +180,7 @@ impl fmt::Display for EnvironmentKey {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::samples::assert_pattern_fits;
 
     #[test]
     fn a_session_id_reads_back_and_sorts_by_time() {
@@ -185,7 +195,12 @@ mod tests {
 
     #[test]
     fn only_the_canonical_text_of_an_id_is_read() {
-        for bad in [
+        let good = [
+            "ses_0101010101010101010101012a",
+            "ses_020202020202020202020202q10",
+            "ses_010101010101010101010101ffffffffffffffff",
+        ];
+        let bad = [
             "",
             "ses_",
             "ses_010101010101010101010101",
@@ -199,10 +214,10 @@ mod tests {
             "ses_010101010101010101010101q0",
             "ses_010101010101010101010101qq1",
             "ses_é101010101010101010101012a",
-        ] {
-            assert!(bad.parse::<SessionId>().is_err(), "{bad}");
-        }
-        assert!("dep_010101010101010101010101".parse::<DeploymentId>().is_ok());
-        assert!("dep_0101010101010101010101012a".parse::<DeploymentId>().is_err());
+        ];
+        assert_pattern_fits(SessionId::PATTERN, |text| text.parse::<SessionId>().is_ok(), &good, &bad);
+        let deployment = |text: &str| text.parse::<DeploymentId>().is_ok();
+        let (good, bad) = (["dep_010101010101010101010101"], ["dep_0101010101010101010101012a", "dep_0", "ses_0", ""]);
+        assert_pattern_fits(DeploymentId::PATTERN, deployment, &good, &bad);
     }
 }

@@ -28,17 +28,20 @@ mod role;
 mod run;
 mod running;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 mod session;
 #[cfg(test)]
 mod simulation;
 #[cfg(test)]
 mod stage_tests;
 mod stages;
+mod text_rule;
 mod time;
 mod uses;
 
-pub use bounded::{CommitId, Context, Description, Identifier, LabelValue, Malformed, VariableName, VariableValue};
+pub use bounded::{
+    CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, VariableName, VariableValue,
+};
 pub use claim::{Claim, ClaimReply};
 pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
@@ -70,6 +73,7 @@ pub use session::{
     Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Session,
     SessionRef, SessionStatus,
 };
+pub use text_rule::{CharClass, Reserved, TextRule, Unit};
 pub use time::{Deadline, Now, Tick, Timestamp};
 pub use uses::{
     Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::text_rule::{CharClass, Reserved, TextRule};
 use super::uses::{StepSource, Use};
 use super::{Identifier, Malformed, VariableName, VariableValue};
 
@@ -16,6 +17,7 @@ pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
 /// All its texts together: a deployment keeps a copy of what it ran, and a batch of the store takes that at once.
 pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
+const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
 
 /// The stages of a pipeline as they stand at one moment. A deployment keeps the one it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,41 +126,45 @@ impl Action {
     }
 }
 
-/// One argument of a program, or the program itself if it is the first.
-pub fn check_argument(text: &str, first: bool) -> Result<(), Malformed> {
-    if first && text.is_empty() {
-        return Err(Malformed("names a program"));
-    }
-    let sane = text.len() <= 32 * 1024 && !text.contains('\0');
-    sane.then_some(()).ok_or(Malformed("is at most 32768 bytes, without NUL"))
-}
+/// The first argument.
+pub const PROGRAM: TextRule =
+    TextRule::of(1..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must name a program, in at most 32768 bytes without NUL")
+        .in_bytes();
+pub const ARGUMENT: TextRule =
+    TextRule::of(0..=ARGUMENT_BYTES_MAX, CharClass::NO_NUL, "must be at most 32768 bytes, without NUL").in_bytes();
+pub const METHOD: TextRule =
+    TextRule::of(1..=16, CharClass::new("A-Z"), "must be an HTTP method in upper case, such as POST");
+pub const HEADER_NAME: TextRule = TextRule::of(
+    1..=100,
+    CharClass::new("A-Za-z0-9!#$%&'*+.^_`|~-"),
+    "must be the name of a header that a request may set",
+)
+.reserving(Reserved::Words(&["host", "content-length", "transfer-encoding", "connection"]));
+pub const HEADER_VALUE: TextRule =
+    TextRule::of(0..=4096, CharClass::new(r"\t -~"), "must be at most 4096 printable ASCII characters");
+pub const HTTP_BODY: TextRule = TextRule::of(0..=32_768, CharClass::ANY, "must be at most 32768 bytes").in_bytes();
 
-pub fn check_method(text: &str) -> Result<(), Malformed> {
-    let sane = (1..=16).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_uppercase());
-    sane.then_some(()).ok_or(Malformed("is an HTTP method like POST, in upper case"))
-}
+pub const URL_LENGTH_MAX: usize = 2048;
+/// What [`check_url`] allows, apart from the length.
+pub const URL_PATTERN: &str = "^https?://[!-.0-~][!-~]*$";
 
 pub fn check_url(text: &str) -> Result<(), Malformed> {
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
-    let sane = text.len() <= 2048
+    let sane = text.len() <= URL_LENGTH_MAX
         && rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && text.bytes().all(|byte| byte.is_ascii_graphic());
-    sane.then_some(()).ok_or(Malformed("is an http or https URL of at most 2048 visible ASCII characters"))
+    sane.then_some(()).ok_or(Malformed("must be an http or https URL of at most 2048 visible ASCII characters"))
 }
 
-pub fn check_header_name(text: &str) -> Result<(), Malformed> {
-    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
-    let sane = (1..=100).contains(&text.len()) && text.bytes().all(token);
-    let ours =
-        ["host", "content-length", "transfer-encoding", "connection"].iter().any(|n| text.eq_ignore_ascii_case(n));
-    (sane && !ours).then_some(()).ok_or(Malformed("is the name of a header that a request may set"))
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::samples::assert_pattern_fits;
 
-pub fn check_header_value(text: &str) -> Result<(), Malformed> {
-    let sane = text.len() <= 4096 && text.bytes().all(|byte| byte == b'\t' || (32..127).contains(&byte));
-    sane.then_some(()).ok_or(Malformed("is at most 4096 printable ASCII characters"))
-}
-
-pub fn check_http_body(text: &str) -> Result<(), Malformed> {
-    (text.len() <= 32 * 1024).then_some(()).ok_or(Malformed("is at most 32768 bytes"))
+    #[test]
+    fn the_pattern_of_a_url_allows_what_the_check_allows() {
+        let good = ["http://a", "https://deploy.example/hooks?x=1", "https://${HOST}/x"];
+        let bad = ["", "https://", "https:///x", "ftp://a", "https://a b", "https://ä", "HTTP://a"];
+        assert_pattern_fits(URL_PATTERN, |text| check_url(text).is_ok(), &good, &bad);
+    }
 }

@@ -91,11 +91,17 @@ pub struct UseFault {
 
 impl StepReference {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        const FORM: Malformed = Malformed("is registry/step@version, such as tools/build@1.2.0");
+        const FORM: Malformed = Malformed("must be registry/step@version, such as tools/build@1.2.0");
         let (registry, rest) = text.split_once('/').ok_or(FORM)?;
         let (step, version) = rest.split_once('@').ok_or(FORM)?;
         let part = |text| Identifier::parse(text).map_err(|_| FORM);
         Ok(Self { registry: part(registry)?, step: part(step)?, version: part(version)? })
+    }
+
+    pub fn pattern() -> String {
+        let identifier = Identifier::RULE.pattern().expect("an identifier has not every character");
+        let part = identifier.trim_matches(['^', '$']);
+        format!("^{part}/{part}@{part}$")
     }
 
     fn bytes(&self) -> usize {
@@ -271,7 +277,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::samples::identifier;
+    use crate::domain::samples::{assert_pattern_fits, identifier};
     use crate::domain::{ApprovalRule, Stage};
 
     fn variable(text: &str) -> VariableName {
@@ -333,12 +339,13 @@ mod tests {
 
     #[test]
     fn a_reference_has_three_parts() {
-        for good in ["tools/build@1", "a/b@1.2.3-rc.1", "A.b/c_d@main"] {
-            assert_eq!(StepReference::parse(good).unwrap().to_string(), good);
+        let good = ["tools/build@1", "a/b@1.2.3-rc.1", "A.b/c_d@main"];
+        for text in good {
+            assert_eq!(StepReference::parse(text).unwrap().to_string(), text);
         }
-        for bad in ["", "build", "build@1", "tools/build", "tools/build@", "/build@1", "a/b/c@1", "a/b@1@2", "a/b@ 1"] {
-            assert!(StepReference::parse(bad).is_err(), "{bad}");
-        }
+        let bad = ["", "build", "build@1", "tools/build", "tools/build@", "/build@1", "a/b/c@1", "a/b@1@2", "a/b@ 1"];
+        let parses = |text: &str| StepReference::parse(text).is_ok();
+        assert_pattern_fits(&StepReference::pattern(), parses, &good, &bad);
     }
 
     #[test]

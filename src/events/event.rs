@@ -31,6 +31,8 @@ pub struct EventId {
 }
 
 impl EventId {
+    pub const PATTERN: &str = "^evt_[0-9a-f]{24}$";
+
     pub fn new(number: u64, hash: &Hash) -> Self {
         let [a, b, c, d, ..] = *hash;
         Self { number, check: [a, b, c, d] }
@@ -50,7 +52,7 @@ impl FromStr for EventId {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let seed = text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("is no event id"))?;
+        let seed = text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("must be an event id (evt_…)"))?;
         let [a, b, c, d, e, f, g, h, check @ ..] = seed.0;
         Ok(Self { number: u64::from_be_bytes([a, b, c, d, e, f, g, h]), check })
     }

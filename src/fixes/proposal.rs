@@ -4,7 +4,7 @@ use super::document::{self, Document};
 use super::github::{NewPull, Repository as GitHubRepository};
 use super::{FixError, Fixes, links};
 use crate::analysis::service::{Analysis, Mask, PullRequest, Pushing};
-use crate::domain::{AnalysisId, Malformed, PipelineKey};
+use crate::domain::{AnalysisId, CharClass, Malformed, PipelineKey, TextRule};
 use crate::git::{Author, Commit, Credential, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
 use crate::pipelines::{Provider, Repository};
 use crate::secrets::SecretValue;
@@ -43,10 +43,17 @@ pub struct Wish {
 pub struct Title(String);
 
 impl Title {
+    pub const RULE: TextRule = TextRule::of(
+        1..=200,
+        CharClass::NO_CONTROL,
+        "must be 1 to 200 characters, without control characters and not only spaces",
+    );
+    /// In place of the rule's own: not only spaces.
+    pub const PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$";
+
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let sane = (1..=200).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-        let sane = sane && !text.trim().is_empty();
-        sane.then(|| Self(text.to_owned())).ok_or(Malformed("is 1 to 200 characters, without control characters"))
+        Self::RULE.check(text)?;
+        if text.trim().is_empty() { Err(Malformed(Self::RULE.message)) } else { Ok(Self(text.to_owned())) }
     }
 }
 

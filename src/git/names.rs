@@ -32,6 +32,11 @@ enum Scheme {
 }
 
 impl RemoteUrl {
+    /// Allows what [`Self::parse`] does, and larger numbers for a port.
+    pub const PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
+                               |ssh://([A-Za-z0-9][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
+                               |[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[!-,.-9;-~][!-~]*|file:///[!-~]+)$";
+
     /// `https://host/path`, `ssh://user@host/path`, `git@host:path`, and `file:///path` where the operator allows it.
     pub fn parse(text: &str, allow_file: bool) -> Result<Self, Malformed> {
         const FORM: Malformed = Malformed(
@@ -252,6 +257,7 @@ mod tests {
             "git@git.example:team/shop.git",
         ] {
             assert!(RemoteUrl::parse(good, false).is_ok(), "{good}");
+            assert!(regex::Regex::new(RemoteUrl::PATTERN).is_ok_and(|pattern| pattern.is_match(good)), "{good}");
         }
         for bad in [
             "",

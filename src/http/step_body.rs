@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use super::body::Fields;
 use crate::domain::pipeline::{
-    ARGUMENTS_MAX, HEADERS_MAX, check_argument, check_header_name, check_header_value, check_http_body, check_method,
-    check_url,
+    ARGUMENT, ARGUMENTS_MAX, HEADER_NAME, HEADER_VALUE, HEADERS_MAX, HTTP_BODY, METHOD, PROGRAM, check_url,
 };
-use crate::domain::{Action, Description, HttpCall, INPUTS_MAX, Identifier, Input, InputKind, Malformed, RegistryStep};
+use crate::domain::{Action, Description, HttpCall, INPUTS_MAX, Identifier, Input, InputKind, RegistryStep};
 use crate::pipelines::{EXPECTED_STATUSES_MAX, STATUSES, default_method};
 
 /// `run` or `http`, whichever there is.
 pub fn read_action(step: &mut Fields) -> Option<Action> {
     let run = step.list("run", 1..=ARGUMENTS_MAX, |place, argument| {
-        check_argument(argument, place == 0).map(|()| Arc::from(argument))
+        if place == 0 { PROGRAM.parse(argument) } else { ARGUMENT.parse(argument) }
     });
     let http = step.object("http", read_http_call).flatten();
     run.map(Action::Run).or_else(|| http.map(Action::Http))
@@ -57,13 +56,10 @@ fn read_input(input: &mut Fields) -> Option<Input> {
 }
 
 fn read_http_call(call: &mut Fields) -> Option<HttpCall> {
-    fn checked(check: fn(&str) -> Result<(), Malformed>) -> impl Fn(&str) -> Result<Arc<str>, Malformed> {
-        move |text| check(text).map(|()| Arc::from(text))
-    }
-    let method = call.text("method", checked(check_method));
-    let url = call.required_text("url", checked(check_url));
-    let headers = call.texts("headers", HEADERS_MAX, checked(check_header_name), checked(check_header_value));
-    let body = call.nullable_text("body", checked(check_http_body));
+    let method = call.text("method", |text| METHOD.parse(text));
+    let url = call.required_text("url", |text| check_url(text).map(|()| Arc::from(text)));
+    let headers = call.texts("headers", HEADERS_MAX, |text| HEADER_NAME.parse(text), |text| HEADER_VALUE.parse(text));
+    let body = call.nullable_text("body", |text| HTTP_BODY.parse(text));
     let statuses = i64::from(*STATUSES.start())..=i64::from(*STATUSES.end());
     let expected = call.integers("expectStatus", EXPECTED_STATUSES_MAX, statuses).unwrap_or_default();
     Some(HttpCall {

@@ -2,18 +2,18 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::domain::Malformed;
-
-const KEY_MAX: usize = 128;
+use crate::domain::{CharClass, Malformed, TextRule};
 
 /// 1 to 128 visible ASCII characters, of the client's choice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IdempotencyKey(Box<str>);
 
 impl IdempotencyKey {
+    pub const RULE: TextRule =
+        TextRule::of(1..=128, CharClass::VISIBLE, "must be 1 to 128 visible ASCII characters without spaces");
+
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let fits = (1..=KEY_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
-        fits.then(|| Self(text.into())).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces"))
+        Self::RULE.check(text).map(|()| Self(text.into()))
     }
 
     pub fn as_str(&self) -> &str {

@@ -4,8 +4,9 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
-    ApprovalRule, Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp, VariableName,
+    ApprovalRule, Blueprint, Context, Identifier, Malformed, NAME, Person, PipelineKey, REVISION, Timestamp, VariableName,
 };
 
 /// What an HTTP step can be told to expect: every status that HTTP has.
@@ -94,27 +95,33 @@ impl Provider {
 
 /// The name of an organization or a pipeline, for people.
 pub fn parse_name(text: &str) -> Result<String, Malformed> {
-    let sane = (1..=100).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters, without control characters"))
+    NAME.check(text).map(|()| text.to_owned())
 }
+
+/// What [`check_repository_url`] allows, apart from the length.
+pub const REPOSITORY_URL_PATTERN: &str = "^((https://|ssh://([A-Za-z0-9._~-]+@)?)[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?\
+                                          (/[!-~]*)?|git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
+/// What [`check_api_url`] allows, apart from the length.
+pub const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(localhost|127\\.0\\.0\\.1))(:[0-9]{1,5})?\
+                                   (/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*/?$";
 
 /// Only its form: whether there is such a repository is known when it is needed. A password would be shown to everybody
 /// who may look at the pipeline, so would a token, which over https stands in the user's place; and a host must not pass
 /// for an option of ssh.
 pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
     let form =
-        "is the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
-    let sane = text.len() <= 2048 && text.bytes().all(|byte| byte.is_ascii_graphic());
+        "must be the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
+    let sane = text.len() <= URL_LENGTH_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
     let with_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("ssh://"));
     let is_sound = if let Some(rest) = with_host {
         let authority = rest.split('/').next().unwrap_or_default();
         let (user, place) = authority.rsplit_once('@').map_or((None, authority), |(user, place)| (Some(user), place));
         if user.is_some_and(|user| user.contains(':')) {
-            return Err(Malformed("has no password in it: whoever may look at the pipeline would see it"));
+            return Err(Malformed("must not contain a password: everybody who may view the pipeline would see it"));
         }
         if user.is_some() && text.starts_with("https://") {
             return Err(Malformed(
-                "has no user or token in it: put the token into a secret, and name that as `credential`",
+                "must not contain a user or token: store the token as a secret and name it as `credential`",
             ));
         }
         let (host, port) = place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)));
@@ -154,16 +161,14 @@ pub fn check_api_url(text: &str) -> Result<(), Malformed> {
         let is_path = path.is_empty() || path.split('/').all(is_segment);
         (is_host(host) && port.is_none_or(is_port) && (is_here || !is_plain) && is_path).then_some(())
     };
-    let form = "is the https URL of a server's API, such as https://github.example/api/v3, of at most 2048 characters; \
+    let form = "must be the https URL of a server's API, such as https://github.example/api/v3, of at most 2048 characters; \
                 http only for localhost";
-    if text.len() <= 2048 && is_sound().is_some() { Ok(()) } else { Err(Malformed(form)) }
+    if text.len() <= URL_LENGTH_MAX && is_sound().is_some() { Ok(()) } else { Err(Malformed(form)) }
 }
 
-/// It must not pass for an option of git.
+/// The form of a branch's name; git allows less.
 pub fn check_branch(text: &str) -> Result<(), Malformed> {
-    let sane =
-        (1..=128).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.starts_with('-');
-    sane.then_some(()).ok_or(Malformed("is 1 to 128 visible ASCII characters without spaces, not beginning with '-'"))
+    REVISION.check(text)
 }
 
 /// The branch of a repository that names none.
@@ -192,15 +197,13 @@ pub fn step_name(place: usize) -> Identifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::samples::assert_pattern_fits;
 
     #[test]
     fn an_api_is_reached_encrypted_or_on_this_machine() {
-        for good in
-            ["https://github.example/api/v3", "https://git.example:8443", "http://127.0.0.1:80/", "http://localhost"]
-        {
-            assert_eq!(check_api_url(good), Ok(()), "{good}");
-        }
-        for bad in [
+        let good =
+            ["https://github.example/api/v3", "https://git.example:8443", "http://127.0.0.1:80/", "http://localhost"];
+        let bad = [
             "",
             "https://",
             "http://github.example/api/v3",
@@ -210,22 +213,19 @@ mod tests {
             "https://git.example/../x",
             "https://git.example:port",
             "ftp://git.example",
-        ] {
-            assert!(check_api_url(bad).is_err(), "{bad}");
-        }
+        ];
+        assert_pattern_fits(API_URL_PATTERN, |text| check_api_url(text).is_ok(), &good, &bad);
     }
 
     #[test]
     fn a_repository_is_named_by_one_of_four_forms_and_shows_no_password_or_token() {
-        for good in [
+        let good = [
             "https://git.example/shop.git",
             "ssh://git@git.example:2222/shop.git",
             "git@git.example:team/shop.git",
             "file:///srv/git/shop.git",
-        ] {
-            assert_eq!(check_repository_url(good), Ok(()), "{good}");
-        }
-        for bad in [
+        ];
+        let bad = [
             "",
             "https://",
             "https:///shop",
@@ -242,9 +242,10 @@ mod tests {
             "https://git.example/a b",
             "https://bot:hunter2@git.example/shop.git",
             "https://t0ken@git.example/shop.git",
-            &format!("https://{}", "x".repeat(2041)),
-        ] {
-            assert!(check_repository_url(bad).is_err(), "{bad}");
-        }
+        ];
+        let allows = |text: &str| check_repository_url(text).is_ok();
+        assert_pattern_fits(REPOSITORY_URL_PATTERN, allows, &good, &bad);
+        let of_length = |length: usize| format!("https://{}", "x".repeat(length - 8));
+        assert!(allows(&of_length(URL_LENGTH_MAX)) && !allows(&of_length(URL_LENGTH_MAX + 1)));
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use zeroize::Zeroizing;
 
-use crate::domain::Malformed;
+use crate::domain::{CharClass, Malformed, TextRule};
 
 /// Room for a private key or a certificate chain, and far below what one batch of the store or one environment variable
 /// can hold.
@@ -15,9 +15,11 @@ pub const VALUE_BYTES_MAX: usize = 16 * 1024;
 pub struct SecretValue(Zeroizing<String>);
 
 impl SecretValue {
+    pub const RULE: TextRule =
+        TextRule::of(1..=VALUE_BYTES_MAX, CharClass::NO_NUL, "must be 1 to 16384 bytes, without NUL").in_bytes();
+
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let sane = (1..=VALUE_BYTES_MAX).contains(&text.len()) && !text.contains('\0');
-        sane.then(|| Self(Zeroizing::new(text.to_owned()))).ok_or(Malformed("is 1 to 16384 bytes, without NUL"))
+        Self::RULE.check(text).map(|()| Self(Zeroizing::new(text.to_owned())))
     }
 
     pub fn reveal(&self) -> &str {

@@ -13,7 +13,7 @@ use crate::domain::Malformed;
 use crate::secrets::SecretValue;
 
 const PREFIX: &str = "whsec_";
-const FORM: Malformed = Malformed("is whsec_ and the base64 of 24 to 64 bytes");
+const FORM: Malformed = Malformed("must be whsec_ and the base64 of 24 to 64 bytes");
 /// The scheme's bounds.
 const KEY_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// What the hash that signs has use for.
@@ -27,6 +27,9 @@ pub struct WebhookSecret {
 }
 
 impl WebhookSecret {
+    /// Allows what [`Self::parse`] does, and a little more.
+    pub const PATTERN: &str = "^whsec_[A-Za-z0-9+/]{32,86}={0,2}$";
+
     pub fn generate() -> Self {
         let mut key = Zeroizing::new([0; NEW_KEY_BYTES]);
         rand::Rng::fill_bytes(&mut rand::rng(), key.as_mut_slice());
@@ -104,7 +107,10 @@ mod tests {
         assert_eq!(WebhookSecret::parse(made.text().reveal()).unwrap(), made);
         assert_ne!(WebhookSecret::generate(), made);
         let of = |bytes: usize| format!("whsec_{}", STANDARD.encode(vec![7; bytes]));
-        assert!(WebhookSecret::parse(&of(24)).is_ok() && WebhookSecret::parse(&of(64)).is_ok());
+        let pattern = regex::Regex::new(WebhookSecret::PATTERN).unwrap();
+        for bytes in 24..=64 {
+            assert!(WebhookSecret::parse(&of(bytes)).is_ok() && pattern.is_match(&of(bytes)), "{bytes}");
+        }
         for bad in
             [of(23), of(65), "whsec_".to_owned(), "whsec_!".to_owned(), of(24).replace("whsec_", ""), of(32) + " "]
         {

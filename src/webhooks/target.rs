@@ -11,7 +11,7 @@ use crate::domain::Malformed;
 /// As long as URLs can be in practice.
 pub const URL_MAX: usize = 2_048;
 const FORM: Malformed =
-    Malformed("is an http or https URL of at most 2048 characters, without credentials and fragment");
+    Malformed("must be an http or https URL of at most 2048 characters, without credentials and fragment");
 
 /// A URL in its one canonical spelling: an address in it has been recognised, however it was written. Its path and query
 /// may hold a secret of the receiver's, so `Debug` and logs have the host alone.
@@ -19,6 +19,9 @@ const FORM: Malformed =
 pub struct Target(Url);
 
 impl Target {
+    /// Allows what [`Self::parse`] does, and more.
+    pub const PATTERN: &str = "^[Hh][Tt][Tt][Pp][Ss]?://[^\\s#@]+$";
+
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         if text.len() > URL_MAX || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
             return Err(FORM);

@@ -29,7 +29,7 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
             "LOCKKEEPER_RATE_LIMIT: rate_limit must be a whole number from 1 to 1000000, or \"off\", not 0",
             "--listen: listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
             "conf/../acme.toml:2: organization.id must be 1 to 63 letters, digits, '.', '_' or '-', \
-             beginning with a letter or digit",
+             starting with a letter or digit",
             "conf/../acme.toml:5: members.role must be one of viewer, developer, maintainer, admin; \
              did you mean `admin`?",
             "conf/lk.toml:5: organizations: cannot read `conf/gone.toml`: there is no such file; \

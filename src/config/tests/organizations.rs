@@ -111,17 +111,17 @@ fn all_faults_of_a_file_are_told_from_the_top() {
             "o.toml:7: unknown key `members.nmae`; did you mean `name`?",
             "o.toml:11: pipelines.name must be 1 to 100 characters, without control characters",
             "o.toml:12: pipelines.slug must be 1 to 63 letters, digits, '.', '_' or '-', \
-             beginning with a letter or digit",
+             starting with a letter or digit",
             "o.toml:15: pipelines.environments.deploy_on_claim must be true or false, not a string",
             "o.toml:16: pipelines.environments.labels.a b: the name must be 1 to 63 letters, digits, '.', '_' or '-', \
-             beginning with a letter or digit",
+             starting with a letter or digit",
             "o.toml:16: pipelines.environments.labels.size must be a string, not a whole number",
             "o.toml:17: pipelines.environments.force_claim_role must be one of viewer, developer, maintainer, admin",
             "o.toml:18: unknown key `pipelines.environments.stages`; allowed here: name, description, labels, \
              deploy_on_claim, default_ttl_seconds, max_ttl_seconds, max_hold_seconds, max_queue_length, on_release, \
              force_claim_role, disabled, variables",
             "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X: the name must be 1 to 63 letters, digits \
-             or '_', not beginning with a digit or with LOCKKEEPER_, which is ours",
+             or '_', not starting with a digit or with LOCKKEEPER_, which is reserved",
             "o.toml:20: unknown key `sponsors`; allowed here: organization, members, pipelines",
         ]
     );
@@ -207,7 +207,7 @@ fn a_reset_is_a_table_with_a_commit() {
         ("{ commit_id = 1 }", &[".commit_id must be a string, not a whole number"]),
         (
             "{ commit_id = '-x' }",
-            &[".commit_id must be 1 to 128 visible ASCII characters without spaces, not beginning with '-'"],
+            &[".commit_id must be 1 to 128 visible ASCII characters without spaces, not starting with '-'"],
         ),
     ] {
         let expected: Vec<_> =

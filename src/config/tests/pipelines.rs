@@ -114,7 +114,7 @@ fn a_pipeline_has_variables_and_a_repository() {
             "o.toml:8: pipelines.repository.url must be the https, ssh or file URL of a repository, or git@host:path, of \
              at most 2048 visible ASCII characters",
             "o.toml:8: pipelines.repository.default_branch must be 1 to 128 visible ASCII characters without spaces, not \
-             beginning with '-'",
+             starting with '-'",
         ]
     );
     assert_eq!(
@@ -136,7 +136,7 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
             "o.toml:8: pipelines.self_approval must be true or false, not a string",
             "o.toml:11: pipelines.stages.approval must be one of never, always",
             "o.toml:12: pipelines.stages.timeout_seconds must be a whole number from 1 to 86400, not 0",
-            "o.toml:14: pipelines.stages.steps.run[0] names a program",
+            "o.toml:14: pipelines.stages.steps.run[0] must name a program, in at most 32768 bytes without NUL",
             "o.toml:14: pipelines.stages.steps.run[1] must be a string, not a whole number",
             "o.toml:15: a step needs run = [\"program\", \"argument\"], http = { url = \"…\" } or uses = \"registry/step@version\"",
             "o.toml:16: pipelines.stages.steps.name `step-1` is there twice; the first is on line 13",
@@ -145,8 +145,8 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
             "o.toml:19: pipelines.stages.idempotent must be true or false, not a whole number",
             "o.toml:21: pipelines.stages.name is missing",
             "o.toml:23: pipelines.stages.steps.uses must be registry/step@version, such as tools/build@1.2.0",
-            "o.toml:24: pipelines.stages.steps.with.1A: the name must be 1 to 63 letters, digits or '_', not beginning with \
-             a digit or with LOCKKEEPER_, which is ours",
+            "o.toml:24: pipelines.stages.steps.with.1A: the name must be 1 to 63 letters, digits or '_', not starting with \
+             a digit or with LOCKKEEPER_, which is reserved",
             "o.toml:24: pipelines.stages.steps.with.B must be a string, a number or a boolean, not an array",
             "o.toml:25: with goes with uses: it is what a step of a registry is given",
         ]
@@ -164,7 +164,7 @@ fn a_step_that_is_wrong_is_told_why() {
         (
             "http = { url = 'ftp://x', method = 'post', headers = { Host = 'x' }, expect_status = [99, '200'] }",
             &[
-                "http.method must be an HTTP method like POST, in upper case",
+                "http.method must be an HTTP method in upper case, such as POST",
                 "http.url must be an http or https URL of at most 2048 visible ASCII characters",
                 "http.headers.Host: the name must be the name of a header that a request may set",
                 "http.expect_status[0] must be a whole number from 100 to 599, not 99",

@@ -173,17 +173,17 @@ fn stop() -> Value {
 
 #[cfg(test)]
 mod tests {
-    use crate::domain::pipeline::{check_argument, check_header_name, check_header_value, check_http_body, check_url};
+    use crate::domain::pipeline::{HEADER_NAME, HEADER_VALUE, HTTP_BODY, PROGRAM, check_url};
     use crate::pipelines::{check_branch, check_repository_url, parse_name};
 
     #[test]
     fn the_documented_bounds_are_the_real_ones() {
         type Check = fn(&str) -> bool;
         let bounds: [(Check, &str, usize); 7] = [
-            (|text| check_argument(text, true).is_ok(), "", 32_768),
-            (|text| check_http_body(text).is_ok(), "", 32_768),
-            (|text| check_header_name(text).is_ok(), "", 100),
-            (|text| check_header_value(text).is_ok(), "", 4_096),
+            (|text| PROGRAM.check(text).is_ok(), "", 32_768),
+            (|text| HTTP_BODY.check(text).is_ok(), "", 32_768),
+            (|text| HEADER_NAME.check(text).is_ok(), "", 100),
+            (|text| HEADER_VALUE.check(text).is_ok(), "", 4_096),
             (|text| check_url(text).is_ok(), "https://", 2_048),
             (|text| check_repository_url(text).is_ok(), "https://", 2_048),
             (|text| check_branch(text).is_ok(), "", 128),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
-use crate::domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
+use crate::domain::{Identifier, Malformed, NAME, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -20,7 +20,6 @@ use crate::http::problem::{FieldError, Problem};
 use crate::idempotency::Pending;
 use crate::store::Batch;
 
-const NAME_MAX: usize = 100;
 /// What to do where the outcome of a change is not known.
 const LOOK: &str = "list the tokens";
 const NO_MEMBER: Malformed = Malformed("is no member of this organization");
@@ -131,8 +130,7 @@ impl Access {
 }
 
 fn parse_name(text: &str) -> Result<String, Malformed> {
-    let sane = (1..=NAME_MAX).contains(&text.chars().count()) && !text.chars().any(char::is_control);
-    sane.then(|| text.to_owned()).ok_or(Malformed("is 1 to 100 characters without control characters"))
+    NAME.check(text).map(|()| text.to_owned())
 }
 
 fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, Malformed> {
