@@ -13,7 +13,7 @@ use crate::domain::{
 };
 use crate::pipelines::{
     EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
-    default_branch, default_method, parse_approval, step_name,
+    default_branch, default_method, step_name,
 };
 
 use super::document::Section;
@@ -51,7 +51,7 @@ fn read_stages(pipeline: Section<'_>, faults: &mut Vec<Fault>) -> Vec<Stage> {
         section.refuse_keys_other_than(&STAGE_KEYS, faults);
         let name = section.required("name", Identifier::parse, faults);
         seen.refuse_again(&name, "pipelines.stages.name", section.place_of("name"), faults);
-        let approval = section.optional("approval", parse_approval, faults);
+        let approval = section.optional("approval", ApprovalRule::parse, faults);
         let timeout_seconds = section.number("timeout_seconds", 1..=TIMEOUT_SECONDS_MAX, faults);
         let idempotent = section.boolean("idempotent", faults);
         let steps = read_steps(section, faults);

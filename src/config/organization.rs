@@ -230,7 +230,7 @@ fn read_reset(section: Section<'_>, faults: &mut Vec<Fault>) -> Option<CommitId>
 }
 
 fn parse_role(text: &str) -> Result<Role, String> {
-    text.parse::<Role>().map_err(|rule| {
+    Role::parse(text).map_err(|rule| {
         let meant = nearest(text, Role::ALL.map(Role::as_str));
         let advice = meant.map(|meant| format!("; did you mean `{meant}`?"));
         format!("{rule}{}", advice.unwrap_or_default())

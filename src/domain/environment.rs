@@ -3,6 +3,7 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::{
     CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session, SessionId,
     Timestamp,
@@ -53,18 +54,14 @@ pub struct LastDeployment {
     pub finished_at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LockStatus {
-    Unlocked,
-    Locked,
-    /// Being put back in order after a release.
-    Resetting,
-    Disabled,
-}
-
-impl LockStatus {
-    pub const ALL: [LockStatus; 4] =
-        [LockStatus::Unlocked, LockStatus::Locked, LockStatus::Resetting, LockStatus::Disabled];
+named_enum! {
+    pub enum LockStatus {
+        Unlocked = "unlocked",
+        Locked = "locked",
+        /// Being put back in order after a release.
+        Resetting = "resetting",
+        Disabled = "disabled",
+    }
 }
 
 impl Environment {

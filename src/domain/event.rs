@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::{DeploymentId, Identifier, Person, SessionId, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,79 +43,58 @@ pub enum Datum {
     Flag(bool),
 }
 
-/// All notices and their names. The place in the list is what lies on the disk, so it only grows at its end.
-macro_rules! notices {
-    ($($notice:ident = $name:literal,)*) => {
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum Notice {
-            $($notice,)*
-        }
-
-        impl Notice {
-            pub const ALL: &[Notice] = &[$(Notice::$notice,)*];
-
-            pub const fn as_str(self) -> &'static str {
-                match self {
-                    $(Notice::$notice => $name,)*
-                }
-            }
-        }
-    };
-}
-
-notices! {
-    SessionClaimed = "session.claimed",
-    SessionQueued = "session.queued",
-    SessionReleased = "session.released",
-    SessionOverridden = "session.overridden",
-    SessionExpired = "session.expired",
-    DeploymentQueued = "deployment.queued",
-    DeploymentStarted = "deployment.started",
-    DeploymentCancelling = "deployment.cancelling",
-    DeploymentSucceeded = "deployment.succeeded",
-    DeploymentFailed = "deployment.failed",
-    DeploymentCancelled = "deployment.cancelled",
-    StageStarted = "stage.started",
-    StageSucceeded = "stage.succeeded",
-    StageFailed = "stage.failed",
-    StageCancelled = "stage.cancelled",
-    StageRetried = "stage.retried",
-    ApprovalRequested = "approval.requested",
-    ApprovalApproved = "approval.approved",
-    ApprovalRejected = "approval.rejected",
-    EnvironmentCreated = "environment.created",
-    EnvironmentUpdated = "environment.updated",
-    EnvironmentDeleted = "environment.deleted",
-    PipelineCreated = "pipeline.created",
-    PipelineUpdated = "pipeline.updated",
-    PipelineStopped = "pipeline.stopped",
-    PipelineResumed = "pipeline.resumed",
-    PipelineDeleted = "pipeline.deleted",
-    SecretCreated = "secret.created",
-    SecretUpdated = "secret.updated",
-    SecretDeleted = "secret.deleted",
-    RegistryCreated = "registry.created",
-    RegistryUpdated = "registry.updated",
-    RegistrySynced = "registry.synced",
-    RegistryDeleted = "registry.deleted",
-    TokenCreated = "token.created",
-    TokenRevoked = "token.revoked",
-    MemberAdded = "member.added",
-    MemberUpdated = "member.updated",
-    MemberRemoved = "member.removed",
-    WebhookCreated = "webhook.created",
-    WebhookUpdated = "webhook.updated",
-    WebhookDeleted = "webhook.deleted",
-    WebhookDisabled = "webhook.disabled",
-    AnalysisCompleted = "analysis.completed",
-    PullRequestCreated = "pull_request.created",
+named_enum! {
+    /// What happened. The position in the list is stored, so new ones are added at the end.
+    pub enum Notice {
+        SessionClaimed = "session.claimed",
+        SessionQueued = "session.queued",
+        SessionReleased = "session.released",
+        SessionOverridden = "session.overridden",
+        SessionExpired = "session.expired",
+        DeploymentQueued = "deployment.queued",
+        DeploymentStarted = "deployment.started",
+        DeploymentCancelling = "deployment.cancelling",
+        DeploymentSucceeded = "deployment.succeeded",
+        DeploymentFailed = "deployment.failed",
+        DeploymentCancelled = "deployment.cancelled",
+        StageStarted = "stage.started",
+        StageSucceeded = "stage.succeeded",
+        StageFailed = "stage.failed",
+        StageCancelled = "stage.cancelled",
+        StageRetried = "stage.retried",
+        ApprovalRequested = "approval.requested",
+        ApprovalApproved = "approval.approved",
+        ApprovalRejected = "approval.rejected",
+        EnvironmentCreated = "environment.created",
+        EnvironmentUpdated = "environment.updated",
+        EnvironmentDeleted = "environment.deleted",
+        PipelineCreated = "pipeline.created",
+        PipelineUpdated = "pipeline.updated",
+        PipelineStopped = "pipeline.stopped",
+        PipelineResumed = "pipeline.resumed",
+        PipelineDeleted = "pipeline.deleted",
+        SecretCreated = "secret.created",
+        SecretUpdated = "secret.updated",
+        SecretDeleted = "secret.deleted",
+        RegistryCreated = "registry.created",
+        RegistryUpdated = "registry.updated",
+        RegistrySynced = "registry.synced",
+        RegistryDeleted = "registry.deleted",
+        TokenCreated = "token.created",
+        TokenRevoked = "token.revoked",
+        MemberAdded = "member.added",
+        MemberUpdated = "member.updated",
+        MemberRemoved = "member.removed",
+        WebhookCreated = "webhook.created",
+        WebhookUpdated = "webhook.updated",
+        WebhookDeleted = "webhook.deleted",
+        WebhookDisabled = "webhook.disabled",
+        AnalysisCompleted = "analysis.completed",
+        PullRequestCreated = "pull_request.created",
+    }
 }
 
 impl Notice {
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|notice| notice.as_str() == name)
-    }
-
     /// Whether it follows by itself, also where somebody's request set it off: the system's doing.
     pub const fn is_automatic(self) -> bool {
         matches!(
@@ -227,10 +207,10 @@ mod tests {
 
     #[test]
     fn every_notice_is_found_by_its_place_and_by_its_name() {
-        for (place, &notice) in Notice::ALL.iter().enumerate() {
+        for (place, notice) in Notice::ALL.into_iter().enumerate() {
             assert_eq!(notice as usize, place, "{}", notice.as_str());
-            assert_eq!(Notice::parse(notice.as_str()), Some(notice));
+            assert_eq!(Notice::parse(notice.as_str()), Ok(notice));
         }
-        assert_eq!(Notice::parse("session"), None);
+        assert!(Notice::parse("session").is_err());
     }
 }

@@ -16,6 +16,7 @@ mod ids;
 mod intervene;
 pub mod invariants;
 mod lease;
+pub(crate) mod named;
 pub mod pipeline;
 mod pool;
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::text_rule::{CharClass, Reserved, TextRule};
 use super::uses::{StepSource, Use};
 use super::{Identifier, Malformed, VariableName, VariableValue};
@@ -44,11 +45,12 @@ pub struct Stage {
     pub steps: Vec<Step>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ApprovalRule {
-    Never,
-    /// Each time, somebody has to approve before it starts.
-    Always,
+named_enum! {
+    pub enum ApprovalRule {
+        Never = "never",
+        /// Each time, somebody has to approve before it starts.
+        Always = "always",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::{
     ApprovalId, Blueprint, CommitId, Configuration, Deployment, DeploymentId, Identifier, Person, SessionId,
     StepSource, Timestamp,
@@ -45,31 +46,33 @@ pub struct StepRun {
     pub finished_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StageStatus {
-    /// Its turn has not come.
-    Pending,
-    AwaitingApproval,
-    /// Handed to the runner, which has not begun it: nothing of it has been executed.
-    Queued,
-    Running,
-    /// Told to stop, and not yet known to have stopped.
-    Cancelling,
-    Succeeded,
-    Failed,
-    Cancelled,
-    /// A stage before it did not succeed.
-    Skipped,
+named_enum! {
+    pub enum StageStatus {
+        /// Its turn has not come.
+        Pending = "pending",
+        AwaitingApproval = "awaiting_approval",
+        /// Handed to the runner, which has not begun it: nothing of it has been executed.
+        Queued = "queued",
+        Running = "running",
+        /// Told to stop, and not yet known to have stopped.
+        Cancelling = "cancelling",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        /// A stage before it did not succeed.
+        Skipped = "skipped",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StepStatus {
-    Pending,
-    Running,
-    Succeeded,
-    Failed,
-    Cancelled,
-    Skipped,
+named_enum! {
+    pub enum StepStatus {
+        Pending = "pending",
+        Running = "running",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+        Skipped = "skipped",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,13 +86,14 @@ pub struct Approval {
     pub comment: Option<Arc<str>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ApprovalStatus {
-    Pending,
-    Approved,
-    Rejected,
-    /// What it was for has ended before somebody decided.
-    Cancelled,
+named_enum! {
+    pub enum ApprovalStatus {
+        Pending = "pending",
+        Approved = "approved",
+        Rejected = "rejected",
+        /// What it was for has ended before somebody decided.
+        Cancelled = "cancelled",
+    }
 }
 
 /// A deployment with all that is kept of it, but for what its stages do.
@@ -176,20 +180,6 @@ impl From<DeploymentId> for DeploymentRef {
 }
 
 impl StageStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            StageStatus::Pending => "pending",
-            StageStatus::AwaitingApproval => "awaiting_approval",
-            StageStatus::Queued => "queued",
-            StageStatus::Running => "running",
-            StageStatus::Cancelling => "cancelling",
-            StageStatus::Succeeded => "succeeded",
-            StageStatus::Failed => "failed",
-            StageStatus::Cancelled => "cancelled",
-            StageStatus::Skipped => "skipped",
-        }
-    }
-
     pub fn is_finished(self) -> bool {
         match self {
             StageStatus::Succeeded | StageStatus::Failed | StageStatus::Cancelled | StageStatus::Skipped => true,
@@ -207,15 +197,3 @@ impl StageStatus {
     }
 }
 
-impl StepStatus {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            StepStatus::Pending => "pending",
-            StepStatus::Running => "running",
-            StepStatus::Succeeded => "succeeded",
-            StepStatus::Failed => "failed",
-            StepStatus::Cancelled => "cancelled",
-            StepStatus::Skipped => "skipped",
-        }
-    }
-}

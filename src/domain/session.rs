@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::{
     CommitId, Context, Deadline, DeploymentId, Event, Notice, Priority, Run, SessionId, Tick, Timestamp, UserId,
 };
@@ -79,26 +80,28 @@ pub enum EndedHow {
     Expired(Expiry),
 }
 
-/// Why a session ended by itself.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Expiry {
-    /// No activity within its TTL.
-    Ttl,
-    /// It held the lock as long as the environment allows.
-    MaxHold,
-    /// Nobody asked about it for too long, in the queue or after it was granted.
-    Unasked,
-    /// Its client was gone before it could be told.
-    Vanished,
+named_enum! {
+    /// Why a session ended by itself.
+    pub enum Expiry {
+        /// No activity within its TTL.
+        Ttl = "ttl",
+        /// It held the lock as long as the environment allows.
+        MaxHold = "max_hold",
+        /// Nobody asked about it for too long, in the queue or after it was granted.
+        Unasked = "unasked",
+        /// Its client was gone before it could be told.
+        Vanished = "vanished",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionStatus {
-    Queued,
-    Active,
-    Released,
-    Overridden,
-    Expired,
+named_enum! {
+    pub enum SessionStatus {
+        Queued = "queued",
+        Active = "active",
+        Released = "released",
+        Overridden = "overridden",
+        Expired = "expired",
+    }
 }
 
 /// A session a command speaks of. Where the environment does not have it as its holder, the actor fills in what the
@@ -133,17 +136,18 @@ pub struct Deployment {
     pub run: Option<Arc<Run>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeploymentStatus {
-    Queued,
-    Running,
-    /// Somebody has to approve its next stage. Nothing of it runs, and nothing else is deployed meanwhile.
-    AwaitingApproval,
-    /// Told to stop, and not yet known to have stopped.
-    Cancelling,
-    Succeeded,
-    Failed,
-    Cancelled,
+named_enum! {
+    pub enum DeploymentStatus {
+        Queued = "queued",
+        Running = "running",
+        /// Somebody has to approve its next stage. Nothing of it runs, and nothing else is deployed meanwhile.
+        AwaitingApproval = "awaiting_approval",
+        /// Told to stop, and not yet known to have stopped.
+        Cancelling = "cancelling",
+        Succeeded = "succeeded",
+        Failed = "failed",
+        Cancelled = "cancelled",
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -200,17 +204,6 @@ impl Session {
     pub(super) fn end(&mut self, ended: Ended) {
         self.ended = Some(ended);
         self.revision += 1;
-    }
-}
-
-impl Expiry {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Expiry::Ttl => "ttl",
-            Expiry::MaxHold => "max_hold",
-            Expiry::Unasked => "unasked",
-            Expiry::Vanished => "vanished",
-        }
     }
 }
 

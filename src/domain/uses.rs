@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+use super::named::named_enum;
 use super::pipeline::{Action, BLUEPRINT_BYTES_MAX, Blueprint, Step};
 use super::{Description, Identifier, Malformed, VariableName, VariableValue};
 
@@ -45,11 +46,12 @@ pub struct Input {
     pub default: Option<InputValue>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum InputKind {
-    String,
-    Number,
-    Boolean,
+named_enum! {
+    pub enum InputKind {
+        String = "string",
+        Number = "number",
+        Boolean = "boolean",
+    }
 }
 
 /// A value with what it is; its text is what a step finds in its variable.
@@ -112,23 +114,6 @@ impl StepReference {
 impl fmt::Display for StepReference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}@{}", self.registry, self.step, self.version)
-    }
-}
-
-impl InputKind {
-    pub const ALL: [InputKind; 3] = [InputKind::String, InputKind::Number, InputKind::Boolean];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            InputKind::String => "string",
-            InputKind::Number => "number",
-            InputKind::Boolean => "boolean",
-        }
-    }
-
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let found = Self::ALL.into_iter().find(|kind| kind.as_str() == text);
-        found.ok_or(Malformed("is one of string, number, boolean"))
     }
 }
 

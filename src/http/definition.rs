@@ -14,7 +14,7 @@ use crate::domain::{
 };
 use crate::pipelines::{
     Definition, Provider, Repository, check_api_url, check_branch, check_repository_url, default_branch,
-    parse_approval, parse_name, step_name,
+    parse_name, step_name,
 };
 
 /// What is wrong with the use of a registry's step: the field, and the end of a sentence.
@@ -58,7 +58,7 @@ fn read_stage(stage: &mut Fields, seen: &mut HashSet<Identifier>, check_use: &Us
     if name.as_ref().is_some_and(|name| !seen.insert(name.clone())) {
         stage.wrong("name", "is there twice; each stage of a pipeline has a name of its own");
     }
-    let approval = stage.text("approval", parse_approval).unwrap_or(ApprovalRule::Never);
+    let approval = stage.text("approval", ApprovalRule::parse).unwrap_or(ApprovalRule::Never);
     let timeout = stage.integer("timeoutSeconds", 1..=i64::from(TIMEOUT_SECONDS_MAX));
     let idempotent = stage.boolean("idempotent").unwrap_or(false);
     if !stage.has("steps") {

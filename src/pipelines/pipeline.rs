@@ -5,8 +5,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use crate::domain::pipeline::URL_LENGTH_MAX;
+use crate::domain::named::named_enum;
 use crate::domain::{
-    ApprovalRule, Blueprint, Context, Identifier, Malformed, NAME, Person, PipelineKey, REVISION, Timestamp, VariableName,
+    Blueprint, Context, Identifier, Malformed, NAME, Person, PipelineKey, REVISION, Timestamp, VariableName,
 };
 
 /// What an HTTP step can be told to expect: every status that HTTP has.
@@ -56,10 +57,11 @@ pub struct Repository {
     pub api_url: Option<Arc<str>>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Provider {
-    Git,
-    GitHub,
+named_enum! {
+    pub enum Provider {
+        Git = "git",
+        GitHub = "github",
+    }
 }
 
 impl Pipeline {
@@ -74,22 +76,6 @@ impl Definition {
     pub(super) fn into_pipeline(self, key: PipelineKey, stopped: Option<Stopped>, revision: u64) -> Pipeline {
         let Definition { name, slug, blueprint, repository } = self;
         Pipeline { key, name, slug, blueprint, repository, stopped, revision }
-    }
-}
-
-impl Provider {
-    pub const ALL: [Provider; 2] = [Provider::Git, Provider::GitHub];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Provider::Git => "git",
-            Provider::GitHub => "github",
-        }
-    }
-
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let found = Self::ALL.into_iter().find(|provider| provider.as_str() == text);
-        found.ok_or(Malformed("is one of git, github"))
     }
 }
 
@@ -174,14 +160,6 @@ pub fn check_branch(text: &str) -> Result<(), Malformed> {
 /// The branch of a repository that names none.
 pub fn default_branch() -> Arc<str> {
     Arc::from("main")
-}
-
-pub fn parse_approval(text: &str) -> Result<ApprovalRule, Malformed> {
-    match text {
-        "never" => Ok(ApprovalRule::Never),
-        "always" => Ok(ApprovalRule::Always),
-        _ => Err(Malformed("is one of never, always")),
-    }
 }
 
 /// The method of an HTTP step that names none.

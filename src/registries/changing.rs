@@ -248,13 +248,3 @@ pub(super) fn described(registry: &Registry) -> Data {
         .with("stepCount", registry.steps.len() as u64)
         .with_some("commit", registry.commit().map(|commit| commit.as_str()))
 }
-
-impl Status {
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Status::Syncing => "syncing",
-            Status::Ready => "ready",
-            Status::Failed => "failed",
-        }
-    }
-}

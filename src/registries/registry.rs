@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use crate::domain::named::named_enum;
 use crate::domain::{Found, Identifier, RegistryId, RegistryStep, Timestamp, VariableName};
 use crate::git::{Commit, RefName, RemoteUrl};
 
@@ -52,11 +53,12 @@ pub struct GitSource {
     pub commit: Option<Commit>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    Syncing,
-    Ready,
-    Failed,
+named_enum! {
+    pub enum Status {
+        Syncing = "syncing",
+        Ready = "ready",
+        Failed = "failed",
+    }
 }
 
 /// By name and version.

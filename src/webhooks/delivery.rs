@@ -1,5 +1,6 @@
 //! One event on its way to one webhook.
 
+use crate::domain::named::named_enum;
 use crate::domain::{DeliveryId, Notice, Timestamp};
 use crate::events::EventId;
 
@@ -24,11 +25,12 @@ pub struct Delivery {
     pub next_attempt_at: Option<Timestamp>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DeliveryStatus {
-    Pending,
-    Delivered,
-    Failed,
+named_enum! {
+    pub enum DeliveryStatus {
+        Pending = "pending",
+        Delivered = "delivered",
+        Failed = "failed",
+    }
 }
 
 /// What came of sending something.
@@ -42,18 +44,6 @@ pub struct Attempt {
     pub error: Option<String>,
     /// The beginning of the answer's body, as far as it is text.
     pub excerpt: String,
-}
-
-impl DeliveryStatus {
-    pub const ALL: [DeliveryStatus; 3] = [DeliveryStatus::Pending, DeliveryStatus::Delivered, DeliveryStatus::Failed];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            DeliveryStatus::Pending => "pending",
-            DeliveryStatus::Delivered => "delivered",
-            DeliveryStatus::Failed => "failed",
-        }
-    }
 }
 
 impl Delivery {

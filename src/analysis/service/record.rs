@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::{Category, Evidence, SuggestedFix, builtin, llm};
-use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, Malformed, Timestamp};
+use super::super::{Category, Evidence, SuggestedFix};
+use crate::domain::named::named_enum;
+use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, Timestamp};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
@@ -67,17 +68,19 @@ pub struct PullRequest {
     pub created_at: Timestamp,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineName {
-    Builtin,
-    Llm,
+named_enum! {
+    pub enum EngineName {
+        Builtin = "builtin",
+        Llm = "llm",
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Status {
-    Running,
-    Completed,
-    Failed,
+named_enum! {
+    pub enum Status {
+        Running = "running",
+        Completed = "completed",
+        Failed = "failed",
+    }
 }
 
 impl Analysis {
@@ -105,34 +108,6 @@ impl Analysis {
         match self.standing {
             Standing::Completed { at, .. } | Standing::Failed { at, .. } => Some(at),
             Standing::Running => None,
-        }
-    }
-}
-
-impl EngineName {
-    pub const ALL: [EngineName; 2] = [EngineName::Builtin, EngineName::Llm];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            EngineName::Builtin => builtin::NAME,
-            EngineName::Llm => llm::NAME,
-        }
-    }
-
-    pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let found = Self::ALL.into_iter().find(|engine| engine.as_str() == text);
-        found.ok_or(Malformed("is one of builtin, llm"))
-    }
-}
-
-impl Status {
-    pub const ALL: [Status; 3] = [Status::Running, Status::Completed, Status::Failed];
-
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Status::Running => "running",
-            Status::Completed => "completed",
-            Status::Failed => "failed",
         }
     }
 }

@@ -9,7 +9,7 @@ use actix_web::http::StatusCode;
 use crate::auth::Permission;
 use crate::domain::{
     CommitId, Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX,
-    LabelValue, Malformed, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName,
+    LabelValue, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName,
     VariableValue,
 };
 use crate::http::access::Access;
@@ -127,7 +127,6 @@ fn etag(environment: &Environment) -> String {
 /// The whole configuration: what is left out has its default.
 fn read_configuration(fields: &mut Fields) -> Configuration {
     let default = Configuration::default();
-    let role = |text: &str| text.parse::<Role>().map_err(Malformed);
     let seconds = 1..=i64::from(SECONDS_MAX);
     let whole = |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok());
     let configuration = Configuration {
@@ -142,7 +141,7 @@ fn read_configuration(fields: &mut Fields) -> Configuration {
         on_release: fields
             .nullable_object("onRelease", |reset| reset.required_text("commitId", CommitId::parse))
             .flatten(),
-        force_claim_role: fields.text("forceClaimRole", role).unwrap_or(default.force_claim_role),
+        force_claim_role: fields.text("forceClaimRole", Role::parse).unwrap_or(default.force_claim_role),
         disabled: fields.boolean("disabled").unwrap_or(default.disabled),
         variables: fields
             .texts("variables", VARIABLES_MAX, VariableName::parse, VariableValue::parse)

@@ -6,7 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::{Member, MemberEntry, NewMember, Permission};
-use crate::domain::{Identifier, Malformed, Role, Timestamp, UserId};
+use crate::domain::{Identifier, Role, Timestamp, UserId};
 use crate::events::Cause;
 use crate::http::access::Access;
 use crate::http::answer;
@@ -129,7 +129,7 @@ fn user_id(call: &Call) -> Result<UserId, Problem> {
 }
 
 fn required_role(fields: &mut Fields) -> Option<Role> {
-    fields.required_text("role", |role| role.parse().map_err(Malformed))
+    fields.required_text("role", Role::parse)
 }
 
 fn render(entry: &MemberEntry) -> HttpResponse {
