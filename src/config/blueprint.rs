@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use crate::domain::pipeline::{
-    ARGUMENTS_MAX, BLUEPRINT_BYTES_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX, TIMEOUT_SECONDS_DEFAULT,
-    TIMEOUT_SECONDS_MAX, ARGUMENT, HEADER_NAME, HEADER_VALUE, HTTP_BODY, METHOD, PROGRAM,
-    check_url,
+    ARGUMENT, ARGUMENTS_MAX, BLUEPRINT_BYTES_MAX, HEADER_NAME, HEADER_VALUE, HEADERS_MAX, HTTP_BODY, METHOD, PROGRAM,
+    STAGES_MAX, STEPS_MAX, TIMEOUT_SECONDS_DEFAULT, TIMEOUT_SECONDS_MAX, check_url,
 };
 use crate::domain::{
-    Action, ApprovalRule, Blueprint, HttpCall, INPUTS_MAX, Identifier, Stage, Step, StepReference, Use,
-    VARIABLES_MAX, VariableName, VariableValue,
+    Action, ApprovalRule, Blueprint, HttpCall, INPUTS_MAX, Identifier, Stage, Step, StepReference, Use, VARIABLES_MAX,
+    VariableName, VariableValue,
 };
 use crate::pipelines::{
     EXPECTED_STATUSES_MAX, Provider, Repository, STATUSES, check_api_url, check_branch, check_repository_url,
@@ -117,7 +116,8 @@ fn read_http_call(call: Section<'_>, faults: &mut Vec<Fault>) -> Option<HttpCall
     call.refuse_keys_other_than(&HTTP_KEYS, faults);
     let method = call.optional("method", |text| METHOD.parse(text), faults);
     let url = call.required("url", |text| check_url(text).map(|()| Arc::from(text)), faults);
-    let headers = call.entries("headers", |text| HEADER_NAME.parse(text), |text| HEADER_VALUE.parse(text), HEADERS_MAX, faults);
+    let headers =
+        call.entries("headers", |text| HEADER_NAME.parse(text), |text| HEADER_VALUE.parse(text), HEADERS_MAX, faults);
     let body = call.optional("body", |text| HTTP_BODY.parse(text), faults);
     let expected = call.numbers("expect_status", EXPECTED_STATUSES_MAX, STATUSES, faults).unwrap_or_default();
     Some(HttpCall {

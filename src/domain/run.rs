@@ -196,4 +196,3 @@ impl StageStatus {
         !self.is_finished() && self != StageStatus::Pending
     }
 }
-

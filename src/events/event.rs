@@ -52,7 +52,8 @@ impl FromStr for EventId {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let seed = text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("must be an event id (evt_…)"))?;
+        let seed =
+            text.strip_prefix("evt_").and_then(IdSeed::parse_hex).ok_or(Malformed("must be an event id (evt_…)"))?;
         let [a, b, c, d, e, f, g, h, check @ ..] = seed.0;
         Ok(Self { number: u64::from_be_bytes([a, b, c, d, e, f, g, h]), check })
     }

@@ -13,8 +13,8 @@ use crate::domain::{
     VariableName, VariableValue,
 };
 use crate::pipelines::{
-    Definition, Provider, Repository, check_api_url, check_branch, check_repository_url, default_branch,
-    parse_name, step_name,
+    Definition, Provider, Repository, check_api_url, check_branch, check_repository_url, default_branch, parse_name,
+    step_name,
 };
 
 /// What is wrong with the use of a registry's step: the field, and the end of a sentence.

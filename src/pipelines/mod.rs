@@ -14,8 +14,9 @@ mod tests;
 pub use declared::Declared;
 pub use form::BlueprintV1;
 pub use pipeline::{
-    API_URL_PATTERN, REPOSITORY_URL_PATTERN, Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, Repository, STATUSES, Stopped, check_api_url, check_branch,
-    check_repository_url, default_branch, default_method, parse_name, step_name,
+    API_URL_PATTERN, Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, REPOSITORY_URL_PATTERN, Repository,
+    STATUSES, Stopped, check_api_url, check_branch, check_repository_url, default_branch, default_method, parse_name,
+    step_name,
 };
 pub use registry::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
 pub use step_form::{RegistryStepV1, StepSourceV1};

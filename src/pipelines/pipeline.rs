@@ -4,8 +4,8 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::named::named_enum;
+use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
     Blueprint, Context, Identifier, Malformed, NAME, Person, PipelineKey, REVISION, Timestamp, VariableName,
 };
@@ -95,8 +95,7 @@ pub const API_URL_PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*|http://(l
 /// who may look at the pipeline, so would a token, which over https stands in the user's place; and a host must not pass
 /// for an option of ssh.
 pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
-    let form =
-        "must be the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
+    let form = "must be the https, ssh or file URL of a repository, or git@host:path, of at most 2048 visible ASCII characters";
     let sane = text.len() <= URL_LENGTH_MAX && text.bytes().all(|byte| byte.is_ascii_graphic());
     let with_host = text.strip_prefix("https://").or_else(|| text.strip_prefix("ssh://"));
     let is_sound = if let Some(rest) = with_host {

@@ -9,8 +9,7 @@ use actix_web::http::StatusCode;
 use crate::auth::Permission;
 use crate::domain::{
     CommitId, Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX,
-    LabelValue, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName,
-    VariableValue,
+    LabelValue, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
 };
 use crate::http::access::Access;
 use crate::http::answer::Answered;
