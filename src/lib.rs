@@ -47,6 +47,7 @@ pub mod git;
 pub mod http;
 pub mod idempotency;
 pub mod logs;
+pub mod outbound;
 pub mod pipelines;
 pub mod registries;
 pub mod runner;

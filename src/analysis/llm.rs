@@ -1,7 +1,7 @@
-//! The engine that asks a model: any server with the chat completions of OpenAI's API.
+//! The engine that asks a model, on any server with the chat completions of OpenAI's API.
 //!
-//! Nothing leaves that was not masked and scrubbed, and nothing that comes back is believed unchecked: an answer that is
-//! not exactly what was asked for is an error, for which there is the builtin engine.
+//! Everything sent is masked and scrubbed, and every answer is checked: an answer that is not exactly in the requested form
+//! is an error, and then the builtin engine takes over.
 
 mod answer;
 mod prompt;
@@ -9,24 +9,26 @@ mod scrub;
 #[cfg(test)]
 mod tests;
 
-use std::error::Error;
 use std::fmt;
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use reqwest::Url;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
-use reqwest::{Client, Url, redirect};
 use serde_json::json;
 use zeroize::Zeroizing;
 
 use super::{Case, Engine, EngineError, Finding};
+use crate::outbound::{self, LazyClient, error_chain};
 
 pub const NAME: &str = "llm";
-/// Room for the largest patch, with each of its characters escaped, and what a server adds.
-const ANSWER_BYTES_MAX: usize = 512 * 1024;
+/// Enough for the largest patch with every character escaped, and the server's own fields.
+const RESPONSE_BYTES_MAX: usize = 512 * 1024;
 
-/// What a model's server knows its caller by. Wiped when it is dropped; its `Debug` does not show it.
+/// Shared by all analyses.
+static CLIENT: LazyClient = LazyClient::new();
+
+/// The API key for the model's server. Wiped when dropped; `Debug` does not show it.
 #[derive(Clone)]
 pub struct ApiKey(Zeroizing<String>);
 
@@ -37,8 +39,9 @@ impl ApiKey {
 
     fn header(&self) -> Result<HeaderValue, EngineError> {
         let text = Zeroizing::new(format!("Bearer {}", *self.0));
-        let mut value = HeaderValue::from_str(&text)
-            .map_err(|_| EngineError::Unprepared("the key has characters that a header cannot have".to_owned()))?;
+        let mut value = HeaderValue::from_str(&text).map_err(|_| {
+            EngineError::Unprepared("the key contains characters that are not allowed in a header".to_owned())
+        })?;
         value.set_sensitive(true);
         Ok(value)
     }
@@ -52,19 +55,19 @@ impl fmt::Debug for ApiKey {
 
 #[derive(Debug, Clone)]
 pub struct LlmSettings {
-    /// What `/chat/completions` is appended to, such as `https://models.example/v1`.
+    /// The base URL, such as `https://models.example/v1`; `/chat/completions` is appended.
     pub url: String,
     pub model: String,
     pub key: Option<ApiKey>,
-    /// For the whole exchange.
+    /// The limit for the whole exchange.
     pub timeout: Duration,
-    /// How much of the log is sent.
+    /// The amount of the log that is sent.
     pub max_log_bytes: usize,
 }
 
 type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
 
-/// Cheap to make, so that each analysis has one that masks the secrets of its own pipeline: all share one client.
+/// Cheap to create, so that each analysis has its own, which masks the secrets of its pipeline.
 pub struct Llm {
     url: Url,
     settings: LlmSettings,
@@ -81,7 +84,7 @@ impl Llm {
         Ok(Self { url, settings, mask: Box::new(mask) })
     }
 
-    async fn ask(&self, case: &Case) -> Result<Finding, EngineError> {
+    async fn find(&self, case: &Case) -> Result<Finding, EngineError> {
         let prompt = prompt::prompt(case, &self.mask, self.settings.max_log_bytes);
         let body = json!({
             "model": self.settings.model,
@@ -96,7 +99,8 @@ impl Llm {
     }
 
     async fn exchange(&self, body: String) -> Result<Vec<u8>, EngineError> {
-        let mut request = client()?.post(self.url.clone()).header(CONTENT_TYPE, "application/json").body(body);
+        let client = CLIENT.get().map_err(EngineError::Unprepared)?;
+        let mut request = client.post(self.url.clone()).header(CONTENT_TYPE, "application/json").body(body);
         if let Some(key) = &self.settings.key {
             request = request.header(AUTHORIZATION, key.header()?);
         }
@@ -104,14 +108,8 @@ impl Llm {
         if !response.status().is_success() {
             return Err(EngineError::Status(response.status().as_u16()));
         }
-        let mut answer = Vec::new();
-        while let Some(piece) = response.chunk().await.map_err(unreachable)? {
-            if answer.len() + piece.len() > ANSWER_BYTES_MAX {
-                return Err(EngineError::TooLarge(ANSWER_BYTES_MAX));
-            }
-            answer.extend_from_slice(&piece);
-        }
-        Ok(answer)
+        let body = outbound::read_body(&mut response, RESPONSE_BYTES_MAX).await.map_err(unreachable)?;
+        body.ok_or(EngineError::TooLarge(RESPONSE_BYTES_MAX))
     }
 }
 
@@ -121,7 +119,7 @@ impl Engine for Llm {
     }
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
-        Box::pin(self.ask(case))
+        Box::pin(self.find(case))
     }
 }
 
@@ -133,34 +131,11 @@ fn completions_url(base: &str) -> Result<Url, EngineError> {
         return Err(unprepared("the URL of the model's server is neither http nor https"));
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err(unprepared("the URL of the model's server has credentials; give them as the key"));
+        return Err(unprepared("the URL of the model's server contains credentials; pass them as the key"));
     }
     Ok(url)
 }
 
-/// One for all: it goes where the operator's URL says and nowhere else.
-fn client() -> Result<&'static Client, EngineError> {
-    static CLIENT: OnceLock<Result<Client, String>> = OnceLock::new();
-    let made = CLIENT.get_or_init(|| {
-        // Fails only if one is installed already, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        let client = Client::builder().redirect(redirect::Policy::none()).no_proxy().pool_max_idle_per_host(0).build();
-        client.map_err(|error| causes(&error))
-    });
-    made.as_ref().map_err(|reason| EngineError::Unprepared(reason.clone()))
-}
-
 fn unreachable(error: reqwest::Error) -> EngineError {
-    EngineError::Unreachable(causes(&error.without_url()))
-}
-
-/// An error with what is behind it: the outermost rarely says why.
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
+    EngineError::Unreachable(error_chain(&error.without_url()))
 }

@@ -81,7 +81,7 @@ pub async fn tidy(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: 
                 let mut known = organizations.iter().map(|organization| environments.deployment(organization, id));
                 known.any(|found| !matches!(found, Ok(None)))
             };
-            runner.forget_work(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
+            runner.remove_work_dirs(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
             node.logs.sweep(is_known);
             Ok::<_, StoreError>(())
         });

@@ -1,32 +1,32 @@
-//! How much of a step's output is kept: its beginning as it comes, and its end, which is only known when it has ended.
+//! Limits the output of a step: the beginning is kept as it arrives, and the end, which is only known at the end.
 
-/// Of what a step may log, the part that is kept of its beginning; the rest is for its end.
+/// The share of the limit for the beginning of the output; the rest is for its end.
 const HEAD_QUARTERS: u64 = 3;
 
-pub(super) struct Cap {
+pub(super) struct OutputCap {
     head_left: u64,
     tail_max: usize,
-    /// At most twice `tail_max`, of which the last `tail_max` count: so bytes are moved rarely.
+    /// Holds up to twice `tail_max`, of which only the last `tail_max` count, so that bytes are rarely moved.
     tail: Vec<u8>,
     left_out: u64,
 }
 
-/// What is still to be written when a step has ended.
+/// The output that remains to be written when a step has ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tail {
-    /// So many bytes are missing between what was written and this.
+    /// The number of bytes missing between the written output and this.
     pub left_out: u64,
     pub bytes: Vec<u8>,
 }
 
-impl Cap {
+impl OutputCap {
     pub fn new(bytes_max: u64) -> Self {
         let head = bytes_max / 4 * HEAD_QUARTERS;
         let tail_max = usize::try_from(bytes_max - head).unwrap_or(usize::MAX / 2);
         Self { head_left: head, tail_max, tail: Vec::new(), left_out: 0 }
     }
 
-    /// The part of it that is to be written now; the rest is kept here.
+    /// The part to be written now; the rest is kept here.
     pub fn pass<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let head = usize::try_from(self.head_left).map_or(bytes.len(), |left| left.min(bytes.len()));
         let (head, rest) = bytes.split_at(head);
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_is_kept_whole() {
-        let mut cap = Cap::new(16);
+    fn short_output_is_kept_whole() {
+        let mut cap = OutputCap::new(16);
         let mut written = Vec::new();
         for piece in [&b"0123456789"[..], b"abcdef"] {
             written.extend_from_slice(cap.pass(piece));
@@ -77,9 +77,9 @@ mod tests {
     }
 
     #[test]
-    fn of_what_does_not_fit_the_beginning_and_the_last_whole_lines_are_kept() {
+    fn the_beginning_and_the_last_whole_lines_of_long_output_are_kept() {
         for piece_bytes in [1, 2, 3, 7, 64] {
-            let mut cap = Cap::new(32);
+            let mut cap = OutputCap::new(32);
             let text = b"the beginning of it all. and what is in the middle\nand\nend\n";
             let mut written = Vec::new();
             for piece in text.chunks(piece_bytes) {

@@ -1,27 +1,27 @@
-//! The form of a log on the disk: a head, then frames that each say their length and carry a checksum, so that a tail
-//! that a crash has torn is told from what was written.
+//! The format of a log on disk: a header, then frames with length and checksum, so that a tail torn by a crash is
+//! recognised.
 
 use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::domain::Timestamp;
 
-/// What every log begins with; another number is another form.
-pub(super) const HEAD: &[u8; 8] = b"lklog 1\n";
+/// Every log begins with this; another number is another format.
+pub(super) const HEADER: &[u8; 8] = b"lklog 1\n";
 
-/// Longer lines become several frames: whoever reads a log needs memory for one of them.
+/// Longer lines become several frames, so that a reader needs memory for one frame only.
 pub(super) const LINE_BYTES_MAX: usize = 8 * 1024;
-/// No frame of ours is longer, so a length beyond it is damage and not a reason to allocate.
+/// No frame is longer, so a larger length is damage and not a reason to allocate.
 const PAYLOAD_BYTES_MAX: usize = LINE_BYTES_MAX + 64;
 /// Kind, length and checksum.
 const PREFIX_BYTES: usize = 1 + 4 + 4;
-/// Time stamp, and whether the line ends here.
+/// Timestamp, and whether the line ends here.
 const LINE_PREFIX_BYTES: usize = 8 + 1;
 
 const SECTION: u8 = b'S';
 const LINE: u8 = b'L';
 
-/// Where in a deployment a line was written.
+/// The part of a deployment that wrote a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     pub stage: Arc<str>,
@@ -36,11 +36,11 @@ pub(super) enum Frame {
 
 pub(super) fn put_section(section: &Section, to: &mut Vec<u8>) {
     let fields = (&*section.stage, &*section.step, section.attempt);
-    let payload = postcard::to_stdvec(&fields).expect("texts and a number can always be written down");
+    let payload = postcard::to_stdvec(&fields).expect("strings and a number can always be encoded");
     put(SECTION, &[&payload], to);
 }
 
-/// `bytes` has no line break and at most [`LINE_BYTES_MAX`].
+/// `bytes` contains no line break and is at most [`LINE_BYTES_MAX`] long.
 pub(super) fn put_line(at: Timestamp, bytes: &[u8], ends_line: bool, to: &mut Vec<u8>) {
     put(LINE, &[&at.as_millis().to_le_bytes(), &[u8::from(ends_line)], bytes], to);
 }
@@ -55,7 +55,7 @@ fn put(kind: u8, payload: &[&[u8]], to: &mut Vec<u8>) {
     payload.iter().for_each(|part| to.extend_from_slice(part));
 }
 
-/// The next frame and how many bytes it takes; none if there is no whole one: not yet written, or torn.
+/// The next frame and its size in bytes; `None` if it is incomplete: not yet written, or torn.
 pub(super) fn read(from: &mut impl Read) -> io::Result<Option<(Frame, u64)>> {
     let mut prefix = [0; PREFIX_BYTES];
     if !fill(from, &mut prefix)? {
@@ -98,7 +98,7 @@ fn checksum_of_prefix(kind: u8, length: [u8; 4]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&[kind]), &length)
 }
 
-/// False if it ends before.
+/// False if the input ends before the buffer is full.
 fn fill(from: &mut impl Read, buffer: &mut [u8]) -> io::Result<bool> {
     match from.read_exact(buffer) {
         Ok(()) => Ok(true),

@@ -1,7 +1,7 @@
-//! What the steps of deployments have written: one append-only file a deployment, which outlives the server.
+//! The output of deployments' steps: one append-only file per deployment, which outlives the server.
 //!
-//! Knows nothing of processes and secrets: what comes here is masked. Reading and writing block; only
-//! [`Logs::watch`] is for tasks.
+//! Knows nothing of processes and secrets: output arrives here already masked. Reading and writing block; only
+//! [`Logs::watch`] is for async tasks.
 
 mod cap;
 mod frame;
@@ -44,49 +44,49 @@ impl Logs {
         Ok(Self { dir: Arc::from(dir), max_total_bytes, registry: Arc::default() })
     }
 
-    /// To go on at the end of its log, which is made if there is none. If it cannot be opened, what is written is lost:
-    /// a deployment does not fail for its log. Waits while somebody else writes it.
+    /// Opens the log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does not
+    /// fail because of its log. Waits while another writer has it open.
     pub fn append(&self, deployment: DeploymentId) -> LogWriter {
         LogWriter::open(&self.path(deployment), self.registry.register(deployment, &self.dir))
     }
 
-    /// Its lines from this one on, counted from 0; none if it has no log.
+    /// The lines from number `from_line` on, counted from 0; `None` if there is no log.
     pub fn read(&self, deployment: DeploymentId, from_line: u64) -> Option<LogReader> {
         match LogReader::open(&self.path(deployment), from_line) {
             Ok(reader) => Some(reader),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                warn!(%deployment, %error, "the log of a deployment cannot be read");
+                warn!(%deployment, %error, "cannot read the log of a deployment");
                 None
             }
         }
     }
 
-    /// Changes whenever something was appended, also if there is nothing yet.
+    /// Changes whenever something is appended; the log need not exist yet.
     pub fn watch(&self, deployment: DeploymentId) -> watch::Receiver<u64> {
         self.registry.watch(deployment)
     }
 
-    /// Removes its log, unless it is being written.
-    pub fn forget(&self, deployment: DeploymentId) {
+    /// Removes the log, unless it is being written.
+    pub fn remove(&self, deployment: DeploymentId) {
         let removed = self.registry.unless_written(deployment, || fs::remove_file(self.path(deployment)));
         match removed {
             Some(Err(error)) if error.kind() != io::ErrorKind::NotFound => {
-                warn!(%deployment, %error, "the log of a deployment cannot be removed");
+                warn!(%deployment, %error, "cannot remove the log of a deployment");
             }
             Some(Ok(()) | Err(_)) | None => {}
         }
     }
 
-    /// Removes the logs that are not to be kept, and then the oldest until all together are within their bound.
+    /// Removes the logs of all other deployments, and then the oldest ones until the total size is within its bound.
     pub fn sweep(&self, keep: impl Fn(DeploymentId) -> bool) {
-        self.registry.tidy();
+        self.registry.remove_unused();
         let mut kept = Vec::new();
         for (deployment, bytes) in self.all() {
             if keep(deployment) {
                 kept.push((deployment, bytes));
             } else {
-                self.forget(deployment);
+                self.remove(deployment);
             }
         }
         kept.sort_unstable();
@@ -95,7 +95,7 @@ impl Logs {
             if total <= self.max_total_bytes {
                 break;
             }
-            self.forget(deployment);
+            self.remove(deployment);
             if !self.path(deployment).exists() {
                 total -= bytes;
             }
@@ -106,18 +106,18 @@ impl Logs {
         let entries = match fs::read_dir(&self.dir) {
             Ok(entries) => entries,
             Err(error) => {
-                warn!(dir = %self.dir.display(), %error, "the logs of deployments cannot be listed");
+                warn!(dir = %self.dir.display(), %error, "cannot list the logs of deployments");
                 return Vec::new();
             }
         };
-        let described = entries.filter_map(|entry| {
+        let logs = entries.filter_map(|entry| {
             let entry = entry.ok()?;
             let path = PathBuf::from(entry.file_name());
             let ours = path.extension()? == EXTENSION;
             let deployment = path.file_stem()?.to_str()?.parse().ok()?;
             ours.then_some((deployment, entry.metadata().ok()?.len()))
         });
-        described.collect()
+        logs.collect()
     }
 
     fn path(&self, deployment: DeploymentId) -> PathBuf {

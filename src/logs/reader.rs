@@ -5,23 +5,23 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::frame::{self, Frame, HEAD, Section};
+use super::frame::{self, Frame, HEADER, Section};
 use crate::domain::Timestamp;
 
-/// A frame of the log, which is what is counted when a log is read in pages: a whole line, or a piece of one that was
-/// too long, or that was written in pieces. All `bytes`, with a line break after those that end a line, are the text.
+/// One frame of the log, the unit in which pages of a log are counted: a whole line, or a piece of a line that was too long
+/// or written in pieces. All `bytes`, with a line break after those that end a line, are the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
     /// From 0.
     pub number: u64,
     pub at: Timestamp,
-    /// None for what was remarked before the first step.
+    /// `None` for remarks before the first step.
     pub section: Option<Arc<Section>>,
     pub bytes: Vec<u8>,
     pub ends_line: bool,
 }
 
-/// Blocking: meant for a thread that may wait for the disk.
+/// Blocking: use it on a thread that may wait for the disk.
 pub struct LogReader {
     file: BufReader<File>,
     offset: u64,
@@ -36,7 +36,7 @@ impl LogReader {
         Ok(Self { file, offset: 0, number: 0, section: None, from_line })
     }
 
-    /// The next line; none at the end of what there is so far. Asked again later, it goes on where it was.
+    /// The next line; `None` at the current end of the log. A later call continues from there.
     pub fn next_line(&mut self) -> io::Result<Option<Line>> {
         while let Some(frame) = self.next_frame()? {
             match frame {
@@ -53,18 +53,18 @@ impl LogReader {
         Ok(None)
     }
 
-    /// How many lines were passed until now; at the end, how many there are.
+    /// The number of lines passed so far; at the end, the number of lines.
     pub fn passed(&self) -> u64 {
         self.number
     }
 
-    /// How far the log is whole.
+    /// The length of the undamaged part of the log.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
     fn next_frame(&mut self) -> io::Result<Option<Frame>> {
-        if self.offset == 0 && !self.pass_head()? {
+        if self.offset == 0 && !self.skip_header()? {
             return Ok(None);
         }
         match frame::read(&mut self.file)? {
@@ -79,11 +79,11 @@ impl LogReader {
         }
     }
 
-    fn pass_head(&mut self) -> io::Result<bool> {
-        let mut head = Vec::with_capacity(HEAD.len());
-        self.file.by_ref().take(HEAD.len() as u64).read_to_end(&mut head)?;
-        if head == HEAD {
-            self.offset = HEAD.len() as u64;
+    fn skip_header(&mut self) -> io::Result<bool> {
+        let mut header = Vec::with_capacity(HEADER.len());
+        self.file.by_ref().take(HEADER.len() as u64).read_to_end(&mut header)?;
+        if header == HEADER {
+            self.offset = HEADER.len() as u64;
             return Ok(true);
         }
         self.file.seek(SeekFrom::Start(0))?;

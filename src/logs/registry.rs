@@ -1,4 +1,4 @@
-//! Who writes which log, and who watches it.
+//! The current writer and the watchers of each log.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::domain::DeploymentId;
 #[derive(Default)]
 pub(super) struct Registry {
     entries: Mutex<HashMap<DeploymentId, Entry>>,
-    one_has_left: Condvar,
+    writer_left: Condvar,
 }
 
 struct Entry {
@@ -29,11 +29,11 @@ impl Default for Entry {
 }
 
 impl Registry {
-    /// Waits until nobody else writes this log: two would write over each other.
+    /// Waits until this log has no other writer: two would overwrite each other.
     pub fn register(self: &Arc<Self>, deployment: DeploymentId, dir: &Path) -> Registration {
         let mut entries = self.entries.lock();
         while entries.get(&deployment).is_some_and(|entry| entry.is_written) {
-            self.one_has_left.wait(&mut entries);
+            self.writer_left.wait(&mut entries);
         }
         entries.entry(deployment).or_default().is_written = true;
         Registration { registry: self.clone(), deployment, dir: dir.to_owned() }
@@ -43,15 +43,15 @@ impl Registry {
         self.entries.lock().entry(deployment).or_default().length.subscribe()
     }
 
-    /// Does it unless the log is being written, and keeps everybody from beginning to until it is done.
+    /// Runs the action unless the log is being written; no writer can start meanwhile.
     pub fn unless_written<T>(&self, deployment: DeploymentId, action: impl FnOnce() -> T) -> Option<T> {
         let entries = self.entries.lock();
         let is_written = entries.get(&deployment).is_some_and(|entry| entry.is_written);
         (!is_written).then(action)
     }
 
-    /// Lets go of what nobody writes and nobody watches any more.
-    pub fn tidy(&self) {
+    /// Drops the entries without a writer and without watchers.
+    pub fn remove_unused(&self) {
         self.entries.lock().retain(|_, entry| entry.is_in_use());
     }
 }
@@ -62,7 +62,7 @@ impl Entry {
     }
 }
 
-/// The right to write one log, until it is dropped.
+/// The exclusive right to write one log, until dropped.
 pub(super) struct Registration {
     registry: Arc<Registry>,
     pub deployment: DeploymentId,
@@ -76,7 +76,7 @@ impl Registration {
         }
     }
 
-    /// A new file's name is in its directory, which is synced apart.
+    /// The name of a new file is in its directory, which needs its own sync.
     pub fn sync_dir(&self) -> io::Result<()> {
         File::open(&self.dir)?.sync_all()
     }
@@ -91,6 +91,6 @@ impl Drop for Registration {
                 entries.remove(&self.deployment);
             }
         }
-        self.registry.one_has_left.notify_all();
+        self.registry.writer_left.notify_all();
     }
 }

@@ -60,10 +60,10 @@ proptest! {
         let written = pieces.iter().flat_map(|(piece, _)| piece.clone()).collect::<Vec<_>>();
         let bytes_max = if just_enough { written.len() as u64 } else { PLENTY };
         let mut log = logs.append(id(1)).step(section("one"), bytes_max);
-        for (piece, rests) in &pieces {
+        for (piece, is_idle) in &pieces {
             log.write(AT, piece);
-            if *rests {
-                log.rest(AT);
+            if *is_idle {
+                log.idle(AT);
             }
         }
         drop(log.finish(AT));
@@ -73,7 +73,7 @@ proptest! {
 }
 
 #[test]
-fn a_log_goes_on_where_it_ended_and_knows_which_step_wrote_what() {
+fn a_reopened_log_continues_and_knows_which_step_wrote_each_line() {
     let (dir, first) = logs(PLENTY);
     write(&first, "one", b"a\nb\n");
     let second = Logs::open(&dir.path().join("logs"), PLENTY).unwrap();
@@ -86,7 +86,7 @@ fn a_log_goes_on_where_it_ended_and_knows_which_step_wrote_what() {
 }
 
 #[test]
-fn wherever_a_crash_has_torn_the_tail_the_rest_reads_and_is_written_on() {
+fn a_log_with_a_torn_tail_is_readable_and_writable() {
     let (_dir, logs) = logs(PLENTY);
     write(&logs, "one", b"first\nsecond\n");
     let whole = fs::read(logs.path(id(1))).unwrap();
@@ -99,11 +99,11 @@ fn wherever_a_crash_has_torn_the_tail_the_rest_reads_and_is_written_on() {
     }
     fs::write(logs.path(id(1)), &whole).unwrap();
     OpenOptions::new().append(true).open(logs.path(id(1))).unwrap().write_all(&[0; 4096]).unwrap();
-    assert_eq!(text(&logs), b"first\nsecond\n", "zeros that a power cut left");
+    assert_eq!(text(&logs), b"first\nsecond\n", "zeros left by a power cut");
 }
 
 #[test]
-fn a_reader_that_has_come_to_the_end_goes_on_when_more_is_there() {
+fn a_reader_at_the_end_continues_when_more_is_appended() {
     let (_dir, logs) = logs(PLENTY);
     let mut watch = logs.watch(id(1));
     let mut log = logs.append(id(1)).step(section("one"), PLENTY);
@@ -113,14 +113,14 @@ fn a_reader_that_has_come_to_the_end_goes_on_when_more_is_there() {
     assert_eq!(reader.next_line().unwrap(), None);
     assert!(watch.has_changed().unwrap());
     watch.mark_unchanged();
-    log.rest(AT);
+    log.idle(AT);
     assert!(watch.has_changed().unwrap());
     let prompt = reader.next_line().unwrap().unwrap();
     assert_eq!((prompt.bytes, prompt.ends_line, prompt.number), (b"Password: ".to_vec(), false, 1));
 }
 
 #[test]
-fn of_too_much_output_the_beginning_and_the_end_are_there() {
+fn the_beginning_and_the_end_of_too_much_output_are_kept() {
     let (_dir, logs) = logs(PLENTY);
     let mut log = logs.append(id(1)).step(section("one"), 4_000);
     for number in 0..10_000 {
@@ -144,14 +144,14 @@ fn a_remark_stands_on_a_line_of_its_own() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_stops_nobody() {
+fn a_log_that_cannot_be_written_is_not_an_error() {
     let (_dir, logs) = logs(PLENTY);
     fs::create_dir(logs.path(id(1))).unwrap();
     write(&logs, "one", b"lost\n");
 }
 
 #[test]
-fn sweeping_removes_what_is_not_wanted_and_then_the_oldest_but_never_what_is_being_written() {
+fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() {
     let (_dir, logs) = logs(300);
     let mut written = logs.append(id(1));
     written.remark(AT, &"x".repeat(100));

@@ -1,5 +1,5 @@
-//! Writes a log. Whatever the disk does, the step whose output it is goes on: what cannot be written is counted, and
-//! remarked upon as soon as something can be written again.
+//! Writes a log. A failing disk does not stop the step: output that cannot be written is counted, and a remark says so as
+//! soon as writing works again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -8,29 +8,29 @@ use std::path::Path;
 
 use tracing::warn;
 
-use super::cap::Cap;
-use super::frame::{self, HEAD, LINE_BYTES_MAX, Section};
+use super::cap::OutputCap;
+use super::frame::{self, HEADER, LINE_BYTES_MAX, Section};
 use super::reader::LogReader;
 use super::registry::Registration;
 use crate::domain::Timestamp;
 
 const ONLY_OWNER: u32 = 0o600;
-/// What the server's own lines begin with.
-const OURS: &str = "lockkeeper: ";
-/// A character in UTF-8 has at most this many bytes after its first.
+/// The prefix of the server's own lines.
+const REMARK_PREFIX: &str = "lockkeeper: ";
+/// The largest number of bytes after the first one of a UTF-8 character.
 const CONTINUATION_BYTES_MAX: usize = 3;
 
-/// Appends to the log of one deployment, which nobody else appends to while this lives. Blocking.
+/// Appends to the log of one deployment; while it lives, no other writer does. Blocking.
 pub struct LogWriter {
     registration: Registration,
-    /// None if it could not be opened: then everything is dropped.
+    /// `None` if it could not be opened: then all output is dropped.
     file: Option<File>,
     length: u64,
     section: Option<Section>,
     section_is_written: bool,
-    /// Whether the text so far ends within a line.
+    /// Whether the text so far ends in the middle of a line.
     mid_line: bool,
-    /// The same of what is in the file: the two differ where something was lost.
+    /// The same for the file: the two differ after lost output.
     mid_line_in_file: bool,
     frames: Vec<u8>,
     lost_bytes: u64,
@@ -58,20 +58,20 @@ impl LogWriter {
         writer
     }
 
-    /// The step whose output comes now, of which at most so much is kept.
+    /// Starts the output of a step, of which at most `bytes_max` is kept.
     pub fn step(mut self, section: Section, bytes_max: u64) -> StepLog {
         self.section = Some(section);
         self.section_is_written = false;
-        StepLog { writer: self, cap: Cap::new(bytes_max), partial: Vec::new() }
+        StepLog { writer: self, cap: OutputCap::new(bytes_max), partial: Vec::new() }
     }
 
-    /// A line of the server's own.
+    /// Writes a line by the server itself.
     pub fn remark(&mut self, at: Timestamp, text: &str) {
         self.put_remark(at, text);
         self.append(at);
     }
 
-    /// Everything that was written outlives a power cut from now on.
+    /// After this, everything written so far survives a power cut.
     pub fn sync(&mut self) {
         let synced = self.file.as_ref().map_or(Ok(()), File::sync_data).and_then(|()| self.registration.sync_dir());
         if let Err(error) = synced {
@@ -87,7 +87,7 @@ impl LogWriter {
             self.mid_line = !line.ends_line;
         }
         self.mid_line_in_file = self.mid_line;
-        // What follows the last whole frame was being written when the server ended.
+        // Bytes after the last complete frame were being written when the server ended.
         self.length = reader.offset();
         file.set_len(self.length)?;
         Ok(file)
@@ -97,7 +97,7 @@ impl LogWriter {
         if self.mid_line {
             frame::put_line(at, b"", true, &mut self.frames);
         }
-        let mut line = format!("{OURS}{}", text.replace('\n', " "));
+        let mut line = format!("{REMARK_PREFIX}{}", text.replace('\n', " "));
         line.truncate(line.floor_char_boundary(LINE_BYTES_MAX));
         self.put_line(at, line.as_bytes(), true);
     }
@@ -107,17 +107,17 @@ impl LogWriter {
         self.mid_line = !ends_line;
     }
 
-    /// Hands what was put to the file, with what has to stand before it.
+    /// Writes the collected frames to the file, preceded by the header, section and remark that are due.
     fn append(&mut self, at: Timestamp) {
         if self.frames.is_empty() {
             return;
         }
-        let mut before = if self.length == 0 { HEAD.to_vec() } else { Vec::new() };
+        let mut before = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
         if let Some(section) = self.section.as_ref().filter(|_| !self.section_is_written) {
             frame::put_section(section, &mut before);
         }
         if self.lost_bytes > 0 {
-            let text = format!("{OURS}about {} bytes could not be written here", self.lost_bytes);
+            let text = format!("{REMARK_PREFIX}about {} bytes could not be written here", self.lost_bytes);
             if self.mid_line_in_file {
                 frame::put_line(at, b"", true, &mut before);
             }
@@ -136,14 +136,14 @@ impl LogWriter {
             Some(Err(error)) => {
                 self.lost_bytes += output_bytes;
                 self.warn_once(&error);
-                self.take_back();
+                self.truncate_partial_write();
             }
             None => {}
         }
     }
 
-    /// Part of it may be there: the next try begins in the same place, but until then it should not lie about.
-    fn take_back(&mut self) {
+    /// The next attempt writes at the same offset; until then readers must not see the partial write.
+    fn truncate_partial_write(&mut self) {
         if let Some(file) = &self.file {
             file.set_len(self.length).ok();
         }
@@ -152,29 +152,29 @@ impl LogWriter {
     fn warn_once(&mut self, error: &io::Error) {
         if !self.warned {
             self.warned = true;
-            warn!(deployment = %self.registration.deployment, %error, "the log of a deployment cannot be written");
+            warn!(deployment = %self.registration.deployment, %error, "cannot write the log of a deployment");
         }
     }
 }
 
-/// The output of one step on its way into the log: cut into lines, and within its bounds.
+/// The output of one step: split into lines and limited in size.
 pub struct StepLog {
     writer: LogWriter,
-    cap: Cap,
-    /// The beginning of a line that has not ended and is not written yet.
+    cap: OutputCap,
+    /// The beginning of an unfinished line, not written yet.
     partial: Vec<u8>,
 }
 
 impl StepLog {
-    /// Whole lines are written at once, the beginning of one is kept for [`StepLog::rest`].
+    /// Writes whole lines at once and keeps an unfinished one for [`StepLog::idle`].
     pub fn write(&mut self, at: Timestamp, bytes: &[u8]) {
         let bytes = self.cap.pass(bytes);
         self.put(at, bytes);
         self.writer.append(at);
     }
 
-    /// Nothing has come for a while: what there is of a line is written, so that whoever follows sees a prompt.
-    pub fn rest(&mut self, at: Timestamp) {
+    /// To be called after a while without output: writes an unfinished line, so that a follower sees a prompt.
+    pub fn idle(&mut self, at: Timestamp) {
         let whole = whole_characters(&self.partial, self.partial.len());
         if whole > 0 {
             self.put_partial(at, whole);
@@ -182,9 +182,9 @@ impl StepLog {
         }
     }
 
-    /// The step has ended.
+    /// To be called when the step has ended.
     pub fn finish(mut self, at: Timestamp) -> LogWriter {
-        let tail = std::mem::replace(&mut self.cap, Cap::new(0)).finish();
+        let tail = std::mem::replace(&mut self.cap, OutputCap::new(0)).finish();
         if tail.left_out > 0 {
             self.put_partial(at, self.partial.len());
             self.writer.put_remark(at, &format!("… {} bytes left out …", tail.left_out));
@@ -220,7 +220,7 @@ impl StepLog {
     }
 }
 
-/// How many of the first `most` bytes do not end within a character, as far as it is text at all.
+/// The largest length up to `most` that does not cut a character, if it is text at all.
 fn whole_characters(bytes: &[u8], most: usize) -> usize {
     let head = &bytes[..most];
     for back in 1..=CONTINUATION_BYTES_MAX.min(most) {
@@ -247,16 +247,16 @@ mod tests {
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
-    fn what_the_disk_refuses_is_remarked_upon_when_it_takes_something_again() {
+    fn lost_output_is_remarked_upon_when_writing_works_again() {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(dir.path(), u64::MAX).unwrap();
         let deployment = DeploymentId(IdSeed([1; 12]));
         let section = |step| Section { stage: "build".into(), step, attempt: 1 };
         let mut step = logs.append(deployment).step(section("one".into()), 1 << 20);
         step.write(AT, b"before\nhalf");
-        step.rest(AT);
-        let refusing = File::open(dir.path().join(format!("{deployment}.log"))).unwrap();
-        let writable = step.writer.file.replace(refusing);
+        step.idle(AT);
+        let read_only = File::open(dir.path().join(format!("{deployment}.log"))).unwrap();
+        let writable = step.writer.file.replace(read_only);
         let mut step = step.finish(AT).step(section("two".into()), 1 << 20);
         step.write(AT, b"lost\n");
         step.writer.file = writable;

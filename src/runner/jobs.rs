@@ -1,4 +1,4 @@
-//! All stages that run or wait for their turn: who is started when, who is stopped, and who is told.
+//! All stages that run or wait for a slot: starts them, stops them and reports their ends to the host.
 
 use std::collections::{HashMap, HashSet};
 use std::panic::AssertUnwindSafe;
@@ -11,105 +11,107 @@ use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 use tracing::{error, warn};
 
-use super::http_step::HttpClient;
-use super::stage::{self, Shared, StageOutcome};
-use super::step::Will;
-use super::turns::Turns;
-use super::{Host, Options, RUNNING_MAX, StageJob, tree, work};
+use super::fair_queue::FairQueue;
+use super::host::{Host, Options, RUNNING_MAX, StageJob};
+use super::process_tree;
+use super::stage::{self, StageOutcome, StageServices};
+use super::step::Directive;
+use super::work_dirs;
 use crate::domain::{DeploymentId, EnvironmentKey, PipelineKey, StageEnd, StepStatus};
 use crate::logs::Logs;
+use crate::outbound::LazyClient;
 
-/// How long killed processes may take to be gone before the server ends without them. One that is stuck in the kernel
-/// takes for ever; its supervisor stays with it, and the next start waits for both.
+/// The time that killed processes have to disappear before the server ends without them. A process that is stuck in the
+/// kernel may never disappear; its supervisor stays with it, and the next start waits for both.
 const GONE_WITHIN: Duration = Duration::from_secs(10);
-/// Each looks through all processes of the machine, again and again.
-const SWEEPS_AT_ONCE: usize = 2;
+/// Each sweep repeatedly scans all processes of the machine.
+const SWEEPS_MAX: usize = 2;
 
-/// Runs stages. Cheap to clone; all clones are one.
+/// Runs stages. Cheap to clone; clones share their state.
 #[derive(Clone)]
 pub struct Runner {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    shared: Shared,
-    /// Where everything here runs: whoever calls may be on another runtime, which ends before this one.
+    services: StageServices,
+    /// The runtime for all tasks of the runner: callers may be on another one, which ends earlier.
     runtime: Handle,
     state: Mutex<State>,
-    active: watch::Sender<Active>,
+    activity: watch::Sender<Activity>,
     sweeps: Semaphore,
 }
 
 struct State {
-    turns: Turns<PipelineKey, StageJob>,
-    live: HashMap<DeploymentId, Live>,
-    /// How many of them run.
+    queue: FairQueue<PipelineKey, StageJob>,
+    jobs: HashMap<DeploymentId, ActiveJob>,
+    /// The number of jobs that run.
     running: usize,
-    /// Nothing of them runs any more, but the host is still being told; in between, the next stage may start.
+    /// Stages whose end is being reported to the host; meanwhile the deployment's next stage may start.
     reporting: HashMap<DeploymentId, usize>,
-    /// Being swept, or the host is still being told that they are.
+    /// Deployments being swept, until the host has taken note.
     sweeping: HashSet<DeploymentId>,
-    takes_jobs: bool,
+    accepts_jobs: bool,
 }
 
-/// A job that waits or runs.
-struct Live {
-    will: watch::Sender<Will>,
-    waits: bool,
+/// A job that waits or runs. A deployment has one at most.
+struct ActiveJob {
+    directive: watch::Sender<Directive>,
+    is_waiting: bool,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Active {
+struct Activity {
     running: usize,
     reporting: usize,
 }
 
 impl Runner {
-    /// To be called on the runtime that everything is to run on.
+    /// Call it on the runtime that is to run everything.
     pub fn new(options: Options, logs: Logs, host: Arc<dyn Host>) -> Self {
         let state = State {
-            turns: Turns::new(options.max_running.min(RUNNING_MAX)),
-            live: HashMap::new(),
+            queue: FairQueue::new(options.max_running.min(RUNNING_MAX)),
+            jobs: HashMap::new(),
             running: 0,
             reporting: HashMap::new(),
             sweeping: HashSet::new(),
-            takes_jobs: true,
+            accepts_jobs: true,
         };
         let inner = Inner {
-            shared: Shared { options, logs, host, http: HttpClient::default() },
+            services: StageServices { options, logs, host, http: LazyClient::default() },
             runtime: Handle::current(),
             state: Mutex::new(state),
-            active: watch::channel(Active::default()).0,
-            sweeps: Semaphore::new(SWEEPS_AT_ONCE),
+            activity: watch::channel(Activity::default()).0,
+            sweeps: Semaphore::new(SWEEPS_MAX),
         };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Has it run when its turn comes. Nothing happens if a stage of that deployment runs or waits already.
+    /// Runs the stage when a slot is free. Does nothing if a stage of that deployment runs or waits already.
     pub fn start(&self, job: StageJob) {
         let deployment = job.order.deployment;
         let mut state = self.inner.state.lock();
-        if !state.takes_jobs {
+        if !state.accepts_jobs {
             return;
         }
-        if state.live.contains_key(&deployment) {
-            warn!(%deployment, "a stage of the deployment runs already");
+        if state.jobs.contains_key(&deployment) {
+            warn!(%deployment, "a stage of the deployment is already running or waiting");
             return;
         }
-        state.live.insert(deployment, Live { will: watch::channel(Will::Run).0, waits: true });
-        state.turns.join(job.environment.pipeline.clone(), job);
-        self.fill_places(&mut state);
+        state.jobs.insert(deployment, ActiveJob { directive: watch::channel(Directive::Run).0, is_waiting: true });
+        state.queue.push(job.environment.pipeline.clone(), job);
+        self.fill_slots(&mut state);
     }
 
-    /// Ends what runs or waits of it and says so as its end. If nothing does, what an earlier run of the server may have
-    /// left is swept.
+    /// Ends the deployment's running or waiting stage and reports that. If there is none, sweeps the processes that an
+    /// earlier run of the server may have left.
     pub fn stop(&self, environment: &EnvironmentKey, deployment: DeploymentId) {
         let mut state = self.inner.state.lock();
-        match state.live.get(&deployment) {
-            Some(live) if !live.waits => {
-                live.will.send_if_modified(|will| {
-                    let changes = *will < Will::Stop;
-                    *will = (*will).max(Will::Stop);
+        match state.jobs.get(&deployment) {
+            Some(job) if !job.is_waiting => {
+                job.directive.send_if_modified(|directive| {
+                    let changes = *directive < Directive::Stop;
+                    *directive = (*directive).max(Directive::Stop);
                     changes
                 });
             }
@@ -122,97 +124,99 @@ impl Runner {
         }
     }
 
-    /// Sees that nothing is left of what an earlier run of the server has started, and says so; unless it runs now.
+    /// Kills the processes that an earlier run of the server left behind, and reports that. Does nothing if the deployment
+    /// runs in this one.
     pub fn sweep(&self, environment: EnvironmentKey, deployment: DeploymentId) {
         let mut state = self.inner.state.lock();
-        let is_ours = state.live.contains_key(&deployment) || state.reporting.contains_key(&deployment);
-        if is_ours || !state.takes_jobs || !state.sweeping.insert(deployment) {
+        let is_ours = state.jobs.contains_key(&deployment) || state.reporting.contains_key(&deployment);
+        if is_ours || !state.accepts_jobs || !state.sweeping.insert(deployment) {
             return;
         }
         let runner = self.clone();
         self.inner.runtime.spawn(async move {
-            runner.sweep_away(deployment).await;
-            runner.inner.shared.host.swept(&environment, deployment).await;
-            // Not before the host has taken it: until then it may say to stop it, and by the time a second look were
-            // through, what it finds could be what was started since.
+            runner.kill_leftovers(deployment).await;
+            runner.inner.services.host.swept(&environment, deployment).await;
+            // Only after the host has taken note: until then it may ask to stop the deployment, and a second sweep could
+            // hit processes that were started since.
             runner.inner.state.lock().sweeping.remove(&deployment);
         });
     }
 
-    /// Takes no more jobs, and waits this long for those that run. Then all that is left is killed, and nobody is told:
-    /// the next start of the server finds them cut off. Says whether nothing runs any more.
-    pub async fn shut_down(&self, patience: Duration) -> bool {
+    /// Accepts no more jobs and waits this long for the running ones. Then it kills the rest without reporting it: the next
+    /// start of the server finds those stages interrupted. Returns whether everything has ended.
+    pub async fn shut_down(&self, wait: Duration) -> bool {
         {
             let mut state = self.inner.state.lock();
-            state.takes_jobs = false;
-            state.turns.withdraw_all();
-            state.live.retain(|_, live| !live.waits);
+            state.accepts_jobs = false;
+            state.queue.clear();
+            state.jobs.retain(|_, job| !job.is_waiting);
             self.publish(&state);
         }
-        let mut active = self.inner.active.subscribe();
-        let all_told = active.wait_for(|active| active.running == 0 && active.reporting == 0);
-        if tokio::time::timeout(patience, all_told).await.is_ok() {
+        let mut activity = self.inner.activity.subscribe();
+        let all_reported = activity.wait_for(|now| now.running == 0 && now.reporting == 0);
+        if tokio::time::timeout(wait, all_reported).await.is_ok() {
             return true;
         }
-        self.inner.state.lock().live.values().for_each(|live| {
-            live.will.send_replace(Will::Abandon);
+        self.inner.state.lock().jobs.values().for_each(|job| {
+            job.directive.send_replace(Directive::Abandon);
         });
-        let all_gone = active.wait_for(|active| active.running == 0);
+        let all_gone = activity.wait_for(|now| now.running == 0);
         tokio::time::timeout(GONE_WITHIN, all_gone).await.is_ok()
     }
 
     pub fn running(&self) -> usize {
-        self.inner.active.borrow().running
+        self.inner.activity.borrow().running
     }
 
     pub fn waiting(&self) -> usize {
-        self.inner.state.lock().turns.waiting()
+        self.inner.state.lock().queue.waiting()
     }
 
-    /// Removes the working directories that are no longer wanted. Blocking.
-    pub fn forget_work(&self, keep: impl Fn(DeploymentId) -> bool) {
-        let is_live = |deployment| self.inner.state.lock().live.contains_key(&deployment);
-        work::forget(&self.inner.shared.options.work_dir, |deployment| is_live(deployment) || keep(deployment));
+    /// Removes the working directories of all other deployments. Blocking.
+    pub fn remove_work_dirs(&self, keep: impl Fn(DeploymentId) -> bool) {
+        let is_active = |deployment| self.inner.state.lock().jobs.contains_key(&deployment);
+        let work_dir = &self.inner.services.options.work_dir;
+        work_dirs::remove_unless(work_dir, |deployment| is_active(deployment) || keep(deployment));
     }
 
-    /// Starts those whose turn it is.
-    fn fill_places(&self, state: &mut State) {
-        while let Some(job) = state.turns.next() {
-            let Some(live) = state.live.get_mut(&job.order.deployment) else {
-                state.turns.leave();
+    /// Starts waiting jobs while slots are free.
+    fn fill_slots(&self, state: &mut State) {
+        while let Some(job) = state.queue.next() {
+            let Some(active) = state.jobs.get_mut(&job.order.deployment) else {
+                state.queue.free_slot();
                 continue;
             };
-            live.waits = false;
+            active.is_waiting = false;
             state.running += 1;
-            let will = live.will.subscribe();
+            let directive = active.directive.subscribe();
             let runner = self.clone();
-            self.inner.runtime.spawn(async move { runner.carry_out(job, will).await });
+            self.inner.runtime.spawn(async move { runner.carry_out(job, directive).await });
         }
         self.publish(state);
     }
 
-    async fn carry_out(&self, job: StageJob, will: watch::Receiver<Will>) {
+    async fn carry_out(&self, job: StageJob, directive: watch::Receiver<Directive>) {
         let deployment = job.order.deployment;
-        let mut steps = stage::steps_at_first(&job);
-        let run = stage::run(&self.inner.shared, &job, &mut steps, will);
+        let mut steps = stage::pending_steps(&job);
+        let run = stage::run(&self.inner.services, &job, &mut steps, directive);
         let outcome = match AssertUnwindSafe(run).catch_unwind().await {
             Ok(outcome) => outcome,
             Err(_) => {
-                error!(%deployment, "running a stage failed by a fault of the server");
-                // The lifeline of what ran is cut; here it is seen that it is gone.
-                self.sweep_away(deployment).await;
+                error!(%deployment, "the server panicked while running a stage");
+                // The supervisor's lifeline is closed by now; the sweep makes sure that its processes are gone.
+                self.kill_leftovers(deployment).await;
                 stage::close_steps(&mut steps, StepStatus::Failed);
-                StageOutcome::Ended(StageEnd::Failed(Arc::from("the server had a fault of its own; see its log")))
+                StageOutcome::Ended(StageEnd::Failed(Arc::from("internal error of the server; see its log")))
             }
         };
         let outcome = {
             let mut state = self.inner.state.lock();
-            let live = state.live.remove(&deployment);
+            let active = state.jobs.remove(&deployment);
             state.running -= 1;
-            state.turns.leave();
-            // Refused because it had been told to stop by then: whoever told it waits for its end.
+            state.queue.free_slot();
+            // Silent only because it was told to stop before it began: the host waits for its end.
             let outcome = match outcome {
-                StageOutcome::Silent if live.is_some_and(|live| *live.will.borrow() == Will::Stop) => {
+                StageOutcome::Silent if active.is_some_and(|job| *job.directive.borrow() == Directive::Stop) => {
                     stage::close_steps(&mut steps, StepStatus::Cancelled);
                     StageOutcome::Ended(StageEnd::Cancelled)
                 }
@@ -221,31 +225,31 @@ impl Runner {
             if matches!(outcome, StageOutcome::Ended(_)) {
                 *state.reporting.entry(deployment).or_default() += 1;
             }
-            self.fill_places(&mut state);
+            self.fill_slots(&mut state);
             outcome
         };
         match outcome {
             StageOutcome::Ended(end) => {
-                self.inner.shared.host.ended(&job, end, steps).await;
+                self.inner.services.host.ended(&job, end, steps).await;
                 self.reported(deployment);
             }
             StageOutcome::Silent => {}
         }
     }
 
-    /// Takes a job out of its line that has not begun.
+    /// Removes a waiting job and reports its end.
     fn withdraw(&self, state: &mut State, environment: &EnvironmentKey, deployment: DeploymentId) {
-        let Some(job) = state.turns.withdraw(&environment.pipeline, |job| job.order.deployment == deployment) else {
+        let Some(job) = state.queue.withdraw(&environment.pipeline, |job| job.order.deployment == deployment) else {
             return;
         };
-        state.live.remove(&deployment);
+        state.jobs.remove(&deployment);
         *state.reporting.entry(deployment).or_default() += 1;
         self.publish(state);
         let runner = self.clone();
         self.inner.runtime.spawn(async move {
-            let mut steps = stage::steps_at_first(&job);
+            let mut steps = stage::pending_steps(&job);
             stage::close_steps(&mut steps, StepStatus::Cancelled);
-            runner.inner.shared.host.ended(&job, StageEnd::Cancelled, steps).await;
+            runner.inner.services.host.ended(&job, StageEnd::Cancelled, steps).await;
             runner.reported(deployment);
         });
     }
@@ -261,23 +265,23 @@ impl Runner {
         self.publish(&state);
     }
 
-    async fn sweep_away(&self, deployment: DeploymentId) {
+    async fn kill_leftovers(&self, deployment: DeploymentId) {
         let permit = self.inner.sweeps.acquire().await;
-        let work_dir = work::dir(&self.inner.shared.options.work_dir, deployment);
-        let (logs, host) = (self.inner.shared.logs.clone(), self.inner.shared.host.clone());
+        let work_dir = work_dirs::path(&self.inner.services.options.work_dir, deployment);
+        let (logs, host) = (self.inner.services.logs.clone(), self.inner.services.host.clone());
         let swept = tokio::task::spawn_blocking(move || {
-            let killed = tree::sweep(deployment, &work_dir);
+            let killed = process_tree::sweep(deployment, &work_dir);
             if killed > 0 {
-                let text = format!("killed {killed} processes that the server had left behind when it ended");
+                let text = format!("killed {killed} processes left behind by an earlier run of the server");
                 logs.append(deployment).remark(host.now(), &text);
             }
         });
-        swept.await.expect("looking for processes does not panic");
+        swept.await.expect("scanning processes does not panic");
         drop(permit);
     }
 
     fn publish(&self, state: &State) {
         let reporting = state.reporting.values().sum();
-        self.inner.active.send_replace(Active { running: state.running, reporting });
+        self.inner.activity.send_replace(Activity { running: state.running, reporting });
     }
 }

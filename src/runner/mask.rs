@@ -1,5 +1,5 @@
-//! Keeps secrets out of what is shown: their values, the other forms that programs write them in, and the lines of those
-//! that have several, however the output that has them is cut into pieces.
+//! Masks secrets in everything that is shown: their values, the encodings in which programs print them, and the single
+//! lines of multi-line secrets, however the output is cut into pieces.
 
 mod forms;
 
@@ -15,21 +15,21 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_S
 use super::substitute::{in_json, percent_encoded};
 
 const STARS: &[u8] = b"***";
-/// Shorter pieces of a secret stand everywhere by chance.
+/// Shorter pieces of a secret occur everywhere by chance.
 const PIECE_BYTES_MIN: usize = 4;
-/// What ends in fewer characters of a secret has most likely nothing to do with it.
+/// Output that ends in fewer characters of a secret most likely has nothing to do with it.
 const SUSPICIOUS_CHARACTERS: u32 = 8;
-/// What is searched for, all together. Each byte takes a few tens of bytes of memory while a stage runs.
+/// The bound for all patterns together. Each byte takes a few tens of bytes of memory while a stage runs.
 const PATTERN_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Keeps secrets out of whole texts, for those who show or send what steps have written.
+/// Masks secrets in whole texts, for code that shows or sends the output of steps.
 #[derive(Clone)]
-pub struct Mask(Arc<Secrets>);
+pub struct Mask(Arc<SecretPatterns>);
 
 impl Mask {
-    /// Otherwise one sentence why they cannot be kept out.
+    /// The error is one sentence.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
-        Ok(Self(Arc::new(Secrets::new(values)?)))
+        Ok(Self(Arc::new(SecretPatterns::new(values)?)))
     }
 
     pub fn apply(&self, text: &str) -> String {
@@ -37,21 +37,21 @@ impl Mask {
     }
 }
 
-/// Everything that must not be shown, ready to be searched for.
-pub(super) struct Secrets {
-    plain: Search,
-    /// Found also if it is broken into lines, wherever the breaks are.
-    encoded: Search,
-    /// Whether something begins with this byte.
+/// The patterns of everything that must not be shown, ready for searching.
+pub(super) struct SecretPatterns {
+    plain: PatternSearch,
+    /// Also found if line breaks split them, wherever they are.
+    encoded: PatternSearch,
+    /// Whether any pattern begins with this byte.
     begins: Box<[bool; 256]>,
 }
 
-impl Secrets {
-    /// Otherwise one sentence why they cannot be kept out.
+impl SecretPatterns {
+    /// The error is one sentence.
     pub fn new<'a>(values: impl IntoIterator<Item = &'a str>) -> Result<Self, String> {
         let mut plain = BTreeSet::new();
         let mut encoded = BTreeSet::new();
-        let is_telling = |form: &Vec<u8>| form.len() >= PIECE_BYTES_MIN;
+        let is_long_enough = |form: &Vec<u8>| form.len() >= PIECE_BYTES_MIN;
         for value in values.into_iter().filter(|value| !value.is_empty()) {
             plain.insert(value.as_bytes().to_vec());
             plain.insert(percent_encoded(value).into_bytes());
@@ -60,22 +60,22 @@ impl Secrets {
             if !trimmed.is_empty() {
                 plain.insert(trimmed.as_bytes().to_vec());
                 add_base64(trimmed.as_bytes(), &mut encoded);
-                plain.extend(forms::encoded(trimmed).chain(forms::escaped(trimmed)).filter(is_telling));
+                plain.extend(forms::encoded(trimmed).chain(forms::escaped(trimmed)).filter(is_long_enough));
             }
             for line in value.lines().filter(|line| line.len() >= PIECE_BYTES_MIN) {
                 plain.insert(line.as_bytes().to_vec());
-                plain.extend(forms::escaped(line).filter(is_telling));
+                plain.extend(forms::escaped(line).filter(is_long_enough));
             }
         }
         if plain.iter().chain(&encoded).map(Vec::len).sum::<usize>() > PATTERN_BYTES_MAX {
-            return Err("its secrets are too large to be kept out of its log: use fewer or shorter ones".to_owned());
+            return Err("its secrets are too large to be masked in its log; use fewer or shorter ones".to_owned());
         }
         let mut begins = Box::new([false; 256]);
         plain.iter().chain(&encoded).for_each(|pattern| begins[usize::from(pattern[0])] = true);
-        Ok(Self { plain: Search::new(&plain)?, encoded: Search::new(&encoded)?, begins })
+        Ok(Self { plain: PatternSearch::new(&plain)?, encoded: PatternSearch::new(&encoded)?, begins })
     }
 
-    /// A text that is shown as a whole.
+    /// Masks a complete text.
     pub fn mask(self: &Arc<Self>, text: &str) -> String {
         let mut masked = Vec::new();
         let mut masker = Masker::new(self.clone());
@@ -85,8 +85,8 @@ impl Secrets {
     }
 }
 
-/// The characters of its base64 that the value alone determines, for each place among three bytes where it may begin in
-/// something larger; and with what ends it, should nothing follow.
+/// The base64 characters that the value alone determines, for each of the three offsets at which it may begin within
+/// something larger; and with the padding, in case nothing follows.
 fn add_base64(value: &[u8], patterns: &mut BTreeSet<Vec<u8>>) {
     if value.len() < PIECE_BYTES_MIN {
         return;
@@ -104,30 +104,30 @@ fn add_base64(value: &[u8], patterns: &mut BTreeSet<Vec<u8>>) {
     }
 }
 
-/// Finds all patterns, also those that overlap, byte by byte.
-struct Search {
+/// Finds all patterns, even overlapping ones, byte by byte.
+struct PatternSearch {
     automaton: NFA,
     start: StateID,
-    /// For each state how many of the last bytes are the beginning of a pattern.
+    /// Per state, how many of the last bytes are the beginning of a pattern.
     depths: Vec<u32>,
 }
 
-impl Search {
+impl PatternSearch {
     fn new(patterns: &BTreeSet<Vec<u8>>) -> Result<Self, String> {
-        let fault = |error: &dyn std::fmt::Display| format!("its secrets cannot be kept out of its log: {error}");
+        let fault = |error: &dyn std::fmt::Display| format!("its secrets cannot be masked in its log: {error}");
         let built = NFA::builder().match_kind(MatchKind::Standard).build(patterns);
         let automaton = built.map_err(|error| fault(&error))?;
         let start = automaton.start_state(Anchored::No).map_err(|error| fault(&error))?;
         let mut search = Self { automaton, start, depths: Vec::new() };
         for pattern in patterns {
             let mut state = start;
-            for (index, byte) in pattern.iter().enumerate() {
+            for (position, byte) in pattern.iter().enumerate() {
                 state = search.next(state, *byte);
-                let place = state.as_usize();
-                if search.depths.len() <= place {
-                    search.depths.resize(place + 1, 0);
+                let index = state.as_usize();
+                if search.depths.len() <= index {
+                    search.depths.resize(index + 1, 0);
                 }
-                search.depths[place] = u32::try_from(index + 1).unwrap_or(u32::MAX);
+                search.depths[index] = u32::try_from(position + 1).unwrap_or(u32::MAX);
             }
         }
         Ok(search)
@@ -141,7 +141,7 @@ impl Search {
         self.depths.get(state.as_usize()).copied().unwrap_or(0)
     }
 
-    /// How long the longest pattern is that ends here.
+    /// The length of the longest pattern that ends here.
     fn longest_match(&self, state: StateID) -> Option<usize> {
         if !self.automaton.is_match(state) {
             return None;
@@ -151,20 +151,20 @@ impl Search {
     }
 }
 
-/// One stream of output. Holds back only what may be the beginning of a secret.
+/// One stream of output. Holds back only bytes that may be the beginning of a secret.
 pub(super) struct Masker {
-    secrets: Arc<Secrets>,
+    secrets: Arc<SecretPatterns>,
     plain: StateID,
     encoded: StateID,
     line_break: LineBreak,
     held: Vec<u8>,
-    /// Parts of `held` that are secret, in order, apart from each other.
+    /// The secret ranges of `held`, in order and disjoint.
     hidden: Vec<(usize, usize)>,
-    /// Whether the last that was let go was secret, so that what adjoins it gets no stars of its own.
+    /// Whether the last released bytes were secret, so that an adjoining secret gets no stars of its own.
     in_stars: bool,
 }
 
-/// What the last bytes were, as far as they may be a break within an encoded secret.
+/// The last bytes, if they may be a line break within an encoded secret.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineBreak {
     None,
@@ -173,7 +173,7 @@ enum LineBreak {
 }
 
 impl Masker {
-    pub fn new(secrets: Arc<Secrets>) -> Self {
+    pub fn new(secrets: Arc<SecretPatterns>) -> Self {
         let (plain, encoded) = (secrets.plain.start, secrets.encoded.start);
         Self {
             secrets,
@@ -203,19 +203,19 @@ impl Masker {
             }
             self.push_encoded(byte, at);
         }
-        self.let_go(shown);
+        self.release(shown);
     }
 
-    /// Nothing has come for a while. A line's last characters are not held back because a secret, encoded and broken
-    /// into lines, could begin with them.
-    pub fn rest(&mut self, shown: &mut Vec<u8>) {
+    /// To be called after a while without output. The last characters of a line are then released even if a secret,
+    /// encoded and split into lines, could begin with them.
+    pub fn idle(&mut self, shown: &mut Vec<u8>) {
         if self.line_break != LineBreak::None && self.secrets.encoded.depth(self.encoded) < SUSPICIOUS_CHARACTERS {
             self.encoded = self.secrets.encoded.start;
-            self.let_go(shown);
+            self.release(shown);
         }
     }
 
-    /// Nothing more will come. If it ends within a secret, what there is of that is most of it as likely as not.
+    /// To be called at the end. A secret that the end cuts off is masked too: what is there may well be most of it.
     pub fn finish(&mut self, shown: &mut Vec<u8>) {
         let end = self.held.len();
         let (plain, encoded) = (self.secrets.plain.depth(self.plain), self.secrets.encoded.depth(self.encoded));
@@ -228,10 +228,10 @@ impl Masker {
         }
         self.plain = self.secrets.plain.start;
         self.encoded = self.secrets.encoded.start;
-        self.let_go(shown);
+        self.release(shown);
     }
 
-    /// `at` is where it ends.
+    /// `at` is the position after the byte.
     fn push_encoded(&mut self, byte: u8, at: usize) {
         self.line_break = match (byte, self.line_break) {
             (b'\r', LineBreak::None) => LineBreak::Return,
@@ -252,7 +252,7 @@ impl Masker {
         }
     }
 
-    /// Where so many bytes before this place begin, line breaks not counted.
+    /// The position `count` bytes before `at`, not counting line breaks.
     fn back(&self, mut at: usize, count: usize) -> usize {
         let mut left = count;
         while left > 0 && at > 0 {
@@ -262,7 +262,7 @@ impl Masker {
         at
     }
 
-    /// `to` is never before that of an earlier call.
+    /// `to` never decreases between calls.
     fn hide(&mut self, mut from: usize, to: usize) {
         while let Some((start, _)) = self.hidden.pop_if(|(_, end)| *end >= from) {
             from = from.min(start);
@@ -270,8 +270,8 @@ impl Masker {
         self.hidden.push((from, to));
     }
 
-    /// What can no longer become part of a secret, with stars for those that were found.
-    fn let_go(&mut self, shown: &mut Vec<u8>) {
+    /// Releases the bytes that can no longer become part of a secret, with stars in place of secrets.
+    fn release(&mut self, shown: &mut Vec<u8>) {
         let plain = self.held.len() - self.secrets.plain.depth(self.plain) as usize;
         let encoded = match self.secrets.encoded.depth(self.encoded) {
             0 => self.held.len(),

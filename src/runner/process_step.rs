@@ -1,4 +1,4 @@
-//! The server's side of a step that is a process: starts its supervisor, keeps the lifeline, and waits until everything
+//! The server's side of a step that is a process: starts the supervisor, holds its lifeline, and waits until every process
 //! is certainly gone.
 
 use std::io::{self, PipeReader};
@@ -12,58 +12,54 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
-use super::output::{Pump, StepOutput};
-use super::protocol::{self, Exit, LENGTH_BYTES, Order, Status, TERMINATE};
-use super::step::{Limits, Outcome, Scene, StepEnd, Will, until};
-use super::supervise::SUPERVISE_COMMAND;
-use super::tree::{self, DEPLOYMENT_VARIABLE};
-
-/// What it is called in the list of processes, where the server's own name would get it killed by mistake.
-const SUPERVISOR_NAME: &str = "lk-step";
+use super::output::{OutputReader, StepOutput};
+use super::process_tree::{self, DEPLOYMENT_VARIABLE};
+use super::protocol::{self, Exit, LENGTH_BYTES, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
+use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
 
 pub(super) async fn run(
     arguments: &[Arc<str>],
-    scene: &Scene,
+    context: &StepContext,
     supervisor: &Path,
     grace: Duration,
     limits: &Limits,
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
-    let order = Order {
+    let order = StepOrder {
         arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
-        variables: scene.variables.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
-        work_dir: scene.work_dir.to_string_lossy().into_owned(),
+        variables: context.variables.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
+        work_dir: context.work_dir.to_string_lossy().into_owned(),
         grace,
     };
-    let (supervised, source) = match Supervised::start(supervisor, scene) {
+    let (supervisor, source) = match SupervisorProcess::start(supervisor, context) {
         Ok(started) => started,
         Err(error) => {
-            let reason = format!("could not be started: no process for it: {error}");
+            let reason = format!("could not be started: cannot start a process: {error}");
             return (StepEnd::of(Outcome::Failed(reason)), output);
         }
     };
-    let pump = Pump::start(source, output);
-    let mut seen = supervised.watch(order, limits).await;
-    if !seen.gone {
-        // Somebody killed the supervisor, and with it the certainty: what it left is looked for.
-        let (deployment, work_dir) = (scene.deployment, scene.work_dir.clone());
-        let killed = tokio::task::spawn_blocking(move || tree::sweep(deployment, &work_dir)).await;
-        let killed = killed.expect("looking for processes does not panic");
-        seen.remarks.push(format!("the supervisor of the step ended too early; killed {killed} processes it had left"));
+    let reader = OutputReader::start(source, output);
+    let mut report = supervisor.watch(order, limits).await;
+    if !report.gone {
+        // Somebody killed the supervisor, so its processes may still run: find and kill them.
+        let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
+        let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir)).await;
+        let killed = killed.expect("scanning processes does not panic");
+        report.remarks.push(format!("the supervisor of the step ended too early; killed {killed} processes it left"));
     }
-    (seen.end(), pump.finish().await)
+    (report.end(), reader.finish().await)
 }
 
-struct Supervised {
+struct SupervisorProcess {
     child: Child,
-    /// While it is open, the step runs.
+    /// The supervisor kills the step when this is closed.
     lifeline: Option<ChildStdin>,
-    statuses: Statuses,
+    statuses: StatusReader,
 }
 
-/// What was heard of a step until its supervisor ended.
+/// Everything the supervisor reported until it ended.
 #[derive(Default)]
-struct Seen {
+struct SupervisorReport {
     not_started: Option<String>,
     exit: Option<Exit>,
     gone: bool,
@@ -71,74 +67,74 @@ struct Seen {
     remarks: Vec<String>,
 }
 
-impl Supervised {
-    /// With the end that its output comes out of.
-    fn start(program: &Path, scene: &Scene) -> io::Result<(Self, PipeReader)> {
+impl SupervisorProcess {
+    /// Also returns the reading end of the step's output.
+    fn start(program: &Path, context: &StepContext) -> io::Result<(Self, PipeReader)> {
         let (source, sink) = io::pipe()?;
         let mut command = Command::new(program);
         command.arg0(SUPERVISOR_NAME).arg(SUPERVISE_COMMAND);
-        command.env_clear().env(DEPLOYMENT_VARIABLE, scene.deployment.to_string());
-        // A group of its own: Ctrl-C at the server's terminal is not meant for it.
+        command.env_clear().env(DEPLOYMENT_VARIABLE, context.deployment.to_string());
+        // Its own process group: Ctrl-C at the server's terminal is not meant for it.
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let lifeline = child.stdin.take();
         let answers = child.stderr.take().expect("it was asked to be a pipe");
-        let statuses = Statuses { source: answers, buffer: Vec::new() };
-        // With `command` its copy of the other end goes, without which the output would never end.
+        let statuses = StatusReader { source: answers, buffer: Vec::new() };
+        // Dropping `command` closes its copy of the writing end; otherwise the output would never end.
         Ok((Self { child, lifeline, statuses }, source))
     }
 
-    async fn watch(mut self, order: Order, limits: &Limits) -> Seen {
-        let mut seen = Seen::default();
+    async fn watch(mut self, order: StepOrder, limits: &Limits) -> SupervisorReport {
+        let mut report = SupervisorReport::default();
         if let (Some(lifeline), Ok(order)) = (&mut self.lifeline, protocol::encode(&order)) {
-            // If it is not read, the supervisor is dead, and that is seen below.
+            // Fails only if the supervisor is dead, which is noticed below.
             lifeline.write_all(&order).await.ok();
         }
         drop(order);
-        let mut abandoned = std::pin::pin!(until(limits.will.clone(), Will::Abandon));
-        let mut stopped = std::pin::pin!(until(limits.will.clone(), Will::Stop));
+        let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
+        let mut stopped = std::pin::pin!(until(limits.directive.clone(), Directive::Stop));
         let mut expired = std::pin::pin!(tokio::time::sleep_until(limits.deadline));
-        while !seen.gone {
+        while !report.gone {
             tokio::select! {
                 biased;
                 status = self.statuses.next() => match status {
-                    Ok(Some(status)) => seen.hear(status),
+                    Ok(Some(status)) => report.record(status),
                     Ok(None) | Err(_) => break,
                 },
                 () = &mut abandoned, if self.lifeline.is_some() => {
                     self.lifeline = None;
-                    self.rouse();
+                    self.wake();
                 }
-                () = &mut stopped, if seen.cut_short.is_none() => {
-                    seen.cut_short = Some(Outcome::Stopped);
+                () = &mut stopped, if report.cut_short.is_none() => {
+                    report.cut_short = Some(Outcome::Stopped);
                     self.terminate().await;
                 }
-                () = &mut expired, if seen.cut_short.is_none() => {
-                    seen.cut_short = Some(Outcome::TimedOut);
+                () = &mut expired, if report.cut_short.is_none() => {
+                    report.cut_short = Some(Outcome::TimedOut);
                     self.terminate().await;
                 }
             }
         }
         self.lifeline = None;
-        // With `Gone` it ends at once; without, it has ended, or its pipe is broken and it is about to.
+        // After `Gone` it ends at once; otherwise it has ended, or its pipe is broken and it is about to end.
         let status = self.child.wait().await;
-        if let (false, Ok(status)) = (seen.gone, status)
+        if let (false, Ok(status)) = (report.gone, status)
             && let Some(signal) = status.signal()
         {
             tracing::warn!(signal, "the supervisor of a step was killed");
         }
-        seen
+        report
     }
 
     async fn terminate(&mut self) {
         if let Some(lifeline) = &mut self.lifeline {
             lifeline.write_all(&[TERMINATE]).await.ok();
         }
-        self.rouse();
+        self.wake();
     }
 
-    /// A supervisor that was stopped, by its own step perhaps, would not hear what it is told.
-    fn rouse(&self) {
+    /// A supervisor that was stopped with a signal, perhaps by its own step, would not react.
+    fn wake(&self) {
         let id = self.child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         if let Some(id) = id {
             kill_process(id, Signal::CONT).ok();
@@ -146,8 +142,8 @@ impl Supervised {
     }
 }
 
-impl Seen {
-    fn hear(&mut self, status: Status) {
+impl SupervisorReport {
+    fn record(&mut self, status: Status) {
         match status {
             Status::Started => {}
             Status::NotStarted(reason) => self.not_started = Some(reason),
@@ -177,13 +173,13 @@ impl Seen {
     }
 }
 
-struct Statuses {
+struct StatusReader {
     source: ChildStderr,
     buffer: Vec<u8>,
 }
 
-impl Statuses {
-    /// The next, or none if there will be none. Nothing is lost if it is dropped while it waits.
+impl StatusReader {
+    /// The next status, or `None` after the last. Cancel safe.
     async fn next(&mut self) -> io::Result<Option<Status>> {
         loop {
             if let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() {

@@ -1,5 +1,5 @@
-//! What the server and a step's supervisor say to each other. The server writes one order to the supervisor's standard
-//! input and keeps it open: its end means that the server is gone. The supervisor answers on its standard error.
+//! The protocol between the server and a step's supervisor. The server writes one order to the supervisor's standard input
+//! and keeps it open: end of file means that the server is gone. The supervisor reports on its standard error.
 
 use std::io;
 use std::time::Duration;
@@ -7,32 +7,36 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use zeroize::Zeroizing;
 
-/// Longer orders are no orders: a program with all its variables starts only far below it.
+/// The argument that makes this program a supervisor.
+pub const SUPERVISE_COMMAND: &str = "supervise-step";
+/// The supervisor's name in the list of processes: not the server's, so that killing servers by name spares it.
+pub(super) const SUPERVISOR_NAME: &str = "lk-step";
+/// The operating system starts programs only with arguments and variables far below this size.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) const LENGTH_BYTES: usize = 4;
 
-/// After the order, this asks the step to end, and kills it after the grace period.
+/// Sent after the order: end the step, and kill it after the grace period.
 pub(super) const TERMINATE: u8 = b't';
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Order {
+pub(super) struct StepOrder {
     /// The program and its arguments.
     pub arguments: Vec<String>,
-    /// All that it sees.
+    /// The whole environment of the program.
     pub variables: Vec<(String, String)>,
     pub work_dir: String,
-    /// Between being asked to end and being killed.
+    /// The time between asking the step to end and killing it.
     pub grace: Duration,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Status {
     Started,
-    /// Why not, as the end of a sentence.
+    /// With the reason, as the end of a sentence.
     NotStarted(String),
     /// The step's first process has ended.
     Exited(Exit),
-    /// Everything has ended; so many processes had to be told to, since the step had left them behind.
+    /// All processes have ended; this many had to be ended because the step had left them behind.
     Gone {
         left_behind: u32,
     },
@@ -53,11 +57,11 @@ pub(super) fn encode(message: &impl Serialize) -> io::Result<Zeroizing<Vec<u8>>>
     Ok(bytes)
 }
 
-/// How long the message is that follows.
+/// The length of the message that follows.
 pub(super) fn length(bytes: [u8; LENGTH_BYTES]) -> io::Result<usize> {
     let length = u32::from_le_bytes(bytes) as usize;
     if length > MESSAGE_BYTES_MAX {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
     }
     Ok(length)
 }

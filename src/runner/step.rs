@@ -1,4 +1,4 @@
-//! What all kinds of steps have in common: what they see, what may end them early, and how they end.
+//! The parts that all kinds of steps share: their context, the limits that may end them early, and their outcome.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,67 +9,67 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::mask::Secrets;
+use super::mask::SecretPatterns;
 use super::substitute::Variables;
 use crate::domain::{DeploymentId, VariableName, VariableValue};
 
-/// What is wanted of a stage that runs; it only ever goes forward.
+/// What a running stage is told to do; it only ever moves forward.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Will {
+pub(super) enum Directive {
     Run,
-    /// End it, and say so.
+    /// End the stage and report its end.
     Stop,
-    /// The server ends: end it at once, and leave it to the next start to say so.
+    /// The server is stopping: end the stage at once; the next start reports it.
     Abandon,
 }
 
-/// Resolves when this, or more, is wanted.
-pub(super) async fn until(mut will: watch::Receiver<Will>, wanted: Will) {
-    if will.wait_for(|will| *will >= wanted).await.is_err() {
+/// Resolves once the directive is `wanted` or beyond.
+pub(super) async fn until(mut directive: watch::Receiver<Directive>, wanted: Directive) {
+    if directive.wait_for(|directive| *directive >= wanted).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// What the steps of one run of a stage see.
+/// The context of the steps in one run of a stage.
 #[derive(Clone)]
-pub(super) struct Scene {
+pub(super) struct StepContext {
     pub deployment: DeploymentId,
     pub variables: Variables,
-    pub secrets: Arc<Secrets>,
+    pub secrets: Arc<SecretPatterns>,
     pub work_dir: PathBuf,
 }
 
-impl Scene {
-    /// The same for a step that is given more, which wins.
+impl StepContext {
+    /// The same with the inputs of a step, which take precedence.
     pub fn with(&self, inputs: &BTreeMap<VariableName, VariableValue>) -> Cow<'_, Self> {
         if inputs.is_empty() {
             return Cow::Borrowed(self);
         }
-        let mut scene = self.clone();
+        let mut context = self.clone();
         let given =
             |(name, value): (&VariableName, &VariableValue)| (name.to_string(), Zeroizing::new(value.to_string()));
-        scene.variables.extend(inputs.iter().map(given));
-        Cow::Owned(scene)
+        context.variables.extend(inputs.iter().map(given));
+        Cow::Owned(context)
     }
 }
 
-/// What may end a step early.
+/// The conditions that may end a step early.
 pub(super) struct Limits {
-    pub will: watch::Receiver<Will>,
+    pub directive: watch::Receiver<Directive>,
     pub deadline: Instant,
 }
 
-/// How a step ended. Nothing of it runs any more.
+/// The end of a step. Nothing of it runs any more.
 pub(super) struct StepEnd {
     pub outcome: Outcome,
     pub exit_code: Option<i32>,
-    /// What is to be said about it in the log.
+    /// The server's remarks about it, for the log.
     pub remarks: Vec<String>,
 }
 
 pub(super) enum Outcome {
     Succeeded,
-    /// As the end of a sentence that begins with the step's name.
+    /// The reason, as the end of a sentence that begins with the step's name.
     Failed(String),
     TimedOut,
     Stopped,

@@ -1,14 +1,14 @@
-//! `${NAME}` in the texts of a request becomes the value of that variable; `$${` is a plain `${`.
+//! `${NAME}` in the texts of a request becomes the value of that variable; `$${` is a literal `${`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use zeroize::Zeroizing;
 
-/// What a step sees, by name.
+/// The variables of a step by name.
 pub(super) type Variables = BTreeMap<String, Zeroizing<String>>;
 
-/// Each value as `encode` puts it. Otherwise one sentence that names what is unknown.
+/// Each value passes through `encode`. The error is one sentence that names the unknown variable.
 pub(super) fn substituted(
     text: &str,
     variables: &Variables,
@@ -25,7 +25,7 @@ pub(super) fn substituted(
             continue;
         }
         result.push_str(before);
-        let (name, after) = after.split_once('}').ok_or("a `${` has no `}`; write `$${` for a plain one")?;
+        let (name, after) = after.split_once('}').ok_or("a `${` has no closing `}`; write `$${` for a literal `${`")?;
         let value = variables.get(name).ok_or_else(|| format!("there is no variable `{name}`"))?;
         result.push_str(&Zeroizing::new(encode(value)));
         rest = after;
@@ -34,7 +34,7 @@ pub(super) fn substituted(
     Ok(result)
 }
 
-/// As it may stand anywhere in a URL: all but the unreserved characters of RFC 3986 encoded.
+/// Safe anywhere in a URL: everything except the unreserved characters of RFC 3986 is encoded.
 pub(super) fn percent_encoded(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -47,7 +47,7 @@ pub(super) fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-/// Between its quotes, with the short escapes, as almost all libraries prefer them.
+/// The inside of a JSON string, with the short escapes that almost all libraries use.
 pub(super) fn in_json(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
     for character in text.chars() {
@@ -76,19 +76,19 @@ mod tests {
     }
 
     #[test]
-    fn names_become_their_values_once() {
+    fn names_are_replaced_by_their_values_once() {
         assert_eq!(filled("${A}-${B_2}${A}").as_deref(), Ok("x y-ä/x y"));
-        assert_eq!(filled("${NESTED}").as_deref(), Ok("${A}"), "a value is not looked into");
+        assert_eq!(filled("${NESTED}").as_deref(), Ok("${A}"), "values are not substituted again");
         assert_eq!(filled("$A {A} $ $$ plain").as_deref(), Ok("$A {A} $ $$ plain"));
     }
 
     #[test]
-    fn a_doubled_dollar_is_a_plain_one() {
+    fn a_doubled_dollar_is_a_literal_one() {
         assert_eq!(filled("$${A} $$${A}").as_deref(), Ok("${A} $${A}"));
     }
 
     #[test]
-    fn an_unknown_name_is_named() {
+    fn the_error_names_an_unknown_variable() {
         assert_eq!(filled("a ${MISSING}"), Err("there is no variable `MISSING`".to_owned()));
         assert!(filled("a ${A").is_err());
     }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_in_a_url_cannot_leave_its_place() {
+    fn a_value_in_a_url_cannot_change_another_part_of_it() {
         assert_eq!(percent_encoded("a-b_c.d~e/?&#ä %"), "a-b_c.d~e%2F%3F%26%23%C3%A4%20%25");
     }
 }

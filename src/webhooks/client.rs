@@ -2,11 +2,10 @@
 //! redirected, never through a proxy of the server's own environment.
 
 use std::error::Error;
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use reqwest::{Response, StatusCode, redirect};
+use reqwest::{Response, StatusCode};
 
 use super::address::{NotPublic, PublicOnly};
 use super::delivery::Attempt;
@@ -14,6 +13,7 @@ use super::schedule::parse_retry_after;
 use super::signature::{WebhookSecret, signature};
 use super::target::Target;
 use crate::domain::Timestamp;
+use crate::outbound::{LazyClient, error_chain};
 
 const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
 /// Who cannot be reached by then is not there.
@@ -26,8 +26,7 @@ const BODY_READ: usize = 4 * 1024;
 const EXCERPT: usize = 1024;
 
 pub struct Client {
-    /// Made when the first request is sent.
-    http: OnceLock<Result<reqwest::Client, String>>,
+    http: LazyClient,
     allow_private: bool,
     timeout: Duration,
 }
@@ -58,7 +57,7 @@ pub enum Outcome {
 
 impl Client {
     pub fn new(allow_private: bool, timeout: Duration) -> Self {
-        Self { http: OnceLock::new(), allow_private, timeout }
+        Self { http: LazyClient::new(), allow_private, timeout }
     }
 
     pub async fn send(&self, message: Message<'_>) -> Sent {
@@ -83,7 +82,7 @@ impl Client {
         if !self.allow_private {
             message.target.check_address().map_err(|refused| refused.to_string())?;
         }
-        let http = self.http.get_or_init(|| self.make()).as_ref().map_err(Clone::clone)?;
+        let http = self.http()?;
         let seconds = message.now.as_millis().div_euclid(1_000);
         let signature = signature(message.secrets, message.id, seconds, &message.body);
         let request = http
@@ -100,20 +99,12 @@ impl Client {
         Ok(Answer::read(response, message.now).await)
     }
 
-    fn make(&self) -> Result<reqwest::Client, String> {
-        // Fails only if one is installed already, which is as good.
-        rustls::crypto::ring::default_provider().install_default().ok();
-        // Nothing is kept open: a receiver that closes a connection just when it is used again would look like one that
-        // fails.
-        let mut builder = reqwest::Client::builder()
-            .redirect(redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_WITHIN.min(self.timeout))
-            .pool_max_idle_per_host(0);
-        if !self.allow_private {
-            builder = builder.dns_resolver(PublicOnly::shared());
-        }
-        builder.build().map_err(|error| format!("the request could not be prepared: {}", causes(&error)))
+    fn http(&self) -> Result<&reqwest::Client, String> {
+        let client = self.http.get_or_build(|builder| {
+            let builder = builder.connect_timeout(CONNECT_WITHIN.min(self.timeout));
+            if self.allow_private { builder } else { builder.dns_resolver(PublicOnly::shared()) }
+        });
+        client.map_err(|error| format!("the request could not be prepared: {error}"))
     }
 }
 
@@ -183,17 +174,7 @@ fn why(error: &reqwest::Error) -> String {
         }
         cause = error.source();
     }
-    format!("there was no answer: {}", causes(error))
-}
-
-fn causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
+    format!("there was no answer: {}", error_chain(error))
 }
 
 #[cfg(test)]

@@ -65,7 +65,7 @@ async fn a_deployment_keeps_its_working_directory_until_it_is_forgotten() {
     bench.run(again).await;
     assert_eq!(bench.text(1), "built\n700\n");
     bench.run(job(2, vec![sh("cat artifact")])).await;
-    bench.runner.forget_work(|kept| kept == deployment(2));
+    bench.runner.remove_work_dirs(|kept| kept == deployment(2));
     let left = std::fs::read_dir(&bench.work_dir).unwrap().map(|entry| entry.unwrap().file_name());
     assert_eq!(left.collect::<Vec<_>>(), [deployment(2).to_string().as_str()]);
 }

@@ -94,7 +94,7 @@ impl From<GitHubError> for Problem {
                 let seconds = retry_after_seconds.unwrap_or(REMOTE_RETRY_SECONDS);
                 return remote_failed("rate_limited", &error).retry_after(seconds);
             }
-            GitHubError::Failed(_) | GitHubError::Answer(_) => "failed",
+            GitHubError::Failed(_) | GitHubError::Response(_) => "failed",
         };
         remote_failed(reason, &error)
     }

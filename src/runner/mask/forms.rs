@@ -1,11 +1,10 @@
-//! How programs write a text that they do not write as it is: in hexadecimal, in forms of web pages, in JSON, and quoted
-//! for a shell, as `set -x` does.
+//! The encodings in which programs print a text: hexadecimal, form data, JSON, and quoted for a shell as by `set -x`.
 
 use std::fmt::Write as _;
 
 use super::{in_json, percent_encoded};
 
-/// Of the text as a whole.
+/// Encodings of the whole text.
 pub(super) fn encoded(text: &str) -> impl Iterator<Item = Vec<u8>> {
     let lower: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
     let upper = lower.to_ascii_uppercase();
@@ -13,10 +12,10 @@ pub(super) fn encoded(text: &str) -> impl Iterator<Item = Vec<u8>> {
     [lower, upper, form].into_iter().map(String::into_bytes)
 }
 
-/// Character by character, so that they are also found in something larger.
+/// Encodings character by character, which are also found within something larger.
 pub(super) fn escaped(text: &str) -> impl Iterator<Item = Vec<u8>> {
     let json = in_json(text);
-    // As libraries write it that care for web pages.
+    // Some libraries escape these characters for use in web pages.
     let json_in_pages = json.replace('&', "\\u0026").replace('<', "\\u003c").replace('>', "\\u003e");
     let shell = text.replace('\'', r"'\''");
     let shell_quoted = text.replace('\'', r#"'"'"'"#);

@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn secrets(values: &[&str]) -> Arc<Secrets> {
-    Arc::new(Secrets::new(values.iter().copied()).unwrap())
+fn secrets(values: &[&str]) -> Arc<SecretPatterns> {
+    Arc::new(SecretPatterns::new(values.iter().copied()).unwrap())
 }
 
-/// What is shown if it comes in these pieces.
-fn shown(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> String {
+/// The masked text of output that arrives in these pieces.
+fn shown(secrets: &Arc<SecretPatterns>, pieces: &[&[u8]]) -> String {
     let mut masker = Masker::new(secrets.clone());
     let mut shown = Vec::new();
     for piece in pieces {
@@ -20,7 +20,7 @@ fn shown(secrets: &Arc<Secrets>, pieces: &[&[u8]]) -> String {
 }
 
 #[test]
-fn a_secret_is_masked_wherever_it_is_cut() {
+fn a_secret_is_masked_wherever_the_output_is_cut() {
     let secrets = secrets(&["hunter2!"]);
     let text = b"pass=hunter2! again hunter2!hunter2!, and hunter3";
     for first in 0..text.len() {
@@ -32,14 +32,14 @@ fn a_secret_is_masked_wherever_it_is_cut() {
 }
 
 #[test]
-fn secrets_that_overlap_leave_nothing_of_each_other() {
+fn overlapping_secrets_are_masked_together() {
     assert_eq!(shown(&secrets(&["abcdef", "defghi"]), &[b"<abcdefghi>"]), "<***>");
     assert_eq!(shown(&secrets(&["abc", "abcdef", "cde"]), &[b"<abcdex abcdef>"]), "<***x ***>");
     assert_eq!(shown(&secrets(&["aa"]), &[b"aaaaa", b"aaab"]), "***b");
 }
 
 #[test]
-fn only_what_may_become_a_secret_is_held_back() {
+fn only_a_possible_beginning_of_a_secret_is_held_back() {
     let mut masker = Masker::new(secrets(&["hunter2!"]));
     let mut shown = Vec::new();
     masker.push(b"Password for hunt: ", &mut shown);
@@ -51,13 +51,13 @@ fn only_what_may_become_a_secret_is_held_back() {
 }
 
 #[test]
-fn the_lines_of_a_secret_and_its_form_in_a_url_are_masked() {
+fn the_lines_and_the_url_encoding_of_a_secret_are_masked() {
     let key = secrets(&["-----BEGIN-----\nMIIEpAIBAAKCAQEA\n-----END-----\n", "a b/c", "x\n"]);
     assert_eq!(shown(&key, &[b"MIIEpAIBAAKCAQEA, a%20b%2Fc, <x>"]), "***, ***, <***>");
 }
 
 #[test]
-fn what_programs_make_of_a_secret_is_masked() {
+fn encodings_of_a_secret_are_masked() {
     let secrets = secrets(&["it's \"<ä€𝄞>\" \\ & so on\n", "first \"line\"\nsecond \"line\"\n"]);
     for form in [
         r#"it's \"<ä€𝄞>\" \\ & so on"#,
@@ -96,11 +96,11 @@ fn a_line_is_not_held_back_for_long_because_it_ends_like_an_encoded_secret_begin
     let mut masker = Masker::new(secrets);
     let mut shown = Vec::new();
     masker.push(format!("done {}\n", &encoded[..2]).as_bytes(), &mut shown);
-    masker.rest(&mut shown);
+    masker.idle(&mut shown);
     assert_eq!(shown, format!("done {}\n", &encoded[..2]).as_bytes());
     shown.clear();
     masker.push(format!("done {}\n", &encoded[..20]).as_bytes(), &mut shown);
-    masker.rest(&mut shown);
+    masker.idle(&mut shown);
     assert_eq!(shown, b"done ");
 }
 
@@ -109,7 +109,7 @@ fn nothing_is_masked_without_secrets() {
     assert_eq!(shown(&secrets(&["", ""]), &[b"*", b"plain"]), "*plain");
 }
 
-/// As `base64` breaks its output.
+/// Breaks lines like the program `base64`.
 fn wrapped(text: &str, columns: usize, line_break: &str) -> String {
     text.as_bytes().chunks(columns).map(|line| std::str::from_utf8(line).unwrap()).collect::<Vec<_>>().join(line_break)
 }
@@ -136,11 +136,11 @@ proptest! {
         let values = values.iter().map(String::as_str).collect::<Vec<_>>();
         let secrets = secrets(&values);
         let whole = shown(&secrets, &[text.as_bytes()]);
-        prop_assert_eq!(&shown(&secrets, &cut(text.as_bytes(), &lengths)), &whole, "cut, it is shown otherwise");
+        prop_assert_eq!(&shown(&secrets, &cut(text.as_bytes(), &lengths)), &whole, "cutting it changes what is shown");
         for value in &values {
             prop_assert!(!whole.contains(value));
         }
-        // The union: what is shown is exactly what no occurrence covers.
+        // Exactly the characters that no occurrence covers are shown.
         let mut covered = vec![false; text.len()];
         for value in &values {
             for start in 0..text.len() {

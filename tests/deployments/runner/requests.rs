@@ -119,7 +119,7 @@ async fn a_request_without_an_answer_fails_or_is_cancelled() {
     let mut bench = Bench::new(1, FOR_EVER);
     let (end, _) = bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/".to_owned()))])).await;
     let StageEnd::Failed(reason) = end else { panic!("nobody listens there") };
-    assert!(reason.starts_with("step `step-1` got no answer: "), "{reason}");
+    assert!(reason.starts_with("step `step-1` got no response: "), "{reason}");
     let (address, _request) = answering(None).await;
     bench.runner.start(job(2, vec![Action::Http(call(address))]));
     bench.line(2, "POST ").await;

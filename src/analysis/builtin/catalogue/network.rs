@@ -41,7 +41,7 @@ super::signatures! {
         cause "a host's name cannot be resolved"
         fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
         like "socket.gaierror: [Errno -2] Name or service not known",
-            "lockkeeper: the step got no answer: error sending request: client error (Connect): dns error: failed to lookup address information";
+            "lockkeeper: the step got no response: error sending request: client error (Connect): dns error: failed to lookup address information";
 
     ConnectionFailed 90
         hints "refused"
@@ -73,7 +73,7 @@ super::signatures! {
             "connection aborted", "socket hang up", "remote end hung up", "connection was closed", "early eof",
             "unexpectedly closed", "connection terminated", "server closed the connection", "closed by remote host",
             "broke off"
-        pattern r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection unexpectedly closed|connection terminated|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|an answer that broke off"
+        pattern r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection unexpectedly closed|connection terminated|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|(?:an answer|a response) that broke off"
         cause "the other side broke the connection off"
         fix "look at the other side's log at that time: it restarted, ran into a limit, or a proxy in between cut it off; try again if it was that"
         like "read tcp 10.0.0.5:41022->10.0.0.9:443: read: connection reset by peer",

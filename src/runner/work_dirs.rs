@@ -1,4 +1,4 @@
-//! The working directories of deployments: one each, shared by its stages and all their attempts.
+//! The working directories of deployments: one per deployment, shared by its stages and all their attempts.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
@@ -11,16 +11,15 @@ use crate::domain::DeploymentId;
 
 const ONLY_OWNER: u32 = 0o700;
 
-pub(super) fn dir(work_dir: &Path, deployment: DeploymentId) -> PathBuf {
+pub(super) fn path(work_dir: &Path, deployment: DeploymentId) -> PathBuf {
     work_dir.join(deployment.to_string())
 }
 
-pub(super) fn make(dir: &Path) -> io::Result<()> {
+pub(super) fn create(dir: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)
 }
 
-/// Removes all that are not to be kept.
-pub(super) fn forget(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool) {
+pub(super) fn remove_unless(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool) {
     let Ok(entries) = fs::read_dir(work_dir) else { return };
     for entry in entries.flatten() {
         let Some(deployment) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
@@ -28,13 +27,13 @@ pub(super) fn forget(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool) {
             continue;
         }
         let path = entry.path();
-        // Build tools leave directories that not even their owner may write, and so not empty either.
+        // Some build tools leave directories that even their owner may not write to, so they cannot be emptied.
         let removed = fs::remove_dir_all(&path).or_else(|_| {
             make_writable(&path)?;
             fs::remove_dir_all(&path)
         });
         if let Err(error) = removed {
-            warn!(%deployment, %error, "the working directory of a deployment cannot be removed");
+            warn!(%deployment, %error, "cannot remove the working directory of a deployment");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Processes as the kernel lists them: who descends from whom, who belongs to a deployment, and how they are ended.
+//! Processes as the kernel lists them: descendants, the processes of a deployment, and how to end them.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -12,20 +12,19 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use tracing::warn;
 
-use super::supervise::SUPERVISE_COMMAND;
+use super::protocol::SUPERVISE_COMMAND;
 use crate::domain::DeploymentId;
 
-/// The variable that marks what belongs to a deployment.
+/// The environment variable that marks the processes of a deployment.
 pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
-/// A supervisor whose server is gone kills at once, and knows better than anybody what. It takes milliseconds.
-const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(5);
-/// Between one look and the next: a killed process needs a moment to be gone.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// So many looks in a row must find nothing: a process that is just becoming another program shows no variables for that
-/// moment.
-const LOOKS_IN_VAIN: u32 = 3;
-/// After this long somebody should know that a process cannot be killed: another user's, or stuck in the kernel.
-const COMPLAIN_AFTER: Duration = Duration::from_secs(30);
+/// A supervisor whose server is gone kills its processes at once, and knows them best. That takes milliseconds.
+const SUPERVISOR_FIRST: Duration = Duration::from_secs(5);
+/// The pause between scans: a killed process needs a moment to disappear.
+const SCAN_PAUSE: Duration = Duration::from_millis(20);
+/// This many scans in a row must find nothing: during `exec` a process shows no variables for a moment.
+const EMPTY_SCANS: u32 = 3;
+/// After this long the operator should know that a process cannot be killed: another user's, or stuck in the kernel.
+const WARN_AFTER: Duration = Duration::from_secs(30);
 
 /// One process at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -34,18 +33,18 @@ pub(super) struct Process {
     parent: i32,
     pub group: i32,
     state: u8,
-    /// With the pid, what tells it from a later one that was given the same pid.
+    /// Distinguishes it from a later process with the same pid.
     started: u64,
 }
 
 impl Process {
-    /// None if it has ended.
+    /// `None` if it has ended.
     fn read(pid: Pid) -> io::Result<Option<Self>> {
-        Ok(look(pid, "stat")?.and_then(|stat| Self::parse(pid, &stat)))
+        Ok(read_proc(pid, "stat")?.and_then(|stat| Self::parse(pid, &stat)))
     }
 
     fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
-        // The second field is the program's name in parentheses, and may itself have any character.
+        // The second field is the program's name in parentheses, which may contain any character.
         let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
         let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
         let state = *fields.next()?.as_bytes().first()?;
@@ -55,7 +54,7 @@ impl Process {
         Some(Self { pid, parent, group, state, started })
     }
 
-    /// A zombie does nothing any more, and waits only for its parent to take notice.
+    /// A zombie does nothing any more; it only waits for its parent to reap it.
     fn runs(&self) -> bool {
         !matches!(self.state, b'Z' | b'X')
     }
@@ -64,7 +63,7 @@ impl Process {
         matches!(self.state, b'T' | b't')
     }
 
-    /// Never hits another process that was given the same pid in the meantime.
+    /// Never hits a later process with the same pid.
     pub fn signal(&self, signal: Signal) {
         let sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
             Ok(handle) => {
@@ -75,17 +74,17 @@ impl Process {
             Err(Errno::NOSYS) => kill_process(self.pid, signal),
             Err(_) => Ok(()),
         };
-        // It has ended by itself, or may not be touched: whoever waits for its end looks again anyway.
+        // An error means that it has ended or belongs to another user; the caller scans again anyway.
         sent.ok();
     }
 
     fn carries(&self, mark: &[u8]) -> io::Result<bool> {
-        let environment = look(self.pid, "environ")?.unwrap_or_default();
+        let environment = read_proc(self.pid, "environ")?.unwrap_or_default();
         Ok(environment.split(|byte| *byte == 0).any(|entry| entry == mark))
     }
 
     fn is_inside(&self, dir: &Path) -> bool {
-        // Reading a link takes no descriptor, so it fails only where the process has ended or is somebody else's.
+        // Reading a link takes no file descriptor, so it fails only if the process has ended or is another user's.
         let Ok(place) = fs::read_link(file(self.pid, "cwd")) else { return false };
         let bytes = place.as_os_str().as_bytes();
         let bytes = bytes.strip_suffix(b" (deleted)").unwrap_or(bytes);
@@ -93,7 +92,7 @@ impl Process {
     }
 
     fn is_supervisor(&self) -> bool {
-        let line = look(self.pid, "cmdline").ok().flatten().unwrap_or_default();
+        let line = read_proc(self.pid, "cmdline").ok().flatten().unwrap_or_default();
         line.split(|byte| *byte == 0).nth(1) == Some(SUPERVISE_COMMAND.as_bytes())
     }
 }
@@ -102,9 +101,9 @@ fn file(pid: Pid, name: &str) -> String {
     format!("/proc/{}/{name}", pid.as_raw_pid())
 }
 
-/// None if the process has ended or is somebody else's. An error is one of ours, like too many open files: then nothing
-/// is known about the process, least of all that it is gone.
-fn look(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
+/// `None` if the process has ended or is another user's. An error is our own, such as too many open files: then nothing is
+/// known about the process, least of all that it is gone.
+fn read_proc(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(file(pid, name)) {
         Ok(content) => Ok(Some(content)),
         Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -114,7 +113,7 @@ fn look(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// All that run now.
+/// All running processes.
 fn all() -> io::Result<Vec<Process>> {
     let mut processes = Vec::new();
     for entry in fs::read_dir("/proc")? {
@@ -125,9 +124,9 @@ fn all() -> io::Result<Vec<Process>> {
     Ok(processes)
 }
 
-/// All that run now and descend from this process, as far as one look can tell.
+/// All running descendants of this process, as far as one scan can tell.
 pub(super) fn own_descendants() -> Vec<Process> {
-    // Whoever asks looks again until the kernel says that no child is left.
+    // The caller scans again until the kernel reports that no child is left.
     let all = all().unwrap_or_default();
     let own = getpid();
     let mut family = HashSet::from([own.as_raw_pid()]);
@@ -149,23 +148,23 @@ fn add_descendants(family: &mut HashSet<i32>, all: &[Process], counts: impl Fn(&
     }
 }
 
-/// Ends everything that an earlier run of the server, or a supervisor that was killed, has left of a deployment: what
-/// carries its mark, what works in its directory, and what descends from those. Returns when nothing of it is found any
-/// more, and how many it had to kill. Blocking.
+/// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those with
+/// its mark, those working in its directory, and their descendants. Returns the number of killed processes once none is
+/// found any more. Blocking.
 pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path) -> usize {
     let began = Instant::now();
     let mark = format!("{DEPLOYMENT_VARIABLE}={deployment}");
     let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let mut killed = HashSet::new();
-    let mut complained = false;
-    let mut in_vain = 0;
+    let mut warned = false;
+    let mut empty_scans = 0;
     loop {
-        let left = remains(mark.as_bytes(), &work_dir);
-        in_vain = if left.as_ref().is_ok_and(Vec::is_empty) { in_vain + 1 } else { 0 };
+        let left = leftovers(mark.as_bytes(), &work_dir);
+        empty_scans = if left.as_ref().is_ok_and(Vec::is_empty) { empty_scans + 1 } else { 0 };
         match &left {
-            Ok(_) if in_vain == LOOKS_IN_VAIN => return killed.len(),
+            Ok(_) if empty_scans == EMPTY_SCANS => return killed.len(),
             Ok(left) if left.is_empty() => {}
-            Ok(left) if began.elapsed() < SUPERVISOR_PATIENCE && left.iter().any(Process::is_supervisor) => {}
+            Ok(left) if began.elapsed() < SUPERVISOR_FIRST && left.iter().any(Process::is_supervisor) => {}
             Ok(left) => {
                 for process in left {
                     process.signal(Signal::KILL);
@@ -174,21 +173,21 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path) -> usize {
             }
             Err(_) => {}
         }
-        if !complained && began.elapsed() > COMPLAIN_AFTER {
-            complained = true;
+        if !warned && began.elapsed() > WARN_AFTER {
+            warned = true;
             let error = left.err().map(|error| error.to_string());
-            warn!(%deployment, error, "its processes cannot be found or killed; its environment waits for that");
+            warn!(%deployment, error, "cannot find or kill the processes of a deployment; its environment waits until they are gone");
         }
-        std::thread::sleep(LOOK_AGAIN);
+        std::thread::sleep(SCAN_PAUSE);
     }
 }
 
-fn remains(mark: &[u8], work_dir: &Path) -> io::Result<Vec<Process>> {
+fn leftovers(mark: &[u8], work_dir: &Path) -> io::Result<Vec<Process>> {
     let all = all()?;
-    // This server may itself have been started by a step: neither it nor what started it belongs to what is left, and
-    // what it started since has marks of its own.
-    let forebears = forebears(getpid().as_raw_pid(), &all);
-    let counts = |process: &Process| !forebears.contains(&process.pid.as_raw_pid());
+    // This server may itself have been started by a step: neither it nor its ancestors count, and the processes that it
+    // has started since carry their own marks.
+    let ancestors = ancestors(getpid().as_raw_pid(), &all);
+    let counts = |process: &Process| !ancestors.contains(&process.pid.as_raw_pid());
     let mut family = HashSet::new();
     for process in all.iter().filter(|process| counts(process)) {
         if process.carries(mark)? || process.is_inside(work_dir) {
@@ -199,8 +198,8 @@ fn remains(mark: &[u8], work_dir: &Path) -> io::Result<Vec<Process>> {
     Ok(all.into_iter().filter(|process| family.contains(&process.pid.as_raw_pid())).collect())
 }
 
-/// A process, its parent, and so on.
-fn forebears(of: i32, all: &[Process]) -> HashSet<i32> {
+/// A process, its parent, its grandparent, and so on.
+fn ancestors(of: i32, all: &[Process]) -> HashSet<i32> {
     let mut found = HashSet::new();
     let mut next = Some(of);
     while let Some(pid) = next.filter(|pid| found.insert(*pid)) {
@@ -228,7 +227,7 @@ mod tests {
     fn a_process_knows_itself_and_its_parents() {
         let all = all().unwrap();
         let own = Process::read(getpid()).unwrap().unwrap();
-        let forebears = forebears(own.pid.as_raw_pid(), &all);
-        assert!(forebears.contains(&own.pid.as_raw_pid()) && forebears.contains(&own.parent));
+        let ancestors = ancestors(own.pid.as_raw_pid(), &all);
+        assert!(ancestors.contains(&own.pid.as_raw_pid()) && ancestors.contains(&own.parent));
     }
 }

@@ -1,0 +1,68 @@
+//! The runner's interface to the server it runs in.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+use zeroize::Zeroizing;
+
+use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun, Timestamp};
+
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The number of stages that run at a time; each runs one step at a time. At most [`RUNNING_MAX`].
+    pub max_running: usize,
+    /// The time between asking a step to end and killing it.
+    pub grace: Duration,
+    /// `PATH` of the steps, unless a variable sets it.
+    pub path: String,
+    /// An absolute path. Each deployment has a directory in it, in which its steps start.
+    pub work_dir: PathBuf,
+    /// The amount of a step's output that is kept.
+    pub log_bytes_per_step: u64,
+    /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
+    pub supervisor: PathBuf,
+}
+
+/// Each running step occupies one of the runtime's 512 threads for blocking work.
+pub const RUNNING_MAX: usize = 256;
+
+/// This program, even if its file was replaced or removed since it started.
+pub const OWN_PROGRAM: &str = "/proc/self/exe";
+
+/// One stage of a deployment to this environment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StageJob {
+    pub environment: EnvironmentKey,
+    pub order: StageOrder,
+}
+
+/// An environment variable of a step.
+#[derive(Clone)]
+pub struct Variable {
+    pub name: String,
+    pub value: Zeroizing<String>,
+    /// Whether the value is masked wherever it would be shown.
+    pub secret: bool,
+}
+
+/// The server, as the runner sees it.
+pub trait Host: Send + Sync + 'static {
+    /// All variables of a step except `LOCKKEEPER_…`; of two with the same name the later one wins. Called when the stage
+    /// begins, so that secrets are current. The error is one sentence.
+    fn variables<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>>;
+
+    /// The stage is about to begin. Resolves when that is durable; false if the stage is no longer wanted.
+    fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool>;
+
+    /// The current state of the stage's steps.
+    fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()>;
+
+    /// Nothing of the stage runs any more. Resolves when that is durable or moot.
+    fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()>;
+
+    /// No process is left of a deployment that an earlier run of the server had started.
+    fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()>;
+
+    fn now(&self) -> Timestamp;
+}
