@@ -92,7 +92,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     declared::environments(&environments, settings, &pipelines).await?;
     let masks = analysing::masks(vault.clone());
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
-    let fixes = Fixes::new(fixes::Parts {
+    let fixes = Fixes::new(fixes::FixDependencies {
         git: node.git.clone(),
         analyses: analyses.clone(),
         pipelines: pipelines.clone(),

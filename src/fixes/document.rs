@@ -1,5 +1,5 @@
-//! An analysis as a document for people, and as the words of a commit. What comes from a log or a model stands in fences
-//! that it cannot leave: Markdown, HTML, mentions and closing words in it are text and nothing more.
+//! An analysis as a document for people, and as a commit message. Text from a log or a model is fenced and cannot leave its
+//! fence: Markdown, HTML, mentions and closing keywords in it have no effect.
 
 use std::fmt::Write;
 
@@ -7,11 +7,11 @@ use crate::analysis::service::Analysis;
 
 pub struct Document<'a> {
     pub analysis: &'a Analysis,
-    /// Keeps secrets out. Logs are masked where they are written; what leaves the server is masked once more.
+    /// Masks secrets. Logs are masked when written; everything that leaves the server is masked once more.
     pub mask: &'a (dyn Fn(&str) -> String + Send + Sync),
 }
 
-/// Neither of these has a word of a log in it.
+/// Neither the title nor the message contains text from a log.
 pub fn title(analysis: &Analysis) -> String {
     let category = analysis.report().map_or("unknown", |report| report.category.as_str());
     format!("Fix the failed deployment of {} ({category})", analysis.environment)
@@ -23,7 +23,7 @@ pub fn message(analysis: &Analysis, title: &str) -> String {
 }
 
 impl Document<'_> {
-    /// `not_applied`: why the patch that is beside it is not applied.
+    /// `not_applied` is the reason why the attached patch is not applied.
     pub fn text(&self, not_applied: Option<&str>) -> String {
         let analysis = self.analysis;
         let mut text = format!("# Why {} failed\n\n", analysis.deployment);
@@ -49,7 +49,7 @@ impl Document<'_> {
         }
         if let Some(why) = not_applied {
             let patch = format!("{}.patch", analysis.id);
-            text += &format!("\nA patch is beside this document, in `{patch}`. It was not applied:\n\n");
+            text += &format!("\nThe patch is attached as `{patch}`. It was not applied:\n\n");
             self.fence(why, &mut text);
         }
         text
@@ -59,12 +59,12 @@ impl Document<'_> {
         let content: String = (self.mask)(content).chars().map(shown).collect();
         let longest = content.split(|c| c != '`').map(str::len).max().unwrap_or(0);
         let fence = "`".repeat(longest.max(2) + 1);
-        // Writing to a text does not fail.
+        // Writing to a string does not fail.
         writeln!(text, "{fence}text\n{}\n{fence}", content.trim_end()).ok();
     }
 }
 
-/// What moves a cursor, or turns the order of characters round, is not shown.
+/// Replaces characters that move the cursor or reverse the direction of text.
 fn shown(c: char) -> char {
     match c {
         '\n' | '\t' => c,
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_log_says_stays_within_its_fence() {
+    fn text_from_a_log_stays_within_its_fence() {
         let hostile = "<script>x</script> @everyone closes #1\n```\n# no head\n````\n![x](https://evil.example)\u{1b}[31m\u{202e}";
         let analysis = analysis(hostile);
         let document = Document { analysis: &analysis, mask: &|text: &str| text.to_owned() };
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_document_says_what_was_found_where_and_how_sure_that_is() {
+    fn a_document_names_the_cause_its_evidence_and_the_confidence() {
         let analysis = analysis("sh: jq: not found");
         let document = Document { analysis: &analysis, mask: &|text: &str| text.replace("jq", "***") };
         let text = document.text(None);

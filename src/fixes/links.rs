@@ -1,13 +1,13 @@
-//! Where people look at a branch, and where a GitHub server has its API, by the URL of a repository.
+//! Derived from a repository's URL: the web page of a branch, and the address of a GitHub server's API.
 
 use super::github::Repository;
 
 const GITHUB_API: &str = "https://api.github.com";
 
-/// What shows a branch beside the one it is for: a page of the host where that is known, else the remote and the branch.
+/// The page that compares a branch with its base, for known hosts; otherwise the remote with the branch's name.
 pub fn compare(url: &str, base: &str, branch: &str) -> String {
     let (base_name, name) = (encoded(base), encoded(branch));
-    let Some((host, path)) = place(url).filter(|(host, path)| !host.is_empty() && !path.is_empty()) else {
+    let Some((host, path)) = host_and_path(url).filter(|(host, path)| !host.is_empty() && !path.is_empty()) else {
         return format!("{url}#{branch}");
     };
     let is = |name: &str| host == format!("{name}.com") || host.starts_with(&format!("{name}."));
@@ -22,9 +22,9 @@ pub fn compare(url: &str, base: &str, branch: &str) -> String {
     }
 }
 
-/// A GitHub repository by its URL: its owner and its name are the last two segments.
+/// A GitHub repository by its URL: the last two segments are owner and name.
 pub fn github(url: &str, api_url: Option<&str>) -> Option<Repository> {
-    let (host, path) = place(url)?;
+    let (host, path) = host_and_path(url)?;
     let mut segments = path.rsplit('/');
     let (name, owner) = (segments.next()?, segments.next()?);
     let is_name = |text: &str| {
@@ -43,8 +43,8 @@ pub fn github(url: &str, api_url: Option<&str>) -> Option<Repository> {
     Some(Repository { api, owner: owner.to_owned(), name: name.to_owned() })
 }
 
-/// Host without user and port, and path without `.git`. A file has no host.
-fn place(url: &str) -> Option<(&str, &str)> {
+/// The host without user and port, and the path without `.git`. A file URL has no host.
+fn host_and_path(url: &str) -> Option<(&str, &str)> {
     let (authority, path) = match url.split_once("://") {
         Some((_, rest)) => rest.split_once('/')?,
         None => url.split_once(':')?,

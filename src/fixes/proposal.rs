@@ -1,18 +1,32 @@
 //! From an analysis to a branch at the remote, and to the pull request for it.
 
-use super::document::{self, Document};
-use super::github::{NewPull, Repository as GitHubRepository};
-use super::{FixError, Fixes, links};
-use crate::analysis::service::{Analysis, Mask, PullRequest, Pushing};
-use crate::domain::{AnalysisId, CharClass, Malformed, PipelineKey, TextRule};
-use crate::git::{Author, Commit, Credential, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
-use crate::pipelines::{Provider, Repository};
-use crate::secrets::SecretValue;
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 
-/// Who the commits are by.
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+
+use super::document::{self, Document};
+use super::error::FixError;
+use super::github::{GitHub, NewPull, Repository as GitHubRepository};
+use super::links;
+use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
+use crate::domain::{
+    Agent, AnalysisId, CharClass, Data, EnvironmentKey, Identifier, Malformed, Notice, PipelineKey, TextRule,
+};
+use crate::events::{self, Happening};
+use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
+use crate::pipelines::{Pipelines, Provider, Repository};
+use crate::secrets::{SecretValue, Vault};
+use crate::store::Batch;
+
+/// Fixes in progress or waiting: each takes several calls of git. More would wait longer than their callers do.
+const IN_PROGRESS_MAX: usize = 32;
+
+/// Name and e-mail address of the commits' author.
 const AUTHOR: (&str, &str) = ("Lockkeeper", "lockkeeper@localhost");
-/// What runs by itself when it is pushed: a patch that changes it is attached for people to look at, not applied, since
-/// what suggests patches reads logs, and whoever writes to a log must not get to choose what a build server runs.
+/// Files that build servers run as soon as they are pushed. A patch that changes one is attached for review, not applied:
+/// the engines that suggest patches read logs, and whoever writes to a log must not choose what a build server runs.
 const RUN_BY_BUILD_SERVERS: [&str; 13] = [
     ".github/",
     ".gitlab/",
@@ -29,16 +43,49 @@ const RUN_BY_BUILD_SERVERS: [&str; 13] = [
     "jenkinsfile",
 ];
 
-/// What whoever asks for a fix may choose.
+/// The parts of the server that fixes need.
+pub struct FixDependencies {
+    pub git: Git,
+    pub analyses: Analyses,
+    pub pipelines: Pipelines,
+    pub vault: Arc<Vault>,
+    pub masks: Masks,
+    pub clock: Clock,
+}
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Fixes {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server: FixDependencies,
+    github: GitHub,
+    admitted: Semaphore,
+    /// One fix at a time per analysis, so that two simultaneous callers get one pull request.
+    gates: Mutex<HashMap<AnalysisId, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// The pull request of an analysis.
+#[derive(Debug, Clone)]
+pub struct Proposed {
+    pub analysis: Analysis,
+    pub pull_request: PullRequest,
+    /// False if it existed before.
+    pub is_new: bool,
+}
+
+/// The choices of a caller who asks for a fix.
 #[derive(Debug, Clone, Default)]
-pub struct Wish {
+pub struct FixRequest {
     pub branch: Option<RefName>,
     pub title: Option<Title>,
-    /// Where the provider knows drafts.
+    /// Ignored where the provider has no drafts.
     pub draft: bool,
 }
 
-/// Of a pull request and of its commit.
+/// The title of a pull request and of its commit.
 #[derive(Debug, Clone)]
 pub struct Title(String);
 
@@ -57,132 +104,190 @@ impl Title {
     }
 }
 
-/// What a fix is pushed as where nobody says otherwise.
+/// The default name of a fix branch.
 fn branch_name(id: AnalysisId) -> String {
     format!("lockkeeper/fix-{id}")
 }
 
-/// A repository, and what lets us in.
-struct Place {
+/// A repository with its credential.
+struct Target {
     remote: Remote,
     base: RefName,
-    host: Host,
+    provision: Provision,
 }
 
-/// What a branch becomes at the remote.
-enum Host {
-    /// A branch, and nothing more.
-    Git,
-    GitHub {
+/// What is created besides the branch.
+enum Provision {
+    /// Nothing.
+    BranchOnly,
+    GitHubPull {
         of: GitHubRepository,
         token: SecretValue,
     },
 }
 
 impl Fixes {
-    pub(super) async fn make(&self, analysis: Analysis, wish: &Wish) -> Result<(Analysis, PullRequest), FixError> {
-        let parts = &self.shared.parts;
+    pub fn new(server: FixDependencies) -> Self {
+        let inner = Inner {
+            server,
+            github: GitHub::default(),
+            admitted: Semaphore::new(IN_PROGRESS_MAX),
+            gates: Mutex::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// The pull request of an analysis: the existing one, or a new one. `keep` adds to the batch that records a new one;
+    /// its result is held until that is durable. Call this in its own task, which continues if the caller goes away.
+    pub async fn propose<Held>(
+        &self,
+        organization: &Identifier,
+        id: AnalysisId,
+        request: &FixRequest,
+        by: &Agent,
+        keep: impl FnOnce(&PullRequest, &Analysis, &mut Batch) -> Held,
+    ) -> Result<Proposed, FixError> {
+        let Ok(_admitted) = self.inner.admitted.try_acquire() else { return Err(FixError::Overloaded) };
+        let gate = self.gate(id);
+        let _alone = gate.lock().await;
+        let analysis = self.inner.server.analyses.get(organization, id)?.ok_or(FixError::NotFound)?;
+        if let Some(made) = analysis.pull_request.clone() {
+            return Ok(Proposed { analysis, pull_request: made, is_new: false });
+        }
+        if analysis.status() != Status::Completed {
+            return Err(FixError::NotCompleted(analysis.status()));
+        }
+        let (analysis, made) = self.create(analysis, request).await?;
+        let (recorded, kept) = (made.clone(), made.clone());
+        let change = |analysis: &mut Analysis| {
+            analysis.pull_request = Some(recorded);
+            analysis.pushing = None;
+        };
+        let keep = |analysis: &Analysis, batch: &mut Batch| {
+            record(batch, analysis, &kept, by);
+            keep(&kept, analysis, batch)
+        };
+        let analysis = self.inner.server.analyses.change(analysis, change, keep).await?;
+        metrics::counter!("lockkeeper_fix_pull_requests_total").increment(1);
+        Ok(Proposed { analysis, pull_request: made, is_new: true })
+    }
+
+    fn gate(&self, id: AnalysisId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut gates = self.inner.gates.lock();
+        gates.retain(|_, gate| gate.strong_count() > 0);
+        if let Some(gate) = gates.get(&id).and_then(Weak::upgrade) {
+            return gate;
+        }
+        let gate = Arc::default();
+        gates.insert(id, Arc::downgrade(&gate));
+        gate
+    }
+
+    async fn create(&self, analysis: Analysis, request: &FixRequest) -> Result<(Analysis, PullRequest), FixError> {
+        let server = &self.inner.server;
         let key = &analysis.environment.pipeline;
-        let pipeline = parts.pipelines.get(&key.organization, key.pipeline.as_str()).ok_or(FixError::NoRepository)?;
-        let place = self.place(key, pipeline.repository.as_ref().ok_or(FixError::NoRepository)?).await?;
+        let pipeline = server.pipelines.get(&key.organization, key.pipeline.as_str()).ok_or(FixError::NoRepository)?;
+        let target = self.target(key, pipeline.repository.as_ref().ok_or(FixError::NoRepository)?).await?;
         let default_name = || RefName::parse(&branch_name(analysis.id)).map_err(unusable);
-        let branch = wish.branch.clone().map_or_else(default_name, Ok)?;
-        if branch.may_be(&place.base) {
+        let branch = request.branch.clone().map_or_else(default_name, Ok)?;
+        if branch.may_equal(&target.base) {
             return Err(FixError::DefaultBranch(branch.to_string()));
         }
         let mask = self.mask(key).await?;
-        let title = wish.title.as_ref().map_or_else(|| document::title(&analysis), |title| title.0.clone());
+        let title = request.title.as_ref().map_or_else(|| document::title(&analysis), |title| title.0.clone());
         let document = Document { analysis: &analysis, mask: &*mask };
-        let pushed = self.put_there(analysis.clone(), &place, &branch, &title, &document).await?;
-        let (head, base) = (branch.as_str(), place.base.as_str());
-        let (url, number) = match &place.host {
-            Host::Git => (links::compare(place.remote.url.as_str(), base, head), None),
-            Host::GitHub { of, token } => {
-                let pull = NewPull { title: &title, head, base, body: &document.text(None), draft: wish.draft };
-                let made = self.shared.github.pull_request(of, token, &pull).await?;
+        let pushed = self.push_branch(analysis.clone(), &target, &branch, &title, &document).await?;
+        let (head, base) = (branch.as_str(), target.base.as_str());
+        let (url, number) = match &target.provision {
+            Provision::BranchOnly => (links::compare(target.remote.url.as_str(), base, head), None),
+            Provision::GitHubPull { of, token } => {
+                let pull = NewPull { title: &title, head, base, body: &document.text(None), draft: request.draft };
+                let made = self.inner.github.pull_request(of, token, &pull).await?;
                 (made.url, Some(made.number))
             }
         };
-        let created_at = (parts.clock)();
+        let created_at = (server.clock)();
         Ok((pushed, PullRequest { url, branch: branch.to_string(), number, created_at }))
     }
 
-    async fn place(&self, key: &PipelineKey, repository: &Repository) -> Result<Place, FixError> {
-        let url = RemoteUrl::parse(&repository.url, self.shared.parts.git.allows_file()).map_err(unusable)?;
+    async fn target(&self, key: &PipelineKey, repository: &Repository) -> Result<Target, FixError> {
+        let url = RemoteUrl::parse(&repository.url, self.inner.server.git.allows_file()).map_err(unusable)?;
         let base = RefName::parse(&repository.default_branch).map_err(unusable)?;
         let token = self.credential(key, repository).await?;
         let credential = token.as_ref().map(|token| Credential::token(token.reveal()));
-        let host = match repository.provider {
-            Provider::Git => Host::Git,
+        let provision = match repository.provider {
+            Provider::Git => Provision::BranchOnly,
             Provider::GitHub => {
                 let why = "its URL does not end in an owner and a repository, such as https://github.com/acme/shop";
                 let of = links::github(&repository.url, repository.api_url.as_deref());
                 let of = of.ok_or_else(|| FixError::UnusableRepository(why.to_owned()))?;
-                Host::GitHub { of, token: token.ok_or(FixError::NoCredential)? }
+                Provision::GitHubPull { of, token: token.ok_or(FixError::NoCredential)? }
             }
         };
-        Ok(Place { remote: Remote { url, credential }, base, host })
+        Ok(Target { remote: Remote { url, credential }, base, provision })
     }
 
     async fn credential(&self, key: &PipelineKey, repository: &Repository) -> Result<Option<SecretValue>, FixError> {
         let Some(name) = repository.credential.clone() else { return Ok(None) };
-        let (vault, key) = (self.shared.parts.vault.clone(), key.clone());
-        let secrets = opened(move || vault.open_for(&key).map_err(|error| error.to_string())).await?;
+        let (vault, key) = (self.inner.server.vault.clone(), key.clone());
+        let secrets = open_secrets(move || vault.open_for(&key).map_err(|error| error.to_string())).await?;
         let found = secrets.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| Some(value)).ok_or(FixError::CredentialNotFound(name))
     }
 
     async fn mask(&self, key: &PipelineKey) -> Result<Mask, FixError> {
-        let (masks, key) = (self.shared.parts.masks.clone(), key.clone());
-        opened(move || masks(&key)).await
+        let (masks, key) = (self.inner.server.masks.clone(), key.clone());
+        open_secrets(move || masks(&key)).await
     }
 
-    /// The branch is at the remote when this is done.
-    async fn put_there(
+    /// Pushes the branch, or finds that an earlier attempt did.
+    async fn push_branch(
         &self,
         analysis: Analysis,
-        place: &Place,
+        target: &Target,
         branch: &RefName,
         title: &str,
         document: &Document<'_>,
     ) -> Result<Analysis, FixError> {
-        let parts = &self.shared.parts;
-        // Of the remote, which may be another than the pipeline says.
-        if parts.git.default_branch(&place.remote).await?.is_some_and(|default| branch.may_be(&default)) {
+        let server = &self.inner.server;
+        // The remote's default branch may differ from the pipeline's.
+        if server.git.default_branch(&target.remote).await?.is_some_and(|default| branch.may_equal(&default)) {
             return Err(FixError::DefaultBranch(branch.to_string()));
         }
-        let there = match parts.git.resolve(&place.remote, branch).await {
+        let existing = match server.git.resolve(&target.remote, branch).await {
             Ok(commit) => Some(commit),
             Err(GitError::NotFound(_)) => None,
             Err(error) => return Err(error.into()),
         };
-        if let Some(commit) = there {
+        if let Some(commit) = existing {
             return match &analysis.pushing {
                 Some(ours) if ours.branch == branch.as_str() && ours.commit == commit.as_str() => Ok(analysis),
                 Some(_) | None => Err(FixError::BranchExists(branch.to_string())),
             };
         }
-        let tree = parts.git.work_on(&place.remote, &place.base).await?;
+        let tree = server.git.work_on(&target.remote, &target.base).await?;
         let commit = commit(&tree, &analysis, title, document).await?;
         let pushing = Pushing { branch: branch.to_string(), commit: commit.to_string() };
         let change = |analysis: &mut Analysis| analysis.pushing = Some(pushing);
-        let analysis = parts.analyses.change(analysis, change, |_, _| ()).await?;
+        let analysis = server.analyses.change(analysis, change, |_, _| ()).await?;
         tree.push(branch).await.map_err(|error| match error {
             GitError::DefaultBranch(branch) => FixError::DefaultBranch(branch),
             error => error.into(),
         })?;
-        tracing::info!(analysis = %analysis.id, %branch, %commit, "a fix was pushed");
+        tracing::info!(analysis = %analysis.id, %branch, %commit, "pushed a fix");
         Ok(analysis)
     }
 }
 
-/// What is read of the vault, on a thread that may wait for the disk.
-async fn opened<T: Send + 'static>(open: impl FnOnce() -> Result<T, String> + Send + 'static) -> Result<T, FixError> {
+/// Reads the vault on a thread that may wait for the disk.
+async fn open_secrets<T: Send + 'static>(
+    open: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, FixError> {
     let opened = tokio::task::spawn_blocking(open).await;
     opened.unwrap_or_else(|error| Err(error.to_string())).map_err(FixError::Secrets)
 }
 
-/// The patch, if there is one that can be applied; else the analysis as a document, with the patch beside it.
+/// Commits the patch if there is one and it applies; otherwise the analysis as a document, with the patch next to it.
 async fn commit(
     tree: &WorkTree,
     analysis: &Analysis,
@@ -196,7 +301,7 @@ async fn commit(
         None => None,
         Some(patch) => match apply(tree, patch, document).await? {
             None => match tree.commit(&author, &message).await {
-                Err(GitError::NothingChanged) => Some("it changes nothing there".to_owned()),
+                Err(GitError::NothingChanged) => Some("it changes nothing".to_owned()),
                 committed => return Ok(committed?),
             },
             why_not => why_not,
@@ -212,20 +317,20 @@ async fn commit(
     Ok(tree.commit(&author, &message).await?)
 }
 
-/// Why it was not applied, if it was not.
+/// Returns the reason if the patch was not applied.
 async fn apply(tree: &WorkTree, patch: &str, document: &Document<'_>) -> Result<Option<String>, FixError> {
     if (document.mask)(patch) != patch {
-        return Ok(Some("it has the value of a secret in it".to_owned()));
+        return Ok(Some("it contains the value of a secret".to_owned()));
     }
     let changed = match tree.apply(patch).await {
         Ok(changed) => changed,
         Err(GitError::Patch(why)) => return Ok(Some(format!("it does not apply: {why}"))),
         Err(error) => return Err(error.into()),
     };
-    // By what has changed, not by what the patch names: git leaves out the first directory of a name, whatever it is.
+    // Checks the changed files, not the names in the patch: git drops the first directory of a name, whatever it is.
     let Some(path) = changed.iter().find(|path| is_run_by_build_servers(path)) else { return Ok(None) };
     tree.undo().await?;
-    Ok(Some(format!("it changes {path}, which build servers run by themselves: look at it first")))
+    Ok(Some(format!("it changes {path}, which build servers run automatically: review it first")))
 }
 
 fn is_run_by_build_servers(path: &str) -> bool {
@@ -235,7 +340,22 @@ fn is_run_by_build_servers(path: &str) -> bool {
 }
 
 fn unusable(malformed: Malformed) -> FixError {
-    FixError::UnusableRepository(format!("a name of it {malformed}"))
+    FixError::UnusableRepository(format!("one of its names {malformed}"))
+}
+
+fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Agent) {
+    let data = Data::default()
+        .with("analysisId", analysis.id.to_string())
+        .with("url", made.url.as_str())
+        .with("branch", made.branch.as_str())
+        .with_some("number", made.number);
+    let EnvironmentKey { pipeline, name } = &analysis.environment;
+    let happening = Happening {
+        environment: Some(name),
+        deployment: Some(analysis.deployment),
+        ..Happening::new(Notice::PullRequestCreated, made.created_at, Some(by), &data)
+    };
+    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
 }
 
 #[cfg(test)]
@@ -243,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_build_servers_run_is_known_by_its_path() {
+    fn files_that_build_servers_run_are_recognised() {
         for path in [
             ".github/workflows/ci.yml",
             ".GitHub/actions/x",
@@ -259,9 +379,9 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_one_line_with_something_in_it() {
-        for (text, is_sane) in [("Install jq", true), ("", false), ("  ", false), ("a\nb", false)] {
-            assert_eq!(Title::parse(text).is_ok(), is_sane, "{text:?}");
+    fn a_title_is_one_nonempty_line() {
+        for (text, is_valid) in [("Install jq", true), ("", false), ("  ", false), ("a\nb", false)] {
+            assert_eq!(Title::parse(text).is_ok(), is_valid, "{text:?}");
         }
         assert!(Title::parse(&"ä".repeat(200)).is_ok() && Title::parse(&"ä".repeat(201)).is_err());
     }

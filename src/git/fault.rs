@@ -1,26 +1,26 @@
-//! Why git did not do it: by what it says, which is the only place where it says so.
+//! Errors of git, recognised by its messages: git reports the reason nowhere else.
 
 use std::io;
 
-/// What is shown of a line that git or the other side wrote.
+/// The part of a line by git or the remote that is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 
-/// Each says what happened as the end of a sentence, in git's own words where there are some.
+/// Each text is the end of a sentence, in git's own words where possible.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GitError {
     #[error("git is not installed: {program} was not found; install git, or set git.program")]
     NoGit { program: String },
-    /// The repository, or what was asked for in it.
+    /// The repository, or the requested part of it.
     #[error("not found: {0}")]
     NotFound(String),
     #[error("the remote cannot be reached: {0}")]
     Unreachable(String),
-    #[error("the remote does not let us in: {0}; check the credential")]
+    #[error("the remote denied access: {0}; check the credential")]
     Authentication(String),
-    /// A push that the remote did not take.
+    /// A push that the remote did not accept.
     #[error("the remote refused it: {0}")]
     Rejected(String),
-    /// It is not pushed to, whatever the remote would say.
+    /// Never pushed to, even if the remote would allow it.
     #[error("{0} is the default branch, which is never pushed to")]
     DefaultBranch(String),
     #[error("the patch cannot be applied: {0}")]
@@ -28,18 +28,18 @@ pub enum GitError {
     #[error("there is nothing to commit")]
     NothingChanged,
     /// A directory where a file should be, or the other way round.
-    #[error("{0} cannot be added, since the repository has something else in its way")]
-    InTheWay(String),
+    #[error("{0} cannot be added: the repository has something else at that path")]
+    PathTaken(String),
     #[error("git took longer than {seconds} seconds (git.timeout_seconds)")]
     TimedOut { seconds: u64 },
-    /// Too many others use git now.
+    /// All slots for git are taken.
     #[error("git was busy with other repositories for {seconds} seconds; try again")]
     Busy { seconds: u64 },
     #[error("{0}")]
     TooLarge(String),
     #[error("git failed: {0}")]
     Failed(String),
-    /// Of this machine: no space, no permission.
+    /// An error of this machine: no space, no permission.
     #[error("git cannot be run here: {0}")]
     Io(String),
 }
@@ -50,13 +50,13 @@ impl From<io::Error> for GitError {
     }
 }
 
-/// What a failed process means. `said` has no credential in it.
-pub(super) fn of(said: &str) -> GitError {
-    let told = telling_line(said);
+/// The error of a failed process. `said` is its standard error, without credentials.
+pub(super) fn from_stderr(said: &str) -> GitError {
+    let reason = reason_line(said);
     let says = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
-    // In this order: a refused login is also an access that failed.
+    // The order matters: a denied login is also reported as a failed access.
     if says(&["[rejected]", "[remote rejected]", "protected branch"]) {
-        GitError::Rejected(told)
+        GitError::Rejected(reason)
     } else if says(&[
         "Authentication failed",
         "could not read Username",
@@ -68,7 +68,7 @@ pub(super) fn of(said: &str) -> GitError {
         "returned error: 401",
         "returned error: 403",
     ]) {
-        GitError::Authentication(told)
+        GitError::Authentication(reason)
     } else if says(&[
         "Could not resolve host",
         "Failed to connect",
@@ -82,7 +82,7 @@ pub(super) fn of(said: &str) -> GitError {
         "SSL certificate",
         "returned error: 5",
     ]) {
-        GitError::Unreachable(told)
+        GitError::Unreachable(reason)
     } else if says(&[
         "couldn't find remote ref",
         "ot found",
@@ -92,35 +92,35 @@ pub(super) fn of(said: &str) -> GitError {
         "No such file or directory",
         "returned error: 404",
     ]) {
-        GitError::NotFound(told)
+        GitError::NotFound(reason)
     } else if says(&["Could not read from remote repository", "unable to access", "hung up unexpectedly"]) {
-        GitError::Unreachable(told)
+        GitError::Unreachable(reason)
     } else {
-        GitError::Failed(told)
+        GitError::Failed(reason)
     }
 }
 
-/// What git says after whoever knew why, or as advice.
-const SAYS_NOTHING: [&str; 4] = [
+/// Lines that git adds after the reason, or as advice.
+const NOT_A_REASON: [&str; 4] = [
     "Could not read from remote repository.",
     "Please make sure you have the correct access rights",
     "and the repository exists.",
     "the remote end hung up unexpectedly",
 ];
 
-/// The line that says why: hints come after it, progress before.
-fn telling_line(said: &str) -> String {
-    let says_something = |line: &&str| !line.is_empty() && !SAYS_NOTHING.iter().any(|empty| line.ends_with(empty));
-    let lines = || said.lines().rev().map(str::trim).filter(says_something);
+/// The line with the reason: hints come after it, progress before it.
+fn reason_line(said: &str) -> String {
+    let may_be_reason = |line: &&str| !line.is_empty() && !NOT_A_REASON.iter().any(|other| line.ends_with(other));
+    let lines = || said.lines().rev().map(str::trim).filter(may_be_reason);
     let by_sign = |sign: &str| lines().find(|line| line.contains(sign));
-    let telling = by_sign("! [").or_else(|| by_sign("fatal: ")).or_else(|| by_sign("error: "));
-    let line = telling.or_else(|| lines().next()).or_else(|| said.lines().map(str::trim).find(|line| !line.is_empty()));
-    let line = line.unwrap_or("it did not say why");
+    let marked = by_sign("! [").or_else(|| by_sign("fatal: ")).or_else(|| by_sign("error: "));
+    let line = marked.or_else(|| lines().next()).or_else(|| said.lines().map(str::trim).find(|line| !line.is_empty()));
+    let line = line.unwrap_or("it gave no reason");
     let line = line.strip_prefix("fatal: ").or_else(|| line.strip_prefix("error: ")).unwrap_or(line);
-    cleaned(line)
+    printable(line)
 }
 
-pub(super) fn cleaned(line: &str) -> String {
+pub(super) fn printable(line: &str) -> String {
     let plain = line.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut shown: String = plain.take(SHOWN_CHARS_MAX + 1).collect();
     if let Some((end, _)) = shown.char_indices().nth(SHOWN_CHARS_MAX) {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_git_says_is_told_apart() {
+    fn errors_are_recognised_by_gits_messages() {
         let hint = "\n\nPlease make sure you have the correct access rights\nand the repository exists.\n";
         let cases = [
             (
@@ -169,16 +169,16 @@ mod tests {
                 GitError::Unreachable("Could not read from remote repository.".into()),
             ),
             ("fatal: something else", GitError::Failed("something else".into())),
-            ("", GitError::Failed("it did not say why".into())),
+            ("", GitError::Failed("it gave no reason".into())),
         ];
         for (said, meant) in cases {
-            assert_eq!(of(said), meant, "{said}");
+            assert_eq!(from_stderr(said), meant, "{said}");
         }
     }
 
     #[test]
-    fn what_is_shown_is_one_short_line_without_control_characters() {
-        let shown = cleaned(&format!("a\u{1b}[31m\tb{}", "x".repeat(1000)));
+    fn a_shown_line_is_short_and_has_no_control_characters() {
+        let shown = printable(&format!("a\u{1b}[31m\tb{}", "x".repeat(1000)));
         assert!(shown.starts_with("a [31m b") && shown.chars().count() == SHOWN_CHARS_MAX + 1, "{shown}");
     }
 }

@@ -1,5 +1,5 @@
-//! What a caller may name to git: remotes, branches and tags, commits, paths in a tree. None of them can pass for an
-//! option, a helper or a place outside.
+//! Names that callers may pass to git: remotes, branches and tags, commits, paths in a tree, authors. None of them can be
+//! taken for an option or a helper, or lead out of the repository.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,12 +12,13 @@ use crate::domain::Malformed;
 
 const URL_BYTES_MAX: usize = 2048;
 const REF_BYTES_MAX: usize = 128;
-/// Within what every file system takes.
+/// Within the limits of every file system.
 const PATH_BYTES_MAX: usize = 1024;
-/// The user that a token goes with; hosts of repositories look at the token alone.
+/// The user name that accompanies a token; repository hosts only check the token.
 const TOKEN_USER: &str = "x-access-token";
+const AUTHOR_CHARS_MAX: usize = 100;
 
-/// Where a repository is.
+/// The URL of a repository.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RemoteUrl {
     text: Arc<str>,
@@ -40,40 +41,43 @@ impl RemoteUrl {
     /// `https://host/path`, `ssh://user@host/path`, `git@host:path`, and `file:///path` where the operator allows it.
     pub fn parse(text: &str, allow_file: bool) -> Result<Self, Malformed> {
         const FORM: Malformed = Malformed(
-            "is the https or ssh URL of a repository, or git@host:path, of at most 2048 visible ASCII characters",
+            "must be the https or ssh URL of a repository, or git@host:path, of at most 2048 visible ASCII characters",
         );
         if text.len() > URL_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(FORM);
         }
         if text.starts_with("http://") {
-            return Err(Malformed(
-                "is not fetched over plain http, where anybody on the way could change it: use https",
-            ));
+            return Err(Malformed("must use https: with plain http anybody on the way could change the repository"));
         }
         let scheme = if let Some(rest) = text.strip_prefix("https://") {
             let (host, path) = rest.split_once('/').ok_or(FORM)?;
             if host.contains('@') {
-                return Err(Malformed("has no user or password in it: name a secret as the credential instead"));
+                return Err(Malformed(
+                    "must not contain a user or a password; name a secret as the credential instead",
+                ));
             }
-            (is_place(host) && !path.is_empty()).then_some(Scheme::Https)
+            (is_authority(host) && !path.is_empty()).then_some(Scheme::Https)
         } else if let Some(rest) = text.strip_prefix("ssh://") {
             let (authority, path) = rest.split_once('/').ok_or(FORM)?;
-            let (user, place) = authority.rsplit_once('@').unwrap_or(("git", authority));
+            let (user, authority) = authority.rsplit_once('@').unwrap_or(("git", authority));
             if user.contains(':') {
-                return Err(Malformed("has no password in it: the server's own ssh key is used"));
+                return Err(Malformed("must not contain a password; the server's own ssh key is used"));
             }
-            (is_user(user) && is_place(place) && !path.is_empty()).then_some(Scheme::Ssh)
+            (is_user(user) && is_authority(authority) && !path.is_empty()).then_some(Scheme::Ssh)
         } else if let Some(path) = text.strip_prefix("file://") {
             if !allow_file {
-                return Err(Malformed("is on this server, which its operator has not allowed (git.allow_file_urls)"));
+                return Err(Malformed(
+                    "must not be a file URL: the operator has not allowed them (git.allow_file_urls)",
+                ));
             }
             (path.len() > 1 && path.starts_with('/')).then_some(Scheme::File)
         } else {
             let with_user = text.split_once('@').filter(|(user, _)| is_user(user));
-            let place = with_user.and_then(|(_, rest)| rest.split_once(':'));
-            // Two colons would be a helper's, and a path that begins with '-' an option of the other side's.
-            let sound = |(host, path): (&str, &str)| is_host(host) && !path.is_empty() && !path.starts_with([':', '-']);
-            place.is_some_and(sound).then_some(Scheme::Ssh)
+            let host_and_path = with_user.and_then(|(_, rest)| rest.split_once(':'));
+            // Two colons would name a helper, and a path that begins with '-' would be an option on the other side.
+            let is_valid =
+                |(host, path): (&str, &str)| is_host(host) && !path.is_empty() && !path.starts_with([':', '-']);
+            host_and_path.is_some_and(is_valid).then_some(Scheme::Ssh)
         };
         scheme.map(|scheme| Self { text: Arc::from(text), scheme }).ok_or(FORM)
     }
@@ -82,7 +86,7 @@ impl RemoteUrl {
         &self.text
     }
 
-    /// Whether a credential is used with it; ssh has its keys, and a file its owner.
+    /// Whether a credential is used: ssh has its own keys, and files have owners.
     pub fn takes_credential(&self) -> bool {
         self.scheme == Scheme::Https
     }
@@ -99,8 +103,8 @@ fn is_user(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
 }
 
-/// A host, with a port or without.
-fn is_place(text: &str) -> bool {
+/// A host with or without a port.
+fn is_authority(text: &str) -> bool {
     let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
     is_host(host) && port.is_none_or(|port| port.parse::<u16>().is_ok() && !port.starts_with('+'))
 }
@@ -110,14 +114,14 @@ fn is_host(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
-/// A branch or a tag by its short name, as `git check-ref-format` allows it.
+/// The short name of a branch or a tag, as allowed by `git check-ref-format`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RefName(Arc<str>);
 
 impl RefName {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
-        let sane = text.len() <= REF_BYTES_MAX
+        let is_valid = text.len() <= REF_BYTES_MAX
             && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"~^:?*[\\".contains(&byte))
             && text.split('/').all(part)
             && !text.starts_with(['-', '+'])
@@ -127,8 +131,8 @@ impl RefName {
             && text != "@"
             && text != "HEAD"
             && !text.starts_with("refs/");
-        sane.then(|| Self(Arc::from(text))).ok_or(Malformed(
-            "is the name of a branch or tag, without refs/ before it: at most 128 visible ASCII characters that git allows in one",
+        is_valid.then(|| Self(Arc::from(text))).ok_or(Malformed(
+            "must be the name of a branch or tag without refs/ in front: at most 128 visible ASCII characters that git allows",
         ))
     }
 
@@ -136,8 +140,8 @@ impl RefName {
         &self.0
     }
 
-    /// Whether a server could take one for the other: there are those whose file systems know no case.
-    pub fn may_be(&self, other: &Self) -> bool {
+    /// Whether a server could treat both as the same branch: some have case-insensitive file systems.
+    pub fn may_equal(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
     }
 }
@@ -148,15 +152,15 @@ impl fmt::Display for RefName {
     }
 }
 
-/// The whole hash of a commit.
+/// The full hash of a commit.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Commit(Arc<str>);
 
 impl Commit {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-        let sane = is_hex && matches!(text.len(), 40 | 64);
-        sane.then(|| Self(Arc::from(text))).ok_or(Malformed("is a commit by its whole hash, in lower case"))
+        let is_valid = is_hex && matches!(text.len(), 40 | 64);
+        is_valid.then(|| Self(Arc::from(text))).ok_or(Malformed("must be the full hash of a commit, in lower case"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -170,17 +174,17 @@ impl fmt::Display for Commit {
     }
 }
 
-/// A file of a tree by its path: never one outside, nor one of git's own.
+/// The path of a file in a tree: never outside of it, and never one of git's own files.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TreePath(Arc<str>);
 
 impl TreePath {
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let part = |part: &str| !matches!(part, "" | "." | "..") && !is_gits_own(part);
-        let sane = text.len() <= PATH_BYTES_MAX
+        let part = |part: &str| !matches!(part, "" | "." | "..") && !is_git_dir(part);
+        let is_valid = text.len() <= PATH_BYTES_MAX
             && !text.chars().any(|c| c.is_control() || c == '\\')
             && text.split('/').all(part);
-        sane.then(|| Self(Arc::from(text))).ok_or(Malformed("is the path of a file inside the repository"))
+        is_valid.then(|| Self(Arc::from(text))).ok_or(Malformed("must be the path of a file inside the repository"))
     }
 
     pub fn as_str(&self) -> &str {
@@ -188,13 +192,13 @@ impl TreePath {
     }
 }
 
-/// Also as file systems write it that know no case or short names alone.
-fn is_gits_own(part: &str) -> bool {
+/// Including the spellings of case-insensitive file systems and of those with short names.
+fn is_git_dir(part: &str) -> bool {
     let part = part.trim_end_matches(['.', ' ']).to_ascii_lowercase();
     part == ".git" || part.starts_with("git~")
 }
 
-/// A remote with what it asks for. Only https gets to see the credential.
+/// A remote and its credential, which is only used with https.
 #[derive(Debug, Clone)]
 pub struct Remote {
     pub url: RemoteUrl,
@@ -202,16 +206,16 @@ pub struct Remote {
 }
 
 impl Remote {
-    pub fn open(url: RemoteUrl) -> Self {
+    pub fn public(url: RemoteUrl) -> Self {
         Self { url, credential: None }
     }
 
-    pub(super) fn header(&self) -> Option<&Credential> {
+    pub(super) fn usable_credential(&self) -> Option<&Credential> {
         self.credential.as_ref().filter(|_| self.url.takes_credential())
     }
 }
 
-/// A token, as hosts of repositories give them out.
+/// An access token of a repository host.
 #[derive(Clone)]
 pub struct Credential {
     token: Zeroizing<String>,
@@ -230,8 +234,8 @@ impl Credential {
         Zeroizing::new(format!("Authorization: Basic {}", *self.encoded))
     }
 
-    /// The text without it, however it is written there.
-    pub(super) fn hidden_in(&self, text: &str) -> String {
+    /// The text with the token masked, plain and encoded.
+    pub(super) fn mask(&self, text: &str) -> String {
         let forms = [&*self.encoded, &*self.token].into_iter().filter(|form| !form.is_empty());
         forms.fold(text.to_owned(), |text, form| text.replace(form.as_str(), "***"))
     }
@@ -240,6 +244,36 @@ impl Credential {
 impl fmt::Debug for Credential {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Credential(…)")
+    }
+}
+
+/// The author of a commit.
+#[derive(Debug, Clone)]
+pub struct Author {
+    name: String,
+    email: String,
+}
+
+impl Author {
+    /// Drops the characters that git does not accept in a name.
+    pub fn new(name: &str, email: &str) -> Self {
+        let plain = |text: &str| -> String {
+            let kept = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>'));
+            kept.take(AUTHOR_CHARS_MAX)
+                .collect::<String>()
+                .trim_matches([' ', '.', ',', ':', ';', '"', '\'', '\\'])
+                .to_owned()
+        };
+        let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
+        Self { name: or(plain(name), "lockkeeper"), email: or(plain(email), "lockkeeper@localhost") }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn email(&self) -> &str {
+        &self.email
     }
 }
 
@@ -350,7 +384,7 @@ mod tests {
     fn a_credential_is_hidden_in_both_of_its_forms() {
         let credential = Credential::token("hunter2");
         let header = credential.authorization();
-        let said = credential.hidden_in(&format!("fatal: {} with hunter2", *header));
+        let said = credential.mask(&format!("fatal: {} with hunter2", *header));
         assert_eq!(said, "fatal: Authorization: Basic *** with ***");
         assert_eq!(format!("{credential:?}"), "Credential(…)");
     }

@@ -1,32 +1,39 @@
-//! One process of git: what it sees, how long it may take, how much it may say, and that nothing of it is left.
+//! One process of git: its environment, its limits in time and output, and its end with everything it started.
 
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
 
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
+use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use super::fault::{self, GitError};
-use super::names::Remote;
-use super::scratch::Place;
-use super::{Author, Git};
+use super::names::{Author, Remote};
+use super::scratch::{self, RepositoryPaths};
 
-/// Of what a command says that is only done for its effect.
-const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// The end of what git says on its standard error; why it failed is there.
-const COMPLAINT_BYTES_MAX: usize = 16 * 1024;
-/// The largest file that git may write, which is the pack of what it fetches: one state of a repository of code is far
-/// smaller, and a larger one would fill the disk that the store needs.
+/// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too.
+const PROCESSES_MAX: usize = 4;
+/// The output of most commands is a line or two.
+const OUTPUT_BYTES_MAX: usize = 64 * 1024;
+/// The end of git's standard error, which has the reason of a failure.
+const STDERR_BYTES_MAX: usize = 16 * 1024;
+/// The largest file that git may write, usually the pack that it fetches: one commit of a code repository is far smaller,
+/// and a larger one would fill the disk that the store needs.
 const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
-/// After this long with less than a byte a second git gives up by itself, also when no server is left that would end it.
+/// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
 const STALLED_SECONDS: &str = "60";
 
-/// No questions, and nobody waits for a host that does not answer.
+/// No prompts, and no endless waiting for a host that does not answer.
 const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3";
 
-/// What every process is told, over all that a repository says. Hooks, helpers, filters, signatures and monitors would be
-/// other people's programs; links are written as plain files, so that nothing leads out of a work tree.
+/// The configuration of every process, which overrides that of a repository. Hooks, helpers, filters, signatures and
+/// monitors would run other people's programs; links are written as plain files, so that nothing leads out of a work tree.
 const CONFIGURATION: [(&str, &str); 21] = [
     ("advice.detachedHead", "false"),
     ("commit.gpgSign", "false"),
@@ -51,18 +58,55 @@ const CONFIGURATION: [(&str, &str); 21] = [
     ("submodule.recurse", "false"),
 ];
 
-pub(super) struct Command<'a> {
+#[derive(Debug, Clone)]
+pub struct GitSettings {
+    /// A path, or a name that is looked up in the server's `PATH`.
+    pub program: PathBuf,
+    /// The limit for each process.
+    pub timeout: Duration,
+    /// Whether `file://` URLs are allowed. Callers can then read, as the server's user, any repository on this machine.
+    pub allow_file: bool,
+    /// A directory for git alone. Leftovers of an earlier run are removed.
+    pub scratch: PathBuf,
+}
+
+/// The installed git. Cheap to clone; clones share the limit on processes.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub settings: Arc<GitSettings>,
+    path: Arc<OsString>,
+    slots: Arc<Semaphore>,
+}
+
+impl Program {
+    pub fn new(settings: GitSettings) -> io::Result<Self> {
+        let settings = GitSettings { scratch: std::path::absolute(&settings.scratch)?, ..settings };
+        scratch::prepare(&settings.scratch)?;
+        let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
+        let slots = Arc::new(Semaphore::new(PROCESSES_MAX));
+        Ok(Self { settings: Arc::new(settings), path: Arc::new(path), slots })
+    }
+}
+
+pub(super) struct GitCommand<'a> {
     words: Vec<&'a str>,
-    place: Option<Place>,
+    paths: Option<RepositoryPaths>,
     remote: Option<&'a Remote>,
     author: Option<&'a Author>,
     input: &'a [u8],
-    keeps: usize,
+    output_max: usize,
 }
 
-impl<'a> Command<'a> {
+impl<'a> GitCommand<'a> {
     pub fn new(words: &[&'a str]) -> Self {
-        Self { words: words.to_vec(), place: None, remote: None, author: None, input: &[], keeps: ANSWER_BYTES_MAX }
+        Self {
+            words: words.to_vec(),
+            paths: None,
+            remote: None,
+            author: None,
+            input: &[],
+            output_max: OUTPUT_BYTES_MAX,
+        }
     }
 
     pub fn and(mut self, words: &[&'a str]) -> Self {
@@ -70,12 +114,12 @@ impl<'a> Command<'a> {
         self
     }
 
-    pub fn within(self, place: Place) -> Self {
-        Self { place: Some(place), ..self }
+    pub fn within(self, paths: RepositoryPaths) -> Self {
+        Self { paths: Some(paths), ..self }
     }
 
-    /// Only then its credential is handed over.
-    pub fn talks_to(self, remote: &'a Remote) -> Self {
+    /// Passes the remote's credential to git.
+    pub fn with_remote(self, remote: &'a Remote) -> Self {
         Self { remote: Some(remote), ..self }
     }
 
@@ -83,36 +127,38 @@ impl<'a> Command<'a> {
         Self { author: Some(author), ..self }
     }
 
-    pub fn reads(self, input: &'a [u8]) -> Self {
+    pub fn input(self, input: &'a [u8]) -> Self {
         Self { input, ..self }
     }
 
-    /// How much it may say; more is an error.
-    pub fn keeps(self, bytes: usize) -> Self {
-        Self { keeps: bytes, ..self }
+    /// The limit of the output; more is an error.
+    pub fn output_max(self, bytes: usize) -> Self {
+        Self { output_max: bytes, ..self }
     }
 
-    /// What it said on its standard output.
-    pub async fn run(self, git: &Git) -> Result<Vec<u8>, GitError> {
-        let timeout = git.inner.settings.timeout;
+    /// Runs it and returns its standard output.
+    pub async fn run(self, git: &Program) -> Result<Vec<u8>, GitError> {
+        let timeout = git.settings.timeout;
         let seconds = timeout.as_secs();
-        let turn = tokio::time::timeout(timeout, git.inner.turns.acquire()).await;
-        let _turn = turn.map_err(|_| GitError::Busy { seconds })?.map_err(|_| GitError::Busy { seconds })?;
+        let slot = tokio::time::timeout(timeout, git.slots.acquire()).await;
+        let _slot = slot.map_err(|_| GitError::Busy { seconds })?.map_err(|_| GitError::Busy { seconds })?;
         let mut child = self.spawn(git)?;
         let group = Group::of(&child);
-        let said = tokio::time::timeout(timeout, self.exchange(&mut child)).await;
-        let Ok(said) = said else {
+        let Ok(output) = tokio::time::timeout(timeout, self.exchange(&mut child)).await else {
             drop(group);
             child.wait().await?;
             return Err(GitError::TimedOut { seconds });
         };
-        let Said { output, complaint, was_cut } = said?;
+        let Output { stdout, stderr, was_cut } = output?;
         if was_cut {
             drop(group);
             child.wait().await?;
-            return Err(GitError::TooLarge(format!("git said more than the {} bytes expected of it", self.keeps)));
+            return Err(GitError::TooLarge(format!(
+                "git wrote more than the {} bytes expected of it",
+                self.output_max
+            )));
         }
-        // Within its time as well: what has closed its outputs may still hang.
+        // This also needs the limit: a process that has closed its outputs may still hang.
         let Ok(status) = tokio::time::timeout(timeout, child.wait()).await else {
             drop(group);
             child.wait().await?;
@@ -120,18 +166,18 @@ impl<'a> Command<'a> {
         };
         group.has_ended();
         if status?.success() {
-            return Ok(output);
+            return Ok(stdout);
         }
-        Err(self.failure(git, &complaint))
+        Err(self.failure(git, &stderr))
     }
 
-    fn spawn(&self, git: &Git) -> Result<Child, GitError> {
-        let settings = &git.inner.settings;
+    fn spawn(&self, git: &Program) -> Result<Child, GitError> {
+        let settings = &git.settings;
         let mut command = tokio::process::Command::new(&settings.program);
         command
             .args(&self.words)
             .env_clear()
-            .env("PATH", &git.inner.path)
+            .env("PATH", &*git.path)
             .env("HOME", &settings.scratch)
             .env("LC_ALL", "C")
             .env("GIT_TERMINAL_PROMPT", "0")
@@ -147,107 +193,107 @@ impl<'a> Command<'a> {
             .process_group(0)
             .kill_on_drop(true);
         self.configure(&mut command, settings.allow_file);
-        match &self.place {
-            Some(Place { repository, tree }) => {
+        match &self.paths {
+            Some(RepositoryPaths { repository, tree }) => {
                 command.current_dir(tree.as_ref().unwrap_or(repository)).env("GIT_DIR", repository);
                 if let Some(tree) = tree {
                     command.env("GIT_WORK_TREE", tree);
                 }
             }
-            // Not that of a repository in which the data directory happens to lie.
+            // Otherwise git would find a repository that happens to contain the data directory.
             None => {
                 command.current_dir(&settings.scratch).env("GIT_DIR", settings.scratch.join("none"));
             }
         }
         if let Some(author) = self.author {
-            for who in ["AUTHOR", "COMMITTER"] {
-                command.env(format!("GIT_{who}_NAME"), author.name()).env(format!("GIT_{who}_EMAIL"), author.email());
+            for role in ["AUTHOR", "COMMITTER"] {
+                command.env(format!("GIT_{role}_NAME"), author.name());
+                command.env(format!("GIT_{role}_EMAIL"), author.email());
             }
         }
         let child = command.spawn().map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound if settings.scratch.is_dir() => {
+            io::ErrorKind::NotFound if settings.scratch.is_dir() => {
                 GitError::NoGit { program: settings.program.display().to_string() }
             }
             _ => error.into(),
         })?;
-        bound_files(&child);
+        limit_file_size(&child);
         Ok(child)
     }
 
     fn configure(&self, command: &mut tokio::process::Command, allow_file: bool) {
-        let credential = self.remote.and_then(Remote::header);
+        let credential = self.remote.and_then(Remote::usable_credential);
         let header = credential.map(super::names::Credential::authorization);
         let mut all: Vec<(&str, &str)> = CONFIGURATION.to_vec();
         all.extend([("protocol.https.allow", "always"), ("protocol.ssh.allow", "always")]);
         if allow_file {
             all.push(("protocol.file.allow", "always"));
         }
-        // A credential goes to the host that it is for and not to where that sends us.
+        // A credential goes only to its own host, not to the target of a redirect.
         all.push(("http.followRedirects", if header.is_some() { "false" } else { "initial" }));
         if let Some(header) = &header {
             all.push(("http.extraHeader", header));
         }
         command.env("GIT_CONFIG_COUNT", all.len().to_string());
-        for (place, (key, value)) in all.into_iter().enumerate() {
-            command.env(format!("GIT_CONFIG_KEY_{place}"), key).env(format!("GIT_CONFIG_VALUE_{place}"), value);
+        for (index, (key, value)) in all.into_iter().enumerate() {
+            command.env(format!("GIT_CONFIG_KEY_{index}"), key).env(format!("GIT_CONFIG_VALUE_{index}"), value);
         }
     }
 
-    async fn exchange(&self, child: &mut Child) -> Result<Said, GitError> {
+    async fn exchange(&self, child: &mut Child) -> Result<Output, GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(GitError::Io("its pipes are gone".to_owned()));
         };
         let writing = async move {
-            // Whoever does not read it says why on its standard error.
+            // If git does not read it, it gives the reason on its standard error.
             stdin.write_all(self.input).await.ok();
             drop(stdin);
         };
         let reading = async {
             let mut output = Vec::new();
-            let limit = self.keeps as u64 + 1;
+            let limit = self.output_max as u64 + 1;
             stdout.take(limit).read_to_end(&mut output).await.map(|_| output)
         };
-        // Read alongside, or a full pipe would stop the process; and no longer than it takes to know that it says too much.
-        let complaining = read_end(stderr);
-        let all = async { tokio::join!(writing, complaining) };
-        tokio::pin!(all, reading);
+        // Read at the same time, or a full pipe would block the process; but too much output ends the reading at once.
+        let others = async { tokio::join!(writing, read_end(stderr)) };
+        tokio::pin!(others, reading);
         tokio::select! {
-            output = &mut reading => {
-                let output = output?;
-                if output.len() > self.keeps {
-                    return Ok(Said { output: Vec::new(), complaint: Zeroizing::default(), was_cut: true });
+            stdout = &mut reading => {
+                let stdout = stdout?;
+                if stdout.len() > self.output_max {
+                    return Ok(Output { stdout: Vec::new(), stderr: Zeroizing::default(), was_cut: true });
                 }
-                let ((), complaint) = all.await;
-                Ok(Said { output, complaint: complaint?, was_cut: false })
+                let ((), stderr) = others.await;
+                Ok(Output { stdout, stderr: stderr?, was_cut: false })
             }
-            ((), complaint) = &mut all => {
-                let (output, complaint) = (reading.await?, complaint?);
-                let was_cut = output.len() > self.keeps;
-                Ok(Said { output, complaint, was_cut })
+            ((), stderr) = &mut others => {
+                let (stdout, stderr) = (reading.await?, stderr?);
+                let was_cut = stdout.len() > self.output_max;
+                Ok(Output { stdout, stderr, was_cut })
             }
         }
     }
 
-    fn failure(&self, git: &Git, complaint: &[u8]) -> GitError {
-        let said = String::from_utf8_lossy(complaint);
-        let said = match self.remote.and_then(Remote::header) {
-            Some(credential) => credential.hidden_in(&said),
+    fn failure(&self, git: &Program, stderr: &[u8]) -> GitError {
+        let said = String::from_utf8_lossy(stderr);
+        let said = match self.remote.and_then(Remote::usable_credential) {
+            Some(credential) => credential.mask(&said),
             None => said.into_owned(),
         };
-        // Where the server has its files is nobody's business.
-        fault::of(&said.replace(&*git.inner.settings.scratch.to_string_lossy(), "…"))
+        // Callers must not learn the server's paths.
+        fault::from_stderr(&said.replace(&*git.settings.scratch.to_string_lossy(), "…"))
     }
 }
 
-struct Said {
-    output: Vec<u8>,
-    complaint: Zeroizing<Vec<u8>>,
+struct Output {
+    stdout: Vec<u8>,
+    stderr: Zeroizing<Vec<u8>>,
     was_cut: bool,
 }
 
-/// All of it is read and its end is kept.
-async fn read_end(mut from: impl AsyncRead + Unpin) -> std::io::Result<Zeroizing<Vec<u8>>> {
+/// Reads everything and keeps the end.
+async fn read_end(mut from: impl AsyncRead + Unpin) -> io::Result<Zeroizing<Vec<u8>>> {
     let mut kept = Zeroizing::new(Vec::new());
     let mut piece = Zeroizing::new([0; 4096]);
     loop {
@@ -256,15 +302,15 @@ async fn read_end(mut from: impl AsyncRead + Unpin) -> std::io::Result<Zeroizing
             return Ok(kept);
         }
         kept.extend_from_slice(&piece[..length]);
-        if kept.len() > COMPLAINT_BYTES_MAX {
-            let excess = kept.len() - COMPLAINT_BYTES_MAX;
+        if kept.len() > STDERR_BYTES_MAX {
+            let excess = kept.len() - STDERR_BYTES_MAX;
             kept.drain(..excess);
         }
     }
 }
 
-/// Before it has started what it needs: those inherit it. A process that has ended already has written nothing.
-fn bound_files(child: &Child) {
+/// Set before git starts its helpers, which inherit the limit. A process that has ended already wrote nothing.
+fn limit_file_size(child: &Child) {
     let limit = Rlimit { current: Some(FILE_BYTES_MAX), maximum: Some(FILE_BYTES_MAX) };
     if let Some(pid) = pid(child) {
         prlimit(Some(pid), Resource::Fsize, limit).ok();
@@ -275,8 +321,8 @@ fn pid(child: &Child) -> Option<Pid> {
     child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw)
 }
 
-/// The process with all that it started, killed when dropped unless it has ended: a request that was given up leaves
-/// nothing running. Its leader is waited for only afterwards, so that its number cannot be somebody else's.
+/// The process group of a command, killed when dropped unless it has ended: an abandoned request leaves nothing running.
+/// Its leader is reaped only afterwards, so that the id cannot belong to another group by then.
 struct Group(Option<Pid>);
 
 impl Group {

@@ -1,4 +1,4 @@
-//! Directories that last as long as somebody works in them.
+//! Temporary directories for repositories.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -9,30 +9,30 @@ use tokio::runtime::Handle;
 
 const ONLY_OWNER: u32 = 0o700;
 
-/// Makes the directory that all others are in, and removes what a run of the server that was killed has left there.
+/// Creates the parent directory, and removes what a killed run of the server left there.
 pub(super) fn prepare(scratch: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(scratch)?;
     for entry in fs::read_dir(scratch)? {
         let path = entry?.path();
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
         if let Err(error) = removed {
-            tracing::warn!(path = %path.display(), %error, "what an earlier run has left cannot be removed");
+            tracing::warn!(path = %path.display(), %error, "cannot remove a leftover of an earlier run");
         }
     }
     Ok(())
 }
 
-/// Gone when dropped.
+/// A directory that is removed when dropped.
 #[derive(Debug)]
 pub(super) struct Scratch {
     dir: PathBuf,
-    /// Whether it has the files of a work tree, which may be very many.
+    /// Whether it contains a work tree, which may have very many files.
     has_tree: bool,
 }
 
-/// Where git finds its repository, and the files of its work tree if it has one.
+/// The paths of a repository and of its work tree, if it has one.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct RepositoryPaths {
     pub repository: PathBuf,
     pub tree: Option<PathBuf>,
 }
@@ -56,12 +56,12 @@ impl Scratch {
         &self.dir
     }
 
-    pub fn place(&self) -> Place {
+    pub fn paths(&self) -> RepositoryPaths {
         let dir = self.dir.clone();
         if self.has_tree {
-            Place { repository: dir.join(".git"), tree: Some(dir) }
+            RepositoryPaths { repository: dir.join(".git"), tree: Some(dir) }
         } else {
-            Place { repository: dir, tree: None }
+            RepositoryPaths { repository: dir, tree: None }
         }
     }
 }
@@ -70,7 +70,7 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let dir = std::mem::take(&mut self.dir);
         match Handle::try_current() {
-            // The thread has others to serve. A bare repository is a handful of files.
+            // Removing many files would block the thread. A bare repository has only a handful.
             Ok(runtime) if self.has_tree => _ = runtime.spawn_blocking(move || remove(&dir)),
             Ok(_) | Err(_) => remove(&dir),
         }
@@ -79,6 +79,6 @@ impl Drop for Scratch {
 
 fn remove(dir: &Path) {
     if let Err(error) = fs::remove_dir_all(dir) {
-        tracing::warn!(path = %dir.display(), %error, "a directory of git cannot be removed; the next start tries again");
+        tracing::warn!(path = %dir.display(), %error, "cannot remove a directory of git; the next start tries again");
     }
 }

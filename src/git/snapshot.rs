@@ -1,24 +1,24 @@
-//! What a remote had at one commit: files that are listed and read, never checked out.
+//! The files of a remote at one commit: listed and read, never checked out.
 
+use super::fault;
 use super::fault::GitError;
 use super::names::{Commit, TreePath};
-use super::process::Command;
+use super::process::{GitCommand, Program};
 use super::scratch::Scratch;
-use super::{Git, fault};
 
-/// For each entry of a directory that is listed: its mode, kind, hash, size and name.
+/// Per entry of a listed directory: mode, kind, hash, size and name.
 const ENTRY_BYTES_MAX: usize = 512;
-/// What git says before and after each file it gives out.
+/// Git's header and line breaks around each file.
 const FRAME_BYTES_MAX: usize = 128;
 
 #[derive(Debug)]
 pub struct Snapshot {
-    git: Git,
+    program: Program,
     scratch: Scratch,
     commit: Commit,
 }
 
-/// A plain file. Links, submodules and directories are none.
+/// A plain file: no link, submodule or directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct File {
     /// From the root of the repository.
@@ -28,22 +28,23 @@ pub struct File {
 }
 
 impl Snapshot {
-    pub(super) fn new(git: Git, scratch: Scratch, commit: Commit) -> Self {
-        Self { git, scratch, commit }
+    pub(super) fn new(program: Program, scratch: Scratch, commit: Commit) -> Self {
+        Self { program, scratch, commit }
     }
 
     pub fn commit(&self) -> &Commit {
         &self.commit
     }
 
-    /// The files directly in a directory, by name. Empty if there is no such directory. More entries than `max` are an
-    /// error.
+    /// The files directly in a directory, sorted by name; empty if there is no such directory. More than `max` entries are
+    /// an error.
     pub async fn files(&self, directory: &TreePath, max: usize) -> Result<Vec<File>, GitError> {
         let below = format!("{}/", directory.as_str());
         let words = ["ls-tree", "-z", "--long", "--full-tree", self.commit.as_str(), "--", &below];
         let too_many = || GitError::TooLarge(format!("{below} has more than {max} entries"));
-        let command = Command::new(&words).within(self.scratch.place()).keeps(max.saturating_mul(ENTRY_BYTES_MAX));
-        let listed = match command.run(&self.git).await {
+        let command =
+            GitCommand::new(&words).within(self.scratch.paths()).output_max(max.saturating_mul(ENTRY_BYTES_MAX));
+        let listed = match command.run(&self.program).await {
             Err(GitError::TooLarge(_)) => return Err(too_many()),
             listed => listed?,
         };
@@ -54,24 +55,24 @@ impl Snapshot {
         Ok(entries.into_iter().filter_map(file).collect())
     }
 
-    /// What is in them, in their order. `max_bytes`: for all of them together.
+    /// The contents of the files, in their order. `max_bytes` is the limit for all of them together.
     pub async fn read(&self, files: &[File], max_bytes: usize) -> Result<Vec<Vec<u8>>, GitError> {
         let total: u64 = files.iter().map(|file| file.bytes).sum();
         if total > max_bytes as u64 {
-            return Err(GitError::TooLarge(format!("the files have {total} bytes, and {max_bytes} is the most")));
+            return Err(GitError::TooLarge(format!("the files have {total} bytes, the limit is {max_bytes}")));
         }
         if files.is_empty() {
             return Ok(Vec::new());
         }
         let asked: String = files.iter().map(|file| format!("{}\n", file.object)).collect();
         let frames = files.len() * FRAME_BYTES_MAX;
-        let command = Command::new(&["cat-file", "--batch"]).within(self.scratch.place()).reads(asked.as_bytes());
-        let said = command.keeps(max_bytes + frames).run(&self.git).await?;
-        split(&said, files).ok_or_else(|| GitError::Failed("it gave out other files than asked for".to_owned()))
+        let command = GitCommand::new(&["cat-file", "--batch"]).within(self.scratch.paths()).input(asked.as_bytes());
+        let output = command.output_max(max_bytes + frames).run(&self.program).await?;
+        split(&output, files).ok_or_else(|| GitError::Failed("it returned other files than requested".to_owned()))
     }
 }
 
-/// `mode kind hash size<TAB>path`. What is no plain file, or has a name that is no text, is left out.
+/// Parses `mode kind hash size<TAB>path`; `None` if it is not a plain file or its name is not UTF-8.
 fn file(entry: &[u8]) -> Option<File> {
     let (head, path) = std::str::from_utf8(entry).ok()?.split_once('\t')?;
     let mut words = head.split_ascii_whitespace();
@@ -79,22 +80,22 @@ fn file(entry: &[u8]) -> Option<File> {
     if kind != "blob" || !matches!(mode, "100644" | "100755") {
         return None;
     }
-    let path = fault::cleaned(path);
+    let path = fault::printable(path);
     Some(File { path, bytes: bytes.parse().ok()?, object: Commit::parse(object).ok()? })
 }
 
-/// `hash kind size`, a line end, the bytes, a line end; for each.
-fn split(mut said: &[u8], files: &[File]) -> Option<Vec<Vec<u8>>> {
+/// Each file is `hash kind size`, a line break, its bytes, a line break.
+fn split(mut output: &[u8], files: &[File]) -> Option<Vec<Vec<u8>>> {
     let mut contents = Vec::with_capacity(files.len());
     for file in files {
-        let end = said.iter().position(|byte| *byte == b'\n')?;
-        let head = std::str::from_utf8(&said[..end]).ok()?;
+        let end = output.iter().position(|byte| *byte == b'\n')?;
+        let head = std::str::from_utf8(&output[..end]).ok()?;
         if head != format!("{} blob {}", file.object, file.bytes) {
             return None;
         }
-        let (content, rest) = said[end + 1..].split_at_checked(usize::try_from(file.bytes).ok()?)?;
+        let (content, rest) = output[end + 1..].split_at_checked(usize::try_from(file.bytes).ok()?)?;
         contents.push(content.to_vec());
-        said = rest.strip_prefix(b"\n")?;
+        output = rest.strip_prefix(b"\n")?;
     }
-    said.is_empty().then_some(contents)
+    output.is_empty().then_some(contents)
 }

@@ -11,12 +11,12 @@ use tempfile::TempDir;
 use super::*;
 
 /// A bare repository, a clone to commit from, and the git under test.
-struct Bench {
+struct Fixture {
     home: TempDir,
     git: Git,
 }
 
-impl Bench {
+impl Fixture {
     /// None where git is not installed; says so.
     fn new() -> Option<Self> {
         if Program::new("git").arg("--version").output().is_err() {
@@ -25,10 +25,10 @@ impl Bench {
         }
         let home = tempfile::tempdir().unwrap();
         let git = Git::new(settings(home.path())).unwrap();
-        let bench = Self { home, git };
-        bench.sh("git init -q --bare -b main remote.git && git clone -q remote.git clone 2>&1");
-        bench.commit("steps/a.toml", "first");
-        Some(bench)
+        let fixture = Self { home, git };
+        fixture.sh("git init -q --bare -b main remote.git && git clone -q remote.git clone 2>&1");
+        fixture.commit("steps/a.toml", "first");
+        Some(fixture)
     }
 
     fn sh(&self, script: &str) -> String {
@@ -65,7 +65,7 @@ impl Bench {
 
     fn at(&self, name: &str) -> Remote {
         let url = format!("file://{}/{name}", self.home.path().display());
-        Remote::open(RemoteUrl::parse(&url, true).unwrap())
+        Remote::public(RemoteUrl::parse(&url, true).unwrap())
     }
 
     /// The files of a work tree are removed by another thread.
@@ -106,54 +106,54 @@ async fn texts(snapshot: &Snapshot) -> Vec<(String, String)> {
 
 #[tokio::test]
 async fn branches_and_tags_are_resolved_to_the_commit_they_are_at() {
-    let Some(bench) = Bench::new() else { return };
-    let first =
-        bench.sh("cd clone && git tag light && git tag -am x v1 && git push -q origin light v1 && git rev-parse HEAD");
-    let second = bench.commit("steps/a.toml", "second");
-    bench.sh(
+    let Some(fixture) = Fixture::new() else { return };
+    let first = fixture
+        .sh("cd clone && git tag light && git tag -am x v1 && git push -q origin light v1 && git rev-parse HEAD");
+    let second = fixture.commit("steps/a.toml", "second");
+    fixture.sh(
         "cd clone && git checkout -qb feature/x && git push -q origin feature/x && git checkout -q main 2>&1 || true",
     );
     for (reference, commit) in [("main", &second), ("feature/x", &second), ("light", &first), ("v1", &first)] {
-        let resolved = bench.git.resolve(&bench.remote(), &name(reference)).await.unwrap();
+        let resolved = fixture.git.resolve(&fixture.remote(), &name(reference)).await.unwrap();
         assert_eq!(resolved.as_str(), commit, "{reference}");
     }
-    assert_eq!(bench.git.default_branch(&bench.remote()).await.unwrap(), Some(name("main")));
+    assert_eq!(fixture.git.default_branch(&fixture.remote()).await.unwrap(), Some(name("main")));
 }
 
 #[tokio::test]
 async fn what_is_fetched_is_read_at_that_commit_whatever_comes_later() {
-    let Some(bench) = Bench::new() else { return };
-    bench.sh("cd clone && git tag -am x v1 && git push -q origin v1");
-    let tagged = bench.git.fetch(&bench.remote(), &name("v1")).await.unwrap();
-    let later = bench.commit("steps/b.toml", "ä\n");
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.sh("cd clone && git tag -am x v1 && git push -q origin v1");
+    let tagged = fixture.git.fetch(&fixture.remote(), &name("v1")).await.unwrap();
+    let later = fixture.commit("steps/b.toml", "ä\n");
     assert_eq!(texts(&tagged).await, [("steps/a.toml".to_owned(), "first".to_owned())]);
-    let newest = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    let newest = fixture.git.fetch(&fixture.remote(), &name("main")).await.unwrap();
     assert_eq!(newest.commit().as_str(), later);
     let expected =
         [("steps/a.toml", "first"), ("steps/b.toml", "ä\n")].map(|(path, text)| (path.to_owned(), text.to_owned()));
     assert_eq!(texts(&newest).await, expected);
     drop((tagged, newest));
-    assert!(bench.scratch_is_empty());
+    assert!(fixture.scratch_is_empty());
 }
 
 #[tokio::test]
 async fn links_and_directories_and_submodules_are_no_files() {
-    let Some(bench) = Bench::new() else { return };
-    bench.file("steps/deeper/c.toml", "deep");
-    symlink("/etc/passwd", bench.home.path().join("clone/steps/link.toml")).unwrap();
-    bench.sh("cd clone && git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),steps/module.toml");
-    bench.sh("cd clone && git add steps/deeper steps/link.toml && git commit -qm x && git push -q origin HEAD:main");
-    let snapshot = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.file("steps/deeper/c.toml", "deep");
+    symlink("/etc/passwd", fixture.home.path().join("clone/steps/link.toml")).unwrap();
+    fixture.sh("cd clone && git update-index --add --cacheinfo 160000,$(git rev-parse HEAD),steps/module.toml");
+    fixture.sh("cd clone && git add steps/deeper steps/link.toml && git commit -qm x && git push -q origin HEAD:main");
+    let snapshot = fixture.git.fetch(&fixture.remote(), &name("main")).await.unwrap();
     assert_eq!(texts(&snapshot).await, [("steps/a.toml".to_owned(), "first".to_owned())]);
     assert!(snapshot.files(&path("elsewhere"), 100).await.unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn too_many_and_too_large_files_are_refused_before_they_are_read() {
-    let Some(bench) = Bench::new() else { return };
-    bench.file("steps/b.toml", &"x".repeat(200_000));
-    bench.push();
-    let snapshot = bench.git.fetch(&bench.remote(), &name("main")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.file("steps/b.toml", &"x".repeat(200_000));
+    fixture.push();
+    let snapshot = fixture.git.fetch(&fixture.remote(), &name("main")).await.unwrap();
     let steps = path("steps");
     assert!(matches!(snapshot.files(&steps, 1).await, Err(GitError::TooLarge(_))));
     let files = snapshot.files(&steps, 2).await.unwrap();
@@ -164,24 +164,24 @@ async fn too_many_and_too_large_files_are_refused_before_they_are_read() {
 
 #[tokio::test]
 async fn what_is_not_there_is_told_apart_from_what_cannot_be_reached() {
-    let Some(bench) = Bench::new() else { return };
-    let missing = bench.git.fetch(&bench.remote(), &name("gone")).await;
+    let Some(fixture) = Fixture::new() else { return };
+    let missing = fixture.git.fetch(&fixture.remote(), &name("gone")).await;
     assert!(matches!(&missing, Err(GitError::NotFound(why)) if why.contains("no branch or tag gone")), "{missing:?}");
-    let nowhere = bench.git.fetch(&bench.at("nowhere.git"), &name("main")).await;
+    let nowhere = fixture.git.fetch(&fixture.at("nowhere.git"), &name("main")).await;
     assert!(matches!(nowhere, Err(GitError::NotFound(_))), "{nowhere:?}");
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let url = RemoteUrl::parse(&format!("https://127.0.0.1:{}/x.git", closed.port()), false).unwrap();
     let remote = Remote { url, credential: Some(Credential::token("hunter2hunter2")) };
-    let unreachable = bench.git.resolve(&remote, &name("main")).await;
+    let unreachable = fixture.git.resolve(&remote, &name("main")).await;
     assert!(matches!(unreachable, Err(GitError::Unreachable(_))), "{unreachable:?}");
-    assert!(bench.scratch_is_empty());
+    assert!(fixture.scratch_is_empty());
 }
 
 #[tokio::test]
 async fn a_machine_without_git_says_so() {
     let home = tempfile::tempdir().unwrap();
     let git = Git::new(GitSettings { program: "no-such-git".into(), ..settings(home.path()) }).unwrap();
-    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
     let refused = git.resolve(&remote, &name("main")).await.unwrap_err();
     assert_eq!(refused, GitError::NoGit { program: "no-such-git".to_owned() });
     assert!(refused.to_string().starts_with("git is not installed: "));
@@ -227,7 +227,7 @@ async fn what_takes_too_long_is_killed_with_all_that_it_started() {
     let home = tempfile::tempdir().unwrap();
     let pid = home.path().join("pid");
     let git = pretender(home.path(), &format!("sleep 1000 & echo $! > {}; wait", pid.display()));
-    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
     assert_eq!(git.resolve(&remote, &name("main")).await, Err(GitError::TimedOut { seconds: 1 }));
     let child: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let stat = Path::new("/proc").join(child.to_string()).join("stat");
@@ -241,7 +241,7 @@ async fn what_takes_too_long_is_killed_with_all_that_it_started() {
 async fn who_says_too_much_is_not_listened_to() {
     let home = tempfile::tempdir().unwrap();
     let git = pretender(home.path(), "yes");
-    let remote = Remote::open(RemoteUrl::parse("https://git.example/x", false).unwrap());
+    let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
     let refused = git.resolve(&remote, &name("main")).await;
     assert!(matches!(refused, Err(GitError::TooLarge(_))), "{refused:?}");
 }
@@ -260,8 +260,8 @@ const PATCH: &str =
 
 #[tokio::test]
 async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
-    let Some(bench) = Bench::new() else { return };
-    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    let tree = fixture.git.work_on(&fixture.remote(), &name("main")).await.unwrap();
     assert_eq!(tree.apply(PATCH).await.unwrap(), ["steps/a.toml"]);
     tree.undo().await.unwrap();
     tree.apply(PATCH).await.unwrap();
@@ -272,19 +272,19 @@ async fn a_patch_and_a_file_go_onto_a_branch_of_their_own() {
     let commit = tree.commit(&author, "fix: it\n\nbecause").await.unwrap();
     tree.push(&name("fix/it")).await.unwrap();
     tree.push(&name("fix/it")).await.unwrap();
-    let shown = bench.sh("git -C remote.git show --stat --format='%H|%an|%ae|%s|%P' fix/it");
+    let shown = fixture.sh("git -C remote.git show --stat --format='%H|%an|%ae|%s|%P' fix/it");
     let head = format!("{commit}|Ana x|ana@acme.example|fix: it|{}", tree.base_commit());
     assert!(shown.starts_with(&head) && shown.contains("docs/why.md") && shown.contains("steps/a.toml"), "{shown}");
-    assert_eq!(bench.sh("git -C remote.git rev-parse main"), tree.base_commit().as_str());
+    assert_eq!(fixture.sh("git -C remote.git rev-parse main"), tree.base_commit().as_str());
     drop(tree);
-    bench.scratch_gets_empty().await;
+    fixture.scratch_gets_empty().await;
 }
 
 #[tokio::test]
 async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
-    let Some(bench) = Bench::new() else { return };
-    bench.sh("cd clone && git push -q origin HEAD:release && git commit -q --allow-empty -m other && git push -q origin HEAD:taken");
-    let tree = bench.git.work_on(&bench.remote(), &name("release")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.sh("cd clone && git push -q origin HEAD:release && git commit -q --allow-empty -m other && git push -q origin HEAD:taken");
+    let tree = fixture.git.work_on(&fixture.remote(), &name("release")).await.unwrap();
     tree.write(&path("x"), b"x").await.unwrap();
     tree.commit(&Author::new("", ""), "x").await.unwrap();
     for default in ["main", "release", "MAIN", "Release"] {
@@ -292,20 +292,20 @@ async fn the_default_branch_and_other_peoples_branches_are_never_pushed_over() {
         assert_eq!(refused, Err(GitError::DefaultBranch(default.to_owned())));
     }
     // One that has gone on, and one that this would only add to.
-    bench.sh("git -C remote.git branch begun release");
+    fixture.sh("git -C remote.git branch begun release");
     for taken in ["taken", "begun"] {
         let at = format!("git -C remote.git rev-parse {taken}");
-        let before = bench.sh(&at);
+        let before = fixture.sh(&at);
         let refused = tree.push(&name(taken)).await;
         assert!(matches!(refused, Err(GitError::Rejected(_))), "{refused:?}");
-        assert_eq!(bench.sh(&at), before);
+        assert_eq!(fixture.sh(&at), before);
     }
 }
 
 #[tokio::test]
 async fn a_patch_that_leads_out_of_the_tree_changes_nothing() {
-    let Some(bench) = Bench::new() else { return };
-    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    let tree = fixture.git.work_on(&fixture.remote(), &name("main")).await.unwrap();
     let new_file = |path: &str, mode: &str| {
         format!("diff --git a/{path} b/{path}\nnew file mode {mode}\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n")
     };
@@ -331,16 +331,16 @@ async fn a_patch_that_leads_out_of_the_tree_changes_nothing() {
 
 #[tokio::test]
 async fn no_program_of_a_repository_is_run() {
-    let Some(bench) = Bench::new() else { return };
-    bench.file(".gitattributes", "* filter=evil\n");
-    symlink("/tmp", bench.home.path().join("clone/way-out")).unwrap();
-    bench.push();
-    let tree = bench.git.work_on(&bench.remote(), &name("main")).await.unwrap();
+    let Some(fixture) = Fixture::new() else { return };
+    fixture.file(".gitattributes", "* filter=evil\n");
+    symlink("/tmp", fixture.home.path().join("clone/way-out")).unwrap();
+    fixture.push();
+    let tree = fixture.git.work_on(&fixture.remote(), &name("main")).await.unwrap();
     let out = tree.write(&path("way-out/lockkeeper-was-here"), b"x").await;
-    assert_eq!(out, Err(GitError::InTheWay("way-out/lockkeeper-was-here".to_owned())));
+    assert_eq!(out, Err(GitError::PathTaken("way-out/lockkeeper-was-here".to_owned())));
     assert!(!Path::new("/tmp/lockkeeper-was-here").exists());
     tree.write(&path("x"), b"x").await.unwrap();
     tree.commit(&Author::new("t", "t@t"), "x").await.unwrap();
     tree.push(&name("x")).await.unwrap();
-    assert!(bench.sh("git -C remote.git ls-tree x way-out").starts_with("120000"), "a link stays one");
+    assert!(fixture.sh("git -C remote.git ls-tree x way-out").starts_with("120000"), "a link stays one");
 }

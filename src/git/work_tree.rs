@@ -1,75 +1,44 @@
-//! A work tree to change: a patch or files, a commit, and a push as a branch that is never the default one.
+//! A work tree that is changed by a patch or files, committed, and pushed as a branch that is never the default one.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use super::fault::{self, GitError};
-use super::names::{Commit, RefName, Remote, TreePath};
-use super::process::Command;
+use super::names::{Author, Commit, RefName, Remote, TreePath};
+use super::process::{GitCommand, Program};
+use super::refs;
 use super::scratch::Scratch;
-use super::{Git, LISTED_BYTES_MAX};
 
-/// Far above what anybody would review.
+/// Far more than anybody would review.
 const PATCH_BYTES_MAX: usize = 1024 * 1024;
-/// Of what a patch has changed, as git lists it.
+/// For git's list of the changed files.
 const CHANGES_BYTES_MAX: usize = 1024 * 1024;
 const MESSAGE_BYTES_MAX: usize = 64 * 1024;
-const NAME_CHARS_MAX: usize = 100;
 
 #[derive(Debug)]
 pub struct WorkTree {
-    git: Git,
+    program: Program,
     scratch: Scratch,
     remote: Remote,
     base: RefName,
     base_commit: Commit,
 }
 
-/// Who a commit is by.
-#[derive(Debug, Clone)]
-pub struct Author {
-    name: String,
-    email: String,
-}
-
-impl Author {
-    /// Without what git does not take in a name.
-    pub fn new(name: &str, email: &str) -> Self {
-        let plain = |text: &str| -> String {
-            let kept = text.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>'));
-            kept.take(NAME_CHARS_MAX)
-                .collect::<String>()
-                .trim_matches([' ', '.', ',', ':', ';', '"', '\'', '\\'])
-                .to_owned()
-        };
-        let or = |text: String, otherwise: &str| if text.is_empty() { otherwise.to_owned() } else { text };
-        Self { name: or(plain(name), "lockkeeper"), email: or(plain(email), "lockkeeper@localhost") }
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn email(&self) -> &str {
-        &self.email
-    }
-}
-
 impl WorkTree {
-    pub(super) fn new(git: Git, scratch: Scratch, remote: Remote, base: RefName, base_commit: Commit) -> Self {
-        Self { git, scratch, remote, base, base_commit }
+    pub(super) fn new(program: Program, scratch: Scratch, remote: Remote, base: RefName, base_commit: Commit) -> Self {
+        Self { program, scratch, remote, base, base_commit }
     }
 
-    /// The commit that it began with.
+    /// The commit that the work tree started from.
     pub fn base_commit(&self) -> &Commit {
         &self.base_commit
     }
 
-    /// A file as it stands, up to so many bytes; none if there is no such file.
+    /// The content of a file of at most `max_bytes`; `None` if there is no such file.
     pub async fn read(&self, path: &TreePath, max_bytes: usize) -> Result<Option<Vec<u8>>, GitError> {
         let spec = format!(":{}", path.as_str());
         let words = ["cat-file", "blob", &spec];
-        match self.here(&words).keeps(max_bytes).run(&self.git).await {
+        match self.here(&words).output_max(max_bytes).run(&self.program).await {
             Ok(content) => Ok(Some(content)),
             Err(GitError::NotFound(_) | GitError::Failed(_)) => Ok(None),
             Err(error) => Err(error),
@@ -87,73 +56,73 @@ impl WorkTree {
         };
         writing.await.map_err(|error| match error.kind() {
             ErrorKind::NotADirectory | ErrorKind::AlreadyExists | ErrorKind::IsADirectory => {
-                GitError::InTheWay(path.as_str().to_owned())
+                GitError::PathTaken(path.as_str().to_owned())
             }
             _ => error.into(),
         })?;
         let words = ["add", "--force", "--", path.as_str()];
-        self.here(&words).run(&self.git).await.map(|_| ())
+        self.here(&words).run(&self.program).await.map(|_| ())
     }
 
-    /// All of it or nothing; the paths that it has changed, which may be others than it seems to name. Git itself refuses
-    /// paths outside and those of its own; links and submodules are refused here, since what they lead to is not in the
-    /// patch.
+    /// Applies all of the patch or nothing. Returns the changed paths, which may differ from those the patch seems to name.
+    /// Git itself refuses paths outside of the tree and its own files; links and submodules are refused here, since their
+    /// targets are not in the patch.
     pub async fn apply(&self, patch: &str) -> Result<Vec<String>, GitError> {
         if patch.len() > PATCH_BYTES_MAX {
-            return Err(GitError::Patch(format!("it has {} bytes, and {PATCH_BYTES_MAX} is the most", patch.len())));
+            return Err(GitError::Patch(format!("it has {} bytes, the limit is {PATCH_BYTES_MAX}", patch.len())));
         }
         let words = ["apply", "--index", "--whitespace=nowarn", "-"];
-        let applied = self.here(&words).reads(patch.as_bytes()).run(&self.git).await;
-        applied.map_err(as_patch)?;
+        let applied = self.here(&words).input(patch.as_bytes()).run(&self.program).await;
+        applied.map_err(as_patch_error)?;
         let words = ["diff", "--cached", "--raw", "-z", "--no-renames", "--no-ext-diff", "HEAD"];
-        let changes = self.here(&words).keeps(CHANGES_BYTES_MAX).run(&self.git).await?;
+        let changes = self.here(&words).output_max(CHANGES_BYTES_MAX).run(&self.program).await?;
         let changes = changes_of(&changes);
         if let Some(other) = changes.iter().find(|change| !change.is_file_or_gone) {
             self.undo().await?;
-            let path = fault::cleaned(&other.path);
-            return Err(GitError::Patch(format!("{path} would be a link or a submodule")));
+            let path = fault::printable(&other.path);
+            return Err(GitError::Patch(format!("{path} would become a link or a submodule")));
         }
         Ok(changes.into_iter().map(|change| change.path).collect())
     }
 
-    /// Back to what it began with.
+    /// Restores the state that the work tree started from.
     pub async fn undo(&self) -> Result<(), GitError> {
-        self.here(&["reset", "--quiet", "--hard", "HEAD"]).run(&self.git).await.map(|_| ())
+        self.here(&["reset", "--quiet", "--hard", "HEAD"]).run(&self.program).await.map(|_| ())
     }
 
-    /// Everything that has changed.
+    /// Commits all changes.
     pub async fn commit(&self, author: &Author, message: &str) -> Result<Commit, GitError> {
         let changed = ["diff", "--cached", "--name-only", "-z", "--no-ext-diff", "HEAD"];
-        if self.here(&changed).keeps(CHANGES_BYTES_MAX).run(&self.git).await?.is_empty() {
+        if self.here(&changed).output_max(CHANGES_BYTES_MAX).run(&self.program).await?.is_empty() {
             return Err(GitError::NothingChanged);
         }
         let end = message.floor_char_boundary(MESSAGE_BYTES_MAX);
         let words = ["commit", "--quiet", "--no-verify", "--cleanup=whitespace", "--file=-"];
-        let committing = self.here(&words).by(author).reads(&message.as_bytes()[..end]);
-        committing.run(&self.git).await?;
-        let said = self.here(&["rev-parse", "--verify", "HEAD"]).run(&self.git).await?;
-        let said = String::from_utf8_lossy(&said);
-        Commit::parse(said.trim()).map_err(|_| GitError::Failed("it made no commit".to_owned()))
+        let committing = self.here(&words).by(author).input(&message.as_bytes()[..end]);
+        committing.run(&self.program).await?;
+        let output = self.here(&["rev-parse", "--verify", "HEAD"]).run(&self.program).await?;
+        Commit::parse(String::from_utf8_lossy(&output).trim())
+            .map_err(|_| GitError::Failed("it did not create a commit".to_owned()))
     }
 
-    /// Pushes what was committed as this branch, which is a new one: what anybody has put there meanwhile is left alone, also
-    /// where this would only add to it. The default branch, that of the remote and the one that this began with, is refused.
+    /// Pushes the commit as a new branch: an existing branch is left alone, even if this would only add to it. The default
+    /// branch is refused: the remote's, and the one that the work tree started from.
     pub async fn push(&self, branch: &RefName) -> Result<(), GitError> {
-        let default = self.git.default_branch(&self.remote).await?;
-        if branch.may_be(&self.base) || default.is_some_and(|default| branch.may_be(&default)) {
+        let default = refs::default_branch(&self.program, &self.remote).await?;
+        if branch.may_equal(&self.base) || default.is_some_and(|default| branch.may_equal(&default)) {
             return Err(GitError::DefaultBranch(branch.to_string()));
         }
         let refspec = format!("HEAD:refs/heads/{branch}");
-        // Expected to be nothing.
+        // The branch must not exist yet.
         let lease = format!("--force-with-lease=refs/heads/{branch}:");
         let words = ["push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no"];
         let pushing =
-            self.here(&words).and(&[&lease, "--"]).and(&[self.remote.url.as_str(), &refspec]).talks_to(&self.remote);
-        pushing.keeps(LISTED_BYTES_MAX).run(&self.git).await.map(|_| ())
+            self.here(&words).and(&[&lease, "--"]).and(&[self.remote.url.as_str(), &refspec]).with_remote(&self.remote);
+        pushing.run(&self.program).await.map(|_| ())
     }
 
-    fn here<'a>(&self, words: &[&'a str]) -> Command<'a> {
-        Command::new(words).within(self.scratch.place())
+    fn here<'a>(&self, words: &[&'a str]) -> GitCommand<'a> {
+        GitCommand::new(words).within(self.scratch.paths())
     }
 
     fn path_of(&self, path: &TreePath) -> PathBuf {
@@ -161,9 +130,9 @@ impl WorkTree {
     }
 }
 
-fn as_patch(error: GitError) -> GitError {
+fn as_patch_error(error: GitError) -> GitError {
     match error {
-        GitError::NotFound(said) | GitError::Failed(said) | GitError::Rejected(said) => GitError::Patch(said),
+        GitError::NotFound(why) | GitError::Failed(why) | GitError::Rejected(why) => GitError::Patch(why),
         other => other,
     }
 }

@@ -44,7 +44,7 @@ impl Registries {
     fn remote(&self, organization: &Identifier, source: &GitSource) -> Result<Remote, SyncFailure> {
         let url = RemoteUrl::parse(source.url.as_str(), self.shared.git.allows_file());
         let url = url.map_err(|malformed| SyncFailure::new(format!("its URL {malformed}")))?;
-        let Some(name) = &source.credential else { return Ok(Remote::open(url)) };
+        let Some(name) = &source.credential else { return Ok(Remote::public(url)) };
         let secret = self.shared.vault.open_one(organization, name).map_err(|error| {
             tracing::error!(%organization, secret = %name, %error, "the credential of a registry cannot be opened");
             SyncFailure::new(format!("its credential, the secret {name}, cannot be opened; set its value anew"))

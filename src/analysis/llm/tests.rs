@@ -246,8 +246,8 @@ async fn a_server_that_fails_hangs_redirects_or_floods_is_an_error() {
     let elsewhere = "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n";
     assert_eq!(refused(elsewhere).await, EngineError::Status(307));
     assert_eq!(refused(Vec::new()).await, EngineError::TimedOut(1));
-    let flood = http("200 OK", &"x".repeat(4 * ANSWER_BYTES_MAX));
-    assert_eq!(refused(flood).await, EngineError::TooLarge(ANSWER_BYTES_MAX));
+    let flood = http("200 OK", &"x".repeat(4 * RESPONSE_BYTES_MAX));
+    assert_eq!(refused(flood).await, EngineError::TooLarge(RESPONSE_BYTES_MAX));
     assert!(matches!(
         refused("HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nbroken").await,
         EngineError::Unreachable(_)

@@ -65,7 +65,7 @@ impl From<GitError> for Problem {
                 let detail = format!("{error}; an operator has to see to it");
                 return Problem::new(Code::GitUnavailable, detail).retry_after(REMOTE_RETRY_SECONDS).because(error);
             }
-            GitError::InTheWay(_) => {
+            GitError::PathTaken(_) => {
                 let detail = format!("{error}; move that in the repository, and ask again");
                 return Problem::new(Code::RepositoryUnusable, detail);
             }

@@ -12,7 +12,7 @@ use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis
 use crate::auth::Permission;
 use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier};
 use crate::entropy;
-use crate::fixes::{Proposed, Title, Wish};
+use crate::fixes::{FixRequest, Proposed, Title};
 use crate::git::RefName;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -194,7 +194,7 @@ pub async fn propose_fix(mut call: Call) -> Answered {
         Err(replayed) => return Ok(replayed),
     };
     let mut fields = body.fields()?;
-    let wish = Wish {
+    let wish = FixRequest {
         branch: fields.nullable_text("branch", RefName::parse),
         title: fields.nullable_text("title", Title::parse),
         draft: fields.nullable_boolean("draft").unwrap_or(false),
@@ -218,7 +218,7 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     Ok(idempotent::response(rendered_fix(status, &analysis, &pull_request)))
 }
 
-async fn propose(access: Access, id: AnalysisId, wish: Wish, pending: Option<Pending>) -> Result<Proposed, Problem> {
+async fn propose(access: Access, id: AnalysisId, wish: FixRequest, pending: Option<Pending>) -> Result<Proposed, Problem> {
     let now = (access.realm.clock)();
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))

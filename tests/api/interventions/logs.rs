@@ -17,7 +17,7 @@ fn write(server: &Server, deployment: &str, texts: &[&[u8]]) {
     let mut step = logs.append(id).step(Section { stage: "gate".into(), step: "step-1".into(), attempt: 1 }, u64::MAX);
     for text in texts {
         step.write(at, text);
-        step.rest(at);
+        step.idle(at);
     }
     step.finish(at);
 }

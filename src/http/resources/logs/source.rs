@@ -209,7 +209,7 @@ mod tests {
             let mut step = writer.step(section, u64::MAX);
             for text in texts {
                 step.write(at, text.as_bytes());
-                step.rest(at);
+                step.idle(at);
             }
             writer = step.finish(at);
         }
