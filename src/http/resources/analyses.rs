@@ -218,7 +218,12 @@ pub async fn propose_fix(mut call: Call) -> Answered {
     Ok(idempotent::response(rendered_fix(status, &analysis, &pull_request)))
 }
 
-async fn propose(access: Access, id: AnalysisId, wish: FixRequest, pending: Option<Pending>) -> Result<Proposed, Problem> {
+async fn propose(
+    access: Access,
+    id: AnalysisId,
+    wish: FixRequest,
+    pending: Option<Pending>,
+) -> Result<Proposed, Problem> {
     let now = (access.realm.clock)();
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
