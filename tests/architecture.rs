@@ -1,9 +1,18 @@
-//! The shape of the code: who may know whom, and where each part of the outside world may be touched.
+//! The shape of the code: which part may use which, where each part of the outside world may be touched, and that no
+//! folder's files use each other in a circle.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::collections::BTreeMap;
+#[path = "architecture/circles.rs"]
+mod circles;
+#[path = "architecture/sources.rs"]
+mod sources;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+
+use circles::circles;
+use sources::Sources;
 
 /// Each part with those it may use. Everything points one way: main, cli, app, the middle, then store and auth, then the
 /// domain, which uses nothing of ours.
@@ -112,36 +121,99 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("url", &["webhooks"]),
 ];
 
+/// Folders of `src` whose files use each other one way only.
+const WITHOUT_CIRCLES: &[&str] = &["fixes", "logs", "registries", "telemetry", "webhooks"];
+
 #[test]
 fn imports_point_one_way() {
-    let mut faults = Vec::new();
     let parts: BTreeMap<_, _> = MAY_USE.iter().copied().collect();
-    for (part, file, line) in lines_of_code() {
-        let Some(allowed) = parts.get(part.as_str()) else {
+    let mut faults = BTreeSet::new();
+    for named in our_sources().named().filter(|named| named.is_ours) {
+        let part = part_of(named.file);
+        let Some(allowed) = parts.get(part) else {
             assert!(part == "main" || part == "lib", "src/{part} is not in the table: say what it may use");
             continue;
         };
-        for used in words_after(&line, "crate::") {
-            if parts.contains_key(used) && used != part && !allowed.contains(&used) {
-                faults.push(format!("{}: {part} must not use {used}", file.display()));
-            }
+        let used = named.path[0].as_str();
+        if parts.contains_key(used) && used != part && !allowed.contains(&used) {
+            faults.insert(format!("{}: {part} must not use {used}", named.file));
         }
     }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(faults.is_empty(), "{faults:#?}");
 }
 
 #[test]
-fn what_touches_the_outside_stays_where_it_belongs() {
-    let mut faults = Vec::new();
-    for (part, file, line) in lines_of_code() {
-        for (name, parts) in KEPT_TO {
-            let used = words_after(&line, "use ").chain(paths_in(&line)).any(|word| word == *name);
-            if used && !parts.contains(&part.as_str()) {
-                faults.push(format!("{}: {part} must not use the crate {name}", file.display()));
+fn outside_crates_stay_in_their_parts() {
+    let mut faults = BTreeSet::new();
+    for named in our_sources().named().filter(|named| !named.is_ours) {
+        let part = part_of(named.file);
+        for (name, parts) in KEPT_TO.iter().filter(|(name, _)| named.path[0] == *name) {
+            if !parts.contains(&part) {
+                faults.insert(format!("{}: {part} must not use the crate {name}, only {parts:?}", named.file));
             }
         }
     }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(faults.is_empty(), "{faults:#?}");
+}
+
+#[test]
+fn no_folder_has_files_that_use_each_other_in_a_circle() {
+    let sources = our_sources();
+    for folder in WITHOUT_CIRCLES {
+        let found = circles_below(&sources, folder);
+        assert!(found.is_empty(), "src/{folder} has circles: {found:#?}");
+    }
+}
+
+#[test]
+fn a_planted_circle_is_found_however_it_is_written() {
+    for import in [
+        "use crate::rooms::hall::Hall;",
+        "use super::hall::Hall;",
+        "use super::{\n    door::Lock,\n    hall::{self, Hall},\n};",
+        "use crate::{rooms::{door, hall::Hall}};",
+        "use super::Hall;",
+        "use super::hall; fn go() { hall::enter() }",
+        "use crate::rooms as house; fn go() { house::hall::enter() }",
+        "fn go() { vec![super::hall::enter()]; }",
+    ] {
+        let sources = Sources::read([
+            ("rooms/mod.rs", "mod door; mod hall; mod kitchen; pub use hall::{\n    Hall,\n};"),
+            ("rooms/hall.rs", "use super::kitchen::Stove; pub struct Hall; pub fn enter() {}"),
+            ("rooms/kitchen.rs", "use super::door::Lock; pub struct Stove;"),
+            ("rooms/door.rs", &format!("pub struct Lock; {import}")),
+        ]);
+        let circle = vec!["rooms/door.rs", "rooms/hall.rs", "rooms/kitchen.rs"];
+        assert_eq!(circles_below(&sources, "rooms"), BTreeSet::from([circle]), "{import}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "rooms/door.rs: import names of ours")]
+fn an_import_of_everything_is_refused_since_it_hides_what_is_used() {
+    let sources = Sources::read([("rooms/mod.rs", "mod door; pub struct Hall;"), ("rooms/door.rs", "use super::*;")]);
+    circles_below(&sources, "rooms");
+}
+
+#[test]
+fn what_is_no_circle_is_not_taken_for_one() {
+    for import in [
+        "",
+        "// use super::hall::Hall;",
+        "const TEXT: &str = \"super::hall::enter()\";",
+        "#[cfg(test)] mod tests { use crate::rooms::hall::Hall; }",
+        "#[cfg(test)]\nuse super::hall::Hall;",
+        "use hall::Hall;",
+        "use super::Price;",
+    ] {
+        let sources = Sources::read([
+            ("rooms/mod.rs", "mod door; mod hall; #[cfg(test)] mod tests; pub use hall::Hall; pub struct Price;"),
+            ("rooms/hall.rs", "use super::door::Lock; pub struct Hall; pub fn enter() {}"),
+            ("rooms/door.rs", &format!("pub struct Lock; {import}")),
+            ("rooms/tests.rs", "use super::hall::Hall; pub fn of_a_test() {}"),
+        ]);
+        assert_eq!(circles_below(&sources, "rooms"), BTreeSet::new(), "{import}");
+    }
 }
 
 #[test]
@@ -170,25 +242,32 @@ fn every_test_that_the_invariants_name_exists() {
     assert!(named >= 9, "lib.rs names only {named} tests");
 }
 
-/// Every line of the sources that is not a comment, with the part and the file it stands in. Tests within the sources
-/// count too, but for what they use of other parts to set a scene.
-fn lines_of_code() -> Vec<(String, PathBuf, String)> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut lines = Vec::new();
-    for file in rust_files(&source) {
-        let below = file.strip_prefix(&source).unwrap();
-        let part = below.components().next().unwrap().as_os_str().to_str().unwrap().trim_end_matches(".rs").to_owned();
-        if below.to_str().unwrap().contains("tests") {
-            continue;
-        }
-        let text = std::fs::read_to_string(&file).unwrap();
-        let shipped = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
-        for line in shipped.lines().filter(|line| !line.trim_start().starts_with("//")) {
-            lines.push((part.clone(), file.clone(), line.to_owned()));
-        }
+fn our_sources() -> Sources {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let texts: Vec<_> = rust_files(&folder)
+        .into_iter()
+        .map(|file| {
+            let below = file.strip_prefix(&folder).unwrap().to_str().unwrap().to_owned();
+            (below, std::fs::read_to_string(&file).unwrap())
+        })
+        .collect();
+    assert!(texts.len() > 200, "only {} files found", texts.len());
+    Sources::read(texts.iter().map(|(file, text)| (&**file, &**text)))
+}
+
+/// Circles between the files below a folder; what lies outside it does not count.
+fn circles_below<'a>(sources: &'a Sources, folder: &str) -> BTreeSet<Vec<&'a str>> {
+    let mut uses = sources.uses();
+    uses.retain(|file, _| part_of(file) == folder);
+    for used in uses.values_mut() {
+        used.retain(|file| part_of(file) == folder);
     }
-    assert!(lines.len() > 3_000, "only {} lines found", lines.len());
-    lines
+    circles(&uses)
+}
+
+/// The folder, or the file without its ending, directly below `src`.
+fn part_of(file: &str) -> &str {
+    file.split('/').next().unwrap_or(file).trim_end_matches(".rs")
 }
 
 fn rust_files(folder: &Path) -> Vec<PathBuf> {
@@ -202,26 +281,4 @@ fn rust_files(folder: &Path) -> Vec<PathBuf> {
         }
     }
     files
-}
-
-/// The identifiers that directly follow `marker`; `crate::{a::x, b}` names both.
-fn words_after<'a>(line: &'a str, marker: &'a str) -> impl Iterator<Item = &'a str> {
-    line.match_indices(marker).flat_map(move |(at, _)| {
-        let rest = &line[at + marker.len()..];
-        let list = rest.strip_prefix('{').and_then(|list| list.split('}').next());
-        list.map_or_else(|| vec![word(rest)], |list| list.split(',').map(|item| word(item.trim_start())).collect())
-    })
-}
-
-/// The first words of paths: what stands before `::` and not after it.
-fn paths_in(line: &str) -> impl Iterator<Item = &str> {
-    line.match_indices("::").filter_map(|(at, _)| {
-        let before = &line[..at];
-        let start = before.rfind(|c: char| !c.is_alphanumeric() && c != '_').map_or(0, |place| place + 1);
-        (!before[..start].ends_with("::") && start < at).then(|| &before[start..])
-    })
-}
-
-fn word(text: &str) -> &str {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()
 }
