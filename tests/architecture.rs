@@ -10,6 +10,7 @@ mod sources;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use circles::circles;
 use sources::Sources;
@@ -240,6 +241,24 @@ fn every_test_that_the_invariants_name_exists() {
         }
     }
     assert!(named >= 9, "lib.rs names only {named} tests");
+}
+
+#[test]
+fn tests_and_load_test_do_not_change_how_the_server_is_built() {
+    let server = packages(&["--package", "lockkeeper", "--edges", "normal,build"]);
+    let everything = packages(&["--workspace", "--edges", "normal,build,dev"]);
+    let only_alone: Vec<_> = server.difference(&everything).collect();
+    assert!(server.len() > 100 && only_alone.is_empty(), "built twice, with other features: {only_alone:#?}");
+}
+
+/// The packages of a build, each with its features.
+fn packages(selection: &[&str]) -> BTreeSet<String> {
+    let tree = ["tree", "--offline", "--locked", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}"];
+    let output =
+        Command::new(env!("CARGO")).current_dir(env!("CARGO_MANIFEST_DIR")).args(tree).args(selection).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
 fn our_sources() -> Sources {

@@ -17,7 +17,7 @@ use crate::server::Source;
     after_help = "Every system does the same work in turn, round by round, so that a ratio is of figures measured side by \
     side: claim and release of an exclusive lock with a fencing token, acknowledged only when durable. Redis, PostgreSQL \
     and etcd are started privately on loopback, if they are installed ('loadtest/peers install' on Debian), and the bare \
-    actix-web server if it is built ('cargo build --release -p bare-actix'); those that are not there are left out. Fencing \
+    actix-web server if it is built ('cargo build --profile dist -p bare-actix'); those that are not there are left out. Fencing \
     tokens and mutual exclusion are checked for all of them.\n\n\
     With --target, the token is read from LOCKKEEPER_TOKEN or --token-file, and environments compare-000001 and so on are \
     made in that server and never deleted.\n\n\
@@ -25,8 +25,8 @@ use crate::server::Source;
     Exit codes: 0 measured and clean, whether or not the goals are met; 1 a rule was broken or something went wrong; \
     2 refused before the first request; 130 interrupted but clean.\n\n\
     Examples:\n  \
-    loadtest compare --server target/release/lockkeeper --html compare.html\n  \
-    loadtest compare --server target/release/lockkeeper --systems redis,bare --clients 64 --seconds 10"
+    loadtest compare --server target/dist/lockkeeper --html compare.html\n  \
+    loadtest compare --server target/dist/lockkeeper --systems redis,bare --clients 64 --seconds 10"
 )]
 pub struct Options {
     #[command(flatten)]
@@ -168,7 +168,7 @@ mod tests {
             (&["--server", "/bin/sh", "--names", "10"], "256 clients"),
             (&["--server", "/bin/sh", "--pipeline", "a/b"], "--pipeline"),
             (&["--server", "/bin/sh", "--dir", "/nowhere"], "/nowhere"),
-            (&["--server", "/bin/sh", "--bare", "/nowhere/bare"], "cargo build --release -p bare-actix"),
+            (&["--server", "/bin/sh", "--bare", "/nowhere/bare"], "cargo build --profile dist -p bare-actix"),
             (&["--server", "/bin/sh", "--html", "/nowhere/compare.html"], "compare.html"),
         ] {
             let options = parse(arguments).expect("well-formed");

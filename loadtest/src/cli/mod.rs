@@ -33,10 +33,10 @@ const EXIT_INTERRUPTED: u8 = 130;
     130 interrupted but clean.\n\n\
     Examples:\n  \
     loadtest scenarios\n  \
-    loadtest run cycle --server target/release/lockkeeper --html cycle.html\n  \
+    loadtest run cycle --server target/dist/lockkeeper --html cycle.html\n  \
     LOCKKEEPER_TOKEN=lk_… loadtest run hot --target http://127.0.0.1:8080 --seconds 5\n  \
     loadtest report before.json after.json --html both.html\n  \
-    loadtest compare --server target/release/lockkeeper --html compare.html"
+    loadtest compare --server target/dist/lockkeeper --html compare.html"
 )]
 struct CommandLine {
     #[command(subcommand)]

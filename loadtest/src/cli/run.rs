@@ -31,10 +31,10 @@ const MAX_PREFIX: usize = MAX_IDENTIFIER - 7;
     Exit codes: 0 clean, 1 a rule was broken or something went wrong, 2 refused before the first request, 130 interrupted \
     but clean.\n\n\
     Examples:\n  \
-    loadtest run cycle --server target/release/lockkeeper\n  \
-    loadtest run restart --server target/release/lockkeeper --set kills=10 --html restart.html\n  \
+    loadtest run cycle --server target/dist/lockkeeper\n  \
+    loadtest run restart --server target/dist/lockkeeper --set kills=10 --html restart.html\n  \
     loadtest run hot --target http://127.0.0.1:8080 --server-pid $(pidof lockkeeper) --json hot.json\n  \
-    loadtest run readers --server target/release/lockkeeper --set loop=open --set rate=5000\n  \
+    loadtest run readers --server target/dist/lockkeeper --set loop=open --set rate=5000\n  \
     loadtest show cycle > mine.toml; loadtest run mine.toml --short --server target/debug/lockkeeper"
 )]
 pub struct Options {

@@ -24,7 +24,7 @@ use crate::server::running::{ProcessError, Running};
 use crate::server::token::Token;
 use crate::server::{Extras, Server, Source};
 
-pub const HOW_TO_BUILD_BARE: &str = "`cargo build --release -p bare-actix` makes it";
+pub const HOW_TO_BUILD_BARE: &str = "`cargo build --profile dist -p bare-actix` makes it";
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
