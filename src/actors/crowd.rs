@@ -12,13 +12,13 @@ use crate::domain::{
     Configuration, Crowd, IdSeed, Kept, PipelineKey, PipelineNow, Presence, Tick, Ticket, Timestamp, Turn, Waiter,
 };
 use crate::entropy;
-use crate::idempotency::{Answer, Pending};
+use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
 /// What a request with an idempotency key brings along: its answer is kept in the same batch as its effect.
 pub struct Keyed<R> {
     pub pending: Pending,
-    pub render: Box<dyn Fn(&R) -> Answer + Send>,
+    pub render: Box<dyn Fn(&R) -> StoredAnswer + Send>,
 }
 
 impl<R> Keyed<R> {

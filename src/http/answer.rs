@@ -7,9 +7,26 @@ use serde::Serialize;
 
 use super::problem::Problem;
 use crate::domain::Expected;
+use crate::idempotency::StoredAnswer;
 
 /// A handler's outcome.
-pub type Answered = Result<HttpResponse, Problem>;
+pub type Answered = Result<HttpResponse, EarlyReturn>;
+
+/// How a request ends that is not executed to its end.
+pub enum EarlyReturn {
+    Problem(Problem),
+    /// It was executed before, under the same `Idempotency-Key`.
+    Replay(StoredAnswer),
+}
+
+impl<E> From<E> for EarlyReturn
+where
+    Problem: From<E>,
+{
+    fn from(error: E) -> Self {
+        Self::Problem(error.into())
+    }
+}
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct One<T> {

@@ -1,5 +1,5 @@
-//! Requests that may be sent again: from the `Idempotency-Key` of a `POST` to its first answer, a refusal, or the leave to
-//! execute it.
+//! Requests that may be retried: checks the `Idempotency-Key` of a `POST` before it is executed, and renders answers that
+//! are stored.
 
 use actix_web::http::StatusCode;
 use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::access::Access;
-use super::answer::{One, written};
+use super::answer::{EarlyReturn, One, written};
 use super::body::{Body, read_body};
 use super::call::Call;
 use super::codes::Code;
@@ -15,7 +15,7 @@ use super::paging::Query;
 use super::problem::{FieldError, Problem};
 use crate::actors::Keyed;
 use crate::domain::Malformed;
-use crate::idempotency::{self, Answer, Fingerprint, IdempotencyKey, Pending};
+use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
 
 /// As problems and the document call it.
 pub const HEADER: &str = "Idempotency-Key";
@@ -24,87 +24,87 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Most requests are answered within milliseconds, so the first will be by then.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
 
-/// What is to be done with a request.
-pub enum Start {
-    /// It has been executed; this is its answer.
-    Replayed(HttpResponse),
-    /// Execute it, and keep its answer if it has a key.
-    Execute(Option<Pending>),
-}
-
-/// A `POST` whose body has been read and that has not been executed before.
+/// A `POST` whose body has been read and that has not been executed before. With a key, its answer is to be stored.
 pub struct Begun {
     pub body: Body,
     pub pending: Option<Pending>,
 }
 
-/// For a `POST` without a query: its body and the leave to execute it, or the answer it has had before.
-pub async fn read(call: &mut Call, access: &Access) -> Result<Result<Begun, HttpResponse>, Problem> {
+/// For a `POST` without a query.
+pub async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call).await?;
-    Ok(match begin(&call.request, access, body.bytes())? {
-        Start::Replayed(response) => Err(response),
-        Start::Execute(pending) => Ok(Begun { body, pending }),
-    })
+    let pending = check_key(&call.request, access, body.bytes())?;
+    Ok(Begun { body, pending })
 }
 
-/// What an environment's actor needs to keep the answer together with the effect.
-pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> Answer + Send + 'static) -> Option<Keyed<R>> {
-    pending.map(|pending| Keyed { pending, render: Box::new(render) })
-}
-
-/// Called before the fields of the body are looked at: what was right when it was executed gets its answer again, also
-/// where it would be wrong by now.
-pub fn begin(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Start, Problem> {
-    begin_as(request, access, |method, path| Fingerprint::of(method, path, body))
-}
-
-/// The same for a body with a secret in it. What is kept of it, so that a retry is known again, cannot be tried out
-/// against guesses at the secret: it also takes the caller's token, of which the disk has only a hash.
-pub fn begin_secret(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Start, Problem> {
-    let authorization = request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
+/// The same for a body with a secret in it. The stored fingerprint, by which a retry is recognised, cannot be used to
+/// test guesses at the secret: it includes the caller's token, of which the disk has only a hash.
+pub async fn begin_secret(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
+    Query::of(&call.request).finish()?;
+    let body = read_body(call).await?;
+    let authorization = call.request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
     let token = authorization.and_then(|header| header.split_once(' ')).map_or("", |(_, token)| token.trim());
-    begin_as(request, access, |method, path| Fingerprint::salted(token.as_bytes(), method, path, body))
+    let salted = |method: &str, path: &str| Fingerprint::salted(token.as_bytes(), method, path, body.bytes());
+    let pending = check_key_as(&call.request, access, salted)?;
+    Ok(Begun { body, pending })
 }
 
-fn begin_as(
+/// Called before the fields of the body are read: a request that was right when it was executed gets its answer again,
+/// also where it would be wrong by now.
+pub fn check_key(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Option<Pending>, EarlyReturn> {
+    check_key_as(request, access, |method, path| Fingerprint::of(method, path, body))
+}
+
+fn check_key_as(
     request: &HttpRequest,
     access: &Access,
     fingerprint: impl FnOnce(&str, &str) -> Fingerprint,
-) -> Result<Start, Problem> {
+) -> Result<Option<Pending>, EarlyReturn> {
     let key = key_of(request.headers()).map_err(|malformed| {
         let fault = FieldError { field: HEADER.to_owned(), message: malformed.to_string() };
         Problem::invalid_request(vec![fault])
     })?;
     let Some(key) = key else {
-        return Ok(Start::Execute(None));
+        return Ok(None);
     };
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let fingerprint = fingerprint(request.method().as_str(), path);
     let now = (access.realm.clock)();
     match access.realm.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
-        idempotency::Begun::Replay(answer) => Ok(Start::Replayed(replayed(answer))),
-        idempotency::Begun::Reused => Err(Problem::new(
+        KeyState::Unused(pending) => Ok(Some(pending)),
+        KeyState::Executed(answer) => Err(EarlyReturn::Replay(answer)),
+        KeyState::Reused => Err(Problem::new(
             Code::IdempotencyKeyReused,
-            "another request was executed under this `Idempotency-Key`; give every request a key of its own, and send a \
+            "another request was executed under this `Idempotency-Key`; use a new key for every request, and send a \
              retry exactly as the first time",
-        )),
-        idempotency::Begun::InFlight => Err(Problem::new(
+        )
+        .into()),
+        KeyState::InFlight => Err(Problem::new(
             Code::IdempotencyKeyInFlight,
             "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
         )
-        .retry_after(IN_FLIGHT_RETRY_SECONDS)),
-        idempotency::Begun::Fresh(pending) => Ok(Start::Execute(Some(pending))),
+        .retry_after(IN_FLIGHT_RETRY_SECONDS)
+        .into()),
     }
 }
 
-/// An answer as it is sent, and kept if the request has a key.
-pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> Answer {
-    Answer { status: status.as_u16(), location, body: written(&One { data }) }
+/// For an environment's actor, which stores the answer together with the effect.
+pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> StoredAnswer + Send + 'static) -> Option<Keyed<R>> {
+    pending.map(|pending| Keyed { pending, render: Box::new(render) })
 }
 
-/// The same for an answer that is sent for the first time and for one that is sent again.
-pub fn response(answer: Answer) -> HttpResponse {
+/// An answer as it is sent, and stored if the request has a key.
+pub fn answer<T: Serialize>(status: StatusCode, location: Option<String>, data: T) -> StoredAnswer {
+    StoredAnswer { status: status.as_u16(), location, body: written(&One { data }), subject: None }
+}
+
+/// The same for an answer of which a retry needs the subject.
+pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location: String, data: T) -> StoredAnswer {
+    StoredAnswer { subject: Some(subject), ..answer(status, Some(location), data) }
+}
+
+pub fn response(answer: StoredAnswer) -> HttpResponse {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     let mut response = HttpResponse::build(status);
     response.insert_header((CONTENT_TYPE, "application/json"));
@@ -114,8 +114,8 @@ pub fn response(answer: Answer) -> HttpResponse {
     response.body(answer.body)
 }
 
-/// The same for one of which the client is told that it is sent again.
-pub fn replayed(answer: Answer) -> HttpResponse {
+/// A stored answer, marked as such.
+pub fn replayed(answer: StoredAnswer) -> HttpResponse {
     let mut response = response(answer);
     response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
     response

@@ -18,9 +18,11 @@ use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
+use super::answer::EarlyReturn;
 use super::call::Call;
 use super::codes::Code;
 use super::connections::{Busy, Connection};
+use super::idempotent;
 use super::meter::count_problem;
 use super::problem::Problem;
 use super::router::Router;
@@ -44,12 +46,16 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     });
     let answered = match answered {
         Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,
-        Err(problem) => Ok(Err(problem)),
+        Err(problem) => Ok(Err(problem.into())),
     };
     let _entered = span.enter();
-    let mut response = answered
-        .unwrap_or_else(|_| Err(Problem::internal("a handler panicked")))
-        .unwrap_or_else(|problem| refused(&problem, &request, &id));
+    let mut response =
+        answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into())).unwrap_or_else(|early| {
+            match early {
+                EarlyReturn::Problem(problem) => refused(&problem, &request, &id),
+                EarlyReturn::Replay(answer) => idempotent::replayed(answer),
+            }
+        });
     response.headers_mut().insert(REQUEST_ID, id);
     if app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);

@@ -8,7 +8,7 @@ use dashmap::DashSet;
 
 use super::key::{Fingerprint, IdempotencyKey};
 use super::stored;
-use crate::domain::{IdSeed, Timestamp};
+use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, SessionId, Timestamp};
 use crate::store::{Batch, Store, StoreError, end_of_prefix};
 
 /// How long an answer is kept: the contract's promise.
@@ -29,24 +29,33 @@ pub(super) struct Shared {
     in_flight: DashSet<Arc<[u8]>>,
 }
 
-/// What a request was answered.
+/// The answer to a request, as it is stored for a retry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Answer {
+pub struct StoredAnswer {
     pub status: u16,
     pub location: Option<String>,
     pub body: Vec<u8>,
+    pub subject: Option<Subject>,
 }
 
-/// What is to be done with a request.
-pub enum Begun {
-    /// It has been executed; this was the answer.
-    Replay(Answer),
-    /// Another request has been executed under its key.
+/// The object that an answer is about, where a retry does more than repeat the answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Subject {
+    Session { environment: EnvironmentKey, session: SessionId },
+    Deployment(DeploymentId),
+    Analysis(AnalysisId),
+}
+
+/// What is known of the key of a request.
+pub enum KeyState {
+    /// The request has been executed; this was the answer.
+    Executed(StoredAnswer),
+    /// Another request has been executed under the key.
     Reused,
-    /// A request under its key is being executed.
+    /// A request under the key is being executed.
     InFlight,
-    /// Execute it.
-    Fresh(Pending),
+    /// Nothing: execute the request.
+    Unused(Pending),
 }
 
 /// A request that is being executed. Dropping it frees the key.
@@ -75,19 +84,23 @@ impl Keys {
         key: &IdempotencyKey,
         fingerprint: Fingerprint,
         now: Timestamp,
-    ) -> Result<Begun, StoreError> {
+    ) -> Result<KeyState, StoreError> {
         let record_key = stored::record_key(token, key);
         // First the slot and then the store, which shows what is durable: a slot is freed when its answer is, so whoever
         // gets the slot sees the answer of everybody who had it before.
         let slot = self.take(&record_key);
         let Some(bytes) = self.shared.store.get(&record_key)? else {
-            return Ok(Begun::of_unknown(slot, fingerprint));
+            return Ok(KeyState::unused(slot, fingerprint));
         };
         let record = stored::decode(&bytes).ok_or_else(unreadable)?;
-        if has_expired(record.made_at, now) {
-            return Ok(Begun::of_unknown(slot, fingerprint));
+        if has_expired(record.made_at(), now) {
+            return Ok(KeyState::unused(slot, fingerprint));
         }
-        Ok(if record.fingerprint == fingerprint { Begun::Replay(record.answer()) } else { Begun::Reused })
+        Ok(if record.fingerprint() == fingerprint {
+            KeyState::Executed(record.into_answer())
+        } else {
+            KeyState::Reused
+        })
     }
 
     /// None while somebody else has it.
@@ -98,9 +111,9 @@ impl Keys {
     }
 }
 
-impl Begun {
-    fn of_unknown(slot: Option<Slot>, fingerprint: Fingerprint) -> Self {
-        slot.map_or(Begun::InFlight, |slot| Begun::Fresh(Pending { slot, fingerprint }))
+impl KeyState {
+    fn unused(slot: Option<Slot>, fingerprint: Fingerprint) -> Self {
+        slot.map_or(KeyState::InFlight, |slot| KeyState::Unused(Pending { slot, fingerprint }))
     }
 }
 
@@ -116,7 +129,7 @@ impl Pending {
 
     /// Puts the answer into the batch that has the effect. The key stays in flight until this is dropped, so it is held
     /// until the batch is durable, or refused.
-    pub fn record(&self, batch: &mut Batch, answer: &Answer, now: Timestamp) {
+    pub fn record(&self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) {
         let number = self.slot.shared.next_number.fetch_add(1, Ordering::Relaxed);
         let record_key = &self.slot.record_key;
         batch.put(record_key.to_vec(), stored::encode(now, number, self.fingerprint, answer));
@@ -125,7 +138,7 @@ impl Pending {
 
     /// The same, for who has nothing else to do with the request than to hold it so long.
     #[must_use]
-    pub fn keep(self, batch: &mut Batch, answer: &Answer, now: Timestamp) -> Self {
+    pub fn keep(self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) -> Self {
         self.record(batch, answer, now);
         self
     }

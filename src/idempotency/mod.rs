@@ -13,4 +13,4 @@ mod sweep;
 mod tests;
 
 pub use key::{Fingerprint, IdempotencyKey};
-pub use keys::{Answer, Begun, Keys, Pending};
+pub use keys::{KeyState, Keys, Pending, StoredAnswer, Subject};

@@ -4,10 +4,12 @@
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::key::{Fingerprint, IdempotencyKey};
-use super::keys::Answer;
-use crate::domain::{IdSeed, Timestamp};
+use super::keys::{StoredAnswer, Subject};
+use crate::domain::{
+    AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, PipelineKey, SessionId, Ticket, Timestamp,
+};
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 const RECORDS: &[u8] = b"k/";
 pub const INDEX: &[u8] = b"x/";
@@ -27,37 +29,45 @@ pub fn number_of(index_key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(index_key.strip_prefix(INDEX)?.try_into().ok()?))
 }
 
-/// What is known of a request that has been executed.
-pub struct Record<'a> {
-    pub made_at: Timestamp,
-    /// Its place in the index. An entry there with another number is of an answer that this one has replaced.
-    pub number: u64,
-    pub fingerprint: Fingerprint,
-    status: u16,
-    location: Option<&'a str>,
-    body: &'a [u8],
-}
+/// A request that has been executed, and its answer, not copied yet.
+pub struct Record<'a>(RecordV2<'a>);
 
 #[derive(Serialize, Deserialize)]
-struct RecordV1<'a> {
+struct RecordV2<'a> {
     made_at: i64,
     number: u64,
     fingerprint: [u8; 16],
     status: u16,
     location: Option<&'a str>,
+    #[serde(borrow)]
+    subject: Option<SubjectV2<'a>>,
     #[serde(serialize_with = "as_bytes")]
     body: &'a [u8],
 }
 
-pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer: &Answer) -> Vec<u8> {
+#[derive(Serialize, Deserialize)]
+enum SubjectV2<'a> {
+    Session { organization: &'a str, pipeline: &'a str, environment: &'a str, seed: [u8; 12], origin: OriginV2 },
+    Deployment([u8; 12]),
+    Analysis([u8; 12]),
+}
+
+#[derive(Serialize, Deserialize)]
+enum OriginV2 {
+    Granted(u64),
+    Queued(u64),
+}
+
+pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer: &StoredAnswer) -> Vec<u8> {
     /// All but the body, with room for an ordinary location.
     const USUAL_BYTES: usize = 256;
-    let form = RecordV1 {
+    let form = RecordV2 {
         made_at: made_at.as_millis(),
         number,
         fingerprint: fingerprint.0,
         status: answer.status,
         location: answer.location.as_deref(),
+        subject: answer.subject.as_ref().map(SubjectV2::from),
         body: &answer.body,
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES + answer.body.len());
@@ -67,23 +77,118 @@ pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer:
 
 /// None where the bytes are not a record of ours.
 pub fn decode(bytes: &[u8]) -> Option<Record<'_>> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    let form: RecordV1<'_> = postcard::from_bytes(form).ok()?;
-    Some(Record {
-        made_at: Timestamp::from_millis(form.made_at),
-        number: form.number,
-        fingerprint: Fingerprint(form.fingerprint),
-        status: form.status,
-        location: form.location,
-        body: form.body,
-    })
+    match bytes.split_first()? {
+        (1, form) => v1::decode(form).map(Record),
+        (&VERSION, form) => postcard::from_bytes(form).map(Record).ok(),
+        _ => None,
+    }
 }
 
 impl Record<'_> {
-    pub fn answer(&self) -> Answer {
-        Answer { status: self.status, location: self.location.map(str::to_owned), body: self.body.to_vec() }
+    pub fn made_at(&self) -> Timestamp {
+        Timestamp::from_millis(self.0.made_at)
+    }
+
+    /// Its number in the index. An entry there with another number belongs to an answer that this one has replaced.
+    pub fn number(&self) -> u64 {
+        self.0.number
+    }
+
+    pub fn fingerprint(&self) -> Fingerprint {
+        Fingerprint(self.0.fingerprint)
+    }
+
+    pub fn into_answer(self) -> StoredAnswer {
+        StoredAnswer {
+            status: self.0.status,
+            location: self.0.location.map(str::to_owned),
+            body: self.0.body.to_vec(),
+            subject: self.0.subject.and_then(SubjectV2::into_subject),
+        }
+    }
+}
+
+impl<'a> From<&'a Subject> for SubjectV2<'a> {
+    fn from(subject: &'a Subject) -> Self {
+        match subject {
+            Subject::Session { environment, session } => Self::Session {
+                organization: environment.pipeline.organization.as_str(),
+                pipeline: environment.pipeline.pipeline.as_str(),
+                environment: environment.name.as_str(),
+                seed: session.seed.0,
+                origin: session.origin.into(),
+            },
+            Subject::Deployment(id) => Self::Deployment(id.0.0),
+            Subject::Analysis(id) => Self::Analysis(id.0.0),
+        }
+    }
+}
+
+impl SubjectV2<'_> {
+    fn into_subject(self) -> Option<Subject> {
+        let id = |text| Identifier::parse(text).ok();
+        Some(match self {
+            Self::Session { organization, pipeline, environment, seed, origin } => {
+                let pipeline = PipelineKey { organization: id(organization)?, pipeline: id(pipeline)? };
+                let origin = match origin {
+                    OriginV2::Granted(token) => Origin::Granted(token),
+                    OriginV2::Queued(ticket) => Origin::Queued(Ticket(ticket)),
+                };
+                Subject::Session {
+                    environment: EnvironmentKey { pipeline, name: id(environment)? },
+                    session: SessionId { seed: IdSeed(seed), origin },
+                }
+            }
+            Self::Deployment(seed) => Subject::Deployment(DeploymentId(IdSeed(seed))),
+            Self::Analysis(seed) => Subject::Analysis(AnalysisId(IdSeed(seed))),
+        })
+    }
+}
+
+impl From<Origin> for OriginV2 {
+    fn from(origin: Origin) -> Self {
+        match origin {
+            Origin::Granted(token) => Self::Granted(token),
+            Origin::Queued(Ticket(ticket)) => Self::Queued(ticket),
+        }
+    }
+}
+
+/// Version 1 had no subject: it is read from the location.
+mod v1 {
+    use serde::Deserialize;
+
+    use super::{OriginV2, RecordV2, SubjectV2};
+    use crate::domain::{AnalysisId, DeploymentId, SessionId};
+
+    #[derive(Deserialize)]
+    struct RecordV1<'a> {
+        made_at: i64,
+        number: u64,
+        fingerprint: [u8; 16],
+        status: u16,
+        location: Option<&'a str>,
+        body: &'a [u8],
+    }
+
+    pub fn decode(form: &[u8]) -> Option<RecordV2<'_>> {
+        let RecordV1 { made_at, number, fingerprint, status, location, body } = postcard::from_bytes(form).ok()?;
+        let subject = location.and_then(subject);
+        Some(RecordV2 { made_at, number, fingerprint, status, location, subject, body })
+    }
+
+    fn subject(location: &str) -> Option<SubjectV2<'_>> {
+        let path: Vec<_> = location.strip_prefix("/api/v1/organizations/")?.split('/').collect();
+        match *path {
+            [organization, "pipelines", pipeline, "ephemeral-environments", environment, "sessions", session] => {
+                let SessionId { seed, origin } = session.parse().ok()?;
+                let origin = OriginV2::from(origin);
+                Some(SubjectV2::Session { organization, pipeline, environment, seed: seed.0, origin })
+            }
+            [_, "deployments", id] => id.parse().ok().map(|DeploymentId(seed)| SubjectV2::Deployment(seed.0)),
+            [_, "analyses", id] => id.parse().ok().map(|AnalysisId(seed)| SubjectV2::Analysis(seed.0)),
+            _ => None,
+        }
     }
 }
 
@@ -98,17 +203,76 @@ mod tests {
 
     use super::*;
 
+    fn subjects() -> [Option<Subject>; 4] {
+        let id = |text| Identifier::parse(text).unwrap();
+        let pipeline = PipelineKey { organization: id("acme"), pipeline: id("web") };
+        let environment = EnvironmentKey { pipeline, name: id("review-1") };
+        let session = SessionId { seed: IdSeed([1; 12]), origin: Origin::Queued(Ticket(7)) };
+        [
+            None,
+            Some(Subject::Session { environment, session }),
+            Some(Subject::Deployment(DeploymentId(IdSeed([2; 12])))),
+            Some(Subject::Analysis(AnalysisId(IdSeed([3; 12])))),
+        ]
+    }
+
     #[test]
-    fn a_record_reads_back_and_another_version_does_not() {
+    fn a_record_reads_back_and_an_unknown_version_does_not() {
         let now = Timestamp::from_millis(1_794_735_000_123);
-        for location in [None, Some("/api/v1/there".to_owned())] {
-            let answer = Answer { status: 201, location, body: (0..=255).collect() };
+        for (subject, location) in subjects().into_iter().zip([None, Some("/api/v1/there".to_owned())].iter().cycle()) {
+            let answer = StoredAnswer { status: 201, location: location.clone(), body: (0..=255).collect(), subject };
             let mut bytes = encode(now, 7, Fingerprint([9; 16]), &answer);
             let record = decode(&bytes).unwrap();
-            assert_eq!((record.made_at, record.number, record.fingerprint), (now, 7, Fingerprint([9; 16])));
-            assert_eq!(record.answer(), answer);
+            assert_eq!((record.made_at(), record.number(), record.fingerprint()), (now, 7, Fingerprint([9; 16])));
+            assert_eq!(record.into_answer(), answer);
             bytes[0] += 1;
             assert!(decode(&bytes).is_none() && decode(&[]).is_none());
+        }
+    }
+
+    /// Version 1, as it was written: number 7, of moment 1 ms, status 202, body `{}`.
+    fn version_1(location: Option<&str>) -> Vec<u8> {
+        let mut bytes = vec![1, 2, 7];
+        bytes.extend([9; 16]);
+        bytes.extend([0xca, 0x01]);
+        match location {
+            Some(location) => {
+                bytes.extend([1, u8::try_from(location.len()).unwrap()]);
+                bytes.extend(location.bytes());
+            }
+            None => bytes.push(0),
+        }
+        bytes.extend(b"\x02{}");
+        bytes
+    }
+
+    #[test]
+    fn a_record_of_version_1_is_read_with_the_subject_of_its_location() {
+        let [none, session, deployment, analysis] = subjects();
+        for (location, subject) in [
+            (None, none.clone()),
+            (Some("/api/v1/organizations/acme/webhooks/whk_010101010101010101010101"), none.clone()),
+            (
+                Some(
+                    "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/sessions/ses_010101010101010101010101q7",
+                ),
+                none,
+            ),
+            (
+                Some(
+                    "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_010101010101010101010101q7",
+                ),
+                session,
+            ),
+            (Some("/api/v1/organizations/acme/deployments/dep_020202020202020202020202"), deployment),
+            (Some("/api/v1/organizations/acme/analyses/anl_030303030303030303030303"), analysis),
+        ] {
+            let bytes = version_1(location);
+            let record = decode(&bytes).unwrap();
+            assert_eq!((record.made_at(), record.number()), (Timestamp::from_millis(1), 7));
+            assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
+            let location = location.map(str::to_owned);
+            assert_eq!(record.into_answer(), StoredAnswer { status: 202, location, body: b"{}".to_vec(), subject });
         }
     }
 

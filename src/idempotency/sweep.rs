@@ -142,10 +142,10 @@ impl Keys {
             tracing::error!("dropped an idempotency key whose answer cannot be read");
             return Ok(Fate::Dropped { early: false });
         };
-        if stored::number_of(index_key) != Some(record.number) {
+        if stored::number_of(index_key) != Some(record.number()) {
             return Ok(Fate::Outlived);
         }
-        if has_expired(record.made_at, now) {
+        if has_expired(record.made_at(), now) {
             return Ok(Fate::Dropped { early: false });
         }
         Ok(if is_in_excess { Fate::Dropped { early: true } } else { Fate::Kept })

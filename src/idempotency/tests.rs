@@ -22,7 +22,7 @@ fn a_retry_gets_the_first_answer_again() {
     for _ in 0..2 {
         assert_eq!(replayed(&keys, "a", later(NOW, 1)), Some(answer("first")));
     }
-    let unlocated = Answer { status: 202, location: None, body: Vec::new() };
+    let unlocated = StoredAnswer { status: 202, location: None, body: Vec::new(), subject: None };
     execute(&store, &keys, "b", &unlocated, NOW);
     assert_eq!(replayed(&keys, "b", NOW), Some(unlocated));
 }
@@ -31,14 +31,14 @@ fn a_retry_gets_the_first_answer_again() {
 fn a_key_is_its_tokens_own() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("of ana"), NOW);
-    assert!(matches!(keys.begin(BEN, &key("a"), ANOTHER, NOW).unwrap(), Begun::Fresh(_)));
+    assert!(matches!(keys.begin(BEN, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Unused(_)));
 }
 
 #[test]
 fn another_request_under_the_same_key_is_told_so() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
-    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap(), Begun::Reused));
+    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Reused));
     assert_eq!(replayed(&keys, "a", NOW), Some(answer("first")), "and changes nothing");
 }
 
@@ -47,7 +47,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
     let (_, keys) = opened(10);
     let pending = fresh(&keys, "a", NOW);
     for fingerprint in [REQUEST, ANOTHER] {
-        assert!(matches!(keys.begin(ANA, &key("a"), fingerprint, NOW).unwrap(), Begun::InFlight));
+        assert!(matches!(keys.begin(ANA, &key("a"), fingerprint, NOW).unwrap(), KeyState::InFlight));
     }
     fresh(&keys, "b", NOW);
     drop(pending);
@@ -58,7 +58,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
 fn a_refused_request_frees_its_key_for_any_other() {
     let (store, keys) = opened(10);
     drop(fresh(&keys, "a", NOW));
-    let Begun::Fresh(pending) = keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap() else {
+    let KeyState::Unused(pending) = keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap() else {
         panic!("the key is free");
     };
     let mut batch = Batch::default();
@@ -78,13 +78,13 @@ fn a_request_is_never_executed_twice_around_the_moment_it_becomes_durable() {
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", NOW).keep(&mut batch, &answer("first"), NOW);
     let retry = || keys.begin(ANA, &key("a"), REQUEST, NOW).unwrap();
-    assert!(matches!(retry(), Begun::InFlight), "not yet handed in");
+    assert!(matches!(retry(), KeyState::InFlight), "not yet handed in");
     store.commit(batch).unwrap();
-    assert!(matches!(retry(), Begun::InFlight), "not yet durable: nobody is shown what may be lost");
+    assert!(matches!(retry(), KeyState::InFlight), "not yet durable: nobody is shown what may be lost");
     store.release();
-    assert!(matches!(retry(), Begun::Replay(_)), "durable, and its guard not dropped yet");
+    assert!(matches!(retry(), KeyState::Executed(_)), "durable, and its guard not dropped yet");
     drop(in_flight);
-    assert!(matches!(retry(), Begun::Replay(_)));
+    assert!(matches!(retry(), KeyState::Executed(_)));
 }
 
 #[test]
@@ -121,7 +121,7 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
     // Expired, it counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
-    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, expired).unwrap(), Begun::Fresh(_)));
+    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, expired).unwrap(), KeyState::Unused(_)));
     keys.sweep(expired).await;
     assert_eq!(left(&store), 0);
     // A clock that was set back makes nothing old.
@@ -297,8 +297,8 @@ fn key(text: &str) -> IdempotencyKey {
     IdempotencyKey::parse(text).unwrap()
 }
 
-fn answer(body: &str) -> Answer {
-    Answer { status: 201, location: Some(format!("/of/{body}")), body: body.as_bytes().to_vec() }
+fn answer(body: &str) -> StoredAnswer {
+    StoredAnswer { status: 201, location: Some(format!("/of/{body}")), body: body.as_bytes().to_vec(), subject: None }
 }
 
 fn later(time: Timestamp, millis: i64) -> Timestamp {
@@ -308,23 +308,23 @@ fn later(time: Timestamp, millis: i64) -> Timestamp {
 /// Begins ana's request, which must not be known.
 fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
     match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
-        Begun::Fresh(pending) => pending,
-        Begun::Replay(_) | Begun::Reused | Begun::InFlight => panic!("{text} is known"),
+        KeyState::Unused(pending) => pending,
+        KeyState::Executed(_) | KeyState::Reused | KeyState::InFlight => panic!("{text} is known"),
     }
 }
 
 /// Executes ana's request, whose effect is nothing but its answer.
-fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &Answer, now: Timestamp) {
+fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &StoredAnswer, now: Timestamp) {
     let mut batch = Batch::default();
     let in_flight = fresh(keys, text, now).keep(&mut batch, answer, now);
     store.commit(batch).unwrap();
     drop(in_flight);
 }
 
-fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<Answer> {
+fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<StoredAnswer> {
     match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
-        Begun::Replay(answer) => Some(answer),
-        Begun::Reused | Begun::InFlight | Begun::Fresh(_) => None,
+        KeyState::Executed(answer) => Some(answer),
+        KeyState::Reused | KeyState::InFlight | KeyState::Unused(_) => None,
     }
 }
 

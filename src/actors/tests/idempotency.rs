@@ -5,7 +5,7 @@
 use super::*;
 use crate::actors::Keyed;
 use crate::domain::{IdSeed, SessionStatus};
-use crate::idempotency::{Answer, Begun, Fingerprint, IdempotencyKey, Keys};
+use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Keys, StoredAnswer};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -16,14 +16,17 @@ impl Bench {
     }
 }
 
-fn begin(keys: &Keys, key: &str) -> Begun {
+fn begin(keys: &Keys, key: &str) -> KeyState {
     let key = IdempotencyKey::parse(key).unwrap();
     keys.begin(IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
 }
 
 fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {
-    let Begun::Fresh(pending) = begin(keys, key) else { panic!("the key is not free") };
-    Keyed { pending, render: Box::new(|outcome| Answer { status: 201, location: None, body: text(outcome) }) }
+    let KeyState::Unused(pending) = begin(keys, key) else { panic!("the key is not free") };
+    Keyed {
+        pending,
+        render: Box::new(|outcome| StoredAnswer { status: 201, location: None, body: text(outcome), subject: None }),
+    }
 }
 
 fn text(outcome: &ClaimOutcome) -> Vec<u8> {
@@ -34,8 +37,8 @@ fn text(outcome: &ClaimOutcome) -> Vec<u8> {
 
 fn replay(keys: &Keys, key: &str) -> Option<Vec<u8>> {
     match begin(keys, key) {
-        Begun::Replay(answer) => Some(answer.body),
-        Begun::Fresh(_) | Begun::InFlight | Begun::Reused => None,
+        KeyState::Executed(answer) => Some(answer.body),
+        KeyState::Unused(_) | KeyState::InFlight | KeyState::Reused => None,
     }
 }
 
@@ -47,7 +50,7 @@ async fn the_answer_is_durable_with_the_grant_and_not_before() {
     let (environments, key_of_claim) = (bench.environments.clone(), keyed(&keys, "a"));
     let claiming = actix::spawn(async move { environments.claim(&key(), claim(1), AT_ONCE, Some(key_of_claim)).await });
     bench.let_others_run().await;
-    assert!(matches!(begin(&keys, "a"), Begun::InFlight));
+    assert!(matches!(begin(&keys, "a"), KeyState::InFlight));
     let crashed = Bench::over(Arc::new(bench.store.crash()), 1000);
     assert_eq!((replay(&crashed.keys(), "a"), crashed.holder()), (None, None), "neither happened");
     bench.store.release();
@@ -181,7 +184,7 @@ async fn one_that_hangs_up_itself_loses_its_place_with_a_key_too() {
     bench.let_others_run().await;
     assert_eq!(bench.queue_length(), 0);
     assert_eq!(bench.store.scan(b"q/", b"q0", 10).unwrap().len(), 0);
-    assert!(matches!(begin(&keys, "a"), Begun::Fresh(_)));
+    assert!(matches!(begin(&keys, "a"), KeyState::Unused(_)));
 }
 
 #[actix::test]

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::LOCATION;
-use actix_web::{HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
 use super::deployments::{deployment_id, find};
@@ -15,17 +14,17 @@ use crate::entropy;
 use crate::fixes::{FixRequest, Proposed, Title};
 use crate::git::RefName;
 use crate::http::access::Access;
-use crate::http::answer::Answered;
+use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, Waited, while_connected};
 use crate::http::codes::Code;
 use crate::http::dto::{AnalysisView, FixView, deployment_status_name};
-use crate::http::idempotent::{self, Begun, Start};
+use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, body, refusals};
-use crate::idempotency::{Answer, Pending};
+use crate::idempotency::{Pending, StoredAnswer, Subject};
 use crate::store::Batch;
 
 /// The longest that somebody waits for an analysis with the request that asks for it.
@@ -80,22 +79,24 @@ pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::Analyse)?;
     Query::of(&call.request).finish()?;
     let body = body::read_body(&mut call).await?;
-    let start = idempotent::begin(&call.request, &access, body.bytes())?;
+    let (pending, kept) = match idempotent::check_key(&call.request, &access, body.bytes()) {
+        Err(EarlyReturn::Replay(kept)) => (None, Some(kept)),
+        checked => (checked?, None),
+    };
     let mut fields = body.fields()?;
     let engine = fields.nullable_text("engine", EngineName::parse);
     let wait = fields.nullable_integer("waitSeconds", 0..=WAIT_SECONDS_MAX as i64);
     let wait = Duration::from_secs(wait.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0));
-    let pending = match start {
-        Start::Replayed(kept) => return asked_before(&call.request, &access, kept, wait).await,
-        Start::Execute(pending) => pending,
-    };
+    if let Some(kept) = kept {
+        return asked_before(&call.request, &access, kept, wait).await;
+    }
     if engine == Some(EngineName::Llm) && access.realm.analyses.engines().llm.is_none() {
         fields.wrong("engine", NO_MODEL);
     }
     fields.finish()?;
     let Some(default) = access.realm.analyses.engines().default else {
         let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
-        return Err(Problem::new(Code::AnalysisDisabled, detail));
+        return Err(Problem::new(Code::AnalysisDisabled, detail).into());
     };
     let found = find(&access, deployment_id(&call)?)?;
     check_failed(found.record.deployment.status)?;
@@ -178,21 +179,19 @@ async fn ended_within(
 
 /// The answer to a request that is sent again. The one that was kept says how the analysis began; who waited for its end
 /// the first time is answered as then.
-async fn asked_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
-    let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
-    let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
-    let found = id.map(|id| access.realm.analyses.get(&access.caller.organization, id)).transpose()?.flatten();
-    let Some(analysis) = found else { return Ok(kept) };
+async fn asked_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
+    let found = match kept.subject {
+        Some(Subject::Analysis(id)) if !wait.is_zero() => access.realm.analyses.get(&access.caller.organization, id)?,
+        _ => None,
+    };
+    let Some(analysis) = found else { return Err(EarlyReturn::Replay(kept)) };
     let analysis = ended_within(request, access, analysis, wait).await?;
     Ok(idempotent::replayed(rendered(&analysis)))
 }
 
 pub async fn propose_fix(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::Analyse)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let wish = FixRequest {
         branch: fields.nullable_text("branch", RefName::parse),
@@ -235,12 +234,13 @@ async fn propose(
     Ok(proposed)
 }
 
-fn rendered(analysis: &Analysis) -> Answer {
+fn rendered(analysis: &Analysis) -> StoredAnswer {
     let status = if analysis.status() == Status::Running { StatusCode::ACCEPTED } else { StatusCode::OK };
-    idempotent::answer(status, Some(url(analysis)), AnalysisView::new(analysis))
+    let subject = Subject::Analysis(analysis.id);
+    idempotent::answer_about(subject, status, url(analysis), AnalysisView::new(analysis))
 }
 
-fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> Answer {
+fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> StoredAnswer {
     idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
 }
 

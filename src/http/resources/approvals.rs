@@ -52,10 +52,7 @@ pub async fn reject(call: Call) -> Answered {
 
 async fn decide(mut call: Call, verdict: Verdict, said: &str) -> Answered {
     let access = Access::to(&call, Permission::Approve)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let comment = fields.nullable_text(said, Context::parse).filter(|comment| !comment.as_str().is_empty());
     fields.finish()?;

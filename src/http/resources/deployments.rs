@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::LOCATION;
-use actix_web::{HttpRequest, HttpResponse};
 use tokio::time::Instant;
 
 use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
@@ -13,7 +12,7 @@ use crate::domain::{
     CancelStage, DeploymentId, DeploymentRecord, EnvironmentKey, Identifier, Person, RetryStage, SessionId,
 };
 use crate::http::access::Access;
-use crate::http::answer::Answered;
+use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
 use crate::http::dto::{DEPLOYMENT_STATUSES, DeploymentView, deployment_status_name};
@@ -21,7 +20,7 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
-use crate::idempotency::Answer;
+use crate::idempotency::{StoredAnswer, Subject};
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -59,10 +58,7 @@ pub async fn view(call: Call) -> Answered {
 
 pub async fn cancel_stage(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     body.fields()?.finish()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let key = found.environment;
@@ -75,14 +71,11 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
 
 pub async fn retry_stage(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     body.fields()?.finish()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let Some(session) = found.record.session else {
-        return Err(refusals::reset_not_retryable(&found.record, &stage));
+        return Err(refusals::reset_not_retryable(&found.record, &stage).into());
     };
     let key = found.environment;
     let target = found.record.deployment.id.into();
@@ -109,7 +102,7 @@ impl Target {
     }
 }
 
-fn rendered(key: &EnvironmentKey) -> impl Fn(&DeploymentRecord) -> Answer + Clone + Send + use<> {
+fn rendered(key: &EnvironmentKey) -> impl Fn(&DeploymentRecord) -> StoredAnswer + Clone + Send + use<> {
     let key = key.clone();
     move |record| {
         let finished = record.deployment.status.is_finished();
@@ -119,9 +112,10 @@ fn rendered(key: &EnvironmentKey) -> impl Fn(&DeploymentRecord) -> Answer + Clon
 }
 
 /// A deployment with where it is from now on.
-pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecord) -> Answer {
+pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecord) -> StoredAnswer {
     let location = format!("/api/v1/organizations/{}/deployments/{}", key.pipeline.organization, record.deployment.id);
-    idempotent::answer(status, Some(location), DeploymentView::new(key, record))
+    let subject = Subject::Deployment(record.deployment.id);
+    idempotent::answer_about(subject, status, location, DeploymentView::new(key, record))
 }
 
 /// Waits for a deployment to finish, as long as its client is there; answers how it stands then.
@@ -164,12 +158,13 @@ pub async fn finished_within(
 
 /// The answer to a deploy that is sent again. The one that was kept says how the deployment began, since it was kept with
 /// that; who waited for the end the first time is answered as then.
-pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: HttpResponse, wait: Duration) -> Answered {
-    let location = kept.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
-    let id = location.rsplit('/').next().and_then(|id| id.parse().ok()).filter(|_| !wait.is_zero());
+pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
     let (environments, organization) = (&access.realm.environments, &access.caller.organization);
-    let found = id.map(|id| environments.deployment(organization, id)).transpose()?.flatten();
-    let Some(DeploymentFound { environment, record }) = found else { return Ok(kept) };
+    let found = match kept.subject {
+        Some(Subject::Deployment(id)) if !wait.is_zero() => environments.deployment(organization, id)?,
+        _ => None,
+    };
+    let Some(DeploymentFound { environment, record }) = found else { return Err(EarlyReturn::Replay(kept)) };
     let record = finished_within(request, environments, organization, record, wait).await?;
     Ok(idempotent::replayed(rendered(&environment)(&record)))
 }

@@ -36,7 +36,7 @@ pub async fn list(call: Call) -> Answered {
 }
 
 /// All of them: written piece by piece, each read when the client has taken the one before.
-async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Result<HttpResponse, Problem> {
+async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Answered {
     let mut reader = Reader { access, pipeline, filter, after: None, written: 0, done: false };
     // The first piece before anything is answered, so that what can fail mostly fails with a problem.
     let first = reader.next_piece().await?;

@@ -19,7 +19,7 @@ use crate::http::outcome::{done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::idempotency::{Answer, Pending};
+use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
 /// What to do where the outcome of a change is not known.
@@ -51,15 +51,12 @@ pub async fn view(call: Call) -> Answered {
 
 pub async fn add(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageMembers)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let name = fields.required_text("name", Identifier::parse);
     let role = required_role(&mut fields);
     fields.finish()?;
-    let (Some(name), Some(role)) = (name, role) else { return Err(Problem::invalid_request(Vec::new())) };
+    let (Some(name), Some(role)) = (name, role) else { return Err(Problem::invalid_request(Vec::new()).into()) };
 
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
     let now = (access.realm.clock)();
@@ -137,7 +134,7 @@ fn render(entry: &MemberEntry) -> HttpResponse {
 }
 
 /// A new member has no tokens yet.
-fn added(member: &Arc<Member>) -> Answer {
+fn added(member: &Arc<Member>) -> StoredAnswer {
     let location = format!("/api/v1/organizations/{}/members/{}", member.organization, member.id);
     let entry = MemberEntry { member: member.clone(), tokens: 0 };
     idempotent::answer(StatusCode::CREATED, Some(location), MemberView::from(&entry))

@@ -23,7 +23,7 @@ pub async fn healthz(_: Call) -> Answered {
 /// Serving: writes are accepted, and the server is not on its way out.
 pub async fn readyz(call: Call) -> Answered {
     if call.app.node.draining.load(Ordering::Relaxed) {
-        return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1));
+        return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1).into());
     }
     if let Some(why) = call.app.realm.store.refusing_writes() {
         return Err(why.into());

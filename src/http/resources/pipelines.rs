@@ -8,16 +8,16 @@ use crate::auth::Permission;
 use crate::domain::{Blueprint, Context, Identifier, PipelineKey};
 use crate::events::Cause;
 use crate::http::access::Access;
-use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_body, read_fields};
+use crate::http::answer::{Answered, EarlyReturn};
+use crate::http::body::{Fields, read_fields};
 use crate::http::call::Call;
 use crate::http::dto::PipelineView;
-use crate::http::idempotent::{self, Start};
+use crate::http::idempotent;
 use crate::http::outcome::done_within;
 use crate::http::paging::{Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, definition, paging, refusals};
-use crate::idempotency::{Answer, Pending};
+use crate::idempotency::{Pending, StoredAnswer};
 use crate::pipelines::{Definition, Pipeline};
 use crate::store::Batch;
 
@@ -65,10 +65,10 @@ pub async fn put(mut call: Call) -> Answered {
     if let Err(problem) = read_through(fields, definition.as_ref(), |blueprint| using.resolves(organization, blueprint))
     {
         access.realm.registries.settled().await;
-        return Err(problem);
+        return Err(problem.into());
     }
     let (Ok(id), Some(definition)) = (id, definition) else {
-        return Err(Problem::invalid_request(Vec::new()));
+        return Err(Problem::invalid_request(Vec::new()).into());
     };
     let key = PipelineKey { organization: access.caller.organization.clone(), pipeline: id };
     let expected = answer::expected(call.request.headers());
@@ -126,10 +126,7 @@ pub async fn delete(call: Call) -> Answered {
 }
 
 pub async fn stop(mut call: Call) -> Answered {
-    let Begun { access, key, environments, mut fields, pending } = match begin(&mut call).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Change { access, key, environments, mut fields, pending } = begin(&mut call).await?;
     let reason = fields.nullable_text("reason", Context::parse);
     fields.finish()?;
     let limit = access.node.answer_timeout;
@@ -149,10 +146,7 @@ pub async fn stop(mut call: Call) -> Answered {
 }
 
 pub async fn resume(mut call: Call) -> Answered {
-    let Begun { access, key, environments, fields, pending } = match begin(&mut call).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Change { access, key, environments, fields, pending } = begin(&mut call).await?;
     fields.finish()?;
     let limit = access.node.answer_timeout;
     // In a task of its own, as above; and what waits must be started, also where the caller has gone.
@@ -170,8 +164,8 @@ pub async fn resume(mut call: Call) -> Answered {
     Ok(idempotent::response(resumed.await?))
 }
 
-/// What stopping and resuming begin with.
-struct Begun {
+/// A request to stop or to resume a pipeline.
+struct Change {
     access: Access,
     key: PipelineKey,
     environments: u64,
@@ -179,22 +173,16 @@ struct Begun {
     pending: Option<Pending>,
 }
 
-/// Or the first answer again, where there is one.
-async fn begin(call: &mut Call) -> Result<Result<Begun, HttpResponse>, Problem> {
+async fn begin(call: &mut Call) -> Result<Change, EarlyReturn> {
     let access = Access::to(call, Permission::ManagePipelines)?;
-    Query::of(&call.request).finish()?;
-    let body = read_body(call).await?;
-    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
-        Start::Replayed(response) => return Ok(Err(response)),
-        Start::Execute(pending) => pending,
-    };
+    let idempotent::Begun { body, pending } = idempotent::begin(call, &access).await?;
     let key = access.pipeline(call)?.key.clone();
     let fields = body.fields()?;
     let environments = count_environments(&access, &key).await?;
-    Ok(Ok(Begun { access, key, environments, fields, pending }))
+    Ok(Change { access, key, environments, fields, pending })
 }
 
-fn render(pipeline: &Pipeline, environments: u64) -> Answer {
+fn render(pipeline: &Pipeline, environments: u64) -> StoredAnswer {
     idempotent::answer(StatusCode::OK, None, PipelineView::new(pipeline, environments))
 }
 

@@ -9,10 +9,10 @@ use crate::domain::{Description, Identifier, Malformed, PipelineKey, Timestamp, 
 use crate::events::Cause;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::{read_body, read_fields};
+use crate::http::body::read_fields;
 use crate::http::call::Call;
 use crate::http::dto::SecretView;
-use crate::http::idempotent::{self, Start};
+use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
@@ -48,13 +48,8 @@ pub async fn view(call: Call) -> Answered {
 
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
-    Query::of(&call.request).finish()?;
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
     let now = (access.realm.clock)();
-    let body = read_body(&mut call).await?;
-    let pending = match idempotent::begin_secret(&call.request, &access, body.bytes())? {
-        Start::Replayed(response) => return Ok(response),
-        Start::Execute(pending) => pending,
-    };
     let mut fields = body.fields()?;
     let name = fields.required_text("name", VariableName::parse);
     let value = fields.required_text("value", SecretValue::parse);
@@ -64,7 +59,7 @@ pub async fn create(mut call: Call) -> Answered {
         Ok(found.key.pipeline.clone())
     });
     fields.finish()?;
-    let (Some(name), Some(value)) = (name, value) else { return Err(Problem::invalid_request(Vec::new())) };
+    let (Some(name), Some(value)) = (name, value) else { return Err(Problem::invalid_request(Vec::new()).into()) };
 
     let description = description.unwrap_or_else(|| Description::parse("").expect("no text is within the bounds"));
     let new = NewSecret { pipeline, name, value, description };
@@ -134,7 +129,7 @@ pub async fn delete(call: Call) -> Answered {
     let cause = Cause::by(&agent, (access.realm.clock)());
     let deleting = vault.delete(organization, pipeline.as_ref(), &name, expected, cause);
     if !done_within(access.node.answer_timeout, LOOK, deleting).await? {
-        return Err(refusals::secret_not_found());
+        return Err(refusals::secret_not_found().into());
     }
     let by = &access.caller.person.name;
     tracing::info!(secret = %name, pipeline = pipeline.as_ref().map(Identifier::as_str), %by, "a secret was deleted");

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use actix_web::http::header::LOCATION;
-use actix_web::{HttpRequest, HttpResponse};
+use serde::Serialize;
 
 use super::{deployments, environments};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
@@ -16,24 +16,21 @@ use crate::domain::{
 };
 use crate::entropy;
 use crate::http::access::{Access, session_id};
-use crate::http::answer::Answered;
+use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::body::{Fields, read_body};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
 use crate::http::dto::{ForceClaimView, SessionView};
-use crate::http::idempotent::{self, Begun, Start, keyed};
+use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
-use crate::idempotency::{Answer, Pending};
+use crate::idempotency::{Pending, StoredAnswer, Subject};
 
 pub async fn claim(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = match begin(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let (claim, patience) = read_claim(&access, &mut fields)?;
     fields.finish()?;
@@ -52,10 +49,7 @@ pub async fn claim(mut call: Call) -> Answered {
 pub async fn claim_any(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
-    let Begun { body, pending } = match begin(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let labels = fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default();
     let (claim, patience) = read_claim(&access, &mut fields)?;
@@ -92,25 +86,22 @@ fn answer_claim(
     place: &Place,
     has_key: bool,
     waited: Waited<Result<ClaimOutcome, Failure>>,
-) -> Result<HttpResponse, Problem> {
+) -> Answered {
     match waited {
         Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome?))),
         Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
             access.realm.environments.undelivered(&environment, session.id, has_key);
             tracing::info!(path = request.path(), session = %session.id, "a client had gone before its lock was there");
-            Err(clients::gone())
+            Err(clients::gone().into())
         }
-        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
+        Waited::TooLate(_) | Waited::Gone => Err(clients::gone().into()),
     }
 }
 
 pub async fn force_claim(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = match begin(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let claim = read_request(&access, &mut fields);
     fields.finish()?;
@@ -119,7 +110,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
         let key = key.clone();
         move |claimed: &ForceClaimed| {
             let view = ForceClaimView::new(key.name.as_str(), claimed);
-            idempotent::answer(StatusCode::CREATED, Some(url(&key, claimed.session.id)), view)
+            session_answer(StatusCode::CREATED, &key, claimed.session.id, view)
         }
     };
     let keyed = keyed(pending, render.clone());
@@ -156,7 +147,7 @@ async fn show(
     access: &Access,
     id: SessionId,
     find: impl Fn() -> Result<SessionFound, Problem>,
-) -> Result<HttpResponse, Problem> {
+) -> Answered {
     let mut query = Query::of(request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
@@ -189,12 +180,12 @@ pub async fn deploy(mut call: Call) -> Answered {
     let key = access.environment(&call)?;
     Query::of(&call.request).finish()?;
     let body = read_body(&mut call).await?;
-    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
-        Start::Execute(pending) => pending,
-        Start::Replayed(kept) => {
+    let pending = match idempotent::check_key(&call.request, &access, body.bytes()) {
+        Err(EarlyReturn::Replay(kept)) => {
             let wait = read_wait(&mut body.fields()?);
             return deployments::deployed_before(&call.request, &access, kept, wait).await;
         }
+        checked => checked?,
     };
     let mut fields = body.fields()?;
     let commit = fields.required_text("commitId", CommitId::parse);
@@ -223,10 +214,7 @@ pub async fn deploy(mut call: Call) -> Answered {
 pub async fn heartbeat(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = match begin(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let fencing_token = read_fencing_token(&mut fields);
     fields.finish()?;
@@ -274,8 +262,10 @@ async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -
     Ok(access.environments().release(key, release).await?)
 }
 
-fn url(key: &EnvironmentKey, session: SessionId) -> String {
-    format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name)
+fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
+    let subject = Subject::Session { environment: key.clone(), session };
+    let location = format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name);
+    idempotent::answer_about(subject, status, location, view)
 }
 
 /// What was claimed: one environment, or any.
@@ -291,53 +281,44 @@ impl Place {
         keyed(pending, move |outcome| place.render(outcome))
     }
 
-    fn render(&self, outcome: &ClaimOutcome) -> Answer {
+    fn render(&self, outcome: &ClaimOutcome) -> StoredAnswer {
         match outcome {
             ClaimOutcome::Granted { environment, session } => {
                 let view = SessionView::new(Some(environment.name.as_str()), session, None);
-                idempotent::answer(StatusCode::CREATED, Some(url(environment, session.id)), view)
+                session_answer(StatusCode::CREATED, environment, session.id, view)
             }
             ClaimOutcome::Queued { session, position } => {
-                let location = match &self.environment {
-                    Some(name) => {
-                        url(&EnvironmentKey { pipeline: self.pipeline.clone(), name: name.clone() }, session.id)
-                    }
-                    None => format!("{}/sessions/{}", environments::base(&self.pipeline), session.id),
-                };
                 let name = self.environment.as_ref().map(Identifier::as_str);
                 let until = session.created_at.plus(ASK_WITHIN_MILLIS);
                 let view = SessionView::new(name, session, Some(Waiting { position: *position, until }));
-                idempotent::answer(StatusCode::ACCEPTED, Some(location), view)
+                match &self.environment {
+                    Some(name) => {
+                        let key = EnvironmentKey { pipeline: self.pipeline.clone(), name: name.clone() };
+                        session_answer(StatusCode::ACCEPTED, &key, session.id, view)
+                    }
+                    None => {
+                        let location = format!("{}/sessions/{}", environments::base(&self.pipeline), session.id);
+                        idempotent::answer(StatusCode::ACCEPTED, Some(location), view)
+                    }
+                }
             }
         }
     }
 }
 
-async fn begin(call: &mut Call, access: &Access) -> Result<Result<Begun, HttpResponse>, Problem> {
-    let begun = idempotent::read(call, access).await?;
-    if let Err(replayed) = &begun {
-        came_back(access, replayed).await?;
-    }
-    Ok(begun)
-}
-
-/// A client that comes back for its answer knows of its session from now on; that must not be lost.
-async fn came_back(access: &Access, response: &HttpResponse) -> Result<(), Problem> {
-    let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok()).unwrap_or_default();
-    let mut segments = location.rsplit('/');
-    let session = segments.next().and_then(|id| id.parse::<SessionId>().ok());
-    let name = segments.nth(1).and_then(|name| Identifier::parse(name).ok());
-    let pipeline = segments.nth(1).and_then(|pipeline| Identifier::parse(pipeline).ok());
-    if let (Some(session), Some(name), Some(pipeline)) = (session, name, pipeline) {
-        let pipeline = PipelineKey { organization: access.caller.organization.clone(), pipeline };
-        let key = EnvironmentKey { pipeline, name };
-        match access.realm.environments.seen(&key, session).await {
-            // It is gone by now, and the answer is what it was.
+/// A client that retries for its answer knows its session from then on; that is recorded before it is answered.
+async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
+    let begun = idempotent::begin(call, access).await;
+    if let Err(EarlyReturn::Replay(StoredAnswer { subject: Some(Subject::Session { environment, session }), .. })) =
+        &begun
+    {
+        match access.realm.environments.seen(environment, *session).await {
+            // The session is gone by now; the answer stays what it was.
             Ok(()) | Err(Failure::Rejected(_)) => {}
             Err(failure) => return Err(failure.into()),
         }
     }
-    Ok(())
+    begun
 }
 
 /// What a claim asks for, and what it does if it cannot have it at once.

@@ -21,7 +21,7 @@ use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::step_body::read_registry_step;
-use crate::idempotency::Answer;
+use crate::idempotency::StoredAnswer;
 use crate::registries::{GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Status, Synced, steps_of};
 use crate::store::Batch;
 
@@ -66,10 +66,7 @@ pub async fn steps(call: Call) -> Answered {
 
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let new = read(body.fields()?, &access)?;
     let id = RegistryId(entropy::id_seed());
     let limit = patience(&access);
@@ -103,7 +100,7 @@ pub async fn update(mut call: Call) -> Answered {
         let response = answer::one(StatusCode::OK, shown_now(&access, &registry));
         Ok::<_, Problem>(answer::with_etag(response, &etag(&registry)))
     });
-    done_within(limit, LOOK, async { updating.await.map_err(Problem::internal)? }).await
+    Ok(done_within(limit, LOOK, async { updating.await.map_err(Problem::internal)? }).await?)
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -120,10 +117,7 @@ pub async fn delete(call: Call) -> Answered {
 
 pub async fn sync(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     body.fields()?.finish()?;
     let id = find(&access, &call)?.id;
     let limit = patience(&access);
@@ -197,7 +191,7 @@ fn shown_now<'a>(access: &Access, registry: &'a Registry) -> RegistryView<'a> {
     RegistryView::new(registry, access.realm.registries.status(registry))
 }
 
-fn made(access: &Access, registry: &Registry) -> Answer {
+fn made(access: &Access, registry: &Registry) -> StoredAnswer {
     let url = format!("/api/v1/organizations/{}/step-registries/{}", access.caller.organization, registry.id);
     idempotent::answer(StatusCode::CREATED, Some(url), shown_now(access, registry))
 }

@@ -10,10 +10,9 @@ use crate::domain::{Identifier, Malformed, NAME, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::read_body;
 use crate::http::call::Call;
 use crate::http::dto::{OpenTokenView, TokenView};
-use crate::http::idempotent::{self, Start};
+use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
@@ -41,14 +40,9 @@ pub async fn list(call: Call) -> Answered {
 /// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
-    Query::of(&call.request).finish()?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let now = (access.realm.clock)();
     let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
-    let body = read_body(&mut call).await?;
-    let pending = match idempotent::begin(&call.request, &access, body.bytes())? {
-        Start::Replayed(response) => return Ok(response),
-        Start::Execute(pending) => pending,
-    };
     let mut fields = body.fields()?;
     let name = fields.required_text("name", parse_name);
     let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));

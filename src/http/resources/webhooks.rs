@@ -10,10 +10,10 @@ use crate::auth::Permission;
 use crate::domain::{DeliveryId, Description, WebhookId};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_body, read_fields};
+use crate::http::body::{Fields, read_fields};
 use crate::http::call::Call;
 use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
-use crate::http::idempotent::{self, Begun, Start};
+use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
@@ -52,12 +52,7 @@ pub async fn view(call: Call) -> Answered {
 
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
-    Query::of(&call.request).finish()?;
-    let body = read_body(&mut call).await?;
-    let pending = match idempotent::begin_secret(&call.request, &access, body.bytes())? {
-        Start::Replayed(response) => return Ok(response),
-        Start::Execute(pending) => pending,
-    };
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let target = fields.required_text("url", Target::parse);
     let filters = events(&mut fields).unwrap_or_default();
@@ -115,13 +110,8 @@ pub async fn delete(call: Call) -> Answered {
 
 pub async fn rotate_secret(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
-    Query::of(&call.request).finish()?;
     let id = webhook_id(&call)?;
-    let body = read_body(&mut call).await?;
-    let pending = match idempotent::begin_secret(&call.request, &access, body.bytes())? {
-        Start::Replayed(response) => return Ok(response),
-        Start::Execute(pending) => pending,
-    };
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
     let mut fields = body.fields()?;
     let grace = fields.nullable_integer("graceSeconds", 0..=GRACE_MAX_SECONDS).unwrap_or(GRACE_DEFAULT_SECONDS);
     let secret = fields.nullable_text("secret", WebhookSecret::parse);
@@ -142,10 +132,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
 pub async fn test(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     body.fields()?.finish()?;
     let testing = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
@@ -186,10 +173,7 @@ pub async fn delivery(call: Call) -> Answered {
 pub async fn redeliver(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
-    let Begun { body, pending } = match idempotent::read(&mut call, &access).await? {
-        Ok(begun) => begun,
-        Err(replayed) => return Ok(replayed),
-    };
+    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     body.fields()?.finish()?;
     let now = (access.realm.clock)();
     let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));
