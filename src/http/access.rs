@@ -1,5 +1,5 @@
-//! Who calls, and may they? Every handler of the API begins here. Another organization looks exactly like one that does
-//! not exist.
+//! Authentication and authorisation: every handler of the API begins here. Another organization looks exactly like one
+//! that does not exist.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::auth::{Caller, Permission, Unauthenticated};
 use crate::domain::{Agent, EnvironmentKey, Identifier, SessionId, Via};
 use crate::pipelines::Pipeline;
 
-/// A caller inside their own organization, allowed to do what the handler does.
+/// An authenticated caller within their own organization, with the permission that the handler requires.
 #[derive(Clone)]
 pub struct Access {
     pub node: Rc<Arc<Node>>,
@@ -36,23 +36,23 @@ impl Access {
         Ok(Self { node, realm, caller, request: call.id.clone() })
     }
 
-    /// Whether the same would be allowed now: tokens are revoked and expire, and members go.
+    /// Whether the request would still be allowed: tokens are revoked and expire, and members are removed.
     pub fn still_holds(&self, headers: &HeaderMap, permission: Permission) -> bool {
         self.again(headers, permission).is_ok()
     }
 
-    /// The same, with what is said to a caller who has come too late.
+    /// The same, with the problem to answer.
     pub fn again(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Problem> {
         check(&authenticate(headers, &self.realm)?, self.caller.organization.as_str(), permission)
     }
 
-    /// Who does what the request asks for, as the audit names them.
+    /// The caller as recorded in events and the audit.
     pub fn agent(&self) -> Agent {
         let request = Arc::from(self.request.to_str().unwrap_or_default());
         Agent { person: self.caller.person.clone(), via: Some(Via { token: self.caller.token, request }) }
     }
 
-    /// The environments, asked in the caller's name.
+    /// The environments, acting in the caller's name.
     pub fn environments(&self) -> Environments {
         self.realm.environments.by(self.agent())
     }
@@ -66,7 +66,7 @@ impl Access {
         self.realm.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
     }
 
-    /// The environment of the path; whether it exists is for the actor or the reader to say.
+    /// The environment in the path; whether it exists is checked by the actor or the reader.
     pub fn environment(&self, call: &Call) -> Result<EnvironmentKey, Problem> {
         let pipeline = self.pipeline(call)?.key.clone();
         let name = Identifier::parse(call.segment("envName")).map_err(|_| super::refusals::environment_not_found())?;
@@ -74,18 +74,18 @@ impl Access {
     }
 }
 
-/// The session of the path. One that cannot be read as an id never was.
+/// The session in the path. A malformed id is answered like an unknown one.
 pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
     call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
 fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
     let Some(header) = headers.get(AUTHORIZATION) else {
-        let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin makes tokens with POST /tokens";
+        let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
     };
     let invalid = |why: &str| {
-        let detail = format!("the token {why}; use another one, an admin makes them with POST /tokens");
+        let detail = format!("the token {why}; use another one, an admin creates them with POST /tokens");
         Problem::unauthenticated(Code::InvalidToken, detail)
     };
     let text = header.to_str().unwrap_or_default();
@@ -104,7 +104,7 @@ fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<
     if caller.organization.as_str() != organization {
         return Err(Problem::new(
             Code::OrganizationNotFound,
-            "there is no such organization for this token; a token belongs to one organization",
+            "the token has no access to this organization; a token belongs to one organization",
         ));
     }
     if permission.is_granted_to(caller.role) { Ok(()) } else { Err(denied(caller, permission)) }
@@ -112,6 +112,6 @@ fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<
 
 fn denied(caller: &Caller, permission: Permission) -> Problem {
     let required = permission.required_role();
-    let detail = format!("this takes the role {required}, and {} is {}", caller.person.name, caller.role);
+    let detail = format!("this requires the role {required}, and {} is {}", caller.person.name, caller.role);
     Problem::new(Code::PermissionDenied, detail).with("requiredRole", required.as_str())
 }

@@ -1,4 +1,4 @@
-//! Answers that went well: `{"data": …}`, with the headers that belong to them.
+//! Successful answers, `{"data": …}`, and conditional requests.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -42,14 +42,14 @@ pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
 }
 
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
-    /// Room for an ordinary answer, so that it is written without growing.
+    /// Room for a typical answer, so that the buffer does not grow.
     const USUAL_BYTES: usize = 768;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut bytes, body).expect("our views have a form in JSON: all their keys are texts");
+    serde_json::to_writer(&mut bytes, body).expect("our views can be serialised: all their keys are strings");
     bytes
 }
 
-/// 304 if the client has this state already, else what `render` makes, with the `ETag`.
+/// 304 if the client already has this state, else the rendered answer; both with the `ETag`.
 pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
     let response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
     Ok(with_etag(response, etag))
@@ -62,15 +62,15 @@ pub fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
     response
 }
 
-/// Whether the client has the state with this tag already.
+/// Whether the client already has the state with this tag.
 pub fn is_known(headers: &HeaderMap, etag: &str) -> bool {
     let mut known = tags(headers, IF_NONE_MATCH);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
 }
 
-/// What `If-Match`, or `If-None-Match: *`, insists on. Our tags are `"{configuration}.{environment}.{queue}"`, or
-/// `"{pipeline}.{environments}"`, and only the first part counts here: a change of the lock alone does not stand in the way
-/// of a change of the configuration.
+/// The condition of `If-Match` or `If-None-Match: *`. Our tags are `"{configuration}.{environment}.{queue}"` or
+/// `"{pipeline}.{environments}"`. Only the first part counts here, so that a change of the lock does not block a change of
+/// the configuration.
 pub fn expected(headers: &HeaderMap) -> Option<Expected> {
     if !headers.contains_key(IF_MATCH) {
         return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);
@@ -78,12 +78,12 @@ pub fn expected(headers: &HeaderMap) -> Option<Expected> {
     if tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return Some(Expected::Existing);
     }
-    // A tag that we never gave out matches nothing.
+    // A tag that is not one of ours matches nothing.
     let revision = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.split_once('.')?.0.parse().ok();
     Some(Expected::Revisions(tags(headers, IF_MATCH).filter_map(revision).collect()))
 }
 
-/// The versions that `If-Match` allows, where a tag is nothing but a version; none if any will do.
+/// The versions that `If-Match` allows, where a tag is just a version; `None` if any version is allowed.
 pub fn expected_versions(headers: &HeaderMap) -> Option<Vec<u64>> {
     if !headers.contains_key(IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return None;
@@ -92,7 +92,7 @@ pub fn expected_versions(headers: &HeaderMap) -> Option<Vec<u64>> {
     Some(tags(headers, IF_MATCH).filter_map(version).collect())
 }
 
-/// The tags of a header, over all its lines. Ours have no comma.
+/// The tags of all lines of a header. Ours contain no comma.
 fn tags(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
     headers.get_all(name).filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim)
 }

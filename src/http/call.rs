@@ -13,42 +13,48 @@ pub struct Call {
     pub app: App,
     pub request: HttpRequest,
     pub payload: Payload,
-    /// As it stands in the answer.
+    /// The request id, as in the answer.
     pub id: HeaderValue,
-    places: Rc<Places>,
-    /// Where in the path what the places name is, in their order.
-    segments: [Range<usize>; NAMES_MAX],
+    parameters: Rc<PathParameters>,
+    /// The byte ranges of the parameters in the path, in their order.
+    segments: [Range<usize>; PARAMETERS_MAX],
 }
 
-/// The names in a route, each with the number of its segment in the path, ascending.
-pub type Places = [(String, usize)];
+/// The parameters of a route, each with the number of its segment in the path, ascending.
+pub type PathParameters = [(String, usize)];
 
-/// The most names that a route has.
-pub const NAMES_MAX: usize = 4;
+/// The largest number of parameters in a route.
+pub const PARAMETERS_MAX: usize = 4;
 
 impl Call {
-    pub fn new(app: App, request: HttpRequest, payload: Payload, id: HeaderValue, places: Rc<Places>) -> Self {
-        let segments = find(path_of(&request), &places);
-        Self { app, request, payload, id, places, segments }
+    pub fn new(
+        app: App,
+        request: HttpRequest,
+        payload: Payload,
+        id: HeaderValue,
+        parameters: Rc<PathParameters>,
+    ) -> Self {
+        let segments = find(path_of(&request), &parameters);
+        Self { app, request, payload, id, parameters, segments }
     }
 
-    /// What stands in the path where the route has this name.
+    /// The value of a path parameter.
     pub fn segment(&self, name: &str) -> &str {
-        let place = self.places.iter().position(|(known, _)| known == name);
-        let segment = place.and_then(|place| self.segments.get(place)).cloned();
+        let index = self.parameters.iter().position(|(known, _)| known == name);
+        let segment = index.and_then(|index| self.segments.get(index)).cloned();
         segment.and_then(|segment| path_of(&self.request).get(segment)).unwrap_or_default()
     }
 }
 
-/// In one pass, since every handler asks for most of them.
-fn find(path: &str, places: &Places) -> [Range<usize>; NAMES_MAX] {
-    let mut found = [const { 0..0 }; NAMES_MAX];
-    let mut wanted = places.iter().zip(&mut found).peekable();
+/// In one pass, since every handler needs most of them.
+fn find(path: &str, parameters: &PathParameters) -> [Range<usize>; PARAMETERS_MAX] {
+    let mut found = [const { 0..0 }; PARAMETERS_MAX];
+    let mut wanted = parameters.iter().zip(&mut found).peekable();
     let mut start = 0;
     for (number, segment) in path.split('/').enumerate() {
         let end = start + segment.len();
         match wanted.peek() {
-            Some(((_, place), _)) if *place != number => {}
+            Some(((_, position), _)) if *position != number => {}
             Some(_) => wanted.by_ref().take(1).for_each(|(_, found)| *found = start..end),
             None => break,
         }
@@ -57,7 +63,7 @@ fn find(path: &str, places: &Places) -> [Range<usize>; NAMES_MAX] {
     found
 }
 
-/// The path, decoded but for slashes, which would change its segments.
+/// The decoded path; encoded slashes stay encoded, since they would change its segments.
 pub fn path_of(request: &HttpRequest) -> &str {
     request.match_info().as_str()
 }
@@ -67,15 +73,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_found_where_the_route_has_them_and_nowhere_else() {
-        let places = [("orgId".to_owned(), 2), ("envName".to_owned(), 4)];
+    fn parameters_are_found_where_the_route_has_them_and_nowhere_else() {
+        let parameters = [("orgId".to_owned(), 2), ("envName".to_owned(), 4)];
         for (path, expected) in [
             ("/organizations/acme/environments/review-1", ["acme", "review-1"]),
             ("/organizations/acme/environments/review-1/sessions/", ["acme", "review-1"]),
             ("/organizations//environments/", ["", ""]),
             ("/organizations/acme", ["acme", ""]),
         ] {
-            let found = find(path, &places);
+            let found = find(path, &parameters);
             assert_eq!([&path[found[0].clone()], &path[found[1].clone()]], expected, "{path}");
         }
     }

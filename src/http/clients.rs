@@ -1,4 +1,4 @@
-//! Clients that wait, for their turn or for a change: as long as they are there, and no longer.
+//! Requests that wait, for a lock or for a change, as long as their client is connected.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -16,23 +16,23 @@ use super::connections::Connection;
 use super::problem::Problem;
 use crate::actors::{Environments, Watch};
 
-/// The longest that a request is held open.
+/// The longest time that a request may wait.
 pub const WAIT_SECONDS_MAX: u64 = 300;
-/// Somebody who waits for a queued session to change asks about it all the while.
-const ASK_EVERY: Duration = Duration::from_secs(20);
+/// How often a request that waits for a queued session counts as polling it, which holds its place.
+const POLL_EVERY: Duration = Duration::from_secs(20);
 
-/// Whether a client was still there when its answer was.
+/// Whether the client was still connected when its answer was ready.
 pub enum Waited<T> {
     There(T),
-    /// It went before there was an answer; what was awaited has been dropped.
+    /// It disconnected before there was an answer; the awaited future has been dropped.
     Gone,
-    /// It had gone by the time there was an answer.
+    /// It had disconnected by the time there was an answer.
     TooLate(T),
 }
 
-/// Awaits an answer for a client, and gives up when the client hangs up. The web server polls a request's handler
-/// whenever anything happens on its connection, the end of it included: each time, we look.
-/// What is answered at once is not given up (`waits` is false), only found to be too late.
+/// Awaits an answer, and gives up when the client disconnects. The web server polls a request's handler whenever anything
+/// happens on its connection, including its end: we check each time. A request that does not wait (`waits` is false) is not
+/// given up, only found to be too late.
 pub async fn while_connected<F: Future>(request: &HttpRequest, waits: bool, answer: F) -> Waited<F::Output> {
     let connection = request.conn_data::<Arc<Connection>>().cloned();
     let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
@@ -41,19 +41,19 @@ pub async fn while_connected<F: Future>(request: &HttpRequest, waits: bool, answ
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Ready(answer) if is_gone() => Poll::Ready(Waited::TooLate(answer)),
         Poll::Ready(answer) => Poll::Ready(Waited::There(answer)),
-        // From the first time on: the end of the connection may have come with the request, and is not told twice.
+        // From the first poll on: the connection may have ended with the request, and there is no second notification.
         Poll::Pending if waits && is_known_gone() => Poll::Ready(Waited::Gone),
         Poll::Pending => Poll::Pending,
     })
     .await
 }
 
-/// What is answered to a client that is not there any more: somebody has to be told something.
+/// The answer for a client that has disconnected; it is seen only in logs and metrics.
 pub fn gone() -> Problem {
     Problem::new(Code::ClientGone, Code::ClientGone.meaning())
 }
 
-/// What tells of every change since it was made.
+/// A watch that reports every change since it was created.
 pub trait Changes {
     async fn changed(&mut self);
 }
@@ -66,18 +66,18 @@ impl Changes for Watch {
 
 impl Changes for watch::Receiver<()> {
     async fn changed(&mut self) {
-        // Whoever tells of changes lives as long as the server.
+        // The sender lives as long as the server.
         watch::Receiver::changed(self).await.ok();
     }
 }
 
-/// Something that is read, and its `ETag`.
+/// A state and its `ETag`.
 pub struct Read<T> {
     pub state: T,
     pub etag: String,
 }
 
-/// Reads at once; but if the client has that state already and wants to wait for another, when there is one.
+/// Reads at once, unless the client already has that state and wants to wait: then it reads when the state has changed.
 pub async fn read_when_changed<T, W: Changes>(
     request: &HttpRequest,
     environments: &Environments,
@@ -99,7 +99,7 @@ pub async fn read_when_changed<T, W: Changes>(
             let asked = Instant::now();
             tokio::select! {
                 () = watch.changed() => {}
-                () = tokio::time::sleep_until(deadline.min(asked + ASK_EVERY)) => {}
+                () = tokio::time::sleep_until(deadline.min(asked + POLL_EVERY)) => {}
                 () = environments.closed() => return read(),
             }
             if Instant::now() >= deadline {
@@ -109,7 +109,7 @@ pub async fn read_when_changed<T, W: Changes>(
     };
     match while_connected(request, true, changed).await {
         Waited::There(read) => read,
-        // Nobody has heard of it: a lock that was granted meanwhile does not count as told.
+        // Nobody received it: a lock that was granted in the meantime does not count as seen.
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
     }
 }

@@ -1,8 +1,8 @@
-//! Open connections, and an end for those that stall.
+//! Open connections, and the shutdown of those that stall.
 //!
-//! The web server times the first head of a connection and an idle connection, but not a later head that stops half-way:
-//! such a client would hold its connection for ever. So each connection notes when it last did something, and one that
-//! has neither a request under way nor done anything for longer than an honest client can take is shut down.
+//! The web server has a timeout for the first head of a connection and for an idle connection, but not for a later head
+//! that stops half-way: such a client would hold its connection forever. So each connection records its last activity, and
+//! one without a request in flight that has been inactive for too long is shut down.
 
 use std::io;
 use std::pin::Pin;
@@ -26,45 +26,45 @@ pub struct Connections {
 
 pub struct Connection {
     pub socket: Socket,
-    underway: AtomicU32,
+    in_flight: AtomicU32,
     active_at_millis: AtomicU64,
 }
 
-/// A request of a connection, as long as it or its answer is under way.
-pub struct Busy {
+/// A request of a connection, until it is answered. Its connection does not count as stalled.
+pub struct ActiveRequest {
     connections: Arc<Connections>,
     connection: Arc<Connection>,
 }
 
 impl Connections {
-    /// `patience` is what a client may take between two requests, the head of the second included.
+    /// `patience`: the longest time between two requests, including the head of the second.
     pub fn new(patience: Duration) -> Arc<Self> {
         Arc::new(Self { began: Instant::now(), patience, open: Mutex::default() })
     }
 
-    /// Notes a new connection, and gives the web server what it reads and writes through.
+    /// Registers a new connection, and returns the web server's side of it.
     pub fn opened(&self, tcp: TcpStream) -> Stream {
         let connection = Arc::new(Connection {
             socket: Socket::new(tcp),
-            underway: AtomicU32::new(0),
+            in_flight: AtomicU32::new(0),
             active_at_millis: AtomicU64::new(self.millis()),
         });
         self.open.lock().push(Arc::downgrade(&connection));
         Stream(connection)
     }
 
-    pub fn busy(self: &Arc<Self>, connection: &Arc<Connection>) -> Busy {
-        connection.underway.fetch_add(1, Ordering::Relaxed);
-        Busy { connections: self.clone(), connection: connection.clone() }
+    pub fn request_began(self: &Arc<Self>, connection: &Arc<Connection>) -> ActiveRequest {
+        connection.in_flight.fetch_add(1, Ordering::Relaxed);
+        ActiveRequest { connections: self.clone(), connection: connection.clone() }
     }
 
-    /// Shuts down those that have stalled, forgets those that are gone, and says how many were shut down.
+    /// Shuts down stalled connections and drops closed ones. Returns how many were shut down.
     pub fn shut_stalled(&self) -> usize {
         let since = self.millis().saturating_sub(self.patience.as_millis() as u64);
         let mut shut = 0;
         self.open.lock().retain(|connection| {
             let Some(connection) = connection.upgrade() else { return false };
-            let stalled = connection.underway.load(Ordering::Relaxed) == 0
+            let stalled = connection.in_flight.load(Ordering::Relaxed) == 0
                 && connection.active_at_millis.load(Ordering::Relaxed) < since;
             if stalled {
                 connection.socket.shut_down();
@@ -80,18 +80,18 @@ impl Connections {
     }
 }
 
-impl Drop for Busy {
+impl Drop for ActiveRequest {
     fn drop(&mut self) {
         self.connection.active_at_millis.store(self.connections.millis(), Ordering::Relaxed);
-        self.connection.underway.fetch_sub(1, Ordering::Relaxed);
+        self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What the web server reads and writes a connection through. Closes it when dropped.
+/// The web server's side of a connection, which it reads and writes through. Closes it when dropped.
 pub struct Stream(Arc<Connection>);
 
 impl Stream {
-    /// Lets the connection's requests see it.
+    /// Makes the connection available to its requests.
     pub fn introduce(&self, data: &mut Extensions) {
         data.insert(self.0.clone());
     }
@@ -158,7 +158,7 @@ mod tests {
         let patience = Duration::from_secs(5);
         let connections = Arc::new(Connections { began, patience, open: Mutex::default() });
         let Quiet { mut stream, connection, mut client } = quiet(&connections);
-        let busy = connections.busy(&connection);
+        let busy = connections.request_began(&connection);
         assert_eq!(connections.shut_stalled(), 0);
         drop(busy);
         assert_eq!(connections.shut_stalled(), 0, "it has just done something");
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[actix::test]
-    async fn a_connection_that_is_gone_is_forgotten() {
+    async fn a_closed_connection_is_dropped() {
         let connections = Connections::new(Duration::from_secs(5));
         let Quiet { stream, connection, mut client } = quiet(&connections);
         drop(stream);

@@ -7,7 +7,7 @@ use metrics::{Counter, Histogram};
 
 use super::codes::Code;
 
-/// The numbers of one route, looked up once and not with every request.
+/// The metrics of one route, looked up once instead of with every request.
 pub struct Meter {
     methods: Vec<(Method, Histogram, [Counter; 4])>,
 }

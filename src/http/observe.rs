@@ -1,4 +1,4 @@
-//! Around every request: its id, its span, its numbers, and a clear answer whatever went wrong inside.
+//! Wraps every request: its id, span and metrics, and a problem for every error, also for a panic.
 
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -21,7 +21,7 @@ use tracing::Instrument;
 use super::answer::EarlyReturn;
 use super::call::Call;
 use super::codes::Code;
-use super::connections::{Busy, Connection};
+use super::connections::{ActiveRequest, Connection};
 use super::idempotent;
 use super::meter::count_problem;
 use super::problem::Problem;
@@ -32,17 +32,17 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> Result<ServiceResponse, Infallible> {
     let (request, payload) = request.into_parts();
-    let underway = Underway::begin(&app.node, request.conn_data());
+    let in_flight = RequestInFlight::begin(&app.node, request.conn_data());
     let id = request_id(request.headers());
     let started = Instant::now();
-    // Costs as much as all of the request's reading and writing, so there is one only where somebody looks at it.
+    // As expensive as reading and writing the whole request, so it exists only at debug level.
     let span = tracing::debug_span!("request", ?id, method = %request.method(), path = request.path());
 
     let found = router.find(&request);
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
     let answered = found.and_then(|resource| {
-        let places = resource.places.clone();
-        resource.handle(Call::new(app.clone(), request.clone(), payload, id.clone(), places))
+        let parameters = resource.parameters.clone();
+        resource.handle(Call::new(app.clone(), request.clone(), payload, id.clone(), parameters))
     });
     let answered = match answered {
         Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,
@@ -65,17 +65,17 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
         meter.record(request.method(), response.status(), elapsed.as_secs_f64());
     }
     tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
-    Ok(ServiceResponse::new(request, response.map_body(|_, body| underway.with(body))))
+    Ok(ServiceResponse::new(request, response.map_body(|_, body| in_flight.with(body))))
 }
 
 fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpResponse {
     let code = problem.code();
     count_problem(code);
-    // That a server which stops sends its clients away is no failure.
+    // A refusal by a stopping server is not a failure.
     if code.status().is_server_error() && code != Code::ShuttingDown {
         let (method, path, code) = (request.method(), request.path(), code.as_str());
         match problem.cause() {
-            // Of somebody else's server: whoever asked is told, and no operator has to get up for it.
+            // The failure of a remote server: the client is told, and no operator has to act.
             Some(cause) if code == Code::RemoteFailed.as_str() => {
                 tracing::warn!(?id, %method, path, code, cause, "a request failed");
             }
@@ -86,7 +86,7 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
     problem.render(id.to_str().unwrap_or_default())
 }
 
-/// The client's own id if it can stand in a log line and a header, else a new one.
+/// The client's own id if it is safe in a log line and a header, else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     const LENGTH_MAX: usize = 128;
     let sane = |id: &&HeaderValue| {
@@ -94,47 +94,50 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     };
     headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
         let id = format!("req_{}", crate::entropy::id_seed());
-        HeaderValue::try_from(id).expect("letters and digits can stand in a header")
+        HeaderValue::try_from(id).expect("letters and digits are valid in a header")
     })
 }
 
-/// Counts a request as under way as long as it, or an answer that is written piece by piece, lives.
-struct Underway {
+/// Counts a request as in flight until it is answered, or until a streamed answer ends.
+struct RequestInFlight {
     node: Rc<Arc<Node>>,
-    _busy: Option<Busy>,
+    _connection: Option<ActiveRequest>,
 }
 
-impl Underway {
+impl RequestInFlight {
     fn begin(node: &Rc<Arc<Node>>, connection: Option<&Arc<Connection>>) -> Self {
         node.underway.fetch_add(1, Ordering::Relaxed);
-        Self { node: node.clone(), _busy: connection.map(|connection| node.connections.busy(connection)) }
+        Self {
+            node: node.clone(),
+            _connection: connection.map(|connection| node.connections.request_began(connection)),
+        }
     }
 
-    /// A small answer is in the socket's buffer at once; a larger one is under way until its last piece is.
+    /// A small answer fits in the socket's buffer; a larger one stays in flight until its last piece is written.
     fn with(self, body: BoxBody) -> BoxBody {
         match body.size() {
             BodySize::None => body,
             BodySize::Sized(size) if size <= PIECE_BYTES as u64 => body,
             BodySize::Sized(_) | BodySize::Stream => match body.try_into_bytes() {
-                Ok(rest) => BoxBody::new(Pieces { rest, _underway: self }),
-                Err(stream) => BoxBody::new(Streamed { stream, _underway: self }),
+                Ok(rest) => BoxBody::new(Pieces { rest, _in_flight: self }),
+                Err(stream) => BoxBody::new(Streamed { stream, _in_flight: self }),
             },
         }
     }
 }
 
-impl Drop for Underway {
+impl Drop for RequestInFlight {
     fn drop(&mut self) {
         self.node.underway.fetch_sub(1, Ordering::Release);
     }
 }
 
-/// What is handed to the socket at once; half of what the web server buffers before it waits for the client.
+/// The size of a piece: half of what the web server buffers before it waits for the client.
 const PIECE_BYTES: usize = 16 * 1024;
 
 struct Pieces {
     rest: Bytes,
-    _underway: Underway,
+    _in_flight: RequestInFlight,
 }
 
 impl MessageBody for Pieces {
@@ -152,7 +155,7 @@ impl MessageBody for Pieces {
 
 struct Streamed {
     stream: BoxBody,
-    _underway: Underway,
+    _in_flight: RequestInFlight,
 }
 
 impl MessageBody for Streamed {

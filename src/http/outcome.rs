@@ -1,15 +1,14 @@
-//! Changes that are answered when they are durable, and how long that may take.
+//! Time limits for changes and reads that wait for the disk.
 
 use std::time::Duration;
 
 use super::codes::Code;
 use super::problem::Problem;
 
-/// Long enough for a disk that stalled to have caught up.
+/// Long enough for a stalled disk to catch up.
 const STALLED_RETRY_SECONDS: u64 = 1;
 
-/// A disk that stalls must not keep the caller for ever. What was begun may still take effect; `look` says how to see
-/// whether it did.
+/// A stalled disk must not block the caller forever. The change may still take effect; `look` says how the caller checks.
 pub async fn done_within<T, E>(
     limit: Duration,
     look: &str,
@@ -27,10 +26,10 @@ where
     Ok(done?)
 }
 
-/// A read of what may be on its way to the disk waits for that, and not for ever either. `what` is being changed.
+/// The same for a read that waits for a pending change of `what`.
 pub async fn read_within<T>(limit: Duration, what: &str, read: impl Future<Output = T>) -> Result<T, Problem> {
     tokio::time::timeout(limit, read).await.map_err(|_| {
-        let detail = format!("a change of the {what} still waits for the disk; try again after `Retry-After`");
+        let detail = format!("a change of the {what} is still waiting for the disk; try again after `Retry-After`");
         let problem = Problem::new(Code::Overloaded, detail).retry_after(STALLED_RETRY_SECONDS);
         problem.because(format!("the {what} were not read in time: a change of them is not durable yet"))
     })
@@ -42,21 +41,21 @@ mod tests {
     use crate::store::StoreError;
 
     #[actix::test]
-    async fn a_change_that_the_disk_does_not_take_in_time_has_an_unknown_outcome() {
+    async fn a_change_that_is_not_durable_in_time_has_an_unknown_outcome() {
         let stalled = std::future::pending::<Result<(), StoreError>>();
         let outcome = done_within(Duration::from_millis(1), "look", stalled).await;
         assert_eq!(outcome.map_err(|problem| problem.code()), Err(Code::OutcomeUnknown));
     }
 
     #[actix::test]
-    async fn a_read_that_waits_too_long_for_the_disk_can_be_tried_again() {
+    async fn a_read_that_waits_too_long_for_the_disk_can_be_retried() {
         let read = read_within(Duration::from_millis(1), "tokens", std::future::pending::<()>()).await;
         assert_eq!(read.map_err(|problem| problem.code()), Err(Code::Overloaded));
         assert_eq!(read_within(Duration::from_secs(60), "tokens", std::future::ready(7)).await.ok(), Some(7));
     }
 
     #[actix::test]
-    async fn a_change_in_time_is_answered_as_it_went() {
+    async fn a_change_in_time_is_answered_with_its_result() {
         let limit = Duration::from_secs(60);
         let made = done_within(limit, "look", std::future::ready(Ok::<_, StoreError>(7))).await;
         assert_eq!(made.map_err(|problem| problem.code()), Ok(7));

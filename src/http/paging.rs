@@ -1,4 +1,4 @@
-//! Query parameters and pages: bounds, totals, and `Link` (RFC 8288).
+//! Query parameters, and pages with totals and `Link` headers (RFC 8288).
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use crate::domain::Malformed;
 
 const LIMIT_DEFAULT: u64 = 50;
 const LIMIT_MAX: u64 = 100;
-/// The largest whole number that every JSON implementation keeps exact.
+/// The largest integer that every JSON implementation keeps exact.
 pub const PLACE_MAX: u64 = (1 << 53) - 1;
 
-/// The query of a request, taken parameter by parameter like the fields of a body.
+/// The query of a request, read parameter by parameter like the fields of a body.
 pub struct Query {
     parameters: Vec<(String, String)>,
     errors: Vec<FieldError>,
@@ -37,19 +37,19 @@ impl Query {
     pub fn one(&mut self, name: &str) -> Option<String> {
         let mut values = self.all(name);
         if values.len() > 1 {
-            self.wrong(name, "is given more than once");
+            self.wrong(name, "must not be repeated");
         }
         values.pop()
     }
 
     pub fn number(&mut self, name: &str, least: u64, most: u64) -> Option<u64> {
         let value = self.one(name)?;
-        // No sign, no spaces: what `parse` would let through beyond digits is not in the contract.
+        // `parse` would also accept a sign, which is not in the contract.
         let number = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten();
         match number {
             Some(number) if (least..=most).contains(&number) => Some(number),
             Some(_) | None => {
-                self.wrong(name, format!("is a whole number from {least} to {most}"));
+                self.wrong(name, format!("must be an integer from {least} to {most}"));
                 None
             }
         }
@@ -60,13 +60,13 @@ impl Query {
         parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
     }
 
-    /// One of a few things, by its name.
+    /// One of several values, by its name.
     pub fn choice<T: Copy>(&mut self, name: &str, choices: &[T], name_of: impl Fn(T) -> &'static str) -> Option<T> {
         let value = self.one(name)?;
         let chosen = choices.iter().copied().find(|choice| name_of(*choice) == value);
         if chosen.is_none() {
             let names: Vec<_> = choices.iter().map(|choice| name_of(*choice)).collect();
-            self.wrong(name, format!("is one of {}", names.join(", ")));
+            self.wrong(name, format!("must be one of {}", names.join(", ")));
         }
         chosen
     }
@@ -78,7 +78,7 @@ impl Query {
     pub fn finish(mut self) -> Result<(), Problem> {
         let unknown: BTreeSet<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
         for parameter in unknown {
-            self.wrong(&parameter, "is unknown here");
+            self.wrong(&parameter, "is not a known parameter");
         }
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.errors)) }
     }
@@ -96,7 +96,7 @@ impl Slice {
         Self::take_if_given(query).unwrap_or(Self { limit: LIMIT_DEFAULT, offset: 0 })
     }
 
-    /// None if the query has neither.
+    /// `None` if the query has neither.
     pub fn take_if_given(query: &mut Query) -> Option<Self> {
         let given = query.parameters.iter().any(|(name, _)| name == "limit" || name == "offset");
         let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT);
@@ -104,7 +104,7 @@ impl Slice {
         given.then_some(Self { limit, offset })
     }
 
-    /// The links to the pages around this one, as far as they exist.
+    /// The relations of a `Link` header, with their offsets.
     fn links(self, total: u64) -> Vec<(&'static str, u64)> {
         let last = total.saturating_sub(1) / self.limit * self.limit;
         let mut links = vec![("first", 0)];
@@ -167,7 +167,7 @@ pub struct SlicePagination {
 }
 
 impl SlicePagination {
-    /// Of a list that was asked for whole.
+    /// Of a list that was requested whole.
     pub fn whole(total: u64) -> Self {
         Self { limit: total, offset: 0, total }
     }
@@ -189,7 +189,7 @@ pub struct PagePagination {
     total_pages: u64,
 }
 
-/// A part of a list, with links to the others.
+/// A part of a list, with links to the other parts.
 pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
@@ -203,12 +203,12 @@ pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: V
     linked(request, page.limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
 }
 
-/// Only the link to what comes next, for what has no known end.
+/// Only the link to the next page, for a list whose end is not known.
 pub fn linked_to_next(request: &HttpRequest, limit: u64, offset: u64, response: HttpResponse) -> HttpResponse {
     linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }
 
-/// Adds `Link`: the same request, other filters kept, at another place.
+/// Adds `Link`: the same request with the same filters, at other positions.
 fn linked(
     request: &HttpRequest,
     limit: u64,

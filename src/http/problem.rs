@@ -1,4 +1,4 @@
-//! A fault on the wire: RFC 9457 `application/problem+json`.
+//! An error on the wire: RFC 9457 `application/problem+json`.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use serde_json::{Map, Value};
 
 use super::codes::Code;
 
-pub const CONTENT: &str = "application/problem+json";
+pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 /// Long enough for a burst to pass.
 pub const OVERLOADED_RETRY_SECONDS: u64 = 1;
 
-/// Boxed: it is the rare outcome, and should not make every result large.
+/// Boxed, so that the rare outcome does not make every result large.
 #[derive(Debug)]
-pub struct Problem(Box<Parts>);
+pub struct Problem(Box<Inner>);
 
 #[derive(Debug)]
-struct Parts {
+struct Inner {
     code: Code,
     detail: String,
     extra: Map<String, Value>,
@@ -26,7 +26,7 @@ struct Parts {
     cause: Option<String>,
 }
 
-/// One field or parameter that is wrong.
+/// One invalid field or parameter. The message continues a sentence that begins with the field's name.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct FieldError {
     pub field: String,
@@ -35,11 +35,11 @@ pub struct FieldError {
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(Parts { code, detail: detail.into(), extra: Map::new(), headers: Vec::new(), cause: None }))
+        Self(Box::new(Inner { code, detail: detail.into(), extra: Map::new(), headers: Vec::new(), cause: None }))
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
-        // Our own types all have a form in JSON; one that had none would only be left out.
+        // All our types can be serialised; one that could not would only be left out.
         if let Ok(value) = serde_json::to_value(value) {
             self.0.extra.insert(name.to_owned(), value);
         }
@@ -62,12 +62,12 @@ impl Problem {
         self.with("retryAfterSeconds", seconds).with_header(RETRY_AFTER, &seconds.to_string())
     }
 
-    /// Every fault of a body at once.
+    /// All faults of a body at once.
     pub fn invalid_request(errors: Vec<FieldError>) -> Self {
         Self::new(Code::InvalidRequest, Self::summary(&errors)).with("errors", errors)
     }
 
-    /// Every fault of a query at once.
+    /// All faults of a query at once.
     pub fn invalid_parameters(errors: Vec<FieldError>) -> Self {
         Self::new(Code::InvalidParameter, Self::summary(&errors)).with("errors", errors)
     }
@@ -88,21 +88,21 @@ impl Problem {
     }
 
     pub fn method_not_allowed(method: &str, allowed: &str) -> Self {
-        Self::new(Code::MethodNotAllowed, format!("{method} is not answered here; use one of {allowed}"))
+        Self::new(Code::MethodNotAllowed, format!("{method} is not allowed here; use one of {allowed}"))
             .with_header(ALLOW, allowed)
     }
 
     pub fn overloaded(why: &str) -> Self {
-        Self::new(Code::Overloaded, format!("{why}; nothing was done, try again in a moment"))
+        Self::new(Code::Overloaded, format!("{why}; nothing was changed, try again in a moment"))
             .retry_after(OVERLOADED_RETRY_SECONDS)
     }
 
-    /// A fault of ours.
+    /// A failure of the server. The cause goes to the log, not to the client.
     pub fn internal(cause: impl fmt::Display) -> Self {
         Self::new(Code::InternalError, Code::InternalError.meaning()).because(cause)
     }
 
-    /// What an operator needs to know and a client has no use for: it goes to the log, with the request's id.
+    /// Adds a cause, which goes to the log with the request's id and not to the client.
     pub fn because(mut self, cause: impl fmt::Display) -> Self {
         self.0.cause = Some(cause.to_string());
         self
@@ -140,7 +140,7 @@ impl Problem {
             extra: &self.0.extra,
         };
         let mut response = HttpResponse::build(code.status());
-        response.insert_header((CONTENT_TYPE, CONTENT));
+        response.insert_header((CONTENT_TYPE, CONTENT_TYPE_PROBLEM));
         for header in &self.0.headers {
             response.insert_header(header.clone());
         }

@@ -1,4 +1,4 @@
-//! Each token's share of the server.
+//! The rate limit per token.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -30,10 +30,10 @@ impl RateLimits {
             return Ok(());
         };
         let wait = not_until.wait_time_from(self.clock.now());
-        // Whole seconds, rounded up: coming back too early would be refused again.
+        // Rounded up to whole seconds: an earlier retry would be refused again.
         let seconds = wait.as_secs() + u64::from(wait > Duration::from_secs(wait.as_secs()));
         let window = u64::from(self.burst.get()).div_ceil(u64::from(self.per_second.get())).max(1);
-        let detail = format!("the token may make {} requests a second; try again in {seconds} s", self.per_second);
+        let detail = format!("the token may make {} requests per second; try again in {seconds} s", self.per_second);
         Err(Problem::new(Code::RateLimited, detail)
             .retry_after(seconds.max(1))
             .with_header(HeaderName::from_static("ratelimit"), &format!("\"token\";r=0;t={}", seconds.max(1)))
@@ -43,7 +43,7 @@ impl RateLimits {
             ))
     }
 
-    /// Forgets tokens that have their whole share again.
+    /// Drops the state of tokens whose full rate is available again.
     pub fn forget_idle(&self) {
         self.limiter.retain_recent();
     }

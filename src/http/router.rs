@@ -7,19 +7,19 @@ use actix_web::http::Method;
 use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
-use super::call::{Call, NAMES_MAX, Places, path_of};
+use super::call::{Call, PARAMETERS_MAX, PathParameters, path_of};
 use super::meter::Meter;
 use super::problem::Problem;
 use super::refusals;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
 
-/// Finds what a request asks for. Each thread that answers has its own.
+/// Finds the resource of a request. One per worker thread.
 pub struct Router(matchit::Router<Rc<Resource>>);
 
-/// One path with its methods, `HEAD` with every `GET`.
+/// One path with its methods; `GET` includes `HEAD`.
 pub struct Resource {
     pub meter: Meter,
-    pub places: Rc<Places>,
+    pub parameters: Rc<PathParameters>,
     endpoints: Vec<Endpoint>,
     allowed: String,
 }
@@ -68,7 +68,7 @@ impl Resource {
         }
         Self {
             allowed: allowed.join(", "),
-            places: places(&format!("{base}{}", routes.named)),
+            parameters: parameters(&format!("{base}{}", routes.named)),
             meter: Meter::new(routes.path, methods),
             endpoints,
         }
@@ -83,11 +83,10 @@ impl Resource {
     }
 }
 
-/// Where a path has its names.
-fn places(path: &str) -> Rc<Places> {
+fn parameters(path: &str) -> Rc<PathParameters> {
     let name = |segment: &str| Some(segment.strip_prefix('{')?.strip_suffix('}')?.to_owned());
-    let places: Rc<Places> =
+    let parameters: Rc<PathParameters> =
         path.split('/').enumerate().filter_map(|(number, segment)| Some((name(segment)?, number))).collect();
-    assert!(places.len() <= NAMES_MAX, "{path} has more names than a call has room for");
-    places
+    assert!(parameters.len() <= PARAMETERS_MAX, "{path} has more parameters than a call has room for");
+    parameters
 }

@@ -1,5 +1,5 @@
-//! A connection's socket in two hands: the web server reads and writes through it, and we look whether its client is
-//! still there and end it when it stalls. One descriptor serves both.
+//! A connection's socket, shared by two: the web server reads and writes through it, and we check whether the client is
+//! still connected and shut it down when it stalls. Both use one file descriptor.
 
 use std::io;
 use std::net::Shutdown;
@@ -16,32 +16,32 @@ use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 
-/// A client that does not even acknowledge a probe for half a minute is gone, and so is its place in a queue.
+/// A client that acknowledges no probe for half a minute is gone, and loses its place in a queue.
 const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Socket {
-    /// `None` once the web server has let go of it: whoever still knows the connection does not keep it open. Locked for
-    /// one look, read or write at a time, almost always by the thread that serves the connection.
+    /// `None` once the web server has dropped it, so that nobody else keeps it open. Locked for one check, read or write at
+    /// a time, almost always by the thread that serves the connection.
     tcp: Mutex<Option<TcpStream>>,
-    /// The web server has read the end of it. It may do so before the event loop is told, and is not woken for it again.
+    /// The web server has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
 }
 
 impl Socket {
     pub fn new(tcp: TcpStream) -> Self {
-        // A machine that vanishes without a word is noticed by this; if it cannot be had, by what times out later.
+        // Detects a machine that vanishes silently; if it cannot be set, later timeouts do.
         SockRef::from(&tcp).set_tcp_keepalive(&KEEP_ALIVE).ok();
         Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false) }
     }
 
-    /// Whether the client has closed it, or its half of it. What it may have sent before does not count, read or unread:
-    /// a client that sends the next request before it has its answer is there.
+    /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a client
+    /// that pipelines its next request is still connected.
     ///
-    /// Asks the kernel, for the event loop hears of an end only when it comes round to it: by then a lock could have been
-    /// given to a client that had closed before.
+    /// Asks the kernel, since the event loop learns of the end only when it polls: until then, a lock could be granted to a
+    /// client that had already disconnected.
     pub fn is_gone(&self) -> bool {
-        // Not by peeking, which shows the end only when nothing lies unread before it.
+        // Not by peeking, which shows the end only when nothing unread precedes it.
         let closed = |tcp: &TcpStream| {
             let asked = &mut [PollFd::new(tcp, PollFlags::RDHUP)];
             match poll(asked, Some(&Timespec::default())) {
@@ -52,24 +52,24 @@ impl Socket {
         self.is_known_gone() || self.tcp.lock().as_ref().is_none_or(closed)
     }
 
-    /// The same as far as the event loop has been told, which costs no system call and is enough for one that waits: it
-    /// will be polled when there is more to know. (Unless it has sent what is no HTTP, in two pieces: then it keeps its
-    /// place until its turn comes, and is found gone.)
+    /// The same as far as the event loop has been notified. It costs no system call and is enough while a request waits,
+    /// since the request is polled again when there is news. (Except for a client that has sent invalid HTTP in two pieces:
+    /// it keeps its place until its turn comes, and is then found to be gone.)
     ///
-    /// That the web server has read the end would not do: it reads nothing more once what follows a request is no HTTP.
+    /// `ended` alone would not do: the web server stops reading when the bytes after a request are not HTTP.
     pub fn is_known_gone(&self) -> bool {
-        let told = |tcp: &TcpStream| match tcp.ready(Interest::READABLE).now_or_never() {
+        let notified = |tcp: &TcpStream| match tcp.ready(Interest::READABLE).now_or_never() {
             Some(Ok(ready)) => ready.is_read_closed(),
             Some(Err(_)) => true,
             None => false,
         };
-        self.ended.load(Ordering::Relaxed) || self.tcp.lock().as_ref().is_none_or(told)
+        self.ended.load(Ordering::Relaxed) || self.tcp.lock().as_ref().is_none_or(notified)
     }
 
-    /// Ends it for both sides; the web server sees that as the client's end of it.
+    /// Shuts it down in both directions; the web server sees that as the client's end of stream.
     pub fn shut_down(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
-            // One that is gone already needs no shutting.
+            // It fails for a client that is already gone, which is fine.
             SockRef::from(tcp).shutdown(Shutdown::Both).ok();
         }
     }
@@ -117,7 +117,7 @@ mod tests {
         (Socket::new(TcpStream::from_std(accepted).unwrap()), client)
     }
 
-    /// What a client may do at the end, and what is left of it then.
+    /// The ways a client may disconnect, and what remains of it.
     const ENDS: [fn(Client) -> Option<Client>; 3] = [
         |client| {
             client.shutdown(Shutdown::Write).unwrap();
@@ -128,7 +128,7 @@ mod tests {
             None
         },
         |client| {
-            // Without lingering a close is a reset.
+            // With a linger time of zero, a close is a reset.
             SockRef::from(&client).set_linger(Some(Duration::ZERO)).unwrap();
             drop(client);
             None
@@ -136,7 +136,7 @@ mod tests {
     ];
 
     #[actix::test]
-    async fn a_client_is_there_until_it_closes_whether_or_not_what_it_sent_is_read() {
+    async fn a_client_is_connected_until_it_closes_whether_or_not_its_data_is_read() {
         for (end, sent) in ENDS.into_iter().flat_map(|end| [(end, ""), (end, "GET")]) {
             let (socket, mut client) = pair();
             client.write_all(sent.as_bytes()).unwrap();
@@ -145,7 +145,7 @@ mod tests {
             }
             assert!(!socket.is_gone() && !socket.is_known_gone());
             let _open = end(client);
-            assert!(socket.is_gone(), "before the event loop has come round to it");
+            assert!(socket.is_gone(), "before the event loop is notified");
             while !socket.is_known_gone() {
                 tokio::task::yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! Answers that are written as things happen: how they fit the client's version of HTTP, and their end.
+//! Streamed answers: their fit to the client's HTTP version, and their end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use super::connections::Connection;
 use super::problem::Problem;
 use crate::actors::Environments;
 
-/// What a client has to take the rest of its answer when the server ends: nobody waits for one that does not read.
-const PARTING: Duration = Duration::from_secs(1);
+/// How long a client may take to read the rest of its answer when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 
-/// For `HEAD`: how long the body would be is not known, and the web server would read all of it only to drop it.
+/// For `HEAD`: the length of the body is not known, and the web server would read all of it only to drop it.
 pub fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
 }
 
-/// HTTP/1.0 knows no chunks: there, an answer whose length is not known ends with its connection.
+/// HTTP/1.0 has no chunks: there, an answer of unknown length ends with its connection.
 pub fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse {
     if request.version() < Version::HTTP_11 {
         response.head_mut().no_chunking(true);
@@ -30,27 +30,27 @@ pub fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse
     response
 }
 
-/// A client that does not read keeps its answer from being asked for more, so that it would not end with the server, nor
-/// hear of anything else: it is cut off at the end, and when it is `given_up`. Holds as long as what it returns lives.
+/// The stream of a client that does not read is not polled, so it would not notice that the server stops. Its connection is
+/// shut down when the server stops, or when `given_up` resolves. Applies until the returned sender is dropped.
 pub fn cut_off(
     request: &HttpRequest,
     environments: &Environments,
     given_up: impl Future<Output = ()> + 'static,
 ) -> oneshot::Sender<()> {
-    let (there, gone) = oneshot::channel();
+    let (guard, dropped) = oneshot::channel();
     if let Some(connection) = request.conn_data::<Arc<Connection>>().cloned() {
         let environments = environments.clone();
-        let the_end = async move {
+        let stopped = async move {
             environments.closed().await;
-            tokio::time::sleep(PARTING).await;
+            tokio::time::sleep(STOP_GRACE).await;
         };
         actix_web::rt::spawn(async move {
             tokio::select! {
-                _ = gone => {}
-                () = the_end => connection.socket.shut_down(),
+                _ = dropped => {}
+                () = stopped => connection.socket.shut_down(),
                 () = given_up => connection.socket.shut_down(),
             }
         });
     }
-    there
+    guard
 }

@@ -231,7 +231,7 @@ fn problem_response(status: u16, codes: &[Code]) -> Value {
     json!({
         "description": listed.join("\n"),
         "headers": headers_of(headers),
-        "content": { problem::CONTENT: { "schema": reference("Problem") } },
+        "content": { problem::CONTENT_TYPE_PROBLEM: { "schema": reference("Problem") } },
     })
 }
 

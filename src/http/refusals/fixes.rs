@@ -1,4 +1,4 @@
-//! What can stand in the way of an analysis, and of the pull request made of one.
+//! Failures of analyses, and of the pull requests made from them.
 
 use crate::analysis::service::{AnalysisError, Status};
 use crate::fixes::{FixError, GitHubError};
@@ -6,14 +6,14 @@ use crate::git::GitError;
 use crate::http::codes::Code;
 use crate::http::problem::{FieldError, Problem};
 
-/// Long enough for a server elsewhere to have come round.
+/// Long enough for a remote server to recover.
 const REMOTE_RETRY_SECONDS: u64 = 30;
 
 impl From<AnalysisError> for Problem {
     fn from(error: AnalysisError) -> Self {
         match error {
             AnalysisError::Store(error) => error.into(),
-            AnalysisError::Overloaded => Problem::overloaded("as many analyses are under way as may be"),
+            AnalysisError::Overloaded => Problem::overloaded("the limit of running analyses is reached"),
             AnalysisError::NotFound => analysis_not_found(),
         }
     }
@@ -22,7 +22,7 @@ impl From<AnalysisError> for Problem {
 impl From<FixError> for Problem {
     fn from(error: FixError) -> Self {
         let to_put =
-            "a maintainer names it with PUT /pipelines/{pipelineId}: `repository: {provider, url, defaultBranch}`";
+            "a maintainer sets it with PUT /pipelines/{pipelineId}: `repository: {provider, url, defaultBranch}`";
         match error {
             FixError::Store(error) => error.into(),
             FixError::NotFound => analysis_not_found(),
@@ -36,22 +36,22 @@ impl From<FixError> for Problem {
             ),
             FixError::NoCredential => Problem::new(
                 Code::CredentialMissing,
-                "a pull request takes a token; a maintainer puts it into a secret, and names that as the `credential` of \
-                 the pipeline's `repository`",
+                "a pull request needs a token; a maintainer stores it in a secret and names that secret as the `credential` \
+                 of the pipeline's `repository`",
             ),
             FixError::CredentialNotFound(_) => Problem::new(
                 Code::CredentialMissing,
-                format!("{error}; a maintainer makes it with POST /secrets, for the pipeline or the organization"),
+                format!("{error}; a maintainer creates it with POST /secrets, for the pipeline or the organization"),
             ),
             FixError::Secrets(reason) => Problem::internal(reason),
             FixError::DefaultBranch(branch) => Problem::invalid_request(vec![FieldError {
                 field: "branch".to_owned(),
-                message: format!("is `{branch}`, the repository's default branch, which is never pushed to"),
+                message: format!("must not be `{branch}`, the repository's default branch"),
             }]),
             FixError::BranchExists(_) => {
-                Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete that one"))
+                Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete it"))
             }
-            FixError::Overloaded => Problem::overloaded("too many fixes are being made"),
+            FixError::Overloaded => Problem::overloaded("too many fixes are being proposed"),
             FixError::Git(error) => error.into(),
             FixError::GitHub(error) => error.into(),
         }
@@ -62,11 +62,11 @@ impl From<GitError> for Problem {
     fn from(error: GitError) -> Self {
         let reason = match &error {
             GitError::NoGit { .. } | GitError::Io(_) => {
-                let detail = format!("{error}; an operator has to see to it");
+                let detail = format!("{error}; an operator must fix it");
                 return Problem::new(Code::GitUnavailable, detail).retry_after(REMOTE_RETRY_SECONDS).because(error);
             }
             GitError::PathTaken(_) => {
-                let detail = format!("{error}; move that in the repository, and ask again");
+                let detail = format!("{error}; move it in the repository, and try again");
                 return Problem::new(Code::RepositoryUnusable, detail);
             }
             GitError::Busy { .. } => return Problem::overloaded("git is busy with other repositories"),
@@ -101,22 +101,24 @@ impl From<GitHubError> for Problem {
 }
 
 fn remote_failed(reason: &str, error: &dyn std::error::Error) -> Problem {
-    let detail = format!("the repository's server did not do it: {error}; asked again, the fix goes on where it was");
+    let detail = format!("the repository's server failed: {error}; a retry continues where this attempt stopped");
     Problem::new(Code::RemoteFailed, detail).with("reason", reason).because(error)
 }
 
 pub fn analysis_not_found() -> Problem {
     Problem::new(
         Code::AnalysisNotFound,
-        "the organization has no such analysis, or no longer remembers it; list them to see those it does",
+        "the organization has no such analysis, or has dropped it; list them to see their ids",
     )
 }
 
 fn analysis_not_completed(status: Status) -> Problem {
     let detail = match status {
-        Status::Running => "the analysis still runs; wait for it, best with `waitSeconds` and `If-None-Match`",
-        Status::Failed => "the analysis failed, and there is nothing to propose; ask for another of its deployment",
-        Status::Completed => "the analysis has been completed meanwhile; try again",
+        Status::Running => {
+            "the analysis is still running; wait for it, preferably with `waitSeconds` and `If-None-Match`"
+        }
+        Status::Failed => "the analysis failed, so there is nothing to propose; request another one for the deployment",
+        Status::Completed => "the analysis has completed in the meantime; try again",
     };
     Problem::new(Code::AnalysisNotCompleted, detail).with("analysisStatus", status.as_str())
 }

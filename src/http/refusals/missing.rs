@@ -1,10 +1,10 @@
-//! What is not there, and how to find what is.
+//! The 404 problems.
 
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
 
 pub fn route_not_found(path: &str) -> Problem {
-    Problem::new(Code::RouteNotFound, format!("nothing is served under {path}; /api/v1/openapi.json lists what is"))
+    Problem::new(Code::RouteNotFound, format!("no route matches {path}; /api/v1/openapi.json lists all routes"))
 }
 
 pub fn member_not_found() -> Problem {
@@ -14,71 +14,71 @@ pub fn member_not_found() -> Problem {
 pub fn pipeline_not_found() -> Problem {
     Problem::new(
         Code::PipelineNotFound,
-        "the organization has no such pipeline; list them to see their ids, or ask a maintainer to make it with PUT",
+        "the organization has no such pipeline; list them to see their ids, or ask a maintainer to create it with PUT",
     )
 }
 
 pub fn environment_not_found() -> Problem {
     Problem::new(
         Code::EnvironmentNotFound,
-        "the pipeline has no environment of this name; list them, or ask a maintainer to make it with PUT",
+        "the pipeline has no environment with this name; list them, or ask a maintainer to create it with PUT",
     )
 }
 
 pub fn session_not_found() -> Problem {
     Problem::new(
         Code::SessionNotFound,
-        "the environment has no such session, or no longer remembers it; its history lists those it does",
+        "the environment has no such session, or has dropped it; its history lists the sessions it keeps",
     )
 }
 
 pub fn deployment_not_found() -> Problem {
     Problem::new(
         Code::DeploymentNotFound,
-        "the organization has no such deployment, or no longer remembers it; list them to see those it does",
+        "the organization has no such deployment, or has dropped it; list them to see their ids",
     )
 }
 
 pub fn stage_not_found() -> Problem {
-    Problem::new(Code::StageNotFound, "the deployment has no stage of this name; its `stages` list those it has")
+    Problem::new(Code::StageNotFound, "the deployment has no stage with this name; `stages` lists them")
 }
 
 pub fn approval_not_found() -> Problem {
     Problem::new(
         Code::ApprovalNotFound,
-        "the organization has no such approval, or no longer remembers it; list them to see those it does",
+        "the organization has no such approval, or has dropped it; list them to see their ids",
     )
 }
 
 pub fn event_not_found() -> Problem {
     Problem::new(
         Code::EventNotFound,
-        "the organization has no such event, or no longer keeps it; list them to see those it does",
+        "the organization has no such event, or has dropped it; list them to see their ids",
     )
 }
 
 pub fn secret_not_found() -> Problem {
     Problem::new(
         Code::SecretNotFound,
-        "there is no secret of this name in this scope; list them, and choose a pipeline's own with `pipelineId`",
+        "no secret has this name in this scope; list them, and select those of a pipeline with `pipelineId`",
     )
 }
 
 pub fn webhook_not_found() -> Problem {
-    Problem::new(Code::WebhookNotFound, "the organization has no such webhook; list them to see those it has")
+    Problem::new(Code::WebhookNotFound, "the organization has no such webhook; list them to see their ids")
 }
 
 pub fn delivery_not_found() -> Problem {
     Problem::new(
         Code::DeliveryNotFound,
-        "the webhook has no such delivery, or no longer remembers it; list them to see those it does",
+        "the webhook has no such delivery, or has dropped it; list them to see their ids",
     )
 }
 
 pub fn queued_session_not_found() -> Problem {
     Problem::new(
         Code::SessionNotFound,
-        "the pipeline has no such session that was queued, or no longer remembers it; others are found under their \
-         environment",
+        "the pipeline has no such queued session, or has dropped it; sessions that were never queued are found under \
+         their environment",
     )
 }

@@ -1,11 +1,11 @@
-//! What is refused of step registries.
+//! Rejected requests on step registries.
 
 use crate::domain::Identifier;
 use crate::http::codes::Code;
 use crate::http::problem::{FieldError, Problem};
 use crate::registries::{FileFault, Refusal, SyncFailure};
 
-/// Most repositories are fetched by then.
+/// Long enough to fetch most repositories.
 const SYNCING_RETRY_SECONDS: u64 = 2;
 
 impl From<Refusal> for Problem {
@@ -18,19 +18,17 @@ impl From<Refusal> for Problem {
             ),
             Refusal::Exists => Problem::new(
                 Code::RegistryExists,
-                "there is a step registry of this name; change that one with PUT, or choose another name",
+                "the organization has a step registry with this name; change it with PUT, or choose another name",
             ),
-            Refusal::TooMany => {
-                Problem::new(Code::RegistryLimitReached, format!("{refusal}; delete some that are no longer used"))
-            }
+            Refusal::TooMany => Problem::new(Code::RegistryLimitReached, format!("{refusal}; delete unused ones")),
             Refusal::Changed => Problem::new(
                 Code::PreconditionFailed,
-                "the step registry is not, or no longer, as it was when this began; read it again and send its `ETag`",
+                "the step registry has changed since the request began, or does not match `If-Match`; read it again and send its `ETag`",
             ),
             Refusal::InUse { used_by } => in_use(&used_by),
             Refusal::SyncInProgress => Problem::new(
                 Code::SyncInProgress,
-                "the step registry is being synced; look at it until its `status` is no longer `syncing`",
+                "the step registry is being synced; poll it until its `status` is no longer `syncing`",
             )
             .retry_after(SYNCING_RETRY_SECONDS),
             Refusal::NoRepository => {
@@ -43,16 +41,14 @@ impl From<Refusal> for Problem {
 
 fn in_use(used_by: &[Identifier]) -> Problem {
     let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
-    let detail = format!(
-        "pipelines use what would no longer be there, or not as they use it: {}; change those first",
-        names.join(", ")
-    );
+    let detail =
+        format!("the change would break pipelines that use the registry: {}; change those first", names.join(", "));
     Problem::new(Code::RegistryInUse, detail).with("usedBy", names)
 }
 
 fn sync_failed(failure: &SyncFailure) -> Problem {
     let fault = |fault: &FileFault| FieldError { field: fault.file.clone(), message: fault.message.clone() };
     let errors: Vec<_> = failure.faults.iter().map(fault).collect();
-    let detail = format!("{}; the steps stay as they were", failure.message);
+    let detail = format!("{}; the steps are unchanged", failure.message);
     Problem::new(Code::SyncFailed, detail).with("errors", errors)
 }

@@ -245,7 +245,7 @@ impl Subscriber {
             let reset = (stretch.next == from).then(|| Opening::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
-        let Some(_place) = self.access.node.scans.place().await else { return Err(overrun()) };
+        let Some(_permit) = self.access.node.scans.permit().await else { return Err(overrun()) };
         let (stretch, reset) = web::block(read).await.map_err(Problem::internal)??;
         if let Some(reset) = reset {
             self.next = reset.next;
