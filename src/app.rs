@@ -1,12 +1,12 @@
-//! The one place that wires the parts together: from settings to a serving server, and to its end.
+//! Wires the parts together: from settings to a running server, and through its shutdown.
 
 mod analysing;
 mod chores;
 mod declared;
-mod delivery;
 mod greeting;
 mod opening;
 mod orphans;
+mod runner_host;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::opening::OpenedRealm;
 use crate::actors::Failure;
 use crate::config::Settings;
-use crate::http::{self, Front, Running};
+use crate::http::{self, ListenOptions, RunningServer};
 use crate::runner::Runner;
 use crate::store::{self, LoggedStore};
 use crate::{secrets, telemetry};
 
-/// How long a stop waits for receivers of webhooks that have not answered: long enough for one that works.
-const DELIVERING_MAX: Duration = Duration::from_secs(5);
+/// How long a stop waits for webhook receivers: long enough for one that works.
+const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);
 
-/// Why the server did not start, or did not go on: one sentence that says what to do.
+/// Why the server did not start, or stopped by itself: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
     #[error(transparent)]
@@ -33,11 +33,11 @@ pub enum ServeError {
     Secrets(#[from] secrets::OpenError),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: std::net::SocketAddr, reason: String },
-    #[error("the data directory cannot be prepared: {0}")]
+    #[error("cannot prepare the data directory: {0}")]
     Store(#[from] store::StoreError),
-    #[error("an environment cannot be made as declared: {0}")]
+    #[error("cannot create a declared environment: {0}")]
     Declare(#[from] Failure),
-    #[error("the deployments that the last run of the server left cannot be taken up: {0}")]
+    #[error("cannot resume the deployments of the previous run: {0}")]
     Recover(#[source] Failure),
     #[error("cannot start: {0}")]
     Io(#[from] std::io::Error),
@@ -49,47 +49,47 @@ pub fn serve(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeE
 }
 
 async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
-    // Asked to stop while still starting, we stop as soon as we have started.
+    // A signal during the start stops the server as soon as it has started.
     let mut signals = Signals::new()?;
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
-    let front = front(&settings);
-    let reserved = http::reserve(front.listen).map_err(|error| listen_error(&front, &error))?;
+    let listen = listen_options(&settings);
+    let reserved = http::reserve(listen.listen).map_err(|error| listen_error(listen.listen, &error))?;
     let node = opening::open_node(&settings, metrics.clone())?;
     let OpenedRealm { realm, runner, admin_token } = opening::open_realm(&settings, store.clone(), &node).await?;
-    let running = http::start(&front, reserved, node, realm).map_err(|error| listen_error(&front, &error))?;
+    let running = http::start(&listen, reserved, node, realm).map_err(|error| listen_error(listen.listen, &error))?;
     greeting::greet(&settings, &running, admin_token.as_ref());
     let chores = chores::begin(&running, &runner, &settings, metrics);
     let webhooks = running.realm.webhooks.clone();
-    let telling = actix_web::rt::spawn(async move { webhooks.run().await });
+    let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
 
     signals.next().await;
     running.realm.analyses.close();
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     running.realm.webhooks.stop();
-    let gone = stop(running, runner, telling, settings.http.drain, &mut signals).await;
+    let gone = stop(running, runner, delivering, settings.http.drain, &mut signals).await;
     store.close();
     if !gone {
-        // The runtime would wait for whoever waits for them.
-        tracing::warn!("stopped while processes of steps could not be killed; the next start waits for their end");
+        // The runtime would wait for the tasks that wait for them.
+        tracing::warn!("stopped, but some processes of steps could not be killed; the next start waits for their end");
         std::process::exit(0);
     }
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Answers what is under way, as long as the operator has patience. Says whether nothing of ours runs any more.
+/// Answers the requests in flight, for up to `patience`. Returns whether all processes of steps have ended.
 async fn stop(
-    running: Running,
+    running: RunningServer,
     runner: Runner,
-    telling: tokio::task::JoinHandle<()>,
+    delivering: tokio::task::JoinHandle<()>,
     patience: Duration,
     signals: &mut Signals,
 ) -> bool {
-    tracing::info!("stopping: answering what is under way; a second signal stops at once");
+    tracing::info!("stopping: answering the requests in flight; a second signal stops at once");
     let realm = running.realm.clone();
-    // What is not delivered by then is delivered after the next start.
-    let last_deliveries = tokio::time::timeout(patience.min(DELIVERING_MAX), telling);
+    // Deliveries that are still pending are made after the next start.
+    let last_deliveries = tokio::time::timeout(patience.min(LAST_DELIVERIES_MAX), delivering);
     let finish = async { tokio::join!(running.drain(patience), runner.shut_down(patience), last_deliveries) };
     let gone = tokio::select! {
         (left, gone, _) = finish => {
@@ -99,17 +99,17 @@ async fn stop(
             gone
         }
         () = signals.next() => {
-            tracing::warn!("stopped at once, as asked");
+            tracing::warn!("stopped at once by a second signal");
             runner.shut_down(Duration::ZERO).await
         }
     };
     if let Err(error) = realm.accounts.write_usage().await {
-        tracing::warn!(%error, "when tokens were last used is not up to date");
+        tracing::warn!(%error, "cannot write when tokens were last used");
     }
     gone
 }
 
-/// Ctrl-C and SIGTERM: both ask us to stop.
+/// Ctrl-C and SIGTERM.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -128,27 +128,27 @@ impl Signals {
     }
 }
 
-/// The store of the data directory, which is then nobody else's.
+/// Opens the store of the data directory, which locks the directory.
 pub fn open_store(settings: &Settings, discard_damaged_log: bool) -> Result<LoggedStore, store::OpenError> {
     let options = store::Options {
         segment_bytes: usize::try_from(settings.storage.log_segment_bytes).unwrap_or(usize::MAX),
         cache_bytes: settings.storage.cache_bytes,
         min_free_bytes: settings.storage.min_free_bytes,
         discard_damaged_log,
-        appended: Some(counted()),
+        appended: Some(event_counter()),
         ..store::Options::default()
     };
     LoggedStore::open(&settings.data_dir, options)
 }
 
-/// Counts what happens.
-fn counted() -> store::journal::Appended {
+/// Counts events as they become durable.
+fn event_counter() -> store::journal::Appended {
     let counter = telemetry::EventCounter::new();
-    Arc::new(move |organization, event| counter.happened(organization, event))
+    Arc::new(move |organization, event| counter.count(organization, event))
 }
 
-fn front(settings: &Settings) -> Front {
-    Front {
+fn listen_options(settings: &Settings) -> ListenOptions {
+    ListenOptions {
         listen: settings.listen,
         workers: match settings.workers {
             0 => std::thread::available_parallelism().map_or(2, usize::from),
@@ -160,14 +160,13 @@ fn front(settings: &Settings) -> Front {
     }
 }
 
-fn listen_error(front: &Front, error: &std::io::Error) -> ServeError {
-    let address = front.listen;
+fn listen_error(address: std::net::SocketAddr, error: &std::io::Error) -> ServeError {
     let reason = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "another program listens there; stop it, or choose another address with --listen".to_owned()
+            "the address is in use by another program; stop it, or choose another address with --listen".to_owned()
         }
         std::io::ErrorKind::PermissionDenied => {
-            "that port needs more rights; choose one above 1023 with --listen".to_owned()
+            "the port requires more privileges; choose one above 1023 with --listen".to_owned()
         }
         _ => format!("{error}; choose another address with --listen"),
     };

@@ -1,8 +1,8 @@
-//! The program: everything is in the library.
+//! The program. Everything else is in the library.
 
 use std::process::ExitCode;
 
-// Allocation is a tenth of what a request costs; this one is quicker at it than the system's.
+// Allocation is a tenth of the cost of a request; this allocator is faster than the system's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! Joins analyses with what they look at and what keeps secrets out of what they send.
+//! Opens the analyses with their sources and with the masks that keep secrets out of their requests.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::runner::Mask;
 use crate::secrets::Vault;
 use crate::store::{Store, StoreError};
 
-/// Opens the analyses, and takes up those that the last run of the server has left.
+/// Also resumes the unfinished analyses of the previous run.
 pub fn open(
     settings: &Settings,
     store: Arc<dyn Store>,
@@ -24,9 +24,9 @@ pub fn open(
 ) -> Result<Analyses, StoreError> {
     let sources = Sources { store, environments: environments.clone(), logs: logs.clone(), masks, clock };
     let analyses = Analyses::open(sources, engines(settings))?;
-    let taken_up = analyses.resume()?;
-    if taken_up > 0 {
-        tracing::info!(analyses = taken_up, "took up the analyses that had not ended");
+    let resumed = analyses.resume()?;
+    if resumed > 0 {
+        tracing::info!(analyses = resumed, "resumed unfinished analyses");
     }
     Ok(analyses)
 }
@@ -47,7 +47,7 @@ fn engines(settings: &Settings) -> Engines {
     Engines { default, llm }
 }
 
-/// What keeps all secrets out that the steps of a pipeline can have seen.
+/// Masks all secrets that the steps of a pipeline may have seen.
 pub fn masks(vault: Arc<Vault>) -> Masks {
     Arc::new(move |pipeline: &PipelineKey| {
         let values = vault.values_for(pipeline).map_err(|error| error.to_string())?;

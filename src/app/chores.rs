@@ -1,4 +1,4 @@
-//! What is done now and then, as long as the server serves.
+//! Periodic work while the server runs: of the node, and of the realm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,28 +6,30 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 
-use super::delivery;
 use crate::config::Settings;
+use crate::domain::Identifier;
 use crate::events::{Retention, Sweeper};
-use crate::http::{Node, Realm, Running};
+use crate::http::{Node, Realm, RunningServer};
 use crate::runner::Runner;
+use crate::store::StoreError;
 
-/// How often what is not urgent is done: actors let go, stalled connections shut, tokens' last use written down, metrics
-/// tidied.
+/// How often idle actors and stalled connections are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
-/// How many of those pass between two times that tokens' last use is written down.
+/// How many of those rounds there are per write of the tokens' last use.
 const CHORES_PER_USAGE: u32 = 12;
-/// With more actors than this in memory, one that was not used since the last chores goes at once, instead of after its idle
-/// time: at 3 kB each, a script that makes a million environments would else fill the memory.
-const CROWD_OF_ACTORS: usize = 50_000;
-/// How often idempotency keys that have expired, or are too many, are dropped.
+/// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
+/// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
+const ACTORS_MAX: usize = 50_000;
+/// How often expired and surplus idempotency keys are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
-/// How often events that are too old, or too many, are dropped.
+/// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// How often logs and working directories that are no longer needed are removed.
+const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
-/// The chores of the node and of its realm, until they are aborted.
+/// Starts all chores; they run until they are aborted.
 pub fn begin(
-    running: &Running,
+    running: &RunningServer,
     runner: &Runner,
     settings: &Settings,
     metrics: PrometheusHandle,
@@ -40,7 +42,7 @@ pub fn begin(
         actix_web::rt::spawn(sweep_keys(realm.clone())),
         actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
         actix_web::rt::spawn(keep_time(realm.clone())),
-        actix_web::rt::spawn(delivery::tidy(node.clone(), realm.clone(), runner.clone(), organizations)),
+        actix_web::rt::spawn(sweep_files(node.clone(), realm.clone(), runner.clone(), organizations)),
     ]
 }
 
@@ -73,7 +75,7 @@ async fn do_chores_of_realm(realm: Arc<Realm>, idle: Duration) {
         waiting_by_name.set(realm.environments.waiting_by_name() as f64);
         waiting_for_any.set(realm.environments.waiting_for_any() as f64);
         undelivered.set(realm.webhooks.pending() as f64);
-        if round % rounds_per_idle == 0 || realm.environments.resident() > CROWD_OF_ACTORS {
+        if round % rounds_per_idle == 0 || realm.environments.resident() > ACTORS_MAX {
             realm.environments.dismiss_unused();
         }
         realm.environments.expire_pools();
@@ -83,20 +85,20 @@ async fn do_chores_of_realm(realm: Arc<Realm>, idle: Duration) {
         if round % u64::from(CHORES_PER_USAGE) == 0
             && let Err(error) = realm.accounts.write_usage().await
         {
-            tracing::warn!(%error, "when tokens were last used could not be written down");
+            tracing::warn!(%error, "cannot write when tokens were last used");
         }
     }
 }
 
-/// Ends what runs out by itself, when it does, and serves those who have waited since before the start.
+/// Ends expired sessions in time, and serves the waiters from before the start.
 async fn keep_time(realm: Arc<Realm>) {
     if let Err(error) = realm.environments.resume_pools().await {
-        tracing::error!(%error, "those who waited for any environment could not be served");
+        tracing::error!(%error, "cannot serve the waiters for any environment");
     }
     realm.environments.keep_time().await;
 }
 
-/// Apart from the other chores, since a million of them take a while.
+/// A task of its own, since a million keys take a while.
 async fn sweep_keys(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -104,12 +106,12 @@ async fn sweep_keys(realm: Arc<Realm>) {
         every.tick().await;
         realm.idempotency.sweep((realm.clock)()).await;
         if let Err(error) = realm.environments.forget_those_who_left().await {
-            tracing::warn!(%error, "sessions that ended in a queue could not be forgotten");
+            tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
     }
 }
 
-/// Apart from the other chores, for the same reason.
+/// A task of its own, for the same reason.
 async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     let mut sweeper = Sweeper::new(realm.events.clone(), retention);
     let mut every = tokio::time::interval(EVENTS_SWEPT_EVERY);
@@ -118,8 +120,39 @@ async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
         every.tick().await;
         match sweeper.sweep((realm.clock)(), |organization| realm.webhooks.floor(organization)).await {
             Ok(0) => {}
-            Ok(dropped) => tracing::info!(dropped, "dropped events that were too old, or too many"),
-            Err(error) => tracing::warn!(%error, "old events could not be dropped; the next sweep tries again"),
+            Ok(dropped) => tracing::info!(dropped, "dropped old or surplus events"),
+            Err(error) => tracing::warn!(%error, "cannot drop old events; the next sweep tries again"),
+        }
+    }
+}
+
+/// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
+/// like all its data: a start without its file must cost nothing.
+async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: Vec<Identifier>) {
+    let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let (node, realm) = (node.clone(), realm.clone());
+        let (runner, mut organizations) = (runner.clone(), declared.clone());
+        let swept = tokio::task::spawn_blocking(move || {
+            let environments = &realm.environments;
+            organizations.extend(environments.organizations_with_deployments()?);
+            // A deployment that cannot be read may be needed.
+            let is_known = |id| {
+                let mut known = organizations.iter().map(|organization| environments.deployment(organization, id));
+                known.any(|found| !matches!(found, Ok(None)))
+            };
+            runner.remove_work_dirs(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
+            node.logs.sweep(is_known);
+            Ok::<_, StoreError>(())
+        });
+        let failed = match swept.await {
+            Ok(swept) => swept.err().map(|error| error.to_string()),
+            Err(error) => Some(error.to_string()),
+        };
+        if let Some(error) = failed {
+            tracing::error!(error, "cannot remove old logs and working directories");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the organizations' files declare, as the parts take it.
+//! Applies what organization files declare.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -9,7 +9,7 @@ use crate::domain::{EnvironmentKey, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::registries::Registries;
 
-/// Declarations applied at once at the start: enough to share their disk syncs.
+/// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
 
 pub fn members(declared: &[Organization]) -> Vec<NewMember> {
@@ -38,19 +38,19 @@ pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {
     declared.iter().flat_map(of).collect()
 }
 
-/// A file may name steps of registries that are yet to be made: until then its deployments fail, and say why.
+/// A file may name steps of registries that do not exist yet: until they do, its deployments fail and say why.
 pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, registries: &Registries) {
     for organization in declared {
         for pipeline in pipelines.list(&organization.id) {
             if let Err(why) = registries.resolved(&organization.id, &pipeline.blueprint) {
                 let (organization, pipeline) = (&organization.id, &pipeline.key.pipeline);
-                tracing::warn!(%organization, %pipeline, %why, "a pipeline uses a step that cannot be had; its deployments fail");
+                tracing::warn!(%organization, %pipeline, %why, "a pipeline uses a step that is not available; its deployments fail");
             }
         }
     }
 }
 
-/// Makes or changes the environments whose declaration is new or has changed.
+/// Creates or changes the environments whose declaration is new or has changed.
 pub async fn environments(
     environments: &Environments,
     settings: &Settings,
@@ -64,7 +64,7 @@ pub async fn environments(
             })
         })
     });
-    // In a pipeline that was deleted nobody could get at them.
+    // The environments of a deleted pipeline would be unreachable.
     let declared =
         declared.filter(|(key, _)| pipelines.get(&key.pipeline.organization, key.pipeline.pipeline.as_str()).is_some());
     let declare = declared.map(|(key, configuration)| {
@@ -76,7 +76,7 @@ pub async fn environments(
     if changed > 0 {
         tracing::info!(changed, declared = applied.len(), "applied declared environments");
     }
-    // Their actors started on this thread; the next to need one starts it on a thread that serves requests.
+    // Their actors run on this thread; the next request starts one on a thread that serves requests.
     environments.dismiss_unused();
     environments.dismiss_unused();
     Ok(())

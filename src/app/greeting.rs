@@ -1,14 +1,14 @@
-//! What a person sees first who starts the server.
+//! The text that the server prints when it has started.
 
 use std::io::Write;
 
 use crate::auth::TokenText;
 use crate::config::Settings;
 use crate::domain::Identifier;
-use crate::http::Running;
+use crate::http::RunningServer;
 
-/// Where it is, how to get in, and a command to try. On stdout, apart from the log.
-pub fn greet(settings: &Settings, running: &Running, admin_token: Option<&TokenText>) {
+/// The address, the admin token and a first command. On stdout, separate from the log.
+pub fn greet(settings: &Settings, running: &RunningServer, admin_token: Option<&TokenText>) {
     let address = running.address;
     let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
     text += &format!("API explorer:  http://{address}/docs/\n");
@@ -26,10 +26,10 @@ pub fn greet(settings: &Settings, running: &Running, admin_token: Option<&TokenT
     } else if settings.bootstrap_token.is_some() {
         text += "Admin token:   the one in LOCKKEEPER_BOOTSTRAP_TOKEN\n";
     } else {
-        text += "Admin token:   printed at the first start; lost it? start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
+        text += "Admin token:   printed at the first start. Lost it? Start with LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token)\n";
     }
     let mut stdout = std::io::stdout().lock();
-    // Nobody may be listening on stdout; the server serves all the same.
+    // A closed stdout must not stop the server.
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
     tracing::info!(%address, sample = settings.sample, "serving");
 }

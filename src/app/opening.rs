@@ -1,4 +1,4 @@
-//! From settings to everything that serving takes, in the order in which the parts need each other.
+//! Opens the node and its realm from the settings, in the order in which the parts depend on each other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock};
@@ -7,7 +7,7 @@ use std::time::Instant;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::Semaphore;
 
-use super::delivery::{Hands, Registered, Reports};
+use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{ServeError, analysing, declared, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
@@ -16,7 +16,7 @@ use crate::domain::{Now, Tick, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, Hubs, Node, Pace, RateLimits, Realm, Scans, WallClock};
+use crate::http::{self, Connections, EventHubs, Node, RateLimits, Realm, Scans, StreamTiming, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -27,20 +27,20 @@ use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
 use crate::{runner, secrets, webhooks};
 
-/// Where the logs of deployments are, in the data directory.
+/// The folder of deployment logs in the data directory.
 const LOGS: &str = "logs";
-/// Where deployments have their working directories, in the data directory.
+/// The folder of working directories of deployments in the data directory.
 const WORK: &str = "work";
-/// Where repositories are fetched to, in the data directory.
+/// The folder of fetched repositories in the data directory.
 const GIT: &str = "git";
-/// Reads of whole lists at once; more would only take the processors from those who claim.
+/// Whole lists read at once; more would only take CPU time from claims.
 const SCANS_MAX: usize = 8;
-/// Lists that wait for their turn: a fleet that starts at once, and no more than can be read within seconds.
+/// Lists that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
 const SCANS_WAITING_MAX: usize = 4_096;
 /// Each follower holds a connection, and is woken whenever its deployment writes something.
 const LOG_FOLLOWERS_MAX: usize = 1_000;
 
-/// What belongs to the process, shared by all realms.
+/// Opens the parts of the process, shared by all realms.
 pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
     Ok(Node {
         connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
@@ -65,11 +65,11 @@ pub struct OpenedRealm {
     pub admin_token: Option<TokenText>,
 }
 
-/// What stands on a store. Also resumes what the last run of the server left unfinished.
+/// Opens the parts that stand on a store, and resumes what the previous run left unfinished.
 pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Node) -> Result<OpenedRealm, ServeError> {
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let events = Events::new(store.clone());
-    // Before anything is added to them.
+    // Before any event is added.
     events.mend().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, settings, clock()).await?;
@@ -77,18 +77,18 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
     let known = settings.organizations.iter().map(|organization| &organization.id);
-    if let Err(error) = orphans::forget_secrets(&vault, &pipelines, known, clock()).await {
-        tracing::warn!(%error, "the secrets of pipelines that are gone could not be deleted; the next start tries again");
+    if let Err(error) = orphans::delete_secrets(&vault, &pipelines, known, clock()).await {
+        tracing::warn!(%error, "cannot delete the secrets of deleted pipelines; the next start tries again");
     }
     let registries =
         Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
-    let definitions = Registered { pipelines: pipelines.clone(), registries: registries.clone() };
+    let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
     let environments = open_environments(settings, store.clone(), both_clocks(clock.clone()), definitions)?;
-    let reports = Arc::new(Reports::new(environments.clone(), vault.clone(), clock.clone()));
-    let runner = Runner::new(runner_options(settings)?, node.logs.clone(), reports);
-    // Before anything else is decided: what the last run had begun must not be taken for what this one begins.
-    take_up_deployments(&environments, &runner).await?;
+    let host = Arc::new(RunnerHost::new(environments.clone(), vault.clone(), clock.clone()));
+    let runner = Runner::new(runner_options(settings)?, node.logs.clone(), host);
+    // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
+    resume_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
     let masks = analysing::masks(vault.clone());
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
@@ -113,7 +113,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
         webhooks,
         analyses,
         fixes,
-        event_hubs: Hubs::new(events.clone(), pace(settings)),
+        event_hubs: EventHubs::new(events.clone(), stream_timing(settings)),
         events,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
@@ -152,7 +152,7 @@ fn open_git(settings: &Settings) -> std::io::Result<Git> {
     })
 }
 
-/// The admin's token of the first organization: the operator's, or on a first start a new one, to be shown once.
+/// The admin token of the first organization: the operator's, or on the first start a new one, to be shown once.
 async fn admin_token(
     accounts: &Accounts,
     settings: &Settings,
@@ -172,7 +172,7 @@ async fn admin_token(
     match accounts.create_token(new, Cause::system(now), |_, _| ()).await {
         Ok(open) => Ok(Some(open.text)),
         Err(AccountsError::Store(error)) => Err(error),
-        // None of these can be: it is the first token of all, for one who is a member.
+        // None of these can happen: it is the first token, for an existing member.
         Err(
             AccountsError::TooManyTokens
             | AccountsError::TokenNotFound
@@ -185,7 +185,7 @@ async fn admin_token(
     }
 }
 
-/// What runs out by itself goes by a clock that nobody sets.
+/// Expiry uses a monotonic clock, which nobody can set.
 fn both_clocks(wall: WallClock) -> Clock {
     let began = Instant::now();
     Arc::new(move || Now { at: wall(), tick: Tick(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)) })
@@ -195,7 +195,7 @@ fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
     clock: Clock,
-    definitions: Registered,
+    definitions: PipelineDefinitions,
 ) -> Result<Environments, store::StoreError> {
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
@@ -205,12 +205,12 @@ fn open_environments(
     Environments::open(store, clock, Arc::new(definitions), options)
 }
 
-/// From now on stages are run, beginning with those that the last run of the server left.
-async fn take_up_deployments(environments: &Environments, runner: &Runner) -> Result<(), ServeError> {
-    environments.set_executor(Box::new(Hands(runner.clone())));
+/// Starts running stages, beginning with those that the previous run left.
+async fn resume_deployments(environments: &Environments, runner: &Runner) -> Result<(), ServeError> {
+    environments.set_executor(Box::new(RunnerExecutor(runner.clone())));
     let unfinished = environments.recover().await.map_err(ServeError::Recover)?;
     if unfinished > 0 {
-        tracing::info!(environments = unfinished, "took up the deployments that had not ended");
+        tracing::info!(environments = unfinished, "resumed unfinished deployments");
     }
     Ok(())
 }
@@ -226,6 +226,6 @@ fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
     })
 }
 
-fn pace(settings: &Settings) -> Pace {
-    Pace { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
+fn stream_timing(settings: &Settings) -> StreamTiming {
+    StreamTiming { heartbeat: settings.events.heartbeat, stall: settings.events.stall }
 }

@@ -1,4 +1,4 @@
-//! What a crash can leave behind that belongs to nothing any more.
+//! Data that a crash can leave without an owner.
 
 use std::collections::BTreeSet;
 
@@ -7,8 +7,8 @@ use crate::events::Cause;
 use crate::pipelines::Pipelines;
 use crate::secrets::{SecretError, Vault};
 
-/// Deletes the secrets of pipelines whose deletion was cut off before it came to them.
-pub async fn forget_secrets(
+/// Deletes the secrets of pipelines whose deletion was interrupted.
+pub async fn delete_secrets(
     vault: &Vault,
     pipelines: &Pipelines,
     organizations: impl IntoIterator<Item = &Identifier>,
@@ -17,7 +17,7 @@ pub async fn forget_secrets(
     for organization in organizations {
         let scopes: BTreeSet<_> = vault.list(organization, None)?.into_iter().filter_map(|s| s.pipeline).collect();
         for pipeline in scopes.into_iter().filter(|id| pipelines.get(organization, id.as_str()).is_none()) {
-            tracing::info!(%organization, %pipeline, "deleting the secrets of a pipeline that is gone");
+            tracing::info!(%organization, %pipeline, "deleting the secrets of a deleted pipeline");
             let key = PipelineKey { organization: organization.clone(), pipeline };
             vault.delete_pipeline(&key, Cause::system(now)).await?;
         }
@@ -42,7 +42,7 @@ mod tests {
     }
 
     #[actix::test]
-    async fn only_the_secrets_of_pipelines_that_are_gone_go() {
+    async fn only_the_secrets_of_deleted_pipelines_are_deleted() {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let now = Timestamp::from_millis(0);
         let key = PipelineKey { organization: id("acme"), pipeline: id("web") };
@@ -59,7 +59,7 @@ mod tests {
             };
             vault.create(&id("acme"), new, Cause::system(now), |_, _| {}).await.unwrap();
         }
-        forget_secrets(&vault, &pipelines, [&id("acme")], now).await.unwrap();
+        delete_secrets(&vault, &pipelines, [&id("acme")], now).await.unwrap();
         let left: Vec<_> = vault.list(&id("acme"), None).unwrap().into_iter().map(|secret| secret.pipeline).collect();
         assert_eq!(left, [None, Some(id("web"))]);
     }

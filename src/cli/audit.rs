@@ -1,4 +1,4 @@
-//! `lockkeeper audit`: whether the events of a data directory whose server is stopped are those that were recorded.
+//! `lockkeeper audit`: verifies the events of a data directory while its server is stopped.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,20 +14,20 @@ use crate::domain::Identifier;
 use crate::events::{Events, Expectation, Found, Report};
 use crate::{app, store, telemetry};
 
-/// Something is not as it was recorded.
+/// The chain is broken.
 const EXIT_BROKEN: u8 = 1;
-/// It could not be found out.
+/// The verification was not possible.
 const EXIT_CANNOT: u8 = 2;
 
 #[derive(Subcommand)]
 pub enum Command {
     /// Find events that were changed, removed, inserted or moved, while the server is stopped
     #[command(
-        after_help = "Each event is chained to the one before it by a hash. Whoever can write to the data directory can make a \
-                      new chain of all of it, but not one that has an earlier head in it: note what this prints in a safe \
-                      place now and then, and pass it with --expect later. The `eventId` and `hash` of any event that the \
-                      API has shown serve as well, as EVENT_ID:HASH.\n\n\
-                      Exit codes: 0 intact, 1 broken, 2 could not be found out.\n\n\
+        after_help = "Each event is chained to the one before it by a hash. Somebody with write access to the data directory could \
+                      replace the whole chain, but not with one that contains an earlier head. So store the printed head in a \
+                      safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any event from the \
+                      API work too, as EVENT_ID:HASH.\n\n\
+                      Exit codes: 0 intact, 1 broken, 2 verification not possible.\n\n\
                       Examples:\n  lockkeeper audit verify --data-dir /var/lib/lockkeeper\n  \
                       lockkeeper audit verify --organization acme --expect 1233:9f86d081…"
     )]
@@ -45,7 +45,7 @@ pub struct Verify {
     /// Only this organization
     #[arg(long, value_name = "ORG")]
     organization: Option<String>,
-    /// A head that an earlier run printed, which must still be part of the chain; may be given several times
+    /// A head printed by an earlier run, which must still be part of the chain; may be repeated
     #[arg(long, value_name = "NUMBER:HASH")]
     expect: Vec<String>,
     /// Print JSON
@@ -53,10 +53,10 @@ pub struct Verify {
     json: bool,
 }
 
-/// Why nothing was found out: one sentence that says what to do.
+/// Why the verification was not possible: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 enum VerifyError {
-    #[error("there is no data directory {0}; name the server's with --data-dir")]
+    #[error("data directory {0} does not exist; name the server's with --data-dir")]
     NoData(PathBuf),
     #[error("data directory {path} is in use by {holder}; stop that server, or copy the directory and verify the copy")]
     InUse { path: PathBuf, holder: store::Holder },
@@ -64,9 +64,9 @@ enum VerifyError {
     Open(store::OpenError),
     #[error("--expect {given:?} {why}")]
     Expectation { given: String, why: crate::domain::Malformed },
-    #[error("--expect speaks of one organization, and there are {0}; name it with --organization")]
+    #[error("--expect applies to one organization, and there are {0}; select it with --organization")]
     WhichOrganization(usize),
-    #[error("there are no events of organization {0:?}; without --organization all that have any are verified")]
+    #[error("organization {0:?} has no events; without --organization, all organizations are verified")]
     NoSuchOrganization(String),
     #[error(transparent)]
     Store(#[from] store::StoreError),
@@ -87,18 +87,18 @@ fn verify(arguments: Verify) -> ExitCode {
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CANNOT, &fault);
     }
-    match look(&settings, &arguments) {
-        Ok(reports) => tell(&reports, arguments.json),
+    match verify_events(&settings, &arguments) {
+        Ok(reports) => print(&reports, arguments.json),
         Err(error) => complain(EXIT_CANNOT, &error),
     }
 }
 
-fn look(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>, VerifyError> {
+fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>, VerifyError> {
     let expected = arguments.expect.iter().map(|given| {
         given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
     });
     let expected = expected.collect::<Result<Vec<_>, _>>()?;
-    // The store would make one, and a typing error would pass for an empty journal.
+    // The store would create it, and a typo would look like an empty journal.
     if !settings.data_dir.is_dir() {
         return Err(VerifyError::NoData(settings.data_dir.clone()));
     }
@@ -123,7 +123,7 @@ fn look(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>, VerifyEr
     Ok(reports)
 }
 
-fn tell(reports: &[Report], as_json: bool) -> ExitCode {
+fn print(reports: &[Report], as_json: bool) -> ExitCode {
     let text = if as_json { in_json(reports).to_string() } else { in_words(reports) };
     if writeln!(std::io::stdout(), "{text}").is_err() {
         return ExitCode::from(EXIT_CANNOT);
@@ -131,8 +131,8 @@ fn tell(reports: &[Report], as_json: bool) -> ExitCode {
     if !reports.iter().all(Report::is_intact) {
         return ExitCode::from(EXIT_BROKEN);
     }
-    let untold = reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == Found::NoLongerKept);
-    if untold { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
+    let unverified = reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == Found::NoLongerKept);
+    if unverified { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
 }
 
 fn in_words(reports: &[Report]) -> String {
@@ -151,7 +151,7 @@ fn in_words(reports: &[Report]) -> String {
             lines.push(match found {
                 Found::There => format!("{name}: {expected} is part of the chain"),
                 Found::Absent => format!("{name}: broken: {expected} is not part of the chain: it has been rewritten"),
-                Found::NoLongerKept => format!("{name}: {expected} is no longer kept, so nobody can tell"),
+                Found::NoLongerKept => format!("{name}: {expected} is no longer kept, so this cannot be verified"),
             });
         }
     }

@@ -1,4 +1,4 @@
-//! The command line: what the program can be asked to do, its help and its exit codes.
+//! The command line: commands, help and exit codes.
 
 mod audit;
 mod secrets;
@@ -13,9 +13,9 @@ use crate::auth::TokenText;
 use crate::config::{self, Flags};
 use crate::{app, runner, telemetry};
 
-/// A fault in what we were told: usage, settings, files. What `sysexits.h` calls EX_CONFIG.
+/// A fault in the settings or files: EX_CONFIG of `sysexits.h`.
 const EXIT_CONFIG: u8 = 78;
-/// The server could not start, or stopped for a reason other than being asked to.
+/// The server could not start, or stopped by itself.
 const EXIT_FAILED: u8 = 1;
 
 #[derive(Parser)]
@@ -23,8 +23,8 @@ const EXIT_FAILED: u8 = 1;
     name = "lockkeeper",
     version,
     about = "Hands out ephemeral environments to CI fleets: durable locks over HTTP",
-    after_help = "Without a command it serves. Exit codes: 0 stopped as asked, 1 could not start or go on, \
-                  2 bad usage, 74 the disk failed, 78 faults in the configuration.\n\n\
+    after_help = "Without a command it runs `serve`. Exit codes: 0 stopped on request, 1 failed to start or to continue, \
+                  2 invalid usage, 74 disk failure, 78 invalid configuration.\n\n\
                   Examples:\n  lockkeeper\n  lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
                   lockkeeper check config/acme.toml\n  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve"
 )]
@@ -35,21 +35,21 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve until Ctrl-C or SIGTERM (the default)
+    /// Run the server until Ctrl-C or SIGTERM (the default)
     Serve(Serve),
-    /// Check a settings file, or a file that declares an organization, without starting anything
+    /// Check a settings file or an organization file, without starting the server
     Check {
-        /// The file; those it names are checked too
+        /// The file; files that it names are checked too
         file: PathBuf,
     },
-    /// Print the default settings, every key with its comment
+    /// Print the default settings, all keys with comments
     Config,
-    /// Print a fresh token, to be given to a server as LOCKKEEPER_BOOTSTRAP_TOKEN
+    /// Print a new token, for LOCKKEEPER_BOOTSTRAP_TOKEN of a server
     Token,
-    /// Look after the keys that secrets are sealed under
+    /// Manage the keys that encrypt secrets
     #[command(subcommand)]
     Secrets(secrets::Command),
-    /// Look into what has been recorded of all that happened
+    /// Verify the recorded events
     #[command(subcommand)]
     Audit(audit::Command),
 }
@@ -59,19 +59,19 @@ struct Serve {
     /// A settings file; also LOCKKEEPER_CONFIG
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where everything is stored; made with owner-only rights if it is not there; also LOCKKEEPER_DATA_DIR
+    /// The data directory; created with owner-only permissions if missing; also LOCKKEEPER_DATA_DIR
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The address to listen on, like 127.0.0.1:8080; port 0 takes a free one; also LOCKKEEPER_LISTEN
+    /// The address to listen on, like 127.0.0.1:8080; port 0 picks a free one; also LOCKKEEPER_LISTEN
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Go on without what is damaged in the log and all that follows it; it is set aside in the data directory
+    /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
     #[arg(long)]
     discard_damaged_log: bool,
 }
 
 pub fn run() -> ExitCode {
-    // Not a command for people, and it has to start quickly: each step of a deployment starts one.
+    // Not a command for users, and it must start quickly: each step of a deployment runs one.
     if std::env::args_os().skip(1).eq([runner::SUPERVISE_COMMAND]) {
         return runner::supervise();
     }
@@ -107,7 +107,7 @@ fn check(file: &std::path::Path) -> ExitCode {
     }
 }
 
-/// What a command was asked for. Not `println`, which panics where nobody reads on.
+/// Prints the output of a command. Not `println`, which panics when stdout is closed.
 fn say(text: &str) -> ExitCode {
     match writeln!(std::io::stdout(), "{text}") {
         Ok(()) => ExitCode::SUCCESS,
@@ -116,7 +116,7 @@ fn say(text: &str) -> ExitCode {
 }
 
 fn complain(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
-    // Not `eprintln`, which panics where stderr is a full disk.
+    // Not `eprintln`, which panics when stderr is a full disk.
     writeln!(std::io::stderr(), "lockkeeper: {error}").ok();
     ExitCode::from(code)
 }

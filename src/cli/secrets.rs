@@ -1,4 +1,4 @@
-//! `lockkeeper secrets`: what an operator does to the keys of a data directory whose server is stopped.
+//! `lockkeeper secrets`: manages the keys of a data directory while its server is stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -12,11 +12,11 @@ use crate::{app, store, telemetry};
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Make a new master key, and seal every secret anew under new keys, while the server is stopped
+    /// Create a new master key and encrypt all secrets with new keys, while the server is stopped
     #[command(
-        after_help = "If it is cut off, nothing is lost: run it again, or start the server, which finishes it.\n\n\
-                      Where the master key comes from LOCKKEEPER_MASTER_KEY, its successor comes from \
-                      LOCKKEEPER_MASTER_KEY_NEW, and no file is touched.\n\n\
+        after_help = "If it is interrupted, nothing is lost: run it again, or start the server, which completes it.\n\n\
+                      If the master key comes from LOCKKEEPER_MASTER_KEY, the new one comes from \
+                      LOCKKEEPER_MASTER_KEY_NEW, and no file is changed.\n\n\
                       Examples:\n  lockkeeper secrets rotate-key --data-dir /var/lib/lockkeeper\n  \
                       LOCKKEEPER_MASTER_KEY=… LOCKKEEPER_MASTER_KEY_NEW=$(openssl rand -hex 32) lockkeeper secrets rotate-key"
     )]
@@ -33,7 +33,7 @@ pub enum Command {
 /// Why the keys were not rotated: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
 enum RotateError {
-    #[error("there is no data directory {0}; name the server's with --data-dir")]
+    #[error("data directory {0} does not exist; name the server's with --data-dir")]
     NoData(PathBuf),
     #[error(transparent)]
     Store(#[from] store::OpenError),
@@ -68,28 +68,28 @@ fn rotate_key(flags: Flags) -> ExitCode {
     }
 }
 
-/// The key that was and the one to be, or neither.
+/// The old and the new key, or neither.
 fn variables(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
     match (old, new) {
         (None, None) => Ok(None),
-        (Some(old), Some(new)) if old == new => {
-            Err("LOCKKEEPER_MASTER_KEY_NEW is the same as LOCKKEEPER_MASTER_KEY; set it to a new key, such as \
-                 `openssl rand -hex 32` makes")
-        }
+        (Some(old), Some(new)) if old == new => Err(
+            "LOCKKEEPER_MASTER_KEY_NEW is the same as LOCKKEEPER_MASTER_KEY; set it to a new key, for example from \
+                 `openssl rand -hex 32`",
+        ),
         (Some(old), Some(new)) => Ok(Some((old, new))),
         (Some(_), None) => {
             Err("the master key comes from LOCKKEEPER_MASTER_KEY, so set LOCKKEEPER_MASTER_KEY_NEW to the \
-                                key that shall take its place, such as `openssl rand -hex 32` makes")
+                                new key, for example from `openssl rand -hex 32`")
         }
         (None, Some(_)) => {
-            Err("LOCKKEEPER_MASTER_KEY_NEW is set and LOCKKEEPER_MASTER_KEY is not; set that to the present \
+            Err("LOCKKEEPER_MASTER_KEY_NEW is set and LOCKKEEPER_MASTER_KEY is not; set it to the current \
                                 key too, or unset both to rotate the key in the data directory's file master.key")
         }
     }
 }
 
 fn rotate(settings: &Settings, variables: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
-    // The store would make one, and a typing error would pass for a rotation.
+    // The store would create it, and a typo would look like a rotation.
     if !settings.data_dir.is_dir() {
         return Err(RotateError::NoData(settings.data_dir.clone()));
     }
@@ -102,15 +102,15 @@ fn rotate(settings: &Settings, variables: Option<(MasterKey, MasterKey)>) -> Res
 
 fn report(rotated: Rotated, from_variables: bool, data_dir: &Path) -> String {
     let Rotated { organizations, secrets } = rotated;
-    let done = format!("New keys for organizations: {organizations}, secrets sealed anew: {secrets}.");
+    let done = format!("Organizations with new keys: {organizations}, secrets encrypted again: {secrets}.");
     if from_variables {
         return format!(
-            "{done}\nNow start the server with LOCKKEEPER_MASTER_KEY set to what LOCKKEEPER_MASTER_KEY_NEW is, and unset \
-             that one."
+            "{done}\nNow start the server with LOCKKEEPER_MASTER_KEY set to the value of LOCKKEEPER_MASTER_KEY_NEW, and unset \
+             the latter."
         );
     }
     format!(
-        "{done}\nThe new master key is in {}; keep a copy in a safe place. Backups from before need the old one.",
+        "{done}\nThe new master key is in {}; keep a copy in a safe place. Older backups need the old key.",
         data_dir.join("master.key").display()
     )
 }

@@ -1,6 +1,6 @@
-//! What happens in an organization, read and rendered once for all who follow it. There is a hub, and one task, for each
-//! organization that somebody follows. It keeps the newest events in a ring; each subscriber has nothing but its place
-//! in it, and who is behind the ring reads from the store.
+//! The events of an organization, read and rendered once for all subscribers. There is one hub with one task per organization
+//! that has subscribers. It keeps the newest events in a ring; a subscriber has only its position in it, and one that is
+//! behind the ring reads from the store.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,56 +16,56 @@ use crate::http::answer;
 use crate::http::dto::EventView;
 use crate::store::StoreError;
 
-/// Each holds a connection, and is woken whenever something happens in its organization.
+/// Each holds a connection, and is woken by every event of its organization.
 const SUBSCRIBERS_MAX: usize = 4_000;
-/// So that one organization leaves room for others.
+/// So that one organization cannot use up all subscriptions.
 const SUBSCRIBERS_PER_ORGANIZATION: usize = 2_000;
-/// What a subscriber that was away for a moment finds without asking the store.
+/// The events that a subscriber can catch up on without reading the store.
 const RING_EVENTS: u64 = 2_048;
-/// The same, where events are large.
+/// The bound for large events.
 const RING_BYTES: usize = 4 * 1024 * 1024;
-/// What is gathered at once, and handed to the web server, which holds about as much for a client that does not read.
+/// The size of a piece for the web server, which buffers about as much for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
-/// Many things become durable in a moment; they are looked for together.
-const GATHERING: Duration = Duration::from_millis(5);
+/// Events that become durable within this time are read together.
+const BATCHING: Duration = Duration::from_millis(5);
 
-/// The hubs of all organizations that somebody follows.
-pub struct Hubs {
+/// The hubs of all organizations that have subscribers.
+pub struct EventHubs {
     events: Events,
-    pub pace: Pace,
-    open: Mutex<HashMap<Identifier, Open>>,
-    places: Arc<Semaphore>,
+    pub timing: StreamTiming,
+    open: Mutex<HashMap<Identifier, OpenHub>>,
+    permits: Arc<Semaphore>,
     subscribers: metrics::Gauge,
 }
 
-/// How patient streams are.
+/// The timing of streams.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
-    /// A comment is sent after so much silence.
+pub struct StreamTiming {
+    /// After this much silence, a comment is sent.
     pub heartbeat: Duration,
-    /// Who takes nothing for so long is cut off.
+    /// A subscriber that reads nothing for this long is cut off.
     pub stall: Duration,
 }
 
-struct Open {
+struct OpenHub {
     hub: Arc<Hub>,
-    seats: usize,
+    subscribers: usize,
 }
 
 pub struct Hub {
     organization: Identifier,
     ring: RwLock<Ring>,
-    reached: watch::Sender<Reached>,
-    deserted: Notify,
+    progress: watch::Sender<Progress>,
+    abandoned: Notify,
 }
 
-/// How far a hub has read.
+/// How far a hub has read the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reached {
+pub enum Progress {
     /// It has not read anything yet.
-    Nothing,
+    NotStarted,
     UpTo(u64),
-    /// It will not read on.
+    /// It has stopped reading.
     Failed,
 }
 
@@ -81,46 +81,46 @@ struct Frame {
     text: Bytes,
 }
 
-/// What there is for somebody at a place.
-pub enum Gathered {
-    /// Some events, or none that is wanted, and the place after them.
+/// The events of the ring from a position on.
+pub enum RingEvents {
+    /// Those that the filter selects, if any, and the position after them.
     Piece { text: Bytes, next: u64, last: Option<EventId> },
-    /// The ring begins later, after so many.
+    /// The position is before the ring; by so many events, up to the newest.
     Behind { by: u64 },
 }
 
-/// A subscriber's place in an organization's hub, until it is dropped.
-pub struct Seat {
-    hubs: Arc<Hubs>,
+/// A subscription to an organization's hub, until it is dropped.
+pub struct Subscription {
+    hubs: Arc<EventHubs>,
     pub hub: Arc<Hub>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
-impl Hubs {
-    pub fn new(events: Events, pace: Pace) -> Arc<Self> {
+impl EventHubs {
+    pub fn new(events: Events, timing: StreamTiming) -> Arc<Self> {
         let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
-        let places = Arc::new(Semaphore::new(SUBSCRIBERS_MAX));
-        Arc::new(Self { events, pace, open: Mutex::default(), places, subscribers })
+        let permits = Arc::new(Semaphore::new(SUBSCRIBERS_MAX));
+        Arc::new(Self { events, timing, open: Mutex::default(), permits, subscribers })
     }
 
-    /// None if as many follow already as may.
-    pub fn join(self: &Arc<Self>, organization: &Identifier) -> Option<Seat> {
-        let place = self.places.clone().try_acquire_owned().ok()?;
+    /// `None` if the limit of subscriptions is reached.
+    pub fn subscribe(self: &Arc<Self>, organization: &Identifier) -> Option<Subscription> {
+        let permit = self.permits.clone().try_acquire_owned().ok()?;
         let mut hubs = self.open.lock();
         let open = hubs.entry(organization.clone()).or_insert_with(|| {
             let hub = Arc::new(Hub::new(organization.clone()));
             actix_web::rt::spawn(self.clone().run(hub.clone()));
-            Open { hub, seats: 0 }
+            OpenHub { hub, subscribers: 0 }
         });
-        if open.seats >= SUBSCRIBERS_PER_ORGANIZATION {
+        if open.subscribers >= SUBSCRIBERS_PER_ORGANIZATION {
             return None;
         }
-        open.seats += 1;
+        open.subscribers += 1;
         self.subscribers.increment(1.0);
-        Some(Seat { hubs: self.clone(), hub: open.hub.clone(), _place: place })
+        Some(Subscription { hubs: self.clone(), hub: open.hub.clone(), _permit: permit })
     }
 
-    /// Reads what happens into the ring, until nobody follows any more.
+    /// Reads new events into the ring, until there are no subscribers.
     async fn run(self: Arc<Self>, hub: Arc<Hub>) {
         let mut durable = self.events.durable();
         let events = self.events.clone();
@@ -133,19 +133,19 @@ impl Hubs {
         while failed.is_none() {
             tokio::select! {
                 changed = durable.changed() => if changed.is_err() { break },
-                () = hub.deserted.notified() => return,
+                () = hub.abandoned.notified() => return,
             }
             failed = hub.catch_up(&self.events).err();
-            tokio::time::sleep(GATHERING).await;
+            tokio::time::sleep(BATCHING).await;
         }
         if let Some(error) = failed {
-            tracing::error!(organization = %hub.organization, %error, "events cannot be read; whoever follows them is sent away");
+            tracing::error!(organization = %hub.organization, %error, "cannot read events; disconnecting their subscribers");
         }
-        self.forget(&hub);
-        hub.reached.send_replace(Reached::Failed);
+        self.remove(&hub);
+        hub.progress.send_replace(Progress::Failed);
     }
 
-    fn forget(&self, hub: &Arc<Hub>) {
+    fn remove(&self, hub: &Arc<Hub>) {
         let mut hubs = self.open.lock();
         if hubs.get(&hub.organization).is_some_and(|open| Arc::ptr_eq(&open.hub, hub)) {
             hubs.remove(&hub.organization);
@@ -153,7 +153,7 @@ impl Hubs {
     }
 }
 
-impl Drop for Seat {
+impl Drop for Subscription {
     fn drop(&mut self) {
         self.hubs.subscribers.decrement(1.0);
         let mut hubs = self.hubs.open.lock();
@@ -161,31 +161,31 @@ impl Drop for Seat {
         if !Arc::ptr_eq(&open.hub, &self.hub) {
             return;
         }
-        open.seats -= 1;
-        if open.seats == 0 {
+        open.subscribers -= 1;
+        if open.subscribers == 0 {
             hubs.remove(&self.hub.organization);
-            self.hub.deserted.notify_one();
+            self.hub.abandoned.notify_one();
         }
     }
 }
 
 impl Hub {
     fn new(organization: Identifier) -> Self {
-        let reached = watch::Sender::new(Reached::Nothing);
-        Self { organization, ring: RwLock::default(), reached, deserted: Notify::new() }
+        let progress = watch::Sender::new(Progress::NotStarted);
+        Self { organization, ring: RwLock::default(), progress, abandoned: Notify::new() }
     }
 
-    pub fn reached(&self) -> watch::Receiver<Reached> {
-        self.reached.subscribe()
+    pub fn progress(&self) -> watch::Receiver<Progress> {
+        self.progress.subscribe()
     }
 
-    /// With the newest there are, for those who come back to them.
+    /// Fills the ring with the newest events, for subscribers that reconnect.
     fn begin(&self, events: &Events) -> Result<(), StoreError> {
         let Span { first, next } = events.span(&self.organization)?;
         self.ring.write().first = next.saturating_sub(RING_EVENTS).max(first);
         self.catch_up(events)?;
         let next = self.ring.read().next();
-        self.reached.send_replace(Reached::UpTo(next));
+        self.progress.send_replace(Progress::UpTo(next));
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Hub {
         while next < events.next(&self.organization)? {
             let read = events.read(&self.organization, next)?;
             let Some(last) = read.last() else {
-                // They were dropped before they were read; whoever was to see them is told so.
+                // They were dropped before they were read; subscribers that missed them get a reset.
                 let Span { first, .. } = events.span(&self.organization)?;
                 if first <= next {
                     break;
@@ -209,15 +209,15 @@ impl Hub {
             self.ring.write().extend(frames);
         }
         if next > before {
-            self.reached.send_replace(Reached::UpTo(next));
+            self.progress.send_replace(Progress::UpTo(next));
         }
         Ok(())
     }
 
-    pub fn gather(&self, from: u64, filter: &Filter) -> Gathered {
+    pub fn events_from(&self, from: u64, filter: &Filter) -> RingEvents {
         let ring = self.ring.read();
         let Some(skipped) = from.checked_sub(ring.first) else {
-            return Gathered::Behind { by: ring.next().saturating_sub(from) };
+            return RingEvents::Behind { by: ring.next().saturating_sub(from) };
         };
         let (mut text, mut next, mut last) = (BytesMut::new(), from, None);
         for frame in ring.frames.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)) {
@@ -230,7 +230,7 @@ impl Hub {
             next = frame.event.id.number + 1;
             last = Some(frame.event.id);
         }
-        Gathered::Piece { text: text.freeze(), next, last }
+        RingEvents::Piece { text: text.freeze(), next, last }
     }
 }
 
@@ -242,7 +242,7 @@ impl Ring {
     fn extend(&mut self, frames: Vec<Frame>) {
         for frame in frames {
             if frame.event.id.number != self.next() {
-                // Somebody has cut the journal; there is no going on from what was before.
+                // The journal has been cut, so the earlier events do not connect to this one.
                 *self = Self { first: frame.event.id.number, ..Self::default() };
             }
             self.bytes += frame.text.len();
@@ -263,7 +263,7 @@ impl Frame {
     }
 }
 
-/// An event as the stream has it.
+/// An event as a server-sent event.
 pub fn frame(event: &Occurred) -> Bytes {
     let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.notice.as_str()).into_bytes();
     text.extend_from_slice(&answer::written(&EventView::from(event)));
@@ -297,11 +297,13 @@ mod tests {
         (events, hub)
     }
 
-    /// The numbers that are gathered from a place on, and the place after them.
-    fn gathered(hub: &Hub, mut from: u64, filter: &Filter) -> (Vec<u64>, u64) {
+    /// The numbers of the events from a position on, and the position after them.
+    fn numbers_from(hub: &Hub, mut from: u64, filter: &Filter) -> (Vec<u64>, u64) {
         let mut numbers = Vec::new();
         loop {
-            let Gathered::Piece { text, next, .. } = hub.gather(from, filter) else { panic!("behind at {from}") };
+            let RingEvents::Piece { text, next, .. } = hub.events_from(from, filter) else {
+                panic!("behind at {from}")
+            };
             assert!(text.len() <= PIECE_BYTES);
             let ids = std::str::from_utf8(&text).unwrap().lines().filter_map(|line| line.strip_prefix("id: "));
             numbers.extend(ids.map(|id| id.parse::<EventId>().unwrap().number));
@@ -313,25 +315,25 @@ mod tests {
     }
 
     #[test]
-    fn a_hub_begins_with_the_newest_and_goes_on_with_what_happens() {
+    fn a_hub_begins_with_the_newest_events_and_adds_new_ones() {
         let store = Arc::new(MemoryStore::new());
         happen(&store, RING_EVENTS + 100, "");
         let (events, hub) = hub(&store);
         let open = Filter::default();
         let all = |from: u64, to: u64| ((from..to).collect::<Vec<_>>(), to);
-        assert_eq!(gathered(&hub, 100, &open), all(100, RING_EVENTS + 100));
-        assert!(matches!(hub.gather(99, &open), Gathered::Behind { by } if by == RING_EVENTS + 1));
-        assert_eq!(*hub.reached().borrow(), Reached::UpTo(RING_EVENTS + 100));
+        assert_eq!(numbers_from(&hub, 100, &open), all(100, RING_EVENTS + 100));
+        assert!(matches!(hub.events_from(99, &open), RingEvents::Behind { by } if by == RING_EVENTS + 1));
+        assert_eq!(*hub.progress().borrow(), Progress::UpTo(RING_EVENTS + 100));
         happen(&store, 7, "");
-        assert_eq!(gathered(&hub, RING_EVENTS + 100, &open), (vec![], RING_EVENTS + 100), "not read yet");
+        assert_eq!(numbers_from(&hub, RING_EVENTS + 100, &open), (vec![], RING_EVENTS + 100), "not read yet");
         hub.catch_up(&events).unwrap();
-        assert_eq!(gathered(&hub, RING_EVENTS, &open), all(RING_EVENTS, RING_EVENTS + 107));
-        assert!(matches!(hub.gather(106, &open), Gathered::Behind { .. }), "the oldest made room");
-        assert_eq!(gathered(&hub, RING_EVENTS + 500, &open), (vec![], RING_EVENTS + 500), "nobody is put back");
+        assert_eq!(numbers_from(&hub, RING_EVENTS, &open), all(RING_EVENTS, RING_EVENTS + 107));
+        assert!(matches!(hub.events_from(106, &open), RingEvents::Behind { .. }), "the oldest made room");
+        assert_eq!(numbers_from(&hub, RING_EVENTS + 500, &open), (vec![], RING_EVENTS + 500), "nobody is put back");
         let mut notices = Notices::default();
         notices.add(Notice::SecretDeleted);
         let deleted = Filter { notices: Some(notices), ..Filter::default() };
-        let (numbers, next) = gathered(&hub, RING_EVENTS + 90, &deleted);
+        let (numbers, next) = numbers_from(&hub, RING_EVENTS + 90, &deleted);
         assert_eq!((numbers.len(), next), (8, RING_EVENTS + 107));
     }
 
@@ -340,16 +342,16 @@ mod tests {
         let store = Arc::new(MemoryStore::new());
         happen(&store, 100, "");
         let (events, hub) = (Events::new(store.clone()), Hub::new(Identifier::parse("acme").unwrap()));
-        // Where it is to begin it found just before a sweep.
+        // It found its first position just before a sweep.
         let mut batch = Batch::default();
         (0..2).for_each(|page| batch.delete(crate::store::journal::page_key("acme", page)));
         batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
         store.commit(batch).unwrap();
         hub.catch_up(&events).unwrap();
         let open = Filter::default();
-        assert!(matches!(hub.gather(63, &open), Gathered::Behind { .. }));
-        assert_eq!(gathered(&hub, 64, &open), ((64..100).collect(), 100));
-        assert_eq!(*hub.reached().borrow(), Reached::UpTo(100));
+        assert!(matches!(hub.events_from(63, &open), RingEvents::Behind { .. }));
+        assert_eq!(numbers_from(&hub, 64, &open), ((64..100).collect(), 100));
+        assert_eq!(*hub.progress().borrow(), Progress::UpTo(100));
     }
 
     #[test]

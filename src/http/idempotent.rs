@@ -17,11 +17,11 @@ use crate::actors::Keyed;
 use crate::domain::Malformed;
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
 
-/// As problems and the document call it.
+/// The name in problems and in the OpenAPI document.
 pub const HEADER: &str = "Idempotency-Key";
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// Most requests are answered within milliseconds, so the first will be by then.
+/// Most requests are answered within milliseconds.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
 
 /// A `POST` whose body has been read and that has not been executed before. With a key, its answer is to be stored.
@@ -127,9 +127,9 @@ fn key_of(headers: &HeaderMap) -> Result<Option<IdempotencyKey>, Malformed> {
         return Ok(None);
     };
     if given.next().is_some() {
-        return Err(Malformed("is given once, not several times"));
+        return Err(Malformed("must not be repeated"));
     }
-    // Bytes beyond ASCII have no text, and a key that is no text is malformed.
+    // A value that is not ASCII text becomes empty, which is malformed too.
     IdempotencyKey::parse(first.to_str().unwrap_or_default()).map(Some)
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_one_key_or_none() {
+    fn a_request_has_at_most_one_key() {
         assert_eq!(key_of(&headers(&[])), Ok(None));
         assert_eq!(key_of(&headers(&[b"once"])), IdempotencyKey::parse("once").map(Some));
         for malformed in [&[&b""[..]][..], &[b"a b"], &["é".as_bytes()], &[b"\xff"], &[b"once", b"once"]] {

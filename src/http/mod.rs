@@ -2,15 +2,15 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - the wire: `codes`, `problem`, `answer`, `dto`, `refusals` (from failures to problems), `paging` (queries and pages)
+//! - the wire: `codes`, `problem`, `answer`, `dto`, `refusals` (failures as problems), `paging` (queries and pages)
 //! - connections and limits: `socket`, `connections`, `clients`, `streaming`, `scans`, `rate_limit`, `event_hubs`
-//! - `state`: the process as `Node`, a store and all that stands on it as `Realm`
+//! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
 //! - the request: `call`, `access`, `body`, `idempotent`, `outcome`
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
-//! - `observe`: around every request
-//! - `server`: listens
+//! - `observe`: wraps every request: id, metrics, problems
+//! - `server`: listens, and drains when it stops
 
 mod access;
 mod answer;
@@ -43,9 +43,9 @@ mod streaming;
 
 pub use connections::Connections;
 pub use dto::webhook_body;
-pub use event_hubs::{Hubs, Pace};
+pub use event_hubs::{EventHubs, StreamTiming};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
-pub use server::{Front, Running, reserve, start};
+pub use server::{ListenOptions, RunningServer, reserve, start};
 pub use state::{Node, Realm, WallClock};

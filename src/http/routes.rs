@@ -1,4 +1,4 @@
-//! The one table of routes: what is served where, by which handler, and how the OpenAPI document describes it.
+//! The table of routes: paths, methods, handlers, and their descriptions in the OpenAPI document.
 
 use std::future::Future;
 
@@ -14,12 +14,12 @@ use super::resources::{
     secrets, sessions, step_registries, tokens, webhooks,
 };
 
-/// Where ephemeral environments live; also answered without `/api/v1`, since clients exist for both readings.
+/// Also served without `/api/v1`, since clients of both forms exist.
 pub const ENVIRONMENTS: &str = "/organizations/{orgId}/pipelines/{pipelineId}/ephemeral-environments";
 pub const ORGANIZATION: &str = "/organizations/{orgId}";
 pub const API: &str = "/api/v1";
 
-/// Everything served under one path.
+/// The endpoints of one path.
 pub struct Routes {
     /// Below the place the table is for, as the document has it.
     pub path: &'static str,
@@ -34,7 +34,7 @@ pub struct Routes {
 
 pub struct Endpoint {
     pub method: Method,
-    /// None for what is no part of the API.
+    /// `None` if it is not part of the API.
     pub operation: Option<Operation>,
     pub handler: Handler,
 }
@@ -231,7 +231,7 @@ pub fn operator_routes() -> Vec<Routes> {
     ]
 }
 
-/// What people look at in a browser.
+/// The API explorer, for browsers.
 pub fn explorer_routes() -> Vec<Routes> {
     let [root, docs] = ["/", "/docs"].map(|path| at(path, [unlisted(Method::GET, operator::root)]));
     let files = ["/docs/", "/docs/{*file}"].map(|path| at(path, [unlisted(Method::GET, operator::explorer)]));

@@ -24,9 +24,8 @@ use super::router::Router;
 use super::state::{Node, Realm};
 use super::{observe, state};
 
-/// How the server listens.
 #[derive(Debug, Clone)]
-pub struct Front {
+pub struct ListenOptions {
     pub listen: SocketAddr,
     pub workers: usize,
     pub head_timeout: Duration,
@@ -35,7 +34,7 @@ pub struct Front {
 }
 
 /// A server that accepts requests.
-pub struct Running {
+pub struct RunningServer {
     pub address: SocketAddr,
     pub node: Arc<Node>,
     pub realm: Arc<Realm>,
@@ -43,72 +42,75 @@ pub struct Running {
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
 }
 
-/// What the kernel holds for us while all workers are busy accepting: enough for a fleet that starts at once.
+/// Connections that the kernel queues while all workers are busy: enough for a fleet that starts at once.
 const BACKLOG: u32 = 4096;
-/// After a drain only idle keep-alive connections are left; nobody waits for those.
+/// After a drain only idle keep-alive connections are left, which need no waiting.
 const LINGER_SECONDS: u64 = 1;
 
-/// What a worker takes before it has any connection: its event loop.
+/// File descriptors of a worker without connections: its event loop.
 const DESCRIPTORS_PER_WORKER: u64 = 4;
-/// What connections leave to everything else. The store, the log and the runtime hold about twenty; the rest is for
-/// what they open in passing.
+/// File descriptors that connections must leave free. The store, the log and the runtime hold about twenty; the rest is for
+/// files that they open temporarily.
 const RESERVED_DESCRIPTORS: std::ops::RangeInclusive<u64> = 48..=256;
 
-/// An address that is ours and that nobody can connect to yet.
-pub struct Reserved(Socket);
+/// An address that is bound, and that nobody can connect to yet.
+pub struct ReservedAddress(Socket);
 
-/// Takes the address first of all, so that a start that cannot have it has not begun anything else. Reuses one whose last
-/// connections are still fading, so that a restart does not have to wait for them, and refuses one that somebody
-/// listens on.
-pub fn reserve(address: SocketAddr) -> io::Result<Reserved> {
+/// Binds the address before anything else is started, so that a start without it has no effect. An address with lingering
+/// connections is reused, so that a restart need not wait for them; one that another program listens on is refused.
+pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())?;
-    Ok(Reserved(socket))
+    Ok(ReservedAddress(socket))
 }
 
-pub fn start(front: &Front, Reserved(socket): Reserved, node: Node, realm: Realm) -> io::Result<Running> {
+pub fn start(
+    options: &ListenOptions,
+    ReservedAddress(socket): ReservedAddress,
+    node: Node,
+    realm: Realm,
+) -> io::Result<RunningServer> {
     let (node, realm) = (Arc::new(node), Arc::new(realm));
     socket.listen(BACKLOG as i32)?;
     let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;
     let builder = Server::build()
-        .workers(front.workers)
-        .max_concurrent_connections(connections_per_worker(front))
+        .workers(options.workers)
+        .max_concurrent_connections(connections_per_worker(options))
         .shutdown_timeout(LINGER_SECONDS)
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
     let serve = {
-        let (front, node, realm) = (front.clone(), node.clone(), realm.clone());
-        move || serve(&front, state::App::new(node.clone(), realm.clone()), stopping.clone())
+        let (options, node, realm) = (options.clone(), node.clone(), realm.clone());
+        move || serve(&options, state::App::new(node.clone(), realm.clone()), stopping.clone())
     };
     let server = builder.listen("http", listener, serve)?.run();
     let handle = server.handle();
-    Ok(Running { address, node, realm, handle, ended: actix_web::rt::spawn(server) })
+    Ok(RunningServer { address, node, realm, handle, ended: actix_web::rt::spawn(server) })
 }
 
-/// What a worker does with the connections it is given. It is what the web framework's own server does, but with sockets
-/// that we can look at while requests of theirs are under way.
+/// How a worker serves its connections: as the web framework's own server does, but with sockets that we can check while a
+/// request is in flight.
 fn serve(
-    front: &Front,
+    options: &ListenOptions,
     app: state::App,
     stopping: GracefulShutdownSignal,
 ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
     let (connections, router) = (app.node.connections.clone(), Rc::new(Router::new()));
-    // One service for everything: a layer of the web framework for each thing that one function does costs more than
-    // all of them do.
+    // One service for everything: layers of the web framework would cost more than the work they do.
     let answer = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
     let app = App::new().default_service(fn_service(answer));
     let http = HttpService::build()
-        .client_request_timeout(front.head_timeout)
+        .client_request_timeout(options.head_timeout)
         .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
-        .keep_alive(front.keep_alive)
+        .keep_alive(options.keep_alive)
         .graceful_shutdown_signal(move || {
             let stopping = stopping.clone();
             async move { stopping.notified().await }
         })
         .on_connect_ext(Stream::introduce)
-        // Nothing here asks the framework for the server's own name or address.
+        // Nothing uses the framework's host name or address.
         .h1(map_config(app, |()| AppConfig::default()));
     let open = move |tcp: TcpStream| {
         let peer = tcp.peer_addr().ok();
@@ -117,32 +119,32 @@ fn serve(
     fn_service(open).and_then(http)
 }
 
-/// As many as configured, or as the limit on descriptors allows; further ones wait to be accepted. Without this, clients
-/// could take the descriptors that the server itself needs.
-fn connections_per_worker(front: &Front) -> usize {
-    let Some(limit) = raise_descriptor_limit() else { return front.max_connections };
-    let fitting = fitting_connections(limit, front.workers);
-    if fitting < front.max_connections {
+/// As many as configured, or as the limit on file descriptors allows; further ones wait to be accepted. Otherwise clients
+/// could use up the descriptors that the server itself needs.
+fn connections_per_worker(options: &ListenOptions) -> usize {
+    let Some(limit) = raise_descriptor_limit() else { return options.max_connections };
+    let fitting = fitting_connections(limit, options.workers);
+    if fitting < options.max_connections {
         tracing::warn!(
-            configured = front.max_connections,
+            configured = options.max_connections,
             used = fitting,
             limit,
-            "http.max_connections is lowered to fit in the limit on file descriptors; raise that (ulimit -n) to have more"
+            "http.max_connections is lowered to fit the limit on file descriptors; raise that limit (ulimit -n) for more"
         );
     }
-    front.max_connections.min(fitting)
+    options.max_connections.min(fitting)
 }
 
-/// The limit on descriptors, raised as far as this process may; `None` if there is none.
+/// The limit on file descriptors, raised as far as allowed; `None` if there is none.
 fn raise_descriptor_limit() -> Option<u64> {
     let before = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: before.maximum, maximum: before.maximum };
-    // Some systems refuse what they say is allowed; then it stays as it was.
+    // Some systems refuse even the maximum that they report; then the limit stays as it was.
     setrlimit(Resource::Nofile, raised).ok();
     getrlimit(Resource::Nofile).current
 }
 
-/// A connection takes one descriptor, its socket.
+/// A connection needs one file descriptor, its socket.
 fn fitting_connections(limit: u64, workers: usize) -> usize {
     let workers = workers.max(1) as u64;
     let reserved = (limit / 4).clamp(*RESERVED_DESCRIPTORS.start(), *RESERVED_DESCRIPTORS.end());
@@ -150,8 +152,8 @@ fn fitting_connections(limit: u64, workers: usize) -> usize {
     usize::try_from(left / workers).unwrap_or(usize::MAX).max(1)
 }
 
-impl Running {
-    /// Stops accepting, answers what is under way for up to `patience`, and ends. Says how many were left unanswered.
+impl RunningServer {
+    /// Stops accepting, answers the requests in flight for up to `patience`, and stops. Returns how many were left unanswered.
     pub async fn drain(self, patience: Duration) -> usize {
         self.node.draining.store(true, Ordering::Relaxed);
         self.handle.pause().await;
@@ -165,7 +167,7 @@ impl Running {
         let left = if drained.is_err() { self.node.underway.load(Ordering::Acquire) } else { 0 };
         self.handle.stop(true).await;
         if let Err(error) = self.ended.await {
-            tracing::warn!(%error, "the server did not end cleanly");
+            tracing::warn!(%error, "the server did not stop cleanly");
         }
         left
     }
@@ -176,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_never_take_what_the_server_needs_for_itself() {
+    fn connections_leave_the_file_descriptors_that_the_server_needs() {
         for (limit, workers, fitting) in [(1024, 2, 380), (128, 2, 36), (1_048_576, 16, 65_516), (20, 4, 1)] {
             assert_eq!(fitting_connections(limit, workers), fitting, "{limit} descriptors, {workers} workers");
         }

@@ -1,5 +1,5 @@
-//! The parts that handlers work with: those of the process in `Node`, those of a store in `Realm`. One of each today; with
-//! several machines a process will own several realms.
+//! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. One of each today; with several
+//! machines, a process will own several realms.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use super::connections::Connections;
-use super::event_hubs::Hubs;
+use super::event_hubs::EventHubs;
 use super::rate_limit::RateLimits;
 use super::scans::Scans;
 use crate::actors::Environments;
@@ -63,7 +63,7 @@ pub struct Realm {
     pub analyses: Analyses,
     pub fixes: Fixes,
     pub events: Events,
-    pub event_hubs: Arc<Hubs>,
+    pub event_hubs: Arc<EventHubs>,
     pub rate_limits: Option<RateLimits>,
 }
 

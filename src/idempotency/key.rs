@@ -1,4 +1,4 @@
-//! The key as a client chooses it, and the fingerprint that tells its request from others.
+//! The key that a client chooses, and the fingerprint that distinguishes its request from others.
 
 use sha2::{Digest, Sha256};
 
@@ -21,7 +21,7 @@ impl IdempotencyKey {
     }
 }
 
-/// What a request asks for, in 128 bits: two requests under one key are the same if these are.
+/// A hash of a request: two requests under one key are the same if their fingerprints are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fingerprint(pub [u8; 16]);
 
@@ -30,7 +30,7 @@ impl Fingerprint {
         Self::of_parts(&[method.as_bytes(), path_and_query.as_bytes(), body])
     }
 
-    /// For a body that nobody may find out by trying: `salt` is known to its sender, and lies nowhere on the disk.
+    /// For a body with a secret, which must not be found by guessing: `salt` is known to the sender and not on the disk.
     pub fn salted(salt: &[u8], method: &str, path_and_query: &str, body: &[u8]) -> Self {
         Self::of_parts(&[salt, method.as_bytes(), path_and_query.as_bytes(), body])
     }
@@ -38,7 +38,7 @@ impl Fingerprint {
     fn of_parts(parts: &[&[u8]]) -> Self {
         let mut hash = Sha256::new();
         for part in parts {
-            // With its length, so that no part can pass for the end or the beginning of another.
+            // With its length, so that the boundaries between parts count.
             hash.update((part.len() as u64).to_be_bytes());
             hash.update(part);
         }
@@ -70,7 +70,7 @@ mod tests {
         for (method, path, body) in [("PUT", "/a?b", "c"), ("POST", "/a", "c"), ("POST", "/a?b", "c ")] {
             assert_ne!(first, Fingerprint::of(method, path, body.as_bytes()));
         }
-        // The same characters, divided otherwise.
+        // The same characters, divided differently.
         assert_ne!(first, Fingerprint::of("POST", "/a?bc", b""));
         assert_ne!(first, Fingerprint::of("POST/", "a?b", b"c"));
         assert_ne!(first, Fingerprint::salted(b"", "POST", "/a?b", b"c"));

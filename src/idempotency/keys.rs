@@ -1,4 +1,4 @@
-//! The keys of all tokens: which are in flight, in memory, and which have their answer, in the store.
+//! The keys of all tokens: those in flight are in memory, those with an answer in the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,21 +11,21 @@ use super::stored;
 use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, SessionId, Timestamp};
 use crate::store::{Batch, Store, StoreError, end_of_prefix};
 
-/// How long an answer is kept: the contract's promise.
+/// How long an answer is kept, as the API promises.
 const KEPT: Duration = Duration::from_hours(24);
 
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Keys {
-    pub(super) shared: Arc<Shared>,
+    pub(super) inner: Arc<Inner>,
 }
 
-pub(super) struct Shared {
+pub(super) struct Inner {
     pub store: Arc<dyn Store>,
     pub keys_max: u64,
-    /// Counts the answers kept. One that the store refused leaves a gap.
+    /// The number of the next answer. An answer that the store refused leaves a gap.
     pub next_number: AtomicU64,
-    /// The records' keys of requests that are being executed, or whose answer is not durable yet.
+    /// The record keys of requests that are being executed or whose answer is not durable yet.
     in_flight: DashSet<Arc<[u8]>>,
 }
 
@@ -60,24 +60,24 @@ pub enum KeyState {
 
 /// A request that is being executed. Dropping it frees the key.
 pub struct Pending {
-    slot: Slot,
+    guard: KeyGuard,
     fingerprint: Fingerprint,
 }
 
-/// A key taken, and freed when this is dropped.
-pub(super) struct Slot {
-    shared: Arc<Shared>,
+/// A key in flight, freed when this is dropped.
+pub(super) struct KeyGuard {
+    inner: Arc<Inner>,
     record_key: Arc<[u8]>,
 }
 
 impl Keys {
     pub fn open(store: Arc<dyn Store>, keys_max: usize) -> Result<Self, StoreError> {
         let next_number = AtomicU64::new(next_number(&*store)?);
-        let shared = Shared { store, keys_max: keys_max as u64, next_number, in_flight: DashSet::new() };
-        Ok(Self { shared: Arc::new(shared) })
+        let inner = Inner { store, keys_max: keys_max as u64, next_number, in_flight: DashSet::new() };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Registers the request as being executed, unless it has been or is.
+    /// Registers the request as being executed, unless it is or has been.
     pub fn begin(
         &self,
         token: IdSeed,
@@ -86,15 +86,15 @@ impl Keys {
         now: Timestamp,
     ) -> Result<KeyState, StoreError> {
         let record_key = stored::record_key(token, key);
-        // First the slot and then the store, which shows what is durable: a slot is freed when its answer is, so whoever
-        // gets the slot sees the answer of everybody who had it before.
-        let slot = self.take(&record_key);
-        let Some(bytes) = self.shared.store.get(&record_key)? else {
-            return Ok(KeyState::unused(slot, fingerprint));
+        // First the guard, then the store, which shows only durable answers: a guard is dropped when its answer is durable,
+        // so whoever gets the guard sees the answer of its predecessor.
+        let guard = self.take(&record_key);
+        let Some(bytes) = self.inner.store.get(&record_key)? else {
+            return Ok(KeyState::unused(guard, fingerprint));
         };
         let record = stored::decode(&bytes).ok_or_else(unreadable)?;
         if has_expired(record.made_at(), now) {
-            return Ok(KeyState::unused(slot, fingerprint));
+            return Ok(KeyState::unused(guard, fingerprint));
         }
         Ok(if record.fingerprint() == fingerprint {
             KeyState::Executed(record.into_answer())
@@ -103,40 +103,40 @@ impl Keys {
         })
     }
 
-    /// None while somebody else has it.
-    pub(super) fn take(&self, record_key: &[u8]) -> Option<Slot> {
+    /// `None` while the key is in flight.
+    pub(super) fn take(&self, record_key: &[u8]) -> Option<KeyGuard> {
         let record_key: Arc<[u8]> = record_key.into();
-        let is_free = self.shared.in_flight.insert(record_key.clone());
-        is_free.then(|| Slot { shared: self.shared.clone(), record_key })
+        let is_free = self.inner.in_flight.insert(record_key.clone());
+        is_free.then(|| KeyGuard { inner: self.inner.clone(), record_key })
     }
 }
 
 impl KeyState {
-    fn unused(slot: Option<Slot>, fingerprint: Fingerprint) -> Self {
-        slot.map_or(KeyState::InFlight, |slot| KeyState::Unused(Pending { slot, fingerprint }))
+    fn unused(guard: Option<KeyGuard>, fingerprint: Fingerprint) -> Self {
+        guard.map_or(KeyState::InFlight, |guard| KeyState::Unused(Pending { guard, fingerprint }))
     }
 }
 
 impl Pending {
-    /// Under which the answer will lie in the store.
+    /// The key of the record of the answer in the store.
     pub fn record_key(&self) -> &[u8] {
-        &self.slot.record_key
+        &self.guard.record_key
     }
 
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
 
-    /// Puts the answer into the batch that has the effect. The key stays in flight until this is dropped, so it is held
-    /// until the batch is durable, or refused.
+    /// Adds the answer to the batch that has the effect. Hold `self` until the batch is durable or refused: the key is in
+    /// flight until then.
     pub fn record(&self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) {
-        let number = self.slot.shared.next_number.fetch_add(1, Ordering::Relaxed);
-        let record_key = &self.slot.record_key;
+        let number = self.guard.inner.next_number.fetch_add(1, Ordering::Relaxed);
+        let record_key = &self.guard.record_key;
         batch.put(record_key.to_vec(), stored::encode(now, number, self.fingerprint, answer));
         batch.put(stored::index_key(number), record_key.to_vec());
     }
 
-    /// The same, for who has nothing else to do with the request than to hold it so long.
+    /// The same, returning what must be held until then.
     #[must_use]
     pub fn keep(self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) -> Self {
         self.record(batch, answer, now);
@@ -144,9 +144,9 @@ impl Pending {
     }
 }
 
-impl Drop for Slot {
+impl Drop for KeyGuard {
     fn drop(&mut self) {
-        self.shared.in_flight.remove(&self.record_key);
+        self.inner.in_flight.remove(&self.record_key);
     }
 }
 
@@ -156,13 +156,13 @@ pub(super) fn has_expired(made_at: Timestamp, now: Timestamp) -> bool {
 }
 
 pub(super) fn unreadable() -> StoreError {
-    StoreError::Read("an answer kept under an idempotency key does not have the form of its version".to_owned())
+    StoreError::Read("an answer stored under an idempotency key cannot be decoded".to_owned())
 }
 
-/// The number after the last in the index. Halves the space of numbers instead of reading the index, which may be long.
+/// The number after the last in the index, by binary search, since the index may be long.
 fn next_number(store: &dyn Store) -> Result<u64, StoreError> {
     let end = end_of_prefix(stored::INDEX);
-    // There is an entry just below `next`, unless that is 0, and none from `unused` on.
+    // Invariant: the entry before `next` exists, unless that is 0, and there is none from `unused` on.
     let (mut next, mut unused) = (0, u64::MAX);
     while next < unused {
         let middle = next + (unused - next) / 2;

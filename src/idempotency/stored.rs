@@ -1,4 +1,4 @@
-//! How answers lie in the store: each under its token and key, and an index in the order in which they were kept, so that
+//! The stored form of answers: each under its token and key, and an index in the order in which they were stored, so that
 //! the oldest are found without reading all.
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -14,22 +14,22 @@ const VERSION: u8 = 2;
 const RECORDS: &[u8] = b"k/";
 pub const INDEX: &[u8] = b"x/";
 
-/// `k/{token}{key}`: tokens are of one length, so none can pass for another with a part of the key.
+/// `k/{token}{key}`: all tokens have the same length, so this is unambiguous.
 pub fn record_key(token: IdSeed, key: &IdempotencyKey) -> Vec<u8> {
     [RECORDS, &token.0, key.as_str().as_bytes()].concat()
 }
 
-/// `x/{number, big-endian}`, which holds the key of the record: numbers sort as they count.
+/// `x/{number, big-endian}`, with the key of the record as value. Big-endian numbers sort in their order.
 pub fn index_key(number: u64) -> Vec<u8> {
     [INDEX, &number.to_be_bytes()].concat()
 }
 
-/// None where it is no key of the index.
+/// `None` if it is not a key of the index.
 pub fn number_of(index_key: &[u8]) -> Option<u64> {
     Some(u64::from_be_bytes(index_key.strip_prefix(INDEX)?.try_into().ok()?))
 }
 
-/// A request that has been executed, and its answer, not copied yet.
+/// An executed request and its answer, borrowed from the stored bytes.
 pub struct Record<'a>(RecordV2<'a>);
 
 #[derive(Serialize, Deserialize)]
@@ -72,10 +72,10 @@ pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer:
     };
     let mut bytes = Vec::with_capacity(USUAL_BYTES + answer.body.len());
     bytes.push(VERSION);
-    postcard::to_extend(&form, bytes).expect("the form has no maps of unknown length, and memory does not refuse")
+    postcard::to_extend(&form, bytes).expect("the form has no maps of unknown length, and a `Vec` accepts all bytes")
 }
 
-/// None where the bytes are not a record of ours.
+/// `None` if the bytes are not such a record.
 pub fn decode(bytes: &[u8]) -> Option<Record<'_>> {
     match bytes.split_first()? {
         (1, form) => v1::decode(form).map(Record),
@@ -192,7 +192,7 @@ mod v1 {
     }
 }
 
-/// In one piece. serde would take a slice for a list and write it byte by byte, to the same form.
+/// In one piece: serde would write a slice element by element, to the same bytes.
 fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_bytes(bytes)
 }
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_sorts_as_its_numbers_count() {
+    fn the_index_sorts_by_number() {
         let numbers = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
         assert!(numbers.map(index_key).is_sorted());
         assert_eq!(numbers.map(|number| number_of(&index_key(number))), numbers.map(Some));

@@ -1,82 +1,82 @@
-//! Lets go of answers that are old enough, or too many, from the oldest on.
+//! Drops expired and surplus answers, oldest first.
 
 use std::sync::atomic::Ordering;
 
-use super::keys::{Keys, Slot, has_expired};
+use super::keys::{KeyGuard, Keys, has_expired};
 use super::stored;
 use crate::domain::Timestamp;
 use crate::store::{Batch, Sequence, StoreError, durable_up_to, end_of_prefix};
 
-/// How many answers one commit drops: a batch far below the store's limit, and reads that take a moment.
+/// How many answers one commit drops: far below the store's batch limit, and quick to read.
 const SWEPT_AT_ONCE: usize = 256;
-/// How many entries of the index are counted before others get their turn.
+/// How many index entries are counted before the task yields.
 const COUNTED_AT_ONCE: usize = 1_024;
 
-/// What became of one piece of the index.
+/// The result of sweeping one range of the index.
 #[derive(Default)]
-struct Piece {
-    handed_in: Option<Sequence>,
-    /// Entries of the index that are gone.
+struct SweptRange {
+    committed: Option<Sequence>,
+    /// The number of index entries dropped.
     dropped: u64,
-    /// Answers among them that went before their time, since there were too many.
+    /// The number of answers dropped before their time, since there were too many.
     early: u64,
-    /// Where to go on, unless all that is left is to be kept.
+    /// The next number, unless all further entries are to be kept.
     next: Option<u64>,
 }
 
-/// What becomes of one entry of the index.
-enum Fate {
+/// What to do with an index entry.
+enum EntryFate {
     Kept,
     Dropped {
         early: bool,
     },
-    /// Its answer has been replaced by a later one, or is gone.
-    Outlived,
+    /// Its answer has been replaced or dropped.
+    Stale,
 }
 
 impl Keys {
-    /// Drops what is older than 24 h, and the oldest beyond the bound, piece by piece, the next when the last is durable,
-    /// so that it does not crowd out others.
+    /// Drops answers older than 24 hours, and the oldest beyond the bound. Works in ranges, each after the one before is
+    /// durable, so that other writes are not delayed.
     pub async fn sweep(&self, now: Timestamp) {
         if let Err(error) = self.try_sweep(now).await {
-            tracing::warn!(%error, "old idempotency keys could not be swept; the next sweep tries again");
+            tracing::warn!(%error, "cannot sweep old idempotency keys; the next sweep tries again");
         }
     }
 
     async fn try_sweep(&self, now: Timestamp) -> Result<(), StoreError> {
         let (mut excess, mut early) = (self.excess().await?, 0);
-        // From the very beginning each time: the last sweep may have passed by a key that was in flight, or a number whose
-        // batch was not durable yet.
+        // From the beginning each time: the last sweep may have skipped a key in flight, or a number whose batch was not
+        // durable yet.
         let mut next = Some(0);
         while let Some(from) = next {
-            let piece = self.sweep_piece(from, excess, now)?;
-            excess = excess.saturating_sub(piece.dropped);
-            early += piece.early;
-            next = piece.next;
-            if let Some(sequence) = piece.handed_in {
-                durable_up_to(&*self.shared.store, sequence).await;
+            let range = self.sweep_range(from, excess, now)?;
+            excess = excess.saturating_sub(range.dropped);
+            early += range.early;
+            next = range.next;
+            if let Some(sequence) = range.committed {
+                durable_up_to(&*self.inner.store, sequence).await;
             }
         }
         if early > 0 {
             tracing::warn!(
                 early,
-                "dropped idempotency keys before their 24 hours, since there are too many; raise idempotency.max_keys"
+                "dropped idempotency keys before their 24 hours, since there were too many; raise idempotency.max_keys"
             );
         }
         Ok(())
     }
 
-    /// How many there are beyond the bound. The numbers tell at once where it is none; beyond that they cannot, since a
-    /// disk that was full for an hour has left a long gap in them, and then the index is counted.
+    /// How many entries there are beyond the bound. The numbers alone show when there are none; otherwise the index is
+    /// counted, since a full disk may have left a long gap in the numbers.
     async fn excess(&self) -> Result<u64, StoreError> {
-        let shared = &self.shared;
+        let inner = &self.inner;
         let end = end_of_prefix(stored::INDEX);
         let numbers = |limit, from| -> Result<Vec<u64>, StoreError> {
-            let found = shared.store.scan(&stored::index_key(from), &end, limit)?;
+            let found = inner.store.scan(&stored::index_key(from), &end, limit)?;
             Ok(found.iter().filter_map(|(index_key, _)| stored::number_of(index_key)).collect())
         };
-        let (next, oldest) = (shared.next_number.load(Ordering::Relaxed), numbers(1, 0)?);
-        if oldest.first().is_none_or(|oldest| next.saturating_sub(*oldest) <= shared.keys_max) {
+        let (next, oldest) = (inner.next_number.load(Ordering::Relaxed), numbers(1, 0)?);
+        if oldest.first().is_none_or(|oldest| next.saturating_sub(*oldest) <= inner.keys_max) {
             return Ok(0);
         }
         let (mut count, mut from) = (0, 0);
@@ -85,46 +85,46 @@ impl Keys {
             count += found.len() as u64;
             match found.last() {
                 Some(last) if found.len() == COUNTED_AT_ONCE => from = last.saturating_add(1),
-                Some(_) | None => return Ok(count.saturating_sub(shared.keys_max)),
+                Some(_) | None => return Ok(count.saturating_sub(inner.keys_max)),
             }
             tokio::task::yield_now().await;
         }
     }
 
-    /// Drops what has expired, and as many of the others as are in excess.
-    fn sweep_piece(&self, from: u64, excess: u64, now: Timestamp) -> Result<Piece, StoreError> {
-        let store = &self.shared.store;
+    /// Drops expired answers, and as many others as are in excess.
+    fn sweep_range(&self, from: u64, excess: u64, now: Timestamp) -> Result<SweptRange, StoreError> {
+        let store = &self.inner.store;
         let found = store.scan(&stored::index_key(from), &end_of_prefix(stored::INDEX), SWEPT_AT_ONCE)?;
         let last = found.last().filter(|_| found.len() == SWEPT_AT_ONCE);
         let next = last.and_then(|(index_key, _)| stored::number_of(index_key)?.checked_add(1));
-        let mut piece = Piece { next, ..Piece::default() };
+        let mut range = SweptRange { next, ..SweptRange::default() };
         let mut batch = Batch::default();
-        // Until the batch is handed in: a key that is recorded anew between our read and our delete would be lost. For so
-        // long, a request under a key that has just expired is told to come back in a second.
-        let mut taken: Vec<Slot> = Vec::new();
+        // Held until the batch is committed: an answer stored between our read and our delete would be lost. Until then, a
+        // request under a key that has just expired is told to retry in a second.
+        let mut taken: Vec<KeyGuard> = Vec::new();
         for (index_key, record_key) in found {
-            let Some(slot) = self.take(&record_key) else {
+            let Some(guard) = self.take(&record_key) else {
                 continue;
             };
-            match self.fate(&index_key, &record_key, piece.dropped < excess, now)? {
-                Fate::Kept => {
-                    piece.next = None;
+            match self.fate(&index_key, &record_key, range.dropped < excess, now)? {
+                EntryFate::Kept => {
+                    range.next = None;
                     break;
                 }
-                Fate::Dropped { early } => {
-                    piece.early += u64::from(early);
+                EntryFate::Dropped { early } => {
+                    range.early += u64::from(early);
                     batch.delete(record_key);
-                    taken.push(slot);
+                    taken.push(guard);
                 }
-                Fate::Outlived => {}
+                EntryFate::Stale => {}
             }
-            piece.dropped += 1;
+            range.dropped += 1;
             batch.delete(index_key);
         }
         if !batch.is_empty() {
-            piece.handed_in = Some(store.commit(batch)?);
+            range.committed = Some(store.commit(batch)?);
         }
-        Ok(piece)
+        Ok(range)
     }
 
     fn fate(
@@ -133,21 +133,21 @@ impl Keys {
         record_key: &[u8],
         is_in_excess: bool,
         now: Timestamp,
-    ) -> Result<Fate, StoreError> {
-        let Some(bytes) = self.shared.store.get(record_key)? else {
-            return Ok(Fate::Outlived);
+    ) -> Result<EntryFate, StoreError> {
+        let Some(bytes) = self.inner.store.get(record_key)? else {
+            return Ok(EntryFate::Stale);
         };
         let Some(record) = stored::decode(&bytes) else {
-            // It answers nobody, and would keep its key from being used for ever.
-            tracing::error!("dropped an idempotency key whose answer cannot be read");
-            return Ok(Fate::Dropped { early: false });
+            // It would block its key forever.
+            tracing::error!("dropped an idempotency key whose answer cannot be decoded");
+            return Ok(EntryFate::Dropped { early: false });
         };
         if stored::number_of(index_key) != Some(record.number()) {
-            return Ok(Fate::Outlived);
+            return Ok(EntryFate::Stale);
         }
         if has_expired(record.made_at(), now) {
-            return Ok(Fate::Dropped { early: false });
+            return Ok(EntryFate::Dropped { early: false });
         }
-        Ok(if is_in_excess { Fate::Dropped { early: true } } else { Fate::Kept })
+        Ok(if is_in_excess { EntryFate::Dropped { early: true } } else { EntryFate::Kept })
     }
 }

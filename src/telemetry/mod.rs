@@ -1,4 +1,4 @@
-//! What operators see: logs and metrics. Never a token, a secret or a body.
+//! Logs and metrics. Never a token, a secret or a body.
 
 use std::sync::OnceLock;
 
@@ -14,16 +14,15 @@ use crate::events;
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
 pub struct BadFilter(String);
 
-/// What the web server says of its own comings and goings, and of every client that sends nonsense, is not news; and the
-/// engine of the store would write out each record that it keeps. The operator's filter comes after it and can ask for it
-/// all the same.
+/// Suppresses the web server's messages about its lifecycle and invalid requests, and sled's dumps of every record. The
+/// operator's filter follows and can enable them again.
 const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off,sled=info";
 
-/// Logs go to stderr, so that stdout has only what was asked for.
+/// Logs go to stderr, so that stdout has only the output of commands.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
     let filter = EnvFilter::try_new(format!("{QUIET},{}", log.filter)).map_err(|error| BadFilter(error.to_string()))?;
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // What cannot be logged is not worth a panic, which is what reporting it on a full stderr would be.
+    // Reporting a failed log line on a full stderr would panic.
     let subscriber = subscriber.log_internal_errors(false);
     match log.format {
         LogFormat::Text => subscriber.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
@@ -47,7 +46,7 @@ pub fn metrics() -> PrometheusHandle {
                 .build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
-                tracing::warn!("something else records the metrics of this process");
+                tracing::warn!("another recorder is installed for the metrics of this process");
             }
             describe();
             handle
@@ -57,33 +56,30 @@ pub fn metrics() -> PrometheusHandle {
 
 fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
-    describe_counter!("lockkeeper_http_requests_total", "Requests answered, by route, method and class of status");
+    describe_counter!("lockkeeper_http_requests_total", "Answered requests, by route, method and status class");
     describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
-    describe_counter!("lockkeeper_events_total", "What has durably happened, by type");
-    describe_gauge!("lockkeeper_event_subscribers", "Clients that follow what happens");
-    describe_gauge!("lockkeeper_environment_actors", "Environments that are in memory");
-    describe_gauge!("lockkeeper_waiting", "Claims that wait for their turn, by what they wait for");
-    describe_gauge!("lockkeeper_stages", "Stages of deployments that run, and that wait for a place to run");
-    describe_counter!(
-        "lockkeeper_webhook_attempts_total",
-        "Attempts to deliver something to a webhook, by what came of them"
-    );
-    describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that have neither arrived nor been given up");
+    describe_counter!("lockkeeper_events_total", "Durable events, by type");
+    describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");
+    describe_gauge!("lockkeeper_environment_actors", "Environments in memory");
+    describe_gauge!("lockkeeper_waiting", "Waiting claims, for a named or for any environment");
+    describe_gauge!("lockkeeper_stages", "Stages of deployments that run, or wait for capacity");
+    describe_counter!("lockkeeper_webhook_attempts_total", "Attempts to deliver to a webhook, by outcome");
+    describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that are neither completed nor given up");
     describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");
-    describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes that were put on a branch and proposed");
+    describe_counter!("lockkeeper_fix_pull_requests_total", "Fixes proposed as pull requests");
     describe_counter!("lockkeeper_log_groups_total", "Groups of commits made durable, one fdatasync each");
     describe_counter!("lockkeeper_log_batches_total", "Commits made durable");
     describe_counter!("lockkeeper_log_bytes_total", "Bytes written to the redo log");
     describe_histogram!("lockkeeper_log_sync_seconds", Unit::Seconds, "One write and fdatasync of the redo log");
     describe_gauge!("lockkeeper_storage_refusing_writes", "1 while the disk is too full to accept writes");
     describe_gauge!("lockkeeper_overlay_bytes", "Durable changes that are not in the database yet");
-    describe_counter!("lockkeeper_checkpoints_total", "Times the database was brought up to the log and synced");
+    describe_counter!("lockkeeper_checkpoints_total", "Times the database was updated from the log and synced");
     describe_gauge!("lockkeeper_build_info", "1, with the version of this server");
     metrics::gauge!("lockkeeper_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
 }
 
-/// Counts and, for those who ask for it, logs what has happened, in all organizations.
+/// Counts the events of all organizations, and logs them at debug level.
 pub struct EventCounter {
     counters: Vec<Counter>,
 }
@@ -94,8 +90,8 @@ impl EventCounter {
         Self { counters: Notice::ALL.iter().map(counter).collect() }
     }
 
-    /// It is durable.
-    pub fn happened(&self, organization: &str, event: &[u8]) {
+    /// Called when an event is durable.
+    pub fn count(&self, organization: &str, event: &[u8]) {
         let Some(notice) = events::notice_of(event) else { return };
         if let Some(counter) = self.counters.get(notice as usize) {
             counter.increment(1);

@@ -210,8 +210,8 @@ async fn a_start_that_cannot_have_its_address_leaves_deployments_alone() {
     command.arg(site.server.home().join("settings.toml")).arg("--data-dir").arg(site.server.data_dir());
     let refused = command.output().unwrap();
     let told = String::from_utf8(refused.stderr).unwrap();
-    assert!(told.contains("cannot listen on") && !told.contains("took up the deployments"), "{told}");
+    assert!(told.contains("cannot listen on") && !told.contains("resumed unfinished deployments"), "{told}");
     site.start_again();
-    assert!(site.server.log()[before.len()..].contains("took up the deployments"));
+    assert!(site.server.log()[before.len()..].contains("resumed unfinished deployments"));
     assert!(site.finished(&deployment).await["error"].as_str().unwrap().starts_with("interrupted: "));
 }

@@ -1,4 +1,4 @@
-//! What operators look at: health, readiness, metrics, the API's description, and what a code means.
+//! For operators: health, readiness, metrics, the OpenAPI document and its explorer, and the meaning of error codes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,12 +15,12 @@ use crate::http::codes::Code;
 use crate::http::problem::Problem;
 use crate::http::refusals::route_not_found;
 
-/// Alive: the process answers.
+/// The process answers.
 pub async fn healthz(_: Call) -> Answered {
     Ok(text("application/json", r#"{"status":"alive"}"#))
 }
 
-/// Serving: writes are accepted, and the server is not on its way out.
+/// Writes are accepted, and the server is not stopping.
 pub async fn readyz(call: Call) -> Answered {
     if call.app.node.draining.load(Ordering::Relaxed) {
         return Err(Problem::new(Code::ShuttingDown, "the server is stopping; use another one").retry_after(1).into());
@@ -39,7 +39,7 @@ pub async fn description(call: Call) -> Answered {
     Ok(text("application/json", call.app.node.openapi.clone()))
 }
 
-/// What `type` of a problem points to.
+/// The target of a problem's `type`.
 pub async fn problem(call: Call) -> Answered {
     let name = call.segment("code");
     let code = Code::ALL.iter().find(|code| code.as_str() == name);
@@ -52,7 +52,7 @@ pub async fn root(_: Call) -> Answered {
     Ok(HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header((LOCATION, "/docs/")).finish())
 }
 
-/// The API's explorer, from files in this program alone.
+/// The API explorer, from files embedded in this program.
 pub async fn explorer(call: Call) -> Answered {
     let path = path_of(&call.request);
     let name = path.strip_prefix("/docs/").unwrap_or_default();

@@ -46,14 +46,14 @@ fn a_key_from_the_variable_is_rotated_to_the_one_from_the_other_and_no_file_is_t
     };
     let (code, said, told) = outcome(&mut variables(OLD, NEW));
     assert_eq!((code, told.as_str()), (0, ""));
-    assert!(said.contains("start the server with LOCKKEEPER_MASTER_KEY set to what"), "{said}");
+    assert!(said.contains("start the server with LOCKKEEPER_MASTER_KEY set to the value"), "{said}");
     assert!(!said.contains("1111") && !said.contains("2222"), "{said}");
     assert!(!home.path().join("master.key").exists());
 
     let (code, _, told) = outcome(&mut variables(OLD, OLD));
     assert!(code == 78 && told.contains("is the same as LOCKKEEPER_MASTER_KEY;"), "{told}");
     let (code, _, told) = outcome(rotate_key(home.path()).env("LOCKKEEPER_MASTER_KEY", OLD));
-    assert!(code == 78 && told.contains("so set LOCKKEEPER_MASTER_KEY_NEW to the key"), "{told}");
+    assert!(code == 78 && told.contains("so set LOCKKEEPER_MASTER_KEY_NEW to the new key"), "{told}");
     let (code, _, told) = outcome(rotate_key(home.path()).env("LOCKKEEPER_MASTER_KEY_NEW", NEW));
     assert!(code == 78 && told.contains("and LOCKKEEPER_MASTER_KEY is not;"), "{told}");
 }
@@ -62,7 +62,7 @@ fn a_key_from_the_variable_is_rotated_to_the_one_from_the_other_and_no_file_is_t
 fn a_data_directory_that_is_not_there_is_not_made() {
     let home = tempfile::tempdir().unwrap();
     let (code, _, told) = outcome(&mut rotate_key(&home.path().join("typo")));
-    assert!(code == 1 && told.contains("typo; name the server's with --data-dir"), "{told}");
+    assert!(code == 1 && told.contains("typo does not exist; name the server's with --data-dir"), "{told}");
     assert_eq!(std::fs::read_dir(home.path()).unwrap().count(), 0);
 }
 

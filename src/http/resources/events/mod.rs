@@ -1,7 +1,7 @@
-//! What has happened: listed, viewed one by one, and streamed as it happens.
+//! Events: listed, viewed, and streamed.
 
+mod filter;
 mod stream;
-mod wanted;
 
 pub use stream::{LAST_EVENT_ID, START, stream};
 
@@ -19,7 +19,7 @@ use crate::http::{answer, refusals};
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
-    let filter = wanted::take(&mut query);
+    let filter = filter::take(&mut query);
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (events, organization) = (access.realm.events.clone(), access.caller.organization.clone());

@@ -1,4 +1,4 @@
-//! One who follows what happens, by server-sent events: from where it was, in order, without a gap and nothing twice.
+//! The event stream (server-sent events): in order, without gaps or duplicates, resumed after the client's last event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
 use tokio::sync::{oneshot, watch};
 
-use super::wanted;
+use super::filter;
 use crate::auth::Permission;
 use crate::domain::Identifier;
 use crate::events::{Events, Filter, Place, Span};
@@ -22,61 +22,62 @@ use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::dto::Text;
-use crate::http::event_hubs::{Gathered, Pace, Reached, Seat, frame};
+use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::streaming::{bare, cut_off, fitted};
 use crate::store::StoreError;
 
-/// The header by which a client says what it has seen.
+/// The header with the id of the last event that the client has seen.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
-/// What stands in the place of an id before the first event: everything that is kept comes after it.
+/// Used instead of an id for the position before the first event that is kept.
 pub const START: &str = "start";
-/// When a client comes again whose connection has ended: soon, since what it missed waits for it.
+/// When a client reconnects whose connection has ended.
 const RETRY_MILLIS: u64 = 2_000;
-/// One that was up to date and falls behind by more than this is sent away: it may come again, and then takes its time.
+/// A subscriber that was up to date and falls behind by more than this is disconnected. When it reconnects, it may catch up
+/// at its own speed.
 const BEHIND_MAX: u64 = 50_000;
-/// How often it is asked whether a token still lets its bearer in, where more is sent than heartbeats.
+/// How often access is checked again while events are sent.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 pub async fn stream(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
-    let filter = wanted::take(&mut query);
+    let filter = filter::take(&mut query);
     let asked = query.one("lastEventId");
     query.finish()?;
     let response = answer();
     if call.request.method() == Method::HEAD {
         return Ok(fitted(&call.request, bare(response)));
     }
-    // A client that comes again says in the header what it has seen since, and in the query still what it first asked for.
+    // A client that reconnects names its newest event in the header, while the query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
-    let seat = hubs.join(&access.caller.organization);
-    let seat = seat.ok_or_else(|| Problem::overloaded("as many follow what happens already as may"))?;
-    let opening = Opening::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
-    let taken = Arc::new(Taken::new());
+    let subscription = hubs.subscribe(&access.caller.organization);
+    let subscription = subscription.ok_or_else(|| Problem::overloaded("the limit of event streams is reached"))?;
+    let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
+    let monitor = Arc::new(ReadMonitor::new());
     let subscriber = Subscriber {
-        _there: cut_off(&call.request, &access.realm.environments, taken.clone().stalled(hubs.pace.stall)),
-        reached: seat.hub.reached(),
-        pace: hubs.pace,
+        _cut_off: cut_off(&call.request, &access.realm.environments, monitor.clone().stalled(hubs.timing.stall)),
+        progress: subscription.hub.progress(),
+        timing: hubs.timing,
         request: call.request.clone(),
-        next: opening.next,
-        opening: Some(opening.text),
-        passed: None,
+        next: start.next,
+        first_piece: Some(start.text),
+        skipped: None,
         live: false,
-        said: Instant::now(),
-        checked: Instant::now(),
+        sent_at: Instant::now(),
+        checked_at: Instant::now(),
         access,
         filter,
-        seat,
-        taken,
+        subscription,
+        monitor,
     };
     Ok(fitted(&call.request, subscriber.follow(response)))
 }
 
 fn answer() -> HttpResponseBuilder {
-    /// For proxies that would collect an answer before they pass it on.
+    /// For proxies that would buffer an answer.
     const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     let mut response = HttpResponse::Ok();
     response
@@ -87,23 +88,23 @@ fn answer() -> HttpResponseBuilder {
     response
 }
 
-/// What a client says it has seen; one that says nothing by it has seen nothing.
+/// `None` if the header is missing or empty.
 fn last_event_id(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(LAST_EVENT_ID)?;
     Some(value.to_str().unwrap_or("?").trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// Where a stream begins, and what it says of that.
-struct Opening {
+/// The position where a stream starts, and its first piece of text.
+struct StreamStart {
     next: u64,
     text: Bytes,
 }
 
-impl Opening {
+impl StreamStart {
     fn find(events: &Events, organization: &Identifier, seen: Option<&str>) -> Result<Self, StoreError> {
         let retry = format!("retry: {RETRY_MILLIS}\n");
         let place = match seen {
-            // Where it is now is told too: else a client that is cut off before anything happens would miss what comes.
+            // With the current position: a client that is disconnected before the first event resumes from there.
             None => {
                 let next = events.next(organization)?;
                 let text = format!("{retry}id: {}\n\n", id_before(events, organization, next)?);
@@ -124,7 +125,7 @@ impl Opening {
         Ok(Self { text: [retry.as_bytes(), &reset.text].concat().into(), ..reset })
     }
 
-    /// From now on, since from where it was is not possible.
+    /// Starts at the newest event, since the client's position is not available.
     fn reset(events: &Events, organization: &Identifier, reason: &str) -> Result<Self, StoreError> {
         let Span { first, next } = events.span(organization)?;
         let first = events.id_of(organization, first)?;
@@ -134,7 +135,7 @@ impl Opening {
     }
 }
 
-/// What a client has seen that has seen everything before this number.
+/// The id of the last event before this number.
 fn id_before(events: &Events, organization: &Identifier, next: u64) -> Result<String, StoreError> {
     let last = next.checked_sub(1).map(|last| events.id_of(organization, last)).transpose()?.flatten();
     Ok(last.map_or(START.to_owned(), |id| id.to_string()))
@@ -143,32 +144,32 @@ fn id_before(events: &Events, organization: &Identifier, next: u64) -> Result<St
 struct Subscriber {
     access: Access,
     request: HttpRequest,
-    seat: Seat,
+    subscription: Subscription,
     filter: Filter,
-    pace: Pace,
-    reached: watch::Receiver<Reached>,
+    timing: StreamTiming,
+    progress: watch::Receiver<Progress>,
     /// The number of the first event that it has not seen.
     next: u64,
-    opening: Option<Bytes>,
-    /// The id of the last event that was passed over since something was said.
-    passed: Option<String>,
-    /// Whether it has once been up to date.
+    first_piece: Option<Bytes>,
+    /// The id of the last event that the filter skipped since something was sent.
+    skipped: Option<String>,
+    /// Whether it has been up to date at some time.
     live: bool,
-    said: Instant,
-    checked: Instant,
-    taken: Arc<Taken>,
-    _there: oneshot::Sender<()>,
+    sent_at: Instant,
+    checked_at: Instant,
+    monitor: Arc<ReadMonitor>,
+    _cut_off: oneshot::Sender<()>,
 }
 
 impl Subscriber {
     fn follow(self, mut response: HttpResponseBuilder) -> HttpResponse {
         let pieces = streams::try_unfold(self, |mut subscriber| async move {
-            subscriber.taken.asked();
+            subscriber.monitor.polled();
             let request = subscriber.request.clone();
             match while_connected(&request, true, subscriber.next_piece()).await {
                 Waited::There(piece) => Ok(piece?.map(|piece| {
-                    subscriber.taken.handed_over();
-                    subscriber.said = Instant::now();
+                    subscriber.monitor.sent();
+                    subscriber.sent_at = Instant::now();
                     (piece, subscriber)
                 })),
                 Waited::TooLate(_) | Waited::Gone => Ok::<_, Problem>(None),
@@ -177,46 +178,46 @@ impl Subscriber {
         response.streaming(pieces)
     }
 
-    /// None when nothing comes any more: the server ends, or the client is no longer welcome.
+    /// `None` at the end: the server stops, or the client has lost its access.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
-        if let Some(opening) = self.opening.take() {
-            return Ok(Some(opening));
+        if let Some(first) = self.first_piece.take() {
+            return Ok(Some(first));
         }
         loop {
-            let silent = self.said.elapsed() >= self.pace.heartbeat;
-            if self.access.realm.environments.closed().now_or_never().is_some() || !self.is_welcome(silent) {
+            let silent = self.sent_at.elapsed() >= self.timing.heartbeat;
+            if self.access.realm.environments.closed().now_or_never().is_some() || !self.has_access(silent) {
                 return Ok(None);
             }
             if silent {
                 return Ok(Some(self.heartbeat()));
             }
-            // Before the look: what is read meanwhile wakes it again.
-            let reached = *self.reached.borrow_and_update();
-            match reached {
-                Reached::UpTo(_) => {}
-                Reached::Failed => return Ok(None),
-                Reached::Nothing => {
+            // Before the ring is read: events that are added meanwhile wake the subscriber again.
+            let progress = *self.progress.borrow_and_update();
+            match progress {
+                Progress::UpTo(_) => {}
+                Progress::Failed => return Ok(None),
+                Progress::NotStarted => {
                     self.wait().await;
                     continue;
                 }
             }
-            match self.seat.hub.gather(self.next, &self.filter) {
-                Gathered::Piece { text, next, last } => {
+            match self.subscription.hub.events_from(self.next, &self.filter) {
+                RingEvents::Piece { text, next, last } => {
                     (self.next, self.live) = (next, true);
                     if !text.is_empty() {
-                        self.passed = None;
+                        self.skipped = None;
                         return Ok(Some(text));
                     }
-                    self.passed = last.map(|id| id.to_string()).or(self.passed.take());
+                    self.skipped = last.map(|id| id.to_string()).or(self.skipped.take());
                     self.wait().await;
                 }
-                Gathered::Behind { by } if self.live && by > BEHIND_MAX => {
+                RingEvents::Behind { by } if self.live && by > BEHIND_MAX => {
                     let organization = &self.access.caller.organization;
-                    tracing::info!(%organization, by, "sent away who follows events and fell too far behind");
+                    tracing::info!(%organization, by, "disconnected an event subscriber that fell too far behind");
                     return Ok(None);
                 }
-                Gathered::Behind { .. } => {
-                    if let Some(text) = self.read_on().await? {
+                RingEvents::Behind { .. } => {
+                    if let Some(text) = self.read_store().await? {
                         return Ok(Some(text));
                     }
                 }
@@ -224,28 +225,30 @@ impl Subscriber {
         }
     }
 
-    /// Until something has happened, there is reason to say that nothing has, or the server ends.
+    /// Until there are new events, a heartbeat is due, or the server stops.
     async fn wait(&mut self) {
-        let silence = self.pace.heartbeat.saturating_sub(self.said.elapsed());
+        let silence = self.timing.heartbeat.saturating_sub(self.sent_at.elapsed());
         tokio::select! {
-            // Nobody reads any more; that is looked at next.
-            _ = self.reached.changed() => {}
+            // An error means that the hub is gone, which is checked next.
+            _ = self.progress.changed() => {}
             () = tokio::time::sleep(silence) => {}
             () = self.access.realm.environments.closed() => {}
         }
     }
 
-    /// A piece of what lies before the ring, if there is anything in it that is wanted.
-    async fn read_on(&mut self) -> Result<Option<Bytes>, Problem> {
+    /// A piece of the events before the ring, if the filter selects any.
+    async fn read_store(&mut self) -> Result<Option<Bytes>, Problem> {
         let (events, organization) = (self.access.realm.events.clone(), self.access.caller.organization.clone());
         let (from, filter) = (self.next, self.filter.clone());
         let read = move || {
             let stretch = events.onwards(&organization, from, &filter)?;
-            // Nothing was there: it has been dropped since.
-            let reset = (stretch.next == from).then(|| Opening::reset(&events, &organization, "expired"));
+            // Nothing was found: the events have been dropped since.
+            let reset = (stretch.next == from).then(|| StreamStart::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
-        let Some(_permit) = self.access.node.scans.permit().await else { return Err(overrun()) };
+        let Some(_permit) = self.access.node.scans.permit().await else {
+            return Err(Problem::overloaded("too many events are being read at once"));
+        };
         let (stretch, reset) = web::block(read).await.map_err(Problem::internal)??;
         if let Some(reset) = reset {
             self.next = reset.next;
@@ -259,60 +262,55 @@ impl Subscriber {
         Ok((!text.is_empty()).then(|| text.freeze()))
     }
 
-    /// A comment; and the id of what was passed over, so that a client that comes again is not asked to go through it
-    /// once more.
+    /// A comment; and the id of the last skipped event, so that a client that reconnects does not start before it.
     fn heartbeat(&mut self) -> Bytes {
-        match self.passed.take() {
+        match self.skipped.take() {
             Some(id) => format!(": nothing for you\nid: {id}\n\n").into(),
             None => Bytes::from_static(b": nothing new\n\n"),
         }
     }
 
-    /// Whether the token still lets its bearer in; looked at now and then, or `now`.
-    fn is_welcome(&mut self, now: bool) -> bool {
-        if now || self.checked.elapsed() >= CHECKED_EVERY {
-            self.checked = Instant::now();
+    /// Whether the token still grants access; checked now and then, or `now`.
+    fn has_access(&mut self, now: bool) -> bool {
+        if now || self.checked_at.elapsed() >= CHECKED_EVERY {
+            self.checked_at = Instant::now();
             return self.access.still_holds(self.request.headers(), Permission::Read);
         }
         true
     }
 }
 
-fn overrun() -> Problem {
-    Problem::overloaded("too much is being read at once")
-}
-
-/// Whether what was handed over is taken. The web server asks for more when it has room for it.
-struct Taken {
+/// Watches whether the client reads. The web server polls for more when it has room for it.
+struct ReadMonitor {
     began: Instant,
-    /// When something was handed over, in milliseconds from the beginning; 0 once more is asked for.
-    handed_over_millis: AtomicU64,
+    /// When a piece was sent, in milliseconds since `began`; 0 once the next one is polled.
+    sent_millis: AtomicU64,
 }
 
-impl Taken {
+impl ReadMonitor {
     fn new() -> Self {
-        Self { began: Instant::now(), handed_over_millis: AtomicU64::new(0) }
+        Self { began: Instant::now(), sent_millis: AtomicU64::new(0) }
     }
 
-    fn asked(&self) {
-        self.handed_over_millis.store(0, Ordering::Relaxed);
+    fn polled(&self) {
+        self.sent_millis.store(0, Ordering::Relaxed);
     }
 
-    fn handed_over(&self) {
-        self.handed_over_millis.store(self.millis().max(1), Ordering::Relaxed);
+    fn sent(&self) {
+        self.sent_millis.store(self.millis().max(1), Ordering::Relaxed);
     }
 
     fn millis(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
-    /// Resolves when nothing has been taken for so long.
+    /// Resolves when nothing has been read for so long.
     async fn stalled(self: Arc<Self>, patience: Duration) {
         loop {
             tokio::time::sleep(patience / 4).await;
-            let since = self.handed_over_millis.load(Ordering::Relaxed);
+            let since = self.sent_millis.load(Ordering::Relaxed);
             if since > 0 && u128::from(self.millis().saturating_sub(since)) >= patience.as_millis() {
-                tracing::info!("cut off who follows events and takes nothing of what is sent");
+                tracing::info!("cut off an event subscriber that does not read");
                 return;
             }
         }

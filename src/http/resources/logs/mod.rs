@@ -1,5 +1,5 @@
-//! The log of a deployment: all of it, a page of it, or as it is written; as text, or line by line in JSON. In bounded
-//! memory, however long it is and however slowly it is read.
+//! The log of a deployment: whole, by page, or followed while it is written; as text or as JSON lines. Uses bounded memory,
+//! whatever the log's length and the client's speed.
 
 mod source;
 
@@ -27,26 +27,26 @@ use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::state::Realm;
 use crate::http::streaming::{bare, cut_off, fitted};
-use source::{Format, Source, Wanted};
+use source::{Format, LogQuery, LogSource};
 
-/// Where the next page begins, also if there is nothing there yet. As the document calls it.
+/// The header with the offset of the next page, as the OpenAPI document writes it.
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";
 const NEXT_OFFSET_HEADER: HeaderName = HeaderName::from_static("lockkeeper-next-offset");
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = deployment_id(&call)?;
-    let mut query = Query::of(&call.request);
-    let wanted = Wanted::take(&mut query);
-    query.finish()?;
+    let mut parameters = Query::of(&call.request);
+    let query = LogQuery::take(&mut parameters);
+    parameters.finish()?;
     find(&access, id)?;
-    let source = Source::new(access.node.logs.clone(), id, wanted);
-    let response = if source.wanted.follow { follow(&call, access, source)? } else { page(&call, source).await? };
+    let source = LogSource::new(access.node.logs.clone(), id, query);
+    let response = if source.query.follow { follow(&call, access, source)? } else { page(&call, source).await? };
     Ok(fitted(&call.request, response))
 }
 
-/// What there is at this moment, or a page of it.
-async fn page(call: &Call, source: Source) -> Answered {
+/// The log so far, or a page of it.
+async fn page(call: &Call, source: LogSource) -> Answered {
     let (mut source, end) = web::block(move || {
         let end = source.end_of_page();
         (source, end)
@@ -55,9 +55,9 @@ async fn page(call: &Call, source: Source) -> Answered {
     .map_err(Problem::internal)?;
     let end = end.map_err(Problem::internal)?;
     source.until = end.next;
-    let mut response = answer(&source.wanted);
+    let mut response = answer(&source.query);
     response.insert_header((NEXT_OFFSET_HEADER, end.next));
-    let limit = source.wanted.limit;
+    let limit = source.query.limit;
     let pieces = stream::try_unfold(source, |source| async move {
         let (source, piece) = source.next_piece().await?;
         Ok::<_, Problem>((!piece.is_empty()).then_some((piece, source)))
@@ -72,26 +72,26 @@ async fn page(call: &Call, source: Source) -> Answered {
     })
 }
 
-/// What there is, and what comes until the deployment has finished, its client has gone or the server ends.
-fn follow(call: &Call, access: Access, source: Source) -> Answered {
-    let mut response = answer(&source.wanted);
+/// The log so far, and what is added until the deployment finishes, the client disconnects or the server stops.
+fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
+    let mut response = answer(&source.query);
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
-    let place = access.node.log_followers.clone().try_acquire_owned();
-    let place = place.map_err(|_| Problem::overloaded("as many follow a log already as may"))?;
+    let permit = access.node.log_followers.clone().try_acquire_owned();
+    let permit = permit.map_err(|_| Problem::overloaded("the limit of clients that follow a log is reached"))?;
     let follower = Follower {
-        _there: cut_off(&call.request, &access.realm.environments, std::future::pending()),
+        _cut_off: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),
         organization: access.caller.organization.clone(),
         id: source.id,
-        // Both watch from before the first look, so that nothing is missed.
+        // Both watch from before the first read, so that nothing is missed.
         written: access.node.logs.watch(source.id),
         changes: access.realm.environments.watch_deployment(source.id),
         realm: access.realm,
         source: Some(source),
         has_finished: false,
-        _place: place,
+        _permit: permit,
     };
     let pieces = stream::try_unfold(follower, |mut follower| async move {
         let request = follower.request.clone();
@@ -103,35 +103,35 @@ fn follow(call: &Call, access: Access, source: Source) -> Answered {
     Ok(response.streaming(pieces))
 }
 
-fn answer(wanted: &Wanted) -> HttpResponseBuilder {
-    let content = match wanted.format {
+fn answer(query: &LogQuery) -> HttpResponseBuilder {
+    let content = match query.format {
         Format::Text => "text/plain; charset=utf-8",
         Format::Json => "application/x-ndjson",
     };
     let mut response = HttpResponse::Ok();
-    // Steps write what they like; no browser is to take it for a page.
+    // Steps may print HTML; a browser must not render it.
     response.insert_header((CONTENT_TYPE, content)).insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
     response
 }
 
-/// Somebody who reads a log as it is written.
+/// A client that reads a log while it is written.
 struct Follower {
     realm: Rc<Arc<Realm>>,
     request: HttpRequest,
     organization: Identifier,
     id: DeploymentId,
-    /// None while a piece is being read.
-    source: Option<Source>,
+    /// `None` while a piece is being read.
+    source: Option<LogSource>,
     written: watch::Receiver<u64>,
     changes: Watch,
-    /// Known before the last look at the log, to which nothing comes any more.
+    /// Set before the last read of the log, after which nothing is added.
     has_finished: bool,
-    _place: OwnedSemaphorePermit,
-    _there: oneshot::Sender<()>,
+    _permit: OwnedSemaphorePermit,
+    _cut_off: oneshot::Sender<()>,
 }
 
 impl Follower {
-    /// None when nothing comes any more.
+    /// `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
         while let Some(source) = self.source.take() {
             let (source, piece) = source.next_piece().await?;
@@ -147,7 +147,7 @@ impl Follower {
         Ok(None)
     }
 
-    /// Until there may be more to read; false if nobody is to wait any more.
+    /// Until there may be more to read; false if the server stops.
     async fn wait(&mut self) -> Result<bool, Problem> {
         let environments = &self.realm.environments;
         let found = environments.deployment(&self.organization, self.id)?;

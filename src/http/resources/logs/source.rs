@@ -1,4 +1,4 @@
-//! Which lines of a log somebody wants, in what form, and how they are read piece by piece.
+//! Reads the requested lines of a log, piece by piece.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::http::problem::Problem;
 use crate::logs::{Line, LogReader, Logs};
 
 pub const LINES_MAX: u64 = 100_000;
-/// Read at once, and handed to the web server, which holds about as much for a client that does not read.
+/// The size of a piece for the web server, which buffers about as much for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,8 +23,8 @@ pub enum Format {
     Json,
 }
 
-/// Which lines of a log, and in what form.
-pub struct Wanted {
+/// The query parameters: which lines, in which format.
+pub struct LogQuery {
     pub format: Format,
     pub offset: u64,
     pub limit: Option<u64>,
@@ -33,7 +33,7 @@ pub struct Wanted {
     step: Option<Identifier>,
 }
 
-impl Wanted {
+impl LogQuery {
     pub fn take(query: &mut Query) -> Self {
         let format = query.choice("format", &[Format::Text, Format::Json], |format| match format {
             Format::Text => "text",
@@ -51,8 +51,8 @@ impl Wanted {
 
     fn has(&self, line: &Line) -> bool {
         let section = line.section.as_deref();
-        let is = |wanted: &Option<Identifier>, name: Option<&str>| {
-            wanted.as_ref().is_none_or(|wanted| name == Some(wanted.as_str()))
+        let is = |asked: &Option<Identifier>, name: Option<&str>| {
+            asked.as_ref().is_none_or(|asked| name == Some(asked.as_str()))
         };
         is(&self.stage, section.map(|section| &*section.stage)) && is(&self.step, section.map(|section| &*section.step))
     }
@@ -67,54 +67,54 @@ impl Wanted {
     }
 }
 
-/// Where a page ends.
+/// The end of a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct End {
+pub struct PageEnd {
     pub next: u64,
     pub more: bool,
 }
 
-/// A log that is read piece by piece, on threads that may wait for the disk.
-pub struct Source {
+/// A log that is read piece by piece, on threads that may block.
+pub struct LogSource {
     logs: Logs,
     pub id: DeploymentId,
-    pub wanted: Wanted,
-    /// None as long as there is no log.
+    pub query: LogQuery,
+    /// `None` until there is a log.
     reader: Option<LogReader>,
-    /// Lines from this one on are left out.
+    /// The line to stop before.
     pub until: u64,
-    /// How many lines there is still room for.
+    /// How many more lines are wanted.
     pub left: u64,
 }
 
-impl Source {
-    pub fn new(logs: Logs, id: DeploymentId, wanted: Wanted) -> Self {
-        let left = wanted.limit.unwrap_or(u64::MAX);
-        Self { logs, id, wanted, reader: None, until: u64::MAX, left }
+impl LogSource {
+    pub fn new(logs: Logs, id: DeploymentId, query: LogQuery) -> Self {
+        let left = query.limit.unwrap_or(u64::MAX);
+        Self { logs, id, query, reader: None, until: u64::MAX, left }
     }
 
-    /// Reads ahead once, since an answer says before its first line where it ends.
-    pub fn end_of_page(&self) -> io::Result<End> {
-        let mut next = self.wanted.offset;
+    /// Reads the page once ahead, since the headers of the answer say where it ends.
+    pub fn end_of_page(&self) -> io::Result<PageEnd> {
+        let mut next = self.query.offset;
         let Some(mut reader) = self.logs.read(self.id, next) else {
-            return Ok(End { next, more: false });
+            return Ok(PageEnd { next, more: false });
         };
         let mut left = self.left;
         while let Some(line) = reader.next_line()? {
-            let shown = self.wanted.has(&line);
+            let shown = self.query.has(&line);
             if shown && left == 0 {
-                return Ok(End { next, more: true });
+                return Ok(PageEnd { next, more: true });
             }
             left -= u64::from(shown);
-            // A page that is full ends with its last line; one that is not, where the log does.
+            // A full page ends after its last line, another one at the end of the log.
             if shown || left > 0 {
                 next = line.number + 1;
             }
         }
-        Ok(End { next, more: false })
+        Ok(PageEnd { next, more: false })
     }
 
-    /// Nothing at the end of what there is so far.
+    /// Empty at the current end of the log.
     pub async fn next_piece(mut self) -> Result<(Self, Bytes), Problem> {
         let read = web::block(move || {
             let piece = self.read_piece();
@@ -124,7 +124,7 @@ impl Source {
         match piece {
             Ok(piece) => Ok((source, piece.into())),
             Err(error) => {
-                // The answer has begun, so this is the only place where somebody can be told.
+                // The answer has begun, so the client cannot be told.
                 tracing::error!(deployment = %source.id, %error, "a log could not be read to its end");
                 Err(Problem::internal(error))
             }
@@ -134,13 +134,13 @@ impl Source {
     fn read_piece(&mut self) -> io::Result<Vec<u8>> {
         let mut piece = Vec::new();
         if self.reader.is_none() {
-            self.reader = self.logs.read(self.id, self.wanted.offset);
+            self.reader = self.logs.read(self.id, self.query.offset);
         }
         let Some(reader) = &mut self.reader else { return Ok(piece) };
         while self.left > 0 && piece.len() < PIECE_BYTES && reader.passed() < self.until {
             let Some(line) = reader.next_line()? else { break };
-            if line.number < self.until && self.wanted.has(&line) {
-                self.wanted.write(&line, &mut piece)?;
+            if line.number < self.until && self.query.has(&line) {
+                self.query.write(&line, &mut piece)?;
                 self.left -= 1;
             }
         }
@@ -216,17 +216,17 @@ mod tests {
         (folder, logs)
     }
 
-    fn wanted(query: &str) -> Wanted {
+    fn wanted(query: &str) -> LogQuery {
         let request = actix_web::test::TestRequest::with_uri(&format!("/?{query}")).to_http_request();
         let mut query = Query::of(&request);
-        let wanted = Wanted::take(&mut query);
+        let wanted = LogQuery::take(&mut query);
         query.finish().unwrap();
         wanted
     }
 
     /// A page as it is answered: what it shows, where the next begins, and whether there is more.
     fn page(logs: &Logs, query: &str) -> (String, u64, bool) {
-        let mut source = Source::new(logs.clone(), ID, wanted(query));
+        let mut source = LogSource::new(logs.clone(), ID, wanted(query));
         let end = source.end_of_page().unwrap();
         source.until = end.next;
         let mut shown = Vec::new();
@@ -297,7 +297,7 @@ mod tests {
     #[test]
     fn what_is_written_later_belongs_to_the_next_page() {
         let (_folder, logs) = logs();
-        let mut source = Source::new(logs.clone(), ID, wanted(""));
+        let mut source = LogSource::new(logs.clone(), ID, wanted(""));
         source.until = source.end_of_page().unwrap().next;
         logs.append(ID).remark(Timestamp::from_millis(0), "later");
         let before = String::from_utf8_lossy(&source.read_piece().unwrap()).into_owned();

@@ -1,10 +1,10 @@
-//! The query of those who look for certain events.
+//! The query parameters that filter events.
 
 use crate::domain::{DeploymentId, Identifier, Malformed, Notice, SessionId, Timestamp, UserId};
 use crate::events::{Actor, Filter, Notices};
 use crate::http::paging::Query;
 
-/// How many names are suggested in the place of one that is unknown.
+/// How many names are suggested for an unknown one.
 const SUGGESTED_MAX: usize = 6;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
@@ -21,7 +21,7 @@ pub fn take(query: &mut Query) -> Filter {
     }
 }
 
-/// Those of all its values, each with commas or without.
+/// From all `type` parameters, each a name or several with commas.
 fn types(query: &mut Query) -> Option<Notices> {
     let values = query.all("type");
     let mut wanted = Notices::default();
@@ -38,7 +38,7 @@ fn types(query: &mut Query) -> Option<Notices> {
     (!values.is_empty()).then_some(wanted)
 }
 
-/// By its own name, or by that of its group: `session.*`.
+/// By its own name, or by that of its group, like `session.*`.
 fn is_named(notice: Notice, name: &str) -> bool {
     match name.strip_suffix(".*") {
         Some(group) => group_of(notice) == group,
@@ -51,7 +51,7 @@ fn group_of(notice: Notice) -> &'static str {
 }
 
 fn unknown(name: &str) -> String {
-    /// Of a name that nobody has: enough to recognise it.
+    /// How much of an unknown name is shown.
     const SHOWN_MAX: usize = 40;
     let shown: String = name.chars().take(SHOWN_MAX).collect();
     let group = name.split('.').next().unwrap_or_default();
@@ -62,23 +62,29 @@ fn unknown(name: &str) -> String {
     }
     near.sort_by_key(|notice| distance(notice.as_str()));
     let near: Vec<_> = near.iter().take(SUGGESTED_MAX).map(|notice| notice.as_str()).collect();
-    format!("knows no `{shown}`; near it are {}, and a whole group is named like `session.*`", near.join(", "))
+    format!(
+        "has no value `{shown}`; similar names are {}, and a whole group is written like `session.*`",
+        near.join(", ")
+    )
 }
 
 fn actor(text: &str) -> Result<Actor, Malformed> {
     if text == "system" {
         return Ok(Actor::System);
     }
-    let user = text.parse::<UserId>().map_err(|_| Malformed("is a user id (usr_…), or `system`"))?;
+    let user = text.parse::<UserId>().map_err(|_| Malformed("must be a user id (usr_…) or `system`"))?;
     Ok(Actor::User(user))
 }
 
-/// Events have whole milliseconds, so that what is from a moment on, or before it, is so from the next whole one.
+/// Rounded up: events have whole milliseconds.
 fn time(text: &str) -> Result<Timestamp, Malformed> {
-    let time: jiff::Timestamp =
-        text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z, its `+` written as %2B"))?;
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| Malformed("must be an RFC 3339 time like 2027-01-31T00:00:00Z, with `+` written as %2B"))?;
     let millis = -(-time.as_nanosecond()).div_euclid(NANOS_PER_MILLI);
-    i64::try_from(millis).map(Timestamp::from_millis).map_err(|_| Malformed("is a time that no clock shows"))
+    i64::try_from(millis)
+        .map(Timestamp::from_millis)
+        .map_err(|_| Malformed("must be a time within the supported range"))
 }
 
 #[cfg(test)]
@@ -111,11 +117,11 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_type_is_answered_with_those_near_it() {
+    fn an_unknown_type_is_answered_with_similar_ones() {
         let near = filter("type=session.claim").unwrap_err();
-        assert!(near.contains("`session.claim`; near it are session.claimed, "), "{near}");
+        assert!(near.contains("`session.claim`; similar names are session.claimed, "), "{near}");
         let far = filter("type=sesion.claimed").unwrap_err();
-        assert!(far.contains("near it are session.claimed"), "{far}");
+        assert!(far.contains("similar names are session.claimed"), "{far}");
         for wrong in ["type=", "type=*", "type=.*", "type=session", "type=session.claimed,", "type=SESSION.*"] {
             assert!(filter(wrong).is_err(), "{wrong}");
         }

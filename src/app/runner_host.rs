@@ -1,4 +1,4 @@
-//! Joins the environments, which decide about deployments, with the runner, which executes them.
+//! Connects the environments, which decide about deployments, with the runner, which executes them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,31 +10,28 @@ use zeroize::Zeroizing;
 
 use crate::actors::{Definitions, Environments, Executor, Failure};
 use crate::domain::{
-    BeginStage, DeploymentId, EndStage, EnvironmentKey, Identifier, PipelineKey, PipelineNow, ReportSteps,
-    StageAttempt, StageEnd, StageOrder, StepRun, Swept, Timestamp,
+    BeginStage, DeploymentId, EndStage, EnvironmentKey, PipelineKey, PipelineNow, ReportSteps, StageAttempt, StageEnd,
+    StageOrder, StepRun, Swept, Timestamp,
 };
-use crate::http::{Node, Realm, WallClock};
+use crate::http::WallClock;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::{Host, Runner, StageJob, Variable};
 use crate::secrets::Vault;
-use crate::store::StoreError;
 
-/// Reports on their way to an environment: as many as stages may run, or they wait.
-const ERRANDS_MAX: usize = 256;
-/// After an environment could not be told: when to try again, at first and at most.
+/// The length of the queue of reports; beyond it, reporting stages wait.
+const REPORTS_MAX: usize = 256;
+/// The first and the longest pause before a failed report is retried.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How often logs and working directories that nobody needs any more are removed.
-const TIDIED_EVERY: Duration = Duration::from_secs(60);
-
-/// The pipelines as deployments find them, with what they use of registries. One that is gone starts nothing.
-pub struct Registered {
+/// The definitions that deployments start from: pipelines with their steps from registries. A deleted pipeline counts as
+/// stopped.
+pub struct PipelineDefinitions {
     pub pipelines: Pipelines,
     pub registries: Registries,
 }
 
-impl Definitions for Registered {
+impl Definitions for PipelineDefinitions {
     fn now(&self, pipeline: &PipelineKey) -> PipelineNow {
         let Some(known) = self.pipelines.get(&pipeline.organization, pipeline.pipeline.as_str()) else {
             return PipelineNow { stopped: true, blueprint: Arc::default(), unresolved: None };
@@ -47,10 +44,10 @@ impl Definitions for Registered {
     }
 }
 
-/// What the environments have the runner do.
-pub struct Hands(pub Runner);
+/// Passes the orders of the environments to the runner.
+pub struct RunnerExecutor(pub Runner);
 
-impl Executor for Hands {
+impl Executor for RunnerExecutor {
     fn run_stage(&self, environment: &EnvironmentKey, order: StageOrder) {
         self.0.start(StageJob { environment: environment.clone(), order });
     }
@@ -64,77 +61,46 @@ impl Executor for Hands {
     }
 }
 
-/// Removes what deployments have left on the disk, when it is no longer needed. What an organization has that is not
-/// declared this time stays, like all else of it: a file that was forgotten at one start costs nothing.
-pub async fn tidy(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: Vec<Identifier>) {
-    let mut every = tokio::time::interval(TIDIED_EVERY);
-    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        every.tick().await;
-        let (node, realm) = (node.clone(), realm.clone());
-        let (runner, mut organizations) = (runner.clone(), declared.clone());
-        let tidied = tokio::task::spawn_blocking(move || {
-            let environments = &realm.environments;
-            organizations.extend(environments.organizations_with_deployments()?);
-            // What cannot be read may be needed.
-            let is_known = |id| {
-                let mut known = organizations.iter().map(|organization| environments.deployment(organization, id));
-                known.any(|found| !matches!(found, Ok(None)))
-            };
-            runner.remove_work_dirs(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
-            node.logs.sweep(is_known);
-            Ok::<_, StoreError>(())
-        });
-        let failed = match tidied.await {
-            Ok(tidied) => tidied.err().map(|error| error.to_string()),
-            Err(error) => Some(error.to_string()),
-        };
-        if let Some(error) = failed {
-            tracing::error!(error, "logs and working directories could not be tidied");
-        }
-    }
-}
-
-/// What the runner reports to. Actors start only on a thread that runs actors, and the runner's tasks are none of
-/// those: each report is an errand for one that is.
-pub struct Reports {
+/// What the runner reports to and asks for variables. Actors can start only on a thread that runs actors, and the runner's
+/// tasks run elsewhere: so reports are queued for such a thread.
+pub struct RunnerHost {
     environments: Environments,
     vault: Arc<Vault>,
     clock: WallClock,
-    errands: mpsc::Sender<Errand>,
+    reports: mpsc::Sender<Report>,
 }
 
-type Errand = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
+type Report = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
-impl Reports {
-    /// To be called where actors run.
+impl RunnerHost {
+    /// Must be called on a thread that runs actors.
     pub fn new(environments: Environments, vault: Arc<Vault>, clock: WallClock) -> Self {
-        let (errands, mut waiting) = mpsc::channel::<Errand>(ERRANDS_MAX);
+        let (reports, mut queue) = mpsc::channel::<Report>(REPORTS_MAX);
         actix_web::rt::spawn(async move {
-            while let Some(errand) = waiting.recv().await {
-                actix_web::rt::spawn(errand());
+            while let Some(report) = queue.recv().await {
+                actix_web::rt::spawn(report());
             }
         });
-        Self { environments, vault, clock, errands }
+        Self { environments, vault, clock, reports }
     }
 
-    /// Tells an environment something, once. None if nobody knows whether it heard.
-    async fn tell<F>(&self, tell: impl FnOnce(Environments) -> F + Send + 'static) -> Option<Result<(), Failure>>
+    /// Sends a report once. `None` if its outcome is unknown.
+    async fn report<F>(&self, tell: impl FnOnce(Environments) -> F + Send + 'static) -> Option<Result<(), Failure>>
     where
         F: Future<Output = Result<(), Failure>> + 'static,
     {
         let (reply, answer) = oneshot::channel();
         let environments = self.environments.clone();
-        let errand: Errand = Box::new(move || {
-            let told = tell(environments);
-            async move { _ = reply.send(told.await) }.boxed_local()
+        let report: Report = Box::new(move || {
+            let outcome = tell(environments);
+            async move { _ = reply.send(outcome.await) }.boxed_local()
         });
-        self.errands.send(errand).await.ok()?;
+        self.reports.send(report).await.ok()?;
         answer.await.ok()
     }
 
-    /// The same until it is decided. Says whether it was accepted: what is refused is no longer so.
-    async fn tell_until_heard<F>(
+    /// Retries until the report is accepted or rejected. Returns whether it was accepted; a rejected report is outdated.
+    async fn report_until_decided<F>(
         &self,
         environment: &EnvironmentKey,
         of: DeploymentId,
@@ -145,28 +111,28 @@ impl Reports {
     {
         let mut pause = FIRST_PAUSE;
         loop {
-            let error = match self.tell(tell.clone()).await {
+            let error = match self.report(tell.clone()).await {
                 Some(Ok(())) => return true,
                 Some(Err(Failure::Rejected(_))) => return false,
                 Some(Err(failure)) => failure.to_string(),
-                None => "the thread that tells it has ended".to_owned(),
+                None => "the thread that reports has ended".to_owned(),
             };
             if pause == FIRST_PAUSE {
-                tracing::warn!(%environment, deployment = %of, error, "how a deployment goes cannot be recorded; trying on");
+                tracing::warn!(%environment, deployment = %of, error, "cannot record the progress of a deployment; retrying");
             }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
-    /// Which run of which stage a deployment is at. Tries until that can be read: its environment waits for it.
-    async fn present(&self, environment: &EnvironmentKey, deployment: DeploymentId) -> Option<StageAttempt> {
+    /// The active stage attempt of a deployment. Retries until it can be read, since the environment waits for it.
+    async fn active_attempt(&self, environment: &EnvironmentKey, deployment: DeploymentId) -> Option<StageAttempt> {
         let mut pause = FIRST_PAUSE;
         let found = loop {
             match self.environments.deployment(&environment.pipeline.organization, deployment) {
                 Ok(found) => break found?,
                 Err(error) => {
-                    tracing::error!(%environment, %deployment, %error, "a deployment cannot be read; trying again");
+                    tracing::error!(%environment, %deployment, %error, "cannot read a deployment; retrying");
                 }
             }
             tokio::time::sleep(pause).await;
@@ -182,7 +148,7 @@ fn attempt(job: &StageJob) -> StageAttempt {
     StageAttempt { deployment, stage, attempt }
 }
 
-impl Host for Reports {
+impl Host for RunnerHost {
     fn variables<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>> {
         async move {
             let plain = job.order.blueprint.variables.iter().chain(&job.order.configuration.variables);
@@ -198,8 +164,8 @@ impl Host for Reports {
             let secrets =
                 opened.map_err(|error| error.to_string()).and_then(|opened| opened.map_err(|e| e.to_string()));
             let secrets = secrets.map_err(|error| {
-                tracing::error!(environment = %job.environment, error, "the secrets of a pipeline cannot be opened");
-                "its secrets could not be opened; the server's log says why".to_owned()
+                tracing::error!(environment = %job.environment, error, "cannot decrypt the secrets of a pipeline");
+                "its secrets cannot be decrypted; the server's log says why".to_owned()
             })?;
             variables.extend(secrets.into_iter().map(|(name, value)| Variable {
                 name: name.to_string(),
@@ -217,16 +183,16 @@ impl Host for Reports {
             let key = key.clone();
             async move { environments.begin_stage(&key, BeginStage(of)).await }
         };
-        self.tell_until_heard(&job.environment, of.deployment, tell).boxed()
+        self.report_until_decided(&job.environment, of.deployment, tell).boxed()
     }
 
-    /// The next report says it again, so one that is lost is lost.
+    /// Not retried: the next report includes this one.
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
         let (key, of) = (job.environment.clone(), attempt(job));
         let tell = move |environments: Environments| async move {
             environments.report_steps(&key, ReportSteps { of, steps }).await
         };
-        self.tell(tell).map(|_| ()).boxed()
+        self.report(tell).map(|_| ()).boxed()
     }
 
     fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
@@ -239,20 +205,20 @@ impl Host for Reports {
             let (key, end) = (key.clone(), EndStage { of, end: end.clone(), steps: steps.clone() });
             async move { environments.end_stage(&key, end).await }
         };
-        self.tell_until_heard(&job.environment, of.deployment, tell).map(|_| ()).boxed()
+        self.report_until_decided(&job.environment, of.deployment, tell).map(|_| ()).boxed()
     }
 
     fn swept<'a>(&'a self, environment: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
         async move {
-            // Of what it is at now: said again after it has been run again, it would be about something else.
-            let Some(of) = self.present(environment, deployment).await else { return };
-            tracing::info!(%environment, %deployment, "nothing of a deployment runs any more that was cut off");
+            // Of its current attempt: a report that is retried after a new attempt must not be about that one.
+            let Some(of) = self.active_attempt(environment, deployment).await else { return };
+            tracing::info!(%environment, %deployment, "all processes of an interrupted deployment have ended");
             let key = environment.clone();
             let tell = move |environments: Environments| {
                 let key = key.clone();
                 async move { environments.swept(&key, Swept(of)).await }
             };
-            self.tell_until_heard(environment, deployment, tell).await;
+            self.report_until_decided(environment, deployment, tell).await;
         }
         .boxed()
     }
