@@ -5,27 +5,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dashmap::DashMap;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use super::change::{Change, MemberChange};
-use super::member::{MEMBERS_MAX, Member, NewMember};
+use super::member::{MEMBERS_MAX, Member};
 use super::permission::Permission;
 use super::token::{TOKENS_MAX, Token};
 use super::token_text::{TokenHash, TokenText};
-use super::{declared, load};
 use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
-use crate::store::{Sequence, Store, StoreError, durable_up_to};
+use crate::store::{Committer, Ordered, Store, StoreError};
 
 pub struct Accounts {
-    pub(super) store: Arc<dyn Store>,
-    /// Of the organizations that files declare. Those of others stay in the store, and nobody of them is let in.
+    /// Of the organizations that files declare. Those of others stay in the store, and their tokens are refused.
     pub(super) members: RwLock<HashMap<UserId, Arc<Member>>>,
     pub(super) tokens: DashMap<TokenHash, Arc<Token>>,
-    /// The place of the last change. Whoever changes members or tokens holds it while both the store and the maps take
-    /// the change, so that they agree on the order, and never while waiting for the disk: a request that is given up
-    /// cannot leave the two apart.
-    pub(super) last_change: Mutex<Sequence>,
+    /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
+    /// or not; what a caller does because of it is later in the log.
+    pub(super) changes: Ordered<()>,
 }
 
 /// Who makes a request, as of now.
@@ -67,14 +64,9 @@ pub enum AccountsError {
 }
 
 impl Accounts {
-    /// Loads what there is, and applies those declarations that are new or have changed.
-    pub async fn open(store: Arc<dyn Store>, declared: Vec<NewMember>, now: Timestamp) -> Result<Self, StoreError> {
-        let members = load::members(&*store, &declared)?;
-        let tokens = load::tokens(&*store)?;
+    pub(super) fn new(store: Arc<dyn Store>, members: HashMap<UserId, Arc<Member>>, tokens: Vec<Token>) -> Self {
         let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
-        let accounts = Self { store, members: RwLock::new(members), tokens, last_change: Mutex::default() };
-        declared::apply(&accounts, declared, now).await?;
-        Ok(accounts)
+        Self { members: RwLock::new(members), tokens, changes: Ordered::new(store, ()) }
     }
 
     /// The caller behind a token, with the role the user has *now*.
@@ -120,24 +112,6 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    /// Decides on the newest state, durable or not, hands in what `decide` does, and answers when that is durable. A
-    /// refusal waits like a success, since what it speaks of may not be durable yet; only what the store has refused is
-    /// told at once.
-    pub(super) async fn changed<T>(
-        &self,
-        decide: impl FnOnce(&mut Sequence) -> Result<T, AccountsError>,
-    ) -> Result<T, AccountsError> {
-        let (outcome, sequence) = {
-            let mut last_change = self.last_change.lock();
-            let outcome = decide(&mut last_change);
-            (outcome, *last_change)
-        };
-        if !matches!(outcome, Err(AccountsError::Store(_))) {
-            durable_up_to(&*self.store, sequence).await;
-        }
-        outcome
-    }
-
     /// Who has been demoted or removed since their request came changes nothing any more, however slowly it came.
     pub(super) fn check_standing(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(agent) = cause.by else { return Ok(()) };
@@ -147,12 +121,12 @@ impl Accounts {
     }
 
     /// The maps follow only a change that the store has taken; a refused one leaves all as it was.
-    pub(super) fn hand_in(&self, last_change: &mut Sequence, change: Change) -> Result<(), StoreError> {
+    pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
         let Change { batch, members, revoked, made } = change;
         if batch.is_empty() {
             return Ok(());
         }
-        *last_change = self.store.commit(batch)?;
+        committer.commit(batch)?;
         let mut known = self.members.write();
         for member in members {
             match member {

@@ -2,7 +2,7 @@
 //! what the API says holds, through restarts too: also that it demoted or removed one. Who became a member over the API
 //! alone is none of a file's business.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::accounts::Accounts;
@@ -12,14 +12,24 @@ use super::member::{Member, NewMember};
 use super::stored;
 use crate::domain::{Identifier, Role, Timestamp};
 use crate::events::Cause;
-use crate::store::{Sequence, StoreError, durable_up_to};
+use crate::store::{Sequence, Store, StoreError};
+
+impl Accounts {
+    /// Loads members and tokens, and applies the declarations that are new or have changed.
+    pub async fn open(store: Arc<dyn Store>, declared: Vec<NewMember>, now: Timestamp) -> Result<Self, StoreError> {
+        let (members, tokens) = (load::members(&*store, &declared)?, load::tokens(&*store)?);
+        let accounts = Self::new(store, members, tokens);
+        apply(&accounts, declared, now).await?;
+        Ok(accounts)
+    }
+}
 
 /// Changes the members of the organizations that are declared, durably. An organization that is not declared at all is
 /// more likely a slip than a wish, and stays as it is. An operator's file goes before the bound on how many there are.
-pub async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
+async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
     let count = declared.len();
     let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
-    let mut before = load::declarations(&*accounts.store, &organizations)?;
+    let mut before = load::declarations(accounts.changes.store(), &organizations)?;
     let admins: Vec<_> = declared.iter().filter(|member| member.role == Role::Admin).cloned().collect();
     let mut applying = Applying { accounts, cause: Cause::system(now), changed: 0, handed_in: Sequence::default() };
     for new in declared {
@@ -33,15 +43,12 @@ pub async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp
     for organization in &organizations {
         applying.restore_admins(organization, &admins).await?;
     }
-    durable_up_to(&*accounts.store, applying.handed_in).await;
+    accounts.changes.durable(applying.handed_in).await;
     if applying.changed > 0 {
         tracing::info!(changed = applying.changed, declared = count, "applied declared members");
     }
     Ok(())
 }
-
-/// What a file last declared of members, by organization and name.
-pub type Declarations = BTreeMap<(Identifier, Identifier), Role>;
 
 struct Applying<'a> {
     accounts: &'a Accounts,
@@ -92,17 +99,15 @@ impl Applying<'_> {
 
     /// Waits for the disk now and then, so that not too much is on its way at once.
     async fn hand_in(&mut self, change: Change, removed: Option<&Member>) -> Result<(), StoreError> {
-        {
-            let mut last_change = self.accounts.last_change.lock();
-            match removed {
-                Some(member) => self.accounts.hand_in_removal(&mut last_change, member, change, self.cause)?,
-                None => self.accounts.hand_in(&mut last_change, change)?,
-            }
-            self.handed_in = *last_change;
-        }
+        let (outcome, sequence) = self.accounts.changes.decide(|(), committer| match removed {
+            Some(member) => self.accounts.hand_in_removal(committer, member, change, self.cause),
+            None => self.accounts.hand_in(committer, change),
+        });
+        outcome?;
+        self.handed_in = sequence;
         self.changed += 1;
         if self.changed.is_multiple_of(stored::RECORDS_AT_ONCE) {
-            durable_up_to(&*self.accounts.store, self.handed_in).await;
+            self.accounts.changes.durable(self.handed_in).await;
         }
         Ok(())
     }

@@ -1,14 +1,16 @@
 //! What a start finds in the store.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::declared::Declarations;
 use super::member::{Member, NewMember};
 use super::stored;
 use super::token::Token;
-use crate::domain::{Identifier, UserId};
+use crate::domain::{Identifier, Role, UserId};
 use crate::store::{Store, StoreError, end_of_prefix};
+
+/// What files last declared of members, by organization and name.
+pub type Declarations = BTreeMap<(Identifier, Identifier), Role>;
 
 /// The members of the organizations that are declared.
 pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<UserId, Arc<Member>>, StoreError> {

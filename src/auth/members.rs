@@ -11,13 +11,12 @@ use super::stored;
 use crate::domain::{Identifier, Role, Timestamp, UserId};
 use crate::entropy;
 use crate::events::Cause;
-use crate::store::{Batch, Sequence, StoreError, durable_up_to};
+use crate::store::{Batch, Committer, StoreError};
 
 impl Accounts {
     /// The organization's members in the order in which they became so, once nothing that is shown of them can be lost.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
-        let (mut entries, sequence) = {
-            let last_change = self.last_change.lock();
+        let entries = self.changes.read(|()| {
             let mut tokens: HashMap<UserId, usize> = HashMap::new();
             for token in self.tokens.iter().filter(|token| token.organization == *organization) {
                 *tokens.entry(token.user).or_default() += 1;
@@ -28,9 +27,9 @@ impl Accounts {
                 member: member.clone(),
                 tokens: tokens.get(&member.id).copied().unwrap_or_default(),
             };
-            (own.map(entry).collect::<Vec<_>>(), *last_change)
-        };
-        durable_up_to(&*self.store, sequence).await;
+            own.map(entry).collect::<Vec<_>>()
+        });
+        let mut entries = entries.await;
         entries.sort_unstable_by_key(|entry| entry.member.id);
         entries
     }
@@ -42,7 +41,7 @@ impl Accounts {
         cause: Cause<'_>,
         beside: impl FnOnce(&Member, &mut Batch) -> Held,
     ) -> Result<Arc<Member>, AccountsError> {
-        let added = self.changed(|last_change| {
+        let added = self.changes.change(|(), committer| {
             self.check_standing(cause, Permission::ManageMembers)?;
             if self.member_named(&new.organization, new.name.as_str()).is_some() {
                 return Err(AccountsError::MemberExists);
@@ -54,7 +53,7 @@ impl Accounts {
             let mut change = Change::default();
             let held = beside(&member, &mut change.batch);
             change.add_member(&member, cause);
-            self.hand_in(last_change, change)?;
+            self.hand_in(committer, change)?;
             Ok((member, held))
         });
         added.await.map(|(member, _held)| member)
@@ -68,7 +67,7 @@ impl Accounts {
         role: Role,
         cause: Cause<'_>,
     ) -> Result<MemberEntry, AccountsError> {
-        let changed = self.changed(|last_change| {
+        let changed = self.changes.change(|(), committer| {
             let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
             if role != Role::Admin {
                 self.refuse_last_admin(&member)?;
@@ -80,7 +79,7 @@ impl Accounts {
             }
             let mut change = Change::default();
             let member = change.change_role(&member, role, cause);
-            self.hand_in(last_change, change)?;
+            self.hand_in(committer, change)?;
             Ok(MemberEntry { member, tokens })
         });
         changed.await
@@ -93,11 +92,11 @@ impl Accounts {
         user: UserId,
         cause: Cause<'_>,
     ) -> Result<Arc<Member>, AccountsError> {
-        let removed = self.changed(|last_change| {
+        let removed = self.changes.change(|(), committer| {
             let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
             self.refuse_last_admin(&member)?;
             self.check_standing(cause, Permission::ManageMembers)?;
-            self.hand_in_removal(last_change, &member, Change::default(), cause)?;
+            self.hand_in_removal(committer, &member, Change::default(), cause)?;
             Ok(member)
         });
         removed.await
@@ -111,7 +110,7 @@ impl Accounts {
     /// token without its member.
     pub(super) fn hand_in_removal(
         &self,
-        last_change: &mut Sequence,
+        committer: &mut Committer<'_>,
         member: &Member,
         mut change: Change,
         cause: Cause<'_>,
@@ -123,10 +122,10 @@ impl Accounts {
             let mut before = Change::default();
             let revoking = if last { &mut change } else { &mut before };
             part.iter().for_each(|token| revoking.revoke_token(token, Some(Reason::MemberRemoved), cause));
-            self.hand_in(last_change, before)?;
+            self.hand_in(committer, before)?;
         }
         change.remove_member(member, cause);
-        self.hand_in(last_change, change)
+        self.hand_in(committer, change)
     }
 
     fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {

@@ -11,20 +11,19 @@ use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
 use super::token_text::TokenText;
 use crate::domain::{Identifier, Timestamp, TokenId};
 use crate::events::Cause;
-use crate::store::{Batch, Sequence, StoreError, durable_up_to};
+use crate::store::{Batch, Committer, StoreError};
 
 impl Accounts {
     /// The organization's tokens, oldest first, once nothing that they show can be lost any more.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
-        let (mut list, sequence) = {
-            let last_change = self.last_change.lock();
+        let list = self.changes.read(|()| {
             let members = self.members.read();
             let own = members.values().filter(|member| member.organization == *organization);
             let names = own.map(|member| (member.id, member.name.clone())).collect();
             let tokens = self.tokens_where(|token| token.organization == *organization);
-            (TokenList { tokens, names }, *last_change)
-        };
-        durable_up_to(&*self.store, sequence).await;
+            TokenList { tokens, names }
+        });
+        let mut list = list.await;
         list.tokens.sort_unstable_by_key(|token| token.id);
         list
     }
@@ -41,7 +40,7 @@ impl Accounts {
         let text = TokenText::generate();
         let creator = cause.by.map_or(new.user, |agent| agent.person.id);
         let token = Arc::new(Token::new(&text, creator, new, cause.at));
-        let made = self.changed(|last_change| {
+        let made = self.changes.change(|(), committer| {
             self.check_standing(cause, Permission::ManageTokens)?;
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
@@ -50,7 +49,7 @@ impl Accounts {
             let mut change = Change::default();
             let held = beside(&token, &mut change.batch);
             change.make_token(&token, cause);
-            self.hand_in(last_change, change)?;
+            self.hand_in(committer, change)?;
             Ok(held)
         });
         made.await.map(|_held| ())?;
@@ -70,21 +69,19 @@ impl Accounts {
         };
         let new = NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
         let token = Arc::new(Token { bootstrap: true, ..Token::new(text, user, new, now) });
-        let sequence = self.supersede(&token, Cause::system(now))?;
-        durable_up_to(&*self.store, sequence).await;
-        Ok(())
+        self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await
     }
 
     /// It stops working before this answers, and neither answer can be undone by a crash: that there is none may be the
     /// doing of a revocation that is not durable yet.
     pub async fn revoke(&self, organization: &Identifier, id: TokenId, cause: Cause<'_>) -> Result<(), AccountsError> {
-        let revoked = self.changed(|last_change| {
+        let revoked = self.changes.change(|(), committer| {
             self.check_standing(cause, Permission::ManageTokens)?;
             let found = self.tokens_where(|token| token.id == id && token.organization == *organization);
             let token = found.first().ok_or(AccountsError::TokenNotFound)?;
             let mut change = Change::default();
             change.revoke_token(token, None, cause);
-            Ok(self.hand_in(last_change, change)?)
+            Ok(self.hand_in(committer, change)?)
         });
         revoked.await
     }
@@ -94,16 +91,18 @@ impl Accounts {
     pub async fn write_usage(&self) -> Result<(), StoreError> {
         let used = self.tokens_where(|token| token.usage.is_unwritten());
         for tokens in used.chunks(stored::RECORDS_AT_ONCE) {
-            if let Some(sequence) = self.hand_in_usage(tokens)? {
-                durable_up_to(&*self.store, sequence).await;
-            }
+            self.changes.change(|(), committer| self.hand_in_usage(committer, tokens)).await?;
         }
         Ok(())
     }
 
     /// Puts a bootstrap token in the place of all others and of any token with its text, unless it stands already.
-    fn supersede(&self, token: &Arc<Token>, cause: Cause<'_>) -> Result<Sequence, StoreError> {
-        let mut last_change = self.last_change.lock();
+    fn supersede(
+        &self,
+        committer: &mut Committer<'_>,
+        token: &Arc<Token>,
+        cause: Cause<'_>,
+    ) -> Result<(), StoreError> {
         let stands = |other: &Token| {
             other.bootstrap
                 && other.hash == token.hash
@@ -117,17 +116,15 @@ impl Accounts {
         if !self.tokens.get(&token.hash).is_some_and(|other| stands(&other)) {
             change.make_token(token, cause);
         }
-        self.hand_in(&mut last_change, change)?;
-        Ok(*last_change)
+        self.hand_in(committer, change)
     }
 
     /// Leaves out what has been revoked since: a record put after its delete would be a token again at the next start.
-    fn hand_in_usage(&self, tokens: &[Arc<Token>]) -> Result<Option<Sequence>, StoreError> {
-        let _unchanged = self.last_change.lock();
+    fn hand_in_usage(&self, committer: &mut Committer<'_>, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
         let is_kept = |token: &Arc<Token>| self.tokens.get(&token.hash).is_some_and(|kept| Arc::ptr_eq(&kept, token));
         let kept: Vec<_> = tokens.iter().filter(|token| is_kept(token)).collect();
         if kept.is_empty() {
-            return Ok(None);
+            return Ok(());
         }
         // Before the records are made: a use in between is then written once more, and not lost.
         let written: Vec<_> = kept.iter().map(|token| token.usage.last_used_millis.load(Ordering::Relaxed)).collect();
@@ -135,10 +132,10 @@ impl Accounts {
         for token in &kept {
             batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
         }
-        let sequence = self.store.commit(batch)?;
+        committer.commit(batch)?;
         for (token, millis) in kept.iter().zip(written) {
             token.usage.written_millis.store(millis, Ordering::Relaxed);
         }
-        Ok(Some(sequence))
+        Ok(())
     }
 }

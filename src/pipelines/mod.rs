@@ -1,10 +1,11 @@
 //! The pipelines of every organization: what files declare, what the API made of them, and which are stopped. In memory
 //! for each request, in the store for ever. Knows nothing of environments, nor of how a deployment runs.
 
+mod change;
 mod declared;
 mod form;
 mod pipeline;
-mod registry;
+mod service;
 mod step_form;
 mod stored;
 
@@ -18,5 +19,5 @@ pub use pipeline::{
     STATUSES, Stopped, check_api_url, check_branch, check_repository_url, default_branch, default_method, parse_name,
     step_name,
 };
-pub use registry::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
+pub use service::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
 pub use step_form::{RegistryStepV1, StepSourceV1};

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::book::{Becomes, Known};
 use super::registry::{
     GitSource, NewRegistry, NewSource, REGISTRIES_MAX, Registry, Source, Status, Steps, SyncFailure,
 };
-use super::{Registries, usage};
+use super::service::{Registries, RegistryChange, RegistryRecords, set};
+use super::{stored, usage};
 use crate::domain::{Agent, Data, Identifier, Notice, RegistryId, Timestamp};
 use crate::events::{self, Happening};
 use crate::store::{Batch, StoreError};
@@ -56,15 +56,15 @@ impl Registries {
         keep: impl FnOnce(&Registry, &mut Batch) -> Held,
     ) -> Result<Arc<Registry>, Refusal> {
         let NewRegistry { name, source } = new;
-        let free = check_new(&self.shared.book.newest(), organization, &name);
+        let free = self.inner.registries.with_newest(|newest| check_new(newest, organization, &name));
         self.once_durable(free).await?;
         let content = match source {
             NewSource::Inline(steps) => Content::inline(steps),
             NewSource::Git(git) => self.fetched(organization, git, clock).await,
         };
         let now = clock();
-        let made = self.shared.book.change(organization, id, |known, batch| {
-            check_new(known, organization, &name)?;
+        let made = self.inner.registries.decide(|newest, batch| {
+            check_new(newest, organization, &name)?;
             let Content { source, steps, failure, synced_at } = content;
             let registry = Arc::new(Registry {
                 organization: organization.clone(),
@@ -76,11 +76,11 @@ impl Registries {
                 created_at: now,
                 updated_at: now,
                 synced_at,
-                revision: known.next_revision(now),
+                revision: newest.next_revision(now.as_millis()),
             });
             record(batch, Notice::RegistryCreated, &registry, by, now);
             let held = keep(&registry, batch);
-            Ok((Becomes::Changed(registry.clone()), (registry, held)))
+            Ok((Some(put(batch, &registry)), (registry, held)))
         });
         self.once_durable(made).await.map(|(registry, _held)| registry)
     }
@@ -96,7 +96,7 @@ impl Registries {
         by: &Agent,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
     ) -> Result<Arc<Registry>, Refusal> {
-        let present = check(&self.shared.book.newest(), organization, id, expected);
+        let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, expected));
         let present = self.once_durable(present).await?;
         let NewRegistry { name, source } = new;
         let content = match source {
@@ -112,12 +112,12 @@ impl Registries {
                 }
             },
         };
-        let gate = self.shared.gate.write().await;
+        let gate = self.inner.gate.write().await;
         let now = clock();
-        let changed = self.shared.book.change(organization, id, |known, batch| {
+        let changed = self.inner.registries.decide(|newest, batch| {
             let asked = &present.source;
-            let present = check(known, organization, id, expected)?;
-            if known.of(organization).any(|other| other.id != id && other.name == name) {
+            let present = check(newest, organization, id, expected)?;
+            if newest.of(organization).any(|other| other.id != id && other.name == name) {
                 return Err(Refusal::Exists);
             }
             let Content { source, steps, failure, synced_at } = match content {
@@ -126,12 +126,12 @@ impl Registries {
             };
             let next = Registry { name, source, steps, failure, synced_at, ..(*present).clone() };
             if next == *present {
-                return Ok((Becomes::Unchanged, present));
+                return Ok((None, present));
             }
-            let next = Arc::new(Registry { updated_at: now, revision: known.next_revision(now), ..next });
-            self.check_users(known, &present, &next)?;
+            let next = Arc::new(Registry { updated_at: now, revision: newest.next_revision(now.as_millis()), ..next });
+            self.check_users(newest, &present, &next)?;
             record(batch, Notice::RegistryUpdated, &next, by, now);
-            Ok((Becomes::Changed(next.clone()), next))
+            Ok((Some(put(batch, &next)), next))
         });
         drop(gate);
         self.once_durable(changed).await
@@ -145,24 +145,25 @@ impl Registries {
         by: &Agent,
         now: Timestamp,
     ) -> Result<(), Refusal> {
-        let gate = self.shared.gate.write().await;
-        let deleted = self.shared.book.change(organization, id, |known, batch| {
-            let present = check(known, organization, id, expected)?;
-            let used_by = usage::users(&self.shared.pipelines, &present);
+        let gate = self.inner.gate.write().await;
+        let deleted = self.inner.registries.decide(|newest, batch| {
+            let present = check(newest, organization, id, expected)?;
+            let used_by = usage::users(&self.inner.pipelines, &present);
             if !used_by.is_empty() {
                 return Err(Refusal::InUse { used_by });
             }
             record(batch, Notice::RegistryDeleted, &present, by, now);
-            Ok((Becomes::Deleted, ()))
+            batch.delete(stored::key(organization, id));
+            Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
         });
         drop(gate);
         self.once_durable(deleted).await
     }
 
     /// Whether no pipeline that could be deployed could not be with it.
-    pub(super) fn check_users(&self, known: &Known, present: &Registry, next: &Arc<Registry>) -> Result<(), Refusal> {
-        let all: Vec<_> = known.of(&present.organization).cloned().collect();
-        let used_by = usage::broken(&self.shared.pipelines, &all, present, next);
+    pub(super) fn check_users(&self, newest: &RegistryRecords, present: &Registry, next: &Arc<Registry>) -> Result<(), Refusal> {
+        let all: Vec<_> = newest.of(&present.organization).cloned().collect();
+        let used_by = usage::broken(&self.inner.pipelines, &all, present, next);
         if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
     }
 
@@ -192,7 +193,6 @@ impl Registries {
     pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
         if !matches!(outcome, Err(Refusal::Store(_))) {
             self.settled().await;
-            self.shared.book.publish_durable();
         }
         outcome
     }
@@ -215,22 +215,27 @@ impl Content {
     }
 }
 
-fn check_new(known: &Known, organization: &Identifier, name: &Identifier) -> Result<(), Refusal> {
-    if known.of(organization).any(|registry| registry.name == *name) {
+fn check_new(newest: &RegistryRecords, organization: &Identifier, name: &Identifier) -> Result<(), Refusal> {
+    if newest.of(organization).any(|registry| registry.name == *name) {
         return Err(Refusal::Exists);
     }
-    if known.of(organization).count() >= REGISTRIES_MAX { Err(Refusal::TooMany) } else { Ok(()) }
+    if newest.of(organization).count() >= REGISTRIES_MAX { Err(Refusal::TooMany) } else { Ok(()) }
 }
 
 pub(super) fn check(
-    known: &Known,
+    newest: &RegistryRecords,
     organization: &Identifier,
     id: RegistryId,
     expected: Option<&[u64]>,
 ) -> Result<Arc<Registry>, Refusal> {
-    let present = known.get(organization, id).ok_or(Refusal::NotFound)?;
+    let present = newest.get(organization, &id).ok_or(Refusal::NotFound)?;
     let holds = expected.is_none_or(|revisions| revisions.contains(&present.revision));
     if holds { Ok(present.clone()) } else { Err(Refusal::Changed) }
+}
+
+pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange {
+    batch.put(stored::key(&registry.organization, registry.id), stored::encode(registry));
+    set(registry)
 }
 
 /// For the audit.

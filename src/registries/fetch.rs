@@ -1,7 +1,7 @@
 //! From a repository to steps: `steps/*.toml` at the commit that a branch or a tag is at.
 
 use super::registry::{FileFault, GitSource, STEPS_MAX, Steps, SyncFailure, steps_of};
-use super::{ReadStep, Registries};
+use super::service::{ReadStep, Registries};
 use crate::domain::Identifier;
 use crate::git::{Commit, Credential, File, GitError, Remote, RemoteUrl, Snapshot, TreePath};
 
@@ -27,9 +27,9 @@ impl Registries {
     /// All of it within the time that git has for one process.
     pub(super) async fn fetch(&self, organization: &Identifier, source: &GitSource) -> Result<Fetched, SyncFailure> {
         let remote = self.remote(organization, source)?;
-        let timeout = self.shared.git.timeout();
+        let timeout = self.inner.git.timeout();
         let fetching = async {
-            let snapshot = self.shared.git.fetch(&remote, &source.reference).await?;
+            let snapshot = self.inner.git.fetch(&remote, &source.reference).await?;
             let files = step_files(&snapshot).await?;
             let oversized = files.iter().any(|file| file.bytes > FILE_BYTES_MAX);
             let contents = if oversized { Vec::new() } else { snapshot.read(&files, FILES_BYTES_MAX).await? };
@@ -38,14 +38,14 @@ impl Registries {
         let fetched = tokio::time::timeout(timeout, fetching).await;
         let fetched = fetched.unwrap_or(Err(GitError::TimedOut { seconds: timeout.as_secs() }));
         let (commit, files, contents) = fetched.map_err(|error| SyncFailure::new(error.to_string()))?;
-        Ok(Fetched { steps: read(&files, &contents, self.shared.read_step)?, commit })
+        Ok(Fetched { steps: read(&files, &contents, self.inner.read_step)?, commit })
     }
 
     fn remote(&self, organization: &Identifier, source: &GitSource) -> Result<Remote, SyncFailure> {
-        let url = RemoteUrl::parse(source.url.as_str(), self.shared.git.allows_file());
+        let url = RemoteUrl::parse(source.url.as_str(), self.inner.git.allows_file());
         let url = url.map_err(|malformed| SyncFailure::new(format!("its URL {malformed}")))?;
         let Some(name) = &source.credential else { return Ok(Remote::public(url)) };
-        let secret = self.shared.vault.open_one(organization, name).map_err(|error| {
+        let secret = self.inner.vault.open_one(organization, name).map_err(|error| {
             tracing::error!(%organization, secret = %name, %error, "the credential of a registry cannot be opened");
             SyncFailure::new(format!("its credential, the secret {name}, cannot be opened; set its value anew"))
         })?;

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use super::book::Becomes;
-use super::changing::{Refusal, check, described};
+use super::changing::{Refusal, check, described, put};
 use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
-use super::{Registries, Shared};
+use super::service::{Inner, Registries};
 use crate::domain::{Agent, Identifier, Notice, RegistryId, Timestamp};
 use crate::events::{self, Happening};
 use crate::git::Commit;
@@ -34,10 +33,10 @@ impl Registries {
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
         keep: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<Synced, Refusal> {
-        let present = check(&self.shared.book.newest(), organization, id, None);
+        let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, None));
         let present = self.once_durable(present).await?;
         let Source::Git(git) = &present.source else { return Err(Refusal::NoRepository) };
-        let slot = Slot::take(&self.shared, id)?;
+        let slot = Slot::take(&self.inner, id)?;
         let taken = match self.fetch(organization, git).await {
             Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), keep).await,
             Err(failure) => Err(Refusal::SyncFailed(Arc::new(failure))),
@@ -63,9 +62,9 @@ impl Registries {
         now: Timestamp,
         keep: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<(Synced, Held), Refusal> {
-        let _gate = self.shared.gate.write().await;
-        self.shared.book.change(&asked.organization, asked.id, |known, batch| {
-            let present = still_from(check(known, &asked.organization, asked.id, None)?, from)?;
+        let _gate = self.inner.gate.write().await;
+        self.inner.registries.decide(|newest, batch| {
+            let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
             let steps = Arc::new(fetched.steps);
             let registry = Arc::new(Registry {
                 source: Source::Git(GitSource { commit: Some(fetched.commit), ..from.clone() }),
@@ -73,10 +72,10 @@ impl Registries {
                 failure: None,
                 synced_at: Some(now),
                 updated_at: now,
-                revision: known.next_revision(now),
+                revision: newest.next_revision(now.as_millis()),
                 ..(*present).clone()
             });
-            self.check_users(known, &present, &registry)?;
+            self.check_users(newest, &present, &registry)?;
             let synced = Synced {
                 previous_commit: present.commit().cloned(),
                 added: beyond(&steps, &present.steps),
@@ -96,7 +95,7 @@ impl Registries {
             let happening = Happening::new(Notice::RegistrySynced, now, Some(by), &data);
             events::record(batch, &registry.organization, &happening);
             let held = keep(&synced, batch);
-            Ok((Becomes::Changed(registry), (synced, held)))
+            Ok((Some(put(batch, &registry)), (synced, held)))
         })
     }
 
@@ -120,9 +119,9 @@ impl Registries {
             })),
         };
         tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "a sync failed");
-        let noted = self.shared.book.change(&asked.organization, asked.id, |known, batch| {
-            let present = still_from(check(known, &asked.organization, asked.id, None)?, from)?;
-            let revision = known.next_revision(now);
+        let noted = self.inner.registries.decide(|newest, batch| {
+            let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
+            let revision = newest.next_revision(now.as_millis());
             let failure = Some(failure.clone());
             let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
             let data = described(&registry);
@@ -131,7 +130,7 @@ impl Registries {
                 &registry.organization,
                 &Happening::new(Notice::RegistrySynced, now, Some(by), &data),
             );
-            Ok((Becomes::Changed(registry), ()))
+            Ok((Some(put(batch, &registry)), ()))
         });
         match noted {
             Err(error @ Refusal::Store(_)) => Err(error),
@@ -158,19 +157,19 @@ fn key<T>((key, _): (&StepKey, T)) -> StepKey {
 
 /// Given back when dropped, also by a sync that was given up.
 struct Slot<'a> {
-    shared: &'a Shared,
+    inner: &'a Inner,
     id: RegistryId,
 }
 
 impl<'a> Slot<'a> {
-    fn take(shared: &'a Shared, id: RegistryId) -> Result<Self, Refusal> {
-        let free = shared.syncing.lock().insert(id);
-        free.then_some(Self { shared, id }).ok_or(Refusal::SyncInProgress)
+    fn take(inner: &'a Inner, id: RegistryId) -> Result<Self, Refusal> {
+        let free = inner.syncing.lock().insert(id);
+        free.then_some(Self { inner, id }).ok_or(Refusal::SyncInProgress)
     }
 }
 
 impl Drop for Slot<'_> {
     fn drop(&mut self) {
-        self.shared.syncing.lock().remove(&self.id);
+        self.inner.syncing.lock().remove(&self.id);
     }
 }

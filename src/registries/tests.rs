@@ -1,20 +1,22 @@
 #![allow(clippy::unwrap_used)]
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
 use super::*;
 use crate::domain::{
-    Action, Agent, Description, IdSeed, Input, InputKind, InputValue, Notice, Person, PipelineKey, Stage, Step,
-    Timestamp, UserId, VariableName, VariableValue,
+    Action, Agent, Blueprint, Description, IdSeed, Identifier, Input, InputKind, InputValue, Notice, Person,
+    PipelineKey, RegistryId, RegistryStep, Stage, Step, StepReference, Timestamp, Use, UserId, VariableName,
+    VariableValue,
 };
 use crate::events::Events;
-use crate::git::{Commit, GitSettings, RefName, RemoteUrl};
-use crate::pipelines::Definition;
-use crate::secrets::MasterKey;
-use crate::store::{Batch, MemoryStore};
+use crate::git::{Commit, Git, GitSettings, RefName, RemoteUrl};
+use crate::pipelines::{Definition, Pipelines};
+use crate::secrets::{MasterKey, Vault};
+use crate::store::{Batch, MemoryStore, Store, StoreError};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
@@ -178,7 +180,7 @@ async fn what_the_store_refuses_has_not_happened() {
     let mut batch = Batch::default();
     batch.put(stored::key(&acme(), id(9)), vec![9, 9, 9]);
     bench.store.commit(batch).unwrap();
-    let refused = Book::open(bench.store.clone()).err();
+    let refused = service::load(bench.store.clone()).err();
     assert!(matches!(refused, Some(StoreError::Read(why)) if why.contains("version")));
 }
 

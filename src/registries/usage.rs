@@ -1,7 +1,7 @@
 //! Which pipelines use a registry, and which of them a change of it would break.
 
-use super::find;
 use super::registry::Registry;
+use super::service::find;
 use crate::domain::{Blueprint, Identifier};
 use crate::pipelines::Pipelines;
 use std::sync::Arc;

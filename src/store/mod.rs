@@ -12,18 +12,24 @@ pub mod journal;
 mod log;
 mod logged;
 mod memory;
+mod ordered;
 mod overlay;
+mod published;
 mod sync_dir;
 
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod logged_tests;
+#[cfg(test)]
+mod published_tests;
 
 pub use data_dir::{DataDir, Holder, OpenError};
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};
 pub use memory::MemoryStore;
+pub use ordered::{Committer, Ordered};
+pub use published::{Newest, Published, RecordChange, Records};
 pub use sync_dir::sync_dir;
 
 use std::ops::ControlFlow;

@@ -1,0 +1,206 @@
+//! All pipelines, for everybody else. Readers see what is durable; a writer is answered when its change is durable.
+
+use std::sync::Arc;
+
+use super::change::{self, NewestPipelines, PublishedPipelines};
+use super::declared::{self, Declared};
+use super::pipeline::{Definition, Pipeline, Stopped};
+use super::stored;
+use crate::domain::{Agent, Context, Expected, Identifier, Notice, PipelineKey, Timestamp};
+use crate::events::Cause;
+use crate::store::{Batch, Published, Records, Store, StoreError, end_of_prefix};
+
+/// Far beyond the organizations we know, few enough to keep in memory and to list.
+pub const PIPELINES_MAX: usize = 1_000;
+
+/// Cheap to clone.
+#[derive(Clone)]
+pub struct Pipelines {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pipelines: PublishedPipelines,
+    /// Shared by requests that create an environment, held exclusively by a request that deletes a pipeline because it has
+    /// none.
+    entrance: tokio::sync::RwLock<()>,
+}
+
+/// What a put came to.
+#[derive(Debug)]
+pub struct Put {
+    pub pipeline: Arc<Pipeline>,
+    pub created: bool,
+}
+
+/// Held while an environment is made in a pipeline, which cannot be deleted meanwhile.
+pub struct Entering<'a> {
+    _entrance: tokio::sync::RwLockReadGuard<'a, ()>,
+}
+
+/// Held from when a pipeline's environments are counted until it is deleted: none is made meanwhile.
+pub struct Closing<'a> {
+    _entrance: tokio::sync::RwLockWriteGuard<'a, ()>,
+}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PipelinesError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("there is no such pipeline")]
+    NotFound,
+    #[error("the pipeline is not, or no longer, as the caller expects")]
+    Changed,
+    #[error("the organization has {PIPELINES_MAX} pipelines, which is the most it can have")]
+    TooMany,
+}
+
+impl Pipelines {
+    /// Loads the stored pipelines, and applies the declarations that are new or have changed.
+    pub async fn open(store: Arc<dyn Store>, declared: Vec<Declared>, now: Timestamp) -> Result<Self, StoreError> {
+        let mut records = Records::default();
+        let mut last_revision = 0;
+        for (_, record) in store.scan(stored::PIPELINES, &end_of_prefix(stored::PIPELINES), usize::MAX)? {
+            let pipeline = stored::decode(&record).map_err(|unreadable| StoreError::Read(unreadable.to_string()))?;
+            last_revision = last_revision.max(pipeline.revision);
+            records.set(change::set(&pipeline.key.clone(), Some(Arc::new(pipeline))));
+        }
+        let pipelines = Published::new(store, records, last_revision);
+        declared::apply(&pipelines, declared, now).await?;
+        Ok(Self { inner: Arc::new(Inner { pipelines, entrance: tokio::sync::RwLock::new(()) }) })
+    }
+
+    pub fn get(&self, organization: &Identifier, id: &str) -> Option<Arc<Pipeline>> {
+        self.inner.pipelines.read().get(organization, id).cloned()
+    }
+
+    /// The pipelines of an organization, by id.
+    pub fn list(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
+        self.inner.pipelines.read().of(organization).cloned().collect()
+    }
+
+    /// The same, durable or not, for callers that decide something by them.
+    pub fn newest(&self, organization: &Identifier) -> Vec<Arc<Pipeline>> {
+        self.inner.pipelines.with_newest(|newest| newest.of(organization).cloned().collect())
+    }
+
+    /// Makes it, or replaces all of it but whether it is stopped.
+    pub async fn put(
+        &self,
+        key: &PipelineKey,
+        definition: Definition,
+        expected: Option<&Expected>,
+        by: &Agent,
+        now: Timestamp,
+    ) -> Result<Put, PipelinesError> {
+        let put = self.inner.pipelines.change(|newest, batch| {
+            let present = newest.get(&key.organization, &key.pipeline).cloned();
+            check(present.as_deref(), expected)?;
+            if let Some(pipeline) = present.as_ref().filter(|present| present.is_as(&definition)) {
+                return Ok((None, Put { pipeline: pipeline.clone(), created: false }));
+            }
+            if present.is_none() && newest.of(&key.organization).count() >= PIPELINES_MAX {
+                return Err(PipelinesError::TooMany);
+            }
+            let pipeline = change::redefined(newest, key, definition, now);
+            let created = present.is_none();
+            let notice = if created { Notice::PipelineCreated } else { Notice::PipelineUpdated };
+            let change = change::put(batch, &pipeline, notice, Cause::by(by, now));
+            Ok((Some(change), Put { pipeline, created }))
+        });
+        put.await
+    }
+
+    /// Deletes it; the caller has seen, since it is `Closing`, that it has no environments.
+    pub async fn delete(
+        &self,
+        key: &PipelineKey,
+        expected: Option<&Expected>,
+        _: &Closing<'_>,
+        by: &Agent,
+        now: Timestamp,
+    ) -> Result<(), PipelinesError> {
+        let deleted = self.inner.pipelines.change(|newest, batch| {
+            let present = present(newest, key)?;
+            check(Some(&present), expected)?;
+            Ok((Some(change::delete(batch, &present, Cause::by(by, now))), ()))
+        });
+        deleted.await
+    }
+
+    /// Stops it, with what `beside` adds to the batch; what that returns is held until it is durable or refused. One that
+    /// is stopped already stays as it was stopped first.
+    pub async fn stop<Held>(
+        &self,
+        key: &PipelineKey,
+        reason: Option<Context>,
+        by: &Agent,
+        now: Timestamp,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let stopped = Stopped { by: by.person.clone(), at: now, reason };
+        let to = |present: &Pipeline| present.stopped.is_none().then_some(Some(stopped));
+        self.switch(key, to, Notice::PipelineStopped, Cause::by(by, now), beside).await
+    }
+
+    /// The same the other way round. Those whose deployments wait have to be told by the caller.
+    pub async fn resume<Held>(
+        &self,
+        key: &PipelineKey,
+        by: &Agent,
+        now: Timestamp,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let to = |present: &Pipeline| present.stopped.is_some().then_some(None);
+        self.switch(key, to, Notice::PipelineResumed, Cause::by(by, now), beside).await
+    }
+
+    /// Before an environment is made in a pipeline. None if that has been deleted.
+    pub async fn entering(&self, key: &PipelineKey) -> Option<Entering<'_>> {
+        let entrance = self.inner.entrance.read().await;
+        let exists = self.get(&key.organization, key.pipeline.as_str()).is_some();
+        exists.then_some(Entering { _entrance: entrance })
+    }
+
+    /// Before it is looked whether a pipeline can be deleted.
+    pub async fn closing(&self) -> Closing<'_> {
+        Closing { _entrance: self.inner.entrance.write().await }
+    }
+
+    /// `to` says how it is to be stopped or not; None if it is so already.
+    async fn switch<Held>(
+        &self,
+        key: &PipelineKey,
+        to: impl FnOnce(&Pipeline) -> Option<Option<Stopped>>,
+        notice: Notice,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
+    ) -> Result<Arc<Pipeline>, PipelinesError> {
+        let switched = self.inner.pipelines.change(|newest, batch| {
+            let present = present(newest, key)?;
+            let Some(stopped) = to(&present) else {
+                let held = beside(&present, batch);
+                return Ok((None, (present, held)));
+            };
+            let revision = newest.next_revision(cause.at.as_millis());
+            let pipeline = Arc::new(Pipeline { stopped, revision, ..(*present).clone() });
+            let held = beside(&pipeline, batch);
+            Ok((Some(change::put(batch, &pipeline, notice, cause)), (pipeline, held)))
+        });
+        switched.await.map(|(pipeline, _held)| pipeline)
+    }
+}
+
+fn present(newest: &NewestPipelines, key: &PipelineKey) -> Result<Arc<Pipeline>, PipelinesError> {
+    newest.get(&key.organization, &key.pipeline).cloned().ok_or(PipelinesError::NotFound)
+}
+
+fn check(present: Option<&Pipeline>, expected: Option<&Expected>) -> Result<(), PipelinesError> {
+    let holds = match expected {
+        None => true,
+        Some(Expected::Existing) => present.is_some(),
+        Some(Expected::Absent) => present.is_none(),
+        Some(Expected::Revisions(expected)) => present.is_some_and(|present| expected.contains(&present.revision)),
+    };
+    if holds { Ok(()) } else { Err(PipelinesError::Changed) }
+}
