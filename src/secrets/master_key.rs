@@ -1,5 +1,4 @@
-//! The key that wraps all others: from the operator's environment, or from a file in the data directory that only its
-//! owner may read.
+//! The key that wraps all others: from the environment, or from a file in the data directory that only its owner may read.
 
 use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions};
@@ -18,13 +17,13 @@ use crate::domain::{Identifier, Malformed, VariableName};
 use crate::store::{StoreError, sync_dir};
 
 const FILE: &str = "master.key";
-/// The key of a rotation that is under way. It takes the place of the other when nothing needs that any more.
+/// The new key during a rotation. It replaces the other when nothing needs that any more.
 const NEXT_FILE: &str = "master.key.new";
-/// A key file gets its name only when it is whole and durable.
+/// A key file gets its final name only when it is complete and durable.
 const BEING_WRITTEN: &str = "master.key.tmp";
 const ONLY_OWNER: u32 = 0o600;
 const GROUP_AND_OTHERS: u32 = 0o077;
-/// A key, its line end and any slip of an editor; a larger file is something else.
+/// A key with its line end and some spaces; a larger file is something else.
 const FILE_BYTES_MAX: u64 = 4_096;
 
 /// Its `Debug` does not show it.
@@ -34,14 +33,14 @@ pub struct MasterKey {
     pub(super) source: Source,
 }
 
-/// Where a master key came from, for those who are told that it is the wrong one.
+/// Where a master key came from, for error messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     Variable,
     File(PathBuf),
 }
 
-/// Why the secrets cannot be used. Each is one sentence that says what happened and what to do.
+/// Why the secrets cannot be used: each message says what happened and what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(transparent)]
@@ -58,7 +57,7 @@ pub enum OpenError {
          LOCKKEEPER_MASTER_KEY to the key"
     )]
     Missing { path: PathBuf },
-    #[error("cannot {doing} {path}: {source}; check that this user may write there and that the disk is in order")]
+    #[error("cannot {doing} {path}: {source}; check the permissions of the directory and the disk")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "the secrets of organization {organization} were sealed under another master key than that of {path}; restore the \
@@ -84,7 +83,7 @@ pub enum OpenError {
 }
 
 impl MasterKey {
-    /// As it stands in `LOCKKEEPER_MASTER_KEY`.
+    /// The value of `LOCKKEEPER_MASTER_KEY`.
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let key = parse_hex(text).or_else(|| parse_base64(text));
         let key = key.ok_or(Malformed("is neither 64 hexadecimal digits nor the base64 of 32 bytes"))?;
@@ -99,7 +98,7 @@ impl MasterKey {
     }
 }
 
-/// The key files of a data directory, which the store holds for us alone.
+/// The key files of a data directory; the store has locked it for this process.
 pub struct KeyFiles<'a>(pub &'a Path);
 
 impl KeyFiles<'_> {
@@ -119,7 +118,7 @@ impl KeyFiles<'_> {
         self.make(NEXT_FILE)
     }
 
-    /// The next key is the current one from now on, and the one before is gone.
+    /// Replaces the current key by the next one.
     pub fn promote_next(&self) -> Result<(), OpenError> {
         let path = self.path(FILE);
         let renamed = fs::rename(self.path(NEXT_FILE), &path).and_then(|()| sync_dir(self.0));
@@ -140,7 +139,7 @@ impl KeyFiles<'_> {
     }
 
     fn write(&self, path: &Path, key: &Key) -> io::Result<()> {
-        // What a start that was cut short left behind has never been a key of anything.
+        // A file that an interrupted start left behind was never used as a key.
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -165,7 +164,7 @@ fn read(path: PathBuf) -> Result<Option<MasterKey>, OpenError> {
     if mode & GROUP_AND_OTHERS != 0 {
         return Err(OpenError::WideRights { path, mode });
     }
-    // With room for all from the start: growing it would leave a copy of the key behind.
+    // With its full capacity from the start: growing it would leave a copy of the key behind.
     let mut text = Zeroizing::new(Vec::with_capacity(FILE_BYTES_MAX as usize));
     file.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(io_error("read", &path))?;
     match std::str::from_utf8(&text).ok().and_then(|text| parse_hex(text.trim_end())) {
@@ -199,7 +198,7 @@ fn parse_hex(text: &str) -> Option<Key> {
     Key::from_bytes(&*bytes)
 }
 
-/// Of either alphabet, padded or not: tools differ.
+/// Either alphabet, padded or not: tools differ.
 fn parse_base64(text: &str) -> Option<Key> {
     let lenient = GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent);
     let decode = |alphabet| GeneralPurpose::new(alphabet, lenient).decode(text).ok().map(Zeroizing::new);

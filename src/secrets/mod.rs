@@ -1,11 +1,16 @@
-//! What pipelines must know and nobody may read: secrets of an organization or of one pipeline, sealed under a data key
-//! of the organization, which is wrapped under the master key. Knows nothing of HTTP or of who may change them.
+//! Secrets of an organization or of one pipeline, sealed under a data key of the organization, which is wrapped under the
+//! master key. Knows nothing of HTTP or of permissions.
 //!
-//! A value leaves only through [`Vault::open_for`] and its like, and through [`Vault::kept`] to the part that put it there. Whoever has the store's bytes without the master key has names and
-//! descriptions, and no value.
+//! A value leaves only through [`Vault::open_for`] and similar functions, and through [`Vault::kept`] to the part that
+//! put it there. The store's bytes without the master key give names and descriptions, but no value.
+//!
+//! Writers decide in memory through [`Ordered`](crate::store::Ordered). Readers take the store, which has only what is
+//! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: value,
+//! sealing, secret, stored, master_key, rings, vault, kept, rotation.
 
 mod kept;
 mod master_key;
+mod rings;
 mod rotation;
 mod sealing;
 mod secret;

@@ -1,34 +1,34 @@
-//! Which master key a data directory has, and how it gets another. A rotation can be cut off at any moment: a new key is
-//! durable before it wraps anything, an old one goes when nothing needs it, and in between both are there. The next start,
-//! or the next rotation, carries on from what it finds.
+//! Finding the master key of a data directory, and rotating it. A rotation can be interrupted at any moment: a new key is
+//! durable before it wraps anything, an old one is removed when nothing needs it, and in between both exist. The next start
+//! or rotation continues from there.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::kept;
 use super::master_key::{KeyFiles, MasterKey, OpenError};
+use super::rings::{rings, unwrap};
 use super::sealing::Ring;
-use super::stored::{self, Record, WrappedRing};
+use super::stored::{self, Record};
 use super::value::SecretValue;
 use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix, walk};
 
-/// As many as a server may have, so that in practice all change their master key in one batch; with two keys each they
-/// are half of what a batch of the store takes.
-const RINGS_AT_ONCE: usize = 1_000;
-/// With values and descriptions as long as they may be, two thirds of what a batch of the store takes.
-const SECRETS_AT_ONCE: usize = 16;
+/// Organizations per batch: more than a server has in practice; with two keys each, half of the store's largest batch.
+const RINGS_PER_BATCH: usize = 1_000;
+/// Secrets per batch: at their maximum length, two thirds of the store's largest batch.
+const SECRETS_PER_BATCH: usize = 16;
 
-/// What a rotation did.
+/// The outcome of a rotation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rotated {
     /// Organizations with new data keys.
     pub organizations: usize,
-    /// Secrets sealed anew, with what other parts keep sealed.
+    /// Secrets sealed again, including those that other parts keep in the vault.
     pub secrets: usize,
 }
 
-/// The master key of a data directory: the operator's, or that of its file, which a first start makes. Finishes a rotation
-/// that was cut off.
+/// The master key of a data directory: from the environment, or from its file, which the first start creates. Finishes an
+/// interrupted rotation.
 pub async fn unlock(
     store: &dyn Store,
     data_dir: &Path,
@@ -40,13 +40,13 @@ pub async fn unlock(
     };
     let secrets = seal_anew(store, &[&master]).await?;
     if secrets > 0 {
-        tracing::info!(secrets, "finished a rotation of the keys of secrets that was cut off");
+        tracing::info!(secrets, "finished an interrupted rotation of the master key");
     }
     Ok(master)
 }
 
 /// Gives a data directory a new master key, and every organization a new data key under which all its secrets are sealed
-/// anew. `variables` has the key that was and the one to be, where they are the operator's; otherwise both are files.
+/// again. `variables` has the old and the new key if they come from the environment; otherwise both are files.
 pub async fn rotate(
     store: &dyn Store,
     data_dir: &Path,
@@ -74,12 +74,12 @@ async fn of_file(store: &dyn Store, data_dir: &Path) -> Result<MasterKey, OpenEr
     let Some(next) = files.next()? else {
         return Ok(current);
     };
-    tracing::info!("a rotation of the keys of secrets was cut off; finishing it");
+    tracing::info!("a rotation of the master key was interrupted; finishing it");
     replace(store, &current, &next, || files.promote_next()).await?;
     files.current()?.ok_or_else(|| files.missing())
 }
 
-/// A key that is missing is made, unless there is something that it would have to open.
+/// Creates a missing key, unless stored data keys need it.
 fn current(store: &dyn Store, files: &KeyFiles<'_>) -> Result<MasterKey, OpenError> {
     match files.current()? {
         Some(current) => Ok(current),
@@ -92,14 +92,14 @@ fn is_unused(store: &dyn Store) -> Result<bool, StoreError> {
     Ok(store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), 1)?.is_empty())
 }
 
-/// `settle` makes `new` the master key for good. It is called when no data key is wrapped under `old` any more.
+/// `settle` makes `new` the only master key. It is called when no data key is wrapped under `old` any more.
 async fn replace(
     store: &dyn Store,
     old: &MasterKey,
     new: &MasterKey,
     settle: impl FnOnce() -> Result<(), OpenError>,
 ) -> Result<Rotated, OpenError> {
-    // What an earlier rotation left undone first, so that no organization ever has more than two keys.
+    // Finish an earlier rotation first, so that no organization ever has more than two keys.
     let left_undone = seal_anew(store, &[new, old]).await?;
     let organizations = wrap_anew(store, old, new).await?;
     settle()?;
@@ -107,7 +107,7 @@ async fn replace(
     Ok(Rotated { organizations, secrets })
 }
 
-/// Gives every organization a data key more and wraps all it has under `new`, but for those where that has been done.
+/// Gives every organization another data key and wraps all its keys under `new`, unless that has been done.
 async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Result<usize, OpenError> {
     let mut changed = Vec::new();
     for wrapped in rings(store)? {
@@ -117,7 +117,7 @@ async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Resul
         let ring = unwrap(&wrapped, &[old])?.0.renewed();
         changed.push((wrapped.organization, ring));
     }
-    for part in changed.chunks(RINGS_AT_ONCE) {
+    for part in changed.chunks(RINGS_PER_BATCH) {
         let mut batch = Batch::default();
         for (organization, ring) in part {
             batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &new.key));
@@ -127,7 +127,7 @@ async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Resul
     Ok(changed.len())
 }
 
-/// Seals every secret under its organization's newest data key, and drops the keys that then have nothing left to open.
+/// Seals every secret under its organization's newest data key, and then drops the older keys.
 async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, OpenError> {
     let mut secrets = 0;
     for wrapped in rings(store)? {
@@ -138,7 +138,6 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
         let organization = &wrapped.organization;
         let sealed = |key: &[u8], bytes: &[u8]| sealed_anew(&ring, key, bytes);
         secrets += put_anew(store, stored::organization_prefix(organization), sealed).await?;
-        // What other parts keep, too.
         let kept = |key: &[u8], bytes: &[u8]| Ok(kept::sealed_anew(&ring, organization, key, bytes)?);
         secrets += put_anew(store, kept::prefix(organization), kept).await?;
         let mut batch = Batch::default();
@@ -148,7 +147,7 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
     Ok(secrets)
 }
 
-/// A record under the newest data key; none if it is that already.
+/// A record under the newest data key; none if it is under it already.
 fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>, OpenError> {
     let mut record = Record::decode(key, bytes)?;
     if record.sealed.key == ring.current_id() {
@@ -159,7 +158,7 @@ fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>,
     Ok(Some(record.encode()))
 }
 
-/// Puts every record of this prefix in its new form, if it has one, and says how many had.
+/// Replaces the records of a prefix that have a new form; returns how many.
 async fn put_anew(
     store: &dyn Store,
     prefix: Vec<u8>,
@@ -168,7 +167,7 @@ async fn put_anew(
     let (mut from, end) = (prefix.clone(), end_of_prefix(&prefix));
     let mut count = 0;
     loop {
-        let pairs = store.scan(&from, &end, SECRETS_AT_ONCE)?;
+        let pairs = store.scan(&from, &end, SECRETS_PER_BATCH)?;
         let Some((last, _)) = pairs.last() else {
             return Ok(count);
         };
@@ -184,7 +183,7 @@ async fn put_anew(
     }
 }
 
-/// Before anything is changed: what does not open could not be sealed anew half-way through.
+/// Checked before anything is changed: a rotation could not seal a record again that does not open.
 fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenError> {
     for wrapped in rings(store)? {
         let (ring, _) = unwrap(&wrapped, masters)?;
@@ -209,18 +208,6 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
         organization: record.organization.clone(),
         name: record.secret.name.clone(),
     })
-}
-
-pub(super) fn rings(store: &dyn Store) -> Result<Vec<WrappedRing>, StoreError> {
-    let pairs = store.scan(stored::RINGS, &end_of_prefix(stored::RINGS), usize::MAX)?;
-    pairs.iter().map(|(key, bytes)| WrappedRing::decode(key, bytes)).collect()
-}
-
-/// The keys, and the master key they were wrapped under. The last of `masters` is the one to be blamed.
-pub(super) fn unwrap<'a>(wrapped: &WrappedRing, masters: &[&'a MasterKey]) -> Result<(Ring, &'a MasterKey), OpenError> {
-    let found = masters.iter().find_map(|master| Some((wrapped.unwrap(&master.key)?, *master)));
-    let blamed = masters.last().expect("every caller has a master key");
-    found.ok_or_else(|| blamed.refusal(wrapped.organization.clone()))
 }
 
 async fn commit(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {

@@ -1,5 +1,5 @@
-//! How bytes are sealed: XChaCha20-Poly1305 with a nonce of chance, and with the place they belong to as associated data,
-//! so that they open nowhere else.
+//! Encryption: XChaCha20-Poly1305 with a random nonce. The associated data says what the bytes belong to, so that they
+//! cannot be opened as anything else.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl Key {
         Self(Zeroizing::new(chacha20poly1305::Key::generate().into()))
     }
 
-    /// None where they are not as many as a key has.
+    /// None if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         Some(Self(Zeroizing::new(bytes.try_into().ok()?)))
     }
@@ -33,20 +33,20 @@ impl Key {
         &self.0
     }
 
-    /// The nonce, the sealed bytes, the tag. The nonces of one key can be left to chance: there are 2^192 of them.
+    /// The nonce, the encrypted bytes, the tag. Random nonces are safe: there are 2^192 of them.
     pub fn seal(&self, place: &impl Place, plain: &[u8]) -> Vec<u8> {
         let nonce = XNonce::generate();
-        // With room for all from the start: growing it would leave a copy of what is sealed behind.
+        // With its full capacity from the start: growing it would leave a copy of the plain text behind.
         let mut sealed = Vec::with_capacity(NONCE_BYTES + plain.len() + TAG_BYTES);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
         let body = &mut sealed[NONCE_BYTES..];
         let tag = self.cipher().encrypt_inout_detached(&nonce, &encode(place), body.into());
-        sealed.extend_from_slice(&tag.expect("what is sealed here is far shorter than the cipher's 256 GiB"));
+        sealed.extend_from_slice(&tag.expect("a secret is far shorter than the cipher's limit of 256 GiB"));
         sealed
     }
 
-    /// None where they were sealed under another key or for another place, or have changed since.
+    /// None if they were sealed under another key or for another owner, or have changed since.
     pub fn open(&self, place: &impl Place, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, body) = sealed.split_at_checked(NONCE_BYTES)?;
         let (body, tag) = body.split_at_checked(body.len().checked_sub(TAG_BYTES)?)?;
@@ -67,14 +67,13 @@ impl fmt::Debug for Key {
     }
 }
 
-/// What something is sealed for.
+/// What sealed bytes belong to: the associated data.
 pub trait Place: Serialize {
-    /// Keeps the kinds of places apart.
+    /// Keeps the kinds apart.
     const KIND: &'static str;
 }
 
-/// Postcard puts its length before each text and says of an option whether it is there, so no two places have the same
-/// bytes.
+/// Postcard writes lengths and the presence of options, so no two values have the same bytes.
 fn encode<P: Place>(place: &P) -> Vec<u8> {
     postcard::to_stdvec(&(P::KIND, place)).expect("the form has no maps of unknown length")
 }
@@ -121,10 +120,9 @@ impl Place for DataKeyPlace<'_> {
 /// The data keys of one organization: the one that seals, and during a rotation the one before it.
 #[derive(Clone)]
 pub struct Ring {
-    /// The highest version that a secret had when it was deleted. Those made later begin above it, so that no version of
-    /// a name is given twice.
+    /// The highest version of any deleted secret. New secrets begin above it, so that no version of a name is used twice.
     pub floor: u64,
-    /// One at least, the newest last.
+    /// At least one, the newest last.
     keys: Vec<DataKey>,
 }
 
@@ -156,7 +154,7 @@ impl Ring {
         Self { floor: self.floor, keys }
     }
 
-    /// The same without the keys that seal no more.
+    /// The same with the newest key only.
     pub fn settled(&self) -> Self {
         Self { floor: self.floor, keys: vec![self.current().clone()] }
     }
@@ -188,7 +186,7 @@ impl Ring {
         self.keys.iter().map(wrap).collect()
     }
 
-    /// None where one of them does not open, or there is none.
+    /// None if there are no keys or one of them does not open.
     pub fn unwrap(organization: &Identifier, floor: u64, wrapped: &[WrappedKey], master: &Key) -> Option<Self> {
         let open = |wrapped: &WrappedKey| {
             let place = DataKeyPlace { organization: organization.as_str(), id: wrapped.id };
@@ -200,13 +198,13 @@ impl Ring {
     }
 
     fn current(&self) -> &DataKey {
-        self.keys.last().expect("a ring is made with a key, and loses only those that are not the last")
+        self.keys.last().expect("a ring always has at least one key")
     }
 }
 
-/// A value as it is kept.
+/// An encrypted value.
 pub struct Sealed {
-    /// Which data key of the organization sealed it.
+    /// The id of the data key that sealed it.
     pub key: u32,
     pub bytes: Vec<u8>,
 }

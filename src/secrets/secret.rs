@@ -1,21 +1,21 @@
-//! What is known of a secret without opening it, and what can be asked of one.
+//! A secret without its value, and the requests and errors of secrets.
 
 use super::sealing::SecretPlace;
 use super::value::SecretValue;
 use crate::domain::{Description, Identifier, Timestamp, VariableName};
 use crate::store::StoreError;
 
-/// More than the pipelines of one organization need, few enough to keep in memory and to hand to a step.
+/// Per organization: more than its pipelines need, few enough to keep in memory and to pass to a step.
 pub const SECRETS_MAX: usize = 1_000;
 
-/// All of a secret but its value.
+/// Everything but the value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Secret {
     pub name: VariableName,
     pub description: Description,
-    /// None: the organization's, for all its pipelines.
+    /// None for a secret of the organization, which all its pipelines get.
     pub pipeline: Option<Identifier>,
-    /// Rises with every change, and is never given twice under one name.
+    /// Rises with every change; never used twice under one name.
     pub version: u64,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -29,7 +29,7 @@ pub struct NewSecret {
     pub description: Description,
 }
 
-/// What is `None` stays as it is.
+/// `None` leaves a field unchanged.
 #[derive(Debug, Default)]
 pub struct SecretChange {
     pub value: Option<SecretValue>,
@@ -40,15 +40,15 @@ pub struct SecretChange {
 pub enum SecretError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("there is a secret of this name; change that one, or choose another name")]
+    #[error("a secret of this name already exists; change it, or choose another name")]
     Exists,
-    #[error("the organization has {SECRETS_MAX} secrets, which is the most it can have; delete one first")]
+    #[error("the organization has the maximum of {SECRETS_MAX} secrets; delete one first")]
     TooMany,
-    #[error("there is no secret of this name")]
+    #[error("the secret does not exist")]
     NotFound,
     #[error("the secret is at version {current}; read it again before you change it")]
     VersionMismatch { current: u64 },
-    #[error("the secret {name} does not open: its record is damaged; set its value anew")]
+    #[error("the secret {name} cannot be decrypted: its record is damaged; set its value again")]
     DoesNotOpen { name: VariableName },
 }
 
