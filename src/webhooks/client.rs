@@ -9,7 +9,7 @@ use reqwest::{Response, StatusCode};
 
 use super::address::{NotPublic, PublicOnly};
 use super::delivery::Attempt;
-use super::schedule::parse_retry_after;
+use super::retry::parse_retry_after;
 use super::signature::{WebhookSecret, signature};
 use super::target::Target;
 use crate::domain::Timestamp;

@@ -1,27 +1,27 @@
-//! One event on its way to one webhook.
+//! The delivery of one event to one webhook.
 
 use crate::domain::named::named_enum;
 use crate::domain::{DeliveryId, Notice, Timestamp};
 use crate::events::EventId;
 
-/// As many as the longest schedule has, with some of redeliveries; older ones are dropped.
+/// Attempts kept per delivery: those of the longest schedule and some redeliveries.
 pub const ATTEMPTS_KEPT: usize = 20;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Delivery {
     pub id: DeliveryId,
-    /// Also the id that its receiver knows it by, whichever attempt it is.
+    /// Also the id that the receiver gets, the same for every attempt.
     pub event: EventId,
     pub notice: Notice,
-    /// What is sent, always the same.
+    /// The same for every attempt.
     pub body: Vec<u8>,
     pub created_at: Timestamp,
     pub status: DeliveryStatus,
-    /// Attempts since it was made, or since it was last asked for again.
+    /// Attempts since it was created or last redelivered.
     pub tries: u32,
     /// The newest, oldest first.
     pub attempts: Vec<Attempt>,
-    /// None once it has arrived or is given up.
+    /// None for a first attempt, and once it has arrived or is given up.
     pub next_attempt_at: Option<Timestamp>,
 }
 
@@ -33,16 +33,16 @@ named_enum! {
     }
 }
 
-/// What came of sending something.
+/// The outcome of sending a delivery once.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Attempt {
     pub at: Timestamp,
     pub millis: u32,
-    /// None if there was no answer.
+    /// The status of the response, if there was one.
     pub code: Option<u16>,
-    /// Why it does not count as arrived.
+    /// Why it counts as failed.
     pub error: Option<String>,
-    /// The beginning of the answer's body, as far as it is text.
+    /// The beginning of the response body, as far as it is text.
     pub excerpt: String,
 }
 

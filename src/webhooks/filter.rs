@@ -1,4 +1,4 @@
-//! Which events a webhook wants.
+//! The events that a webhook receives.
 
 use std::fmt;
 
@@ -22,8 +22,7 @@ impl Filter {
             }
             None => Notice::parse(text).ok().map(Filter::One),
         };
-        known
-            .ok_or(Malformed("is the type of an event, such as session.claimed, or all of one kind, such as session.*"))
+        known.ok_or(Malformed("must be an event type, such as session.claimed, or a group of them, such as session.*"))
     }
 
     fn matches(self, notice: Notice) -> bool {

@@ -1,4 +1,4 @@
-//! Whose turn it is, and what comes of it.
+//! Sends due deliveries, stores each attempt, and decides what follows: arrived, retried, given up, webhook disabled.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -9,30 +9,30 @@ use tokio::task::JoinSet;
 use super::changing::record;
 use super::client::{Message, Outcome, Sent};
 use super::delivery::{Attempt, Delivery, DeliveryStatus};
-use super::registry::{Hook, Shared, Webhooks, put_delivery, put_progress, put_webhook};
-use super::schedule::{longest_wait, wait_after};
+use super::retry::{longest_wait, wait_after};
+use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_progress, put_webhook};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
 use crate::domain::{Data, DeliveryId, Notice, Timestamp};
 use crate::events::Cause;
-use crate::store::{Batch, Sequence, StoreError, durable_up_to};
+use crate::store::{Batch, Committer, Sequence, StoreError};
 
-/// The wall clock may be set, so nobody sleeps by it for long.
+/// The longest sleep, since the wall clock may be set meanwhile.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// When something is tried again that failed for a reason of the server's own, such as a full disk.
+/// The pause after a failure of the server itself, such as a full disk.
 const OWN_FAILURE_MILLIS: i64 = 10_000;
 
-/// A delivery whose turn has come.
+/// A delivery to be sent now.
 pub(super) struct Job {
     pub webhook: Webhook,
     pub delivery: DeliveryId,
-    /// From here on the store has it as it is.
+    /// Once the log is durable up to here, the store has the delivery.
     pub after: Sequence,
 }
 
 impl Webhooks {
-    /// Captures events and delivers them, until it is told to stop; then waits for what is under way.
+    /// Captures and delivers events until [`Webhooks::stop`], then waits for deliveries under way.
     pub async fn run(&self) {
         let capturing = async {
             self.keep_capturing().await;
@@ -44,22 +44,22 @@ impl Webhooks {
         }
     }
 
-    /// Nothing new is begun from now on.
+    /// No delivery is started from now on.
     pub fn stop(&self) {
-        self.shared.stopping.store(true, Ordering::Release);
-        self.shared.to_send.notify_one();
+        self.inner.stopping.store(true, Ordering::Release);
+        self.inner.to_send.notify_one();
     }
 
     async fn keep_sending(&self) {
         let mut going = JoinSet::new();
-        while !self.shared.stopping.load(Ordering::Acquire) {
-            let free = self.shared.options.max_sending.saturating_sub(going.len());
-            let (jobs, wait) = self.shared.take_due(free);
+        while !self.inner.stopping.load(Ordering::Acquire) {
+            let free = self.inner.options.max_sending.saturating_sub(going.len());
+            let (jobs, wait) = self.inner.take_due(free);
             for job in jobs {
                 going.spawn(self.clone().deliver(job));
             }
             tokio::select! {
-                () = self.shared.to_send.notified() => {}
+                () = self.inner.to_send.notified() => {}
                 Some(ended) = going.join_next() => report(ended),
                 () = tokio::time::sleep(wait) => {}
             }
@@ -70,61 +70,73 @@ impl Webhooks {
     }
 
     async fn deliver(self, job: Job) {
-        let shared = &self.shared;
-        durable_up_to(&*shared.store, job.after).await;
-        let delivery = match shared.delivery(&job.webhook.organization, job.webhook.id, job.delivery) {
+        let inner = &self.inner;
+        inner.hooks.durable(job.after).await;
+        let delivery = match inner.delivery(&job.webhook.organization, job.webhook.id, job.delivery) {
             Ok(Some(delivery)) => delivery,
             // Its webhook has been deleted.
             Ok(None) => return,
-            Err(error) => return shared.postpone(&job.webhook, job.delivery, &error),
+            Err(error) => return inner.postpone(&job.webhook, job.delivery, &error),
         };
-        let sent = shared.send(&job.webhook, &delivery.event.to_string(), delivery.body.clone()).await;
-        shared.settle(&job.webhook, delivery, sent);
+        let sent = inner.send(&job.webhook, &delivery.event.to_string(), delivery.body.clone()).await;
+        inner.settle(&job.webhook, delivery, sent);
     }
 }
 
-/// What a task does cannot fail; that it panicked is told once, and its delivery waits for the next start.
+/// A task ends early only by a panic; its delivery is sent again after the next start.
 fn report(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(%error, "a delivery of a webhook was not seen through; it is made again after the next start");
+        tracing::error!(%error, "a webhook delivery task panicked; the delivery is repeated after the next start");
     }
 }
 
-impl Shared {
-    /// Those whose turn it is, at most so many, each webhook one after the other; and how long until there may be more.
-    pub fn take_due(&self, free: usize) -> (Vec<Job>, Duration) {
-        // What comes of an attempt could not be written down, and its receiver would get the same again and again.
-        if self.store.refusing_writes().is_some() {
-            return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
-        }
-        let now = self.now();
-        let newest = &mut *self.newest.lock();
-        newest.turn = newest.turn.wrapping_add(1);
-        let after = newest.last_change;
-        let hooks = newest.organizations.values_mut().flat_map(BTreeMap::values_mut);
+impl Hooks {
+    /// Takes at most `free` due deliveries, one webhook after the other; and says when the next retry is due.
+    fn take_due(
+        &mut self,
+        free: usize,
+        now: Timestamp,
+        latest: Timestamp,
+    ) -> (Vec<(Webhook, DeliveryId)>, Option<Timestamp>) {
+        self.turn = self.turn.wrapping_add(1);
+        let hooks = self.organizations.values_mut().flat_map(BTreeMap::values_mut);
         let mut hooks: Vec<&mut Hook> = hooks.filter(|hook| hook.webhook.is_enabled()).collect();
-        let mut jobs = Vec::new();
         if !hooks.is_empty() {
-            let first = newest.turn % hooks.len();
+            let first = self.turn % hooks.len();
             hooks.rotate_left(first);
         }
-        let latest = now.plus(millis(longest_wait(&self.options.retries)));
-        hooks.iter_mut().for_each(|hook| hook.line.call_up(now, latest));
+        hooks.iter_mut().for_each(|hook| hook.queue.bring_forward(now, latest));
+        let mut taken = Vec::new();
         let mut found = true;
-        while found && jobs.len() < free {
+        while found && taken.len() < free {
             found = false;
             for hook in &mut hooks {
                 let failing = hook.progress.failing_since.is_some();
-                if jobs.len() < free
-                    && let Some(delivery) = hook.line.take_due(now, failing)
+                if taken.len() < free
+                    && let Some(delivery) = hook.queue.take_due(now, failing)
                 {
-                    jobs.push(Job { webhook: hook.webhook.clone(), delivery, after });
+                    taken.push((hook.webhook.clone(), delivery));
                     found = true;
                 }
             }
         }
-        // One that is due by now waits for another to end, and that wakes whoever asks.
-        let next = hooks.iter().filter_map(|hook| hook.line.next_due()).filter(|due| *due > now).min();
+        // A delivery that is due already waits for another one to end, which wakes the sender.
+        let next = hooks.iter().filter_map(|hook| hook.queue.next_due()).filter(|due| *due > now).min();
+        (taken, next)
+    }
+}
+
+impl Inner {
+    /// At most `free` due deliveries, and how long until there may be more.
+    pub fn take_due(&self, free: usize) -> (Vec<Job>, Duration) {
+        // No attempt could be stored, so that its receiver would get the same delivery again and again.
+        if self.store().refusing_writes().is_some() {
+            return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
+        }
+        let now = self.now();
+        let latest = now.plus(millis(longest_wait(&self.options.retries)));
+        let ((taken, next), after) = self.hooks.decide(|hooks, _| hooks.take_due(free, now, latest));
+        let jobs = taken.into_iter().map(|(webhook, delivery)| Job { webhook, delivery, after }).collect();
         (jobs, next.map_or(LOOK_AGAIN, |due| between(now, due).min(LOOK_AGAIN)))
     }
 
@@ -136,7 +148,7 @@ impl Shared {
                 self.client.send(message).await
             }
             Err(error) => {
-                tracing::error!(webhook = %webhook.id, %error, "the secret of a webhook cannot be read");
+                tracing::error!(webhook = %webhook.id, %error, "cannot read the secret of a webhook");
                 let error = Some("the webhook's secret cannot be read; rotate it".to_owned());
                 let attempt = Attempt { at: now, millis: 0, code: None, error, excerpt: String::new() };
                 Sent { attempt, outcome: Outcome::Failed { retry_after: None } }
@@ -147,7 +159,7 @@ impl Shared {
     fn secrets_of(&self, webhook: &Webhook, now: Timestamp) -> Result<Vec<WebhookSecret>, WebhookError> {
         let mut secrets = Vec::new();
         for number in webhook.signing(now) {
-            // One that has been replaced meanwhile signs no more.
+            // A secret that has been replaced meanwhile no longer signs.
             let Some(value) = self.vault.kept(&webhook.organization, &webhook.secret_name(number))? else { continue };
             let secret = WebhookSecret::parse(value.reveal());
             secrets.push(secret.map_err(|malformed| StoreError::Read(format!("a webhook's secret {malformed}")))?);
@@ -155,24 +167,36 @@ impl Shared {
         Ok(secrets)
     }
 
-    /// Writes down what came of an attempt, and what follows from it.
-    pub fn settle(&self, sent_to: &Webhook, mut delivery: Delivery, mut sent: Sent) {
+    /// Stores an attempt and its consequences.
+    pub fn settle(&self, sent_to: &Webhook, delivery: Delivery, sent: Sent) {
+        self.hooks.decide(|hooks, committer| {
+            if let Some(hook) = hooks.hook(&sent_to.organization, sent_to.id) {
+                self.store_attempt(hook, committer, sent_to, delivery, sent);
+            }
+        });
+    }
+
+    fn store_attempt(
+        &self,
+        hook: &mut Hook,
+        committer: &mut Committer<'_>,
+        sent_to: &Webhook,
+        mut delivery: Delivery,
+        mut sent: Sent,
+    ) {
         let now = self.now();
-        let newest = &mut *self.newest.lock();
-        let Some(hook) = newest.hook(&sent_to.organization, sent_to.id) else { return };
-        // Somebody has seen to it meanwhile, with another URL or by enabling it again: whether that is gone too shows the
-        // next time.
+        // The webhook has been changed since: whether the new receiver is gone too, the next attempt will show.
         if sent.outcome == Outcome::Gone && *sent_to != hook.webhook {
             sent.outcome = Outcome::Failed { retry_after: None };
         }
-        let settled = Settled::of(self, hook, &mut delivery, sent, now);
+        let after = AfterAttempt::of(&self.options, hook, &mut delivery, sent, now);
         let mut batch = Batch::default();
         put_delivery(&mut batch, &hook.webhook, &delivery);
-        put_progress(&mut batch, &hook.webhook, &settled.progress);
-        for surplus in &settled.surplus {
+        put_progress(&mut batch, &hook.webhook, &after.progress);
+        for surplus in &after.surplus {
             batch.delete(stored::delivery_key(&sent_to.organization, sent_to.id, *surplus));
         }
-        if let Some(webhook) = &settled.disabled {
+        if let Some(webhook) = &after.disabled {
             put_webhook(&mut batch, webhook);
             let why = webhook.disabled.map_or("", |disabled| disabled.why.reason());
             record(
@@ -183,49 +207,47 @@ impl Shared {
                 Data::default().with("reason", why),
             );
         }
-        let sequence = match self.store.commit(batch) {
-            Ok(sequence) => sequence,
-            Err(error) => {
-                hook.line.postpone(delivery.id, now.plus(OWN_FAILURE_MILLIS));
-                let webhook = sent_to.id;
-                tracing::warn!(%webhook, delivery = %delivery.id, %error, "what came of a delivery could not be written down; it is made again");
-                return;
-            }
-        };
-        settled.tell(hook, &delivery);
-        hook.line.give_back(&delivery);
-        hook.line.forget(&settled.surplus);
-        hook.kept_cursor = settled.progress.cursor;
-        hook.progress = settled.progress;
-        if let Some(webhook) = settled.disabled {
+        if let Err(error) = committer.commit(batch) {
+            hook.queue.postpone(delivery.id, now.plus(OWN_FAILURE_MILLIS));
+            let webhook = sent_to.id;
+            tracing::warn!(%webhook, delivery = %delivery.id, %error, "an attempt could not be stored; it will be repeated");
+            return;
+        }
+        after.report(hook, &delivery);
+        hook.queue.give_back(&delivery);
+        hook.queue.forget(&after.surplus);
+        hook.stored_cursor = after.progress.cursor;
+        hook.progress = after.progress;
+        if let Some(webhook) = after.disabled {
             hook.webhook = webhook;
         }
-        newest.last_change = sequence;
         if delivery.status != DeliveryStatus::Pending {
             self.to_capture.notify_one();
         }
     }
 
     fn postpone(&self, webhook: &Webhook, delivery: DeliveryId, error: &StoreError) {
-        tracing::warn!(webhook = %webhook.id, %delivery, %error, "a delivery could not be read; trying again");
+        tracing::warn!(webhook = %webhook.id, %delivery, %error, "cannot read a delivery; will retry");
         let until = self.now().plus(OWN_FAILURE_MILLIS);
-        if let Some(hook) = self.newest.lock().hook(&webhook.organization, webhook.id) {
-            hook.line.postpone(delivery, until);
-        }
+        self.hooks.with_newest(|hooks| {
+            if let Some(hook) = hooks.hook(&webhook.organization, webhook.id) {
+                hook.queue.postpone(delivery, until);
+            }
+        });
     }
 }
 
-/// What follows from an attempt, before it is written down.
-struct Settled {
+/// The consequences of an attempt, before they are stored.
+struct AfterAttempt {
     progress: Progress,
-    /// The webhook, if this was too much.
+    /// The webhook, if this attempt disables it.
     disabled: Option<Webhook>,
-    /// Deliveries that there is no more room for.
+    /// Old deliveries to be dropped.
     surplus: Vec<DeliveryId>,
 }
 
-impl Settled {
-    fn of(shared: &Shared, hook: &Hook, delivery: &mut Delivery, sent: Sent, now: Timestamp) -> Self {
+impl AfterAttempt {
+    fn of(options: &Options, hook: &Hook, delivery: &mut Delivery, sent: Sent, now: Timestamp) -> Self {
         let Sent { attempt, outcome } = sent;
         let mut progress = hook.progress.clone();
         let (at, code) = (attempt.at, attempt.code);
@@ -242,11 +264,11 @@ impl Settled {
             }
             Outcome::Failed { retry_after } => {
                 let since = *progress.failing_since.get_or_insert(now);
-                let wait = wait_after(delivery.tries, &shared.options.retries, retry_after, rand::random());
+                let wait = wait_after(delivery.tries, &options.retries, retry_after, rand::random());
                 match wait {
                     Some(wait) => (DeliveryStatus::Pending, Some(now.plus(millis(wait)))),
                     None => {
-                        let too_long = between(since, now) >= shared.options.disable_after;
+                        let too_long = between(since, now) >= options.disable_after;
                         why = too_long.then_some(DisabledWhy::Failing);
                         (DeliveryStatus::Failed, None)
                     }
@@ -262,12 +284,12 @@ impl Settled {
             updated_at: now,
             ..hook.webhook.clone()
         });
-        let surplus = if ended { hook.line.surplus() } else { Vec::new() };
+        let surplus = if ended { hook.queue.surplus() } else { Vec::new() };
         Self { progress, disabled, surplus }
     }
 
-    /// To operators; by its host alone, since the rest of its URL may be what the receiver trusts.
-    fn tell(&self, before: &Hook, delivery: &Delivery) {
+    /// Names the host alone, since the rest of the URL may be what the receiver trusts.
+    fn report(&self, before: &Hook, delivery: &Delivery) {
         let (webhook, host) = (before.webhook.id, before.webhook.target.host());
         let organization = &before.webhook.organization;
         let outcome = match delivery.status {
@@ -283,9 +305,9 @@ impl Settled {
         } else if delivery.status == DeliveryStatus::Failed {
             tracing::warn!(%organization, %webhook, host, delivery = %delivery.id, error, "a delivery was given up");
         } else if before.progress.failing_since.is_none() && self.progress.failing_since.is_some() {
-            tracing::info!(%organization, %webhook, host, error, "deliveries to a webhook fail; they are retried");
+            tracing::info!(%organization, %webhook, host, error, "deliveries to a webhook are failing; retrying");
         } else if before.progress.failing_since.is_some() && self.progress.failing_since.is_none() {
-            tracing::info!(%organization, %webhook, host, "deliveries to a webhook arrive again");
+            tracing::info!(%organization, %webhook, host, "deliveries to a webhook succeed again");
         }
     }
 }

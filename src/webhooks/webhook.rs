@@ -1,4 +1,4 @@
-//! A webhook, what can be asked of it, and how far it has come.
+//! A webhook, its progress through the journal, and the requests and errors of webhooks.
 
 use super::address::NotPublic;
 use super::filter::Filter;
@@ -10,7 +10,7 @@ use crate::store::StoreError;
 
 use super::delivery::DeliveryStatus;
 
-/// Each has its own copy of what it is sent, so they are far fewer than other things.
+/// Per organization; each has its own copy of its deliveries.
 pub const WEBHOOKS_MAX: usize = 50;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,9 +23,9 @@ pub struct Webhook {
     pub description: Description,
     /// None while it is enabled.
     pub disabled: Option<Disabled>,
-    /// Which of its secrets signs. They are numbered, and lie sealed elsewhere.
+    /// The number of the secret that signs; the vault has it, sealed.
     pub secret: u32,
-    /// The one before, which signs too for a while.
+    /// The previous secret, which also signs for a while.
     pub previous: Option<PreviousSecret>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
@@ -39,11 +39,11 @@ pub struct Disabled {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DisabledWhy {
-    /// Somebody asked for it.
+    /// A member disabled it.
     Asked,
     /// Its receiver answered 410.
     Gone,
-    /// Nothing had arrived for long.
+    /// Its deliveries had failed for too long.
     Failing,
 }
 
@@ -53,12 +53,12 @@ pub struct PreviousSecret {
     pub until: Timestamp,
 }
 
-/// How far a webhook has come.
+/// The progress of a webhook through the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Progress {
-    /// The number of the next event to be looked at.
+    /// The number of the next event to capture.
     pub cursor: u64,
-    /// Events that were no longer kept when their turn came.
+    /// Events that were dropped before they were captured.
     pub missed: u64,
     /// Since when every attempt has failed.
     pub failing_since: Option<Timestamp>,
@@ -67,7 +67,7 @@ pub struct Progress {
     pub last: Option<LastDelivery>,
 }
 
-/// The last attempt to deliver something.
+/// The last attempt of any delivery.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastDelivery {
     pub delivery: DeliveryId,
@@ -93,7 +93,7 @@ pub struct NewWebhook {
     pub secret: WebhookSecret,
 }
 
-/// What is `None` stays as it is.
+/// `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default)]
 pub struct WebhookChange {
     pub target: Option<Target>,
@@ -108,17 +108,17 @@ pub enum WebhookError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Secret(#[from] SecretError),
-    #[error("the organization has {WEBHOOKS_MAX} webhooks, which is the most it can have; delete one first")]
+    #[error("the organization has the maximum of {WEBHOOKS_MAX} webhooks; delete one first")]
     TooMany,
-    #[error("there is no such webhook")]
+    #[error("the webhook does not exist")]
     NotFound,
-    #[error("the webhook has no such delivery, or no longer remembers it")]
+    #[error("the delivery does not exist or is no longer kept")]
     DeliveryNotFound,
     #[error("the webhook is disabled; enable it first")]
     Disabled,
     #[error(transparent)]
     NotPublic(#[from] NotPublic),
-    #[error("too many test calls are being made at once")]
+    #[error("too many concurrent test calls")]
     Busy,
 }
 
@@ -133,7 +133,7 @@ impl Webhook {
         std::iter::once(self.secret).chain(previous.map(|previous| previous.number))
     }
 
-    /// Under which name a secret of it is kept.
+    /// The name under which the vault keeps a secret of it.
     pub(super) fn secret_name(&self, number: u32) -> String {
         format!("webhook/{}/{number}", self.id)
     }

@@ -1,8 +1,8 @@
 //! Webhooks over stores that hold, refuse, die and are opened again. Nothing is sent: what came of it is said.
 #![allow(clippy::unwrap_used)]
 
-mod asking;
 mod capturing;
+mod on_request;
 mod settling;
 mod storing;
 
@@ -96,21 +96,21 @@ impl Bench {
     }
 
     fn capture(&self) {
-        self.webhooks.shared.capture(&acme()).unwrap();
+        self.webhooks.inner.capture(&acme()).unwrap();
     }
 
     fn due(&self, most: usize) -> Vec<Job> {
-        self.webhooks.shared.take_due(most).0
+        self.webhooks.inner.take_due(most).0
     }
 
     /// Says what came of sending it.
     fn settle(&self, job: &Job, outcome: Outcome) -> DeliveryStatus {
-        let shared = &self.webhooks.shared;
-        let delivery = shared.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap();
+        let inner = &self.webhooks.inner;
+        let delivery = inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap();
         let error = (outcome != Outcome::Delivered).then(|| "it failed".to_owned());
-        let attempt = Attempt { at: shared.now(), millis: 1, code: Some(200), error, excerpt: String::new() };
-        shared.settle(&job.webhook, delivery, Sent { attempt, outcome });
-        shared.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap().status
+        let attempt = Attempt { at: inner.now(), millis: 1, code: Some(200), error, excerpt: String::new() };
+        inner.settle(&job.webhook, delivery, Sent { attempt, outcome });
+        inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap().status
     }
 
     /// The events of its deliveries, oldest first.

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::StoreError;
-use crate::webhooks::line::FINISHED_KEPT;
+use crate::webhooks::delivery_queue::FINISHED_KEPT;
 
 #[tokio::test]
 async fn what_failed_is_tried_again_when_it_is_due_and_holds_nobody_up() {
@@ -195,7 +195,7 @@ async fn what_comes_back_for_a_webhook_that_was_deleted_is_of_no_interest() {
     let delivery = bench.webhooks.delivery(&acme(), id, job[0].delivery).unwrap();
     bench.webhooks.delete(&acme(), id, &ana()).await.unwrap();
     let attempt = Attempt { at: Timestamp::from_millis(1), millis: 1, code: None, error: None, excerpt: String::new() };
-    bench.webhooks.shared.settle(&job[0].webhook, delivery, Sent { attempt, outcome: Outcome::Delivered });
+    bench.webhooks.inner.settle(&job[0].webhook, delivery, Sent { attempt, outcome: Outcome::Delivered });
     for prefix in ["wh/", "wc/", "wd/", "se/"] {
         let left = bench.store.scan(prefix.as_bytes(), &end_of_prefix(prefix.as_bytes()), 1).unwrap();
         assert!(left.is_empty(), "{prefix} has something left");

@@ -1,25 +1,25 @@
-//! When a delivery that failed is tried again.
+//! When a failed delivery is retried.
 
 use std::time::Duration;
 
-/// What a receiver may ask for with `Retry-After`, at most: beyond it our own schedule knows better.
+/// The longest `Retry-After` that is honoured.
 pub const RETRY_AFTER_MAX: Duration = Duration::from_hours(1);
-/// Each wait is longer by a random part of this, so that what failed together does not come back together.
+/// Each wait is longer by a random part of this, so that deliveries that failed together are not retried together.
 const JITTER: f64 = 0.25;
 
-/// How long to wait after the attempt of this number, from 1, has failed; none if it was the last. `chance` is from 0 to 1.
+/// The wait after failed attempt number `attempt`, counted from 1; none after the last. `chance` is from 0 to 1.
 pub fn wait_after(attempt: u32, waits: &[Duration], retry_after: Option<Duration>, chance: f64) -> Option<Duration> {
     let own = *waits.get(usize::try_from(attempt).ok()?.checked_sub(1)?)?;
     let jittered = own.mul_f64(1.0 + JITTER * chance.clamp(0.0, 1.0));
     Some(jittered.max(retry_after.unwrap_or_default().min(RETRY_AFTER_MAX)))
 }
 
-/// Nothing is put off for longer than this.
+/// The longest wait there can be.
 pub fn longest_wait(waits: &[Duration]) -> Duration {
     waits.iter().max().map_or(RETRY_AFTER_MAX, |longest| longest.mul_f64(1.0 + JITTER).max(RETRY_AFTER_MAX))
 }
 
-/// What `Retry-After` says: seconds, or a date in the form of HTTP.
+/// The value of `Retry-After`: seconds or an HTTP date.
 pub fn parse_retry_after(text: &str, now_millis: i64) -> Option<Duration> {
     let text = text.trim();
     if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {

@@ -63,7 +63,7 @@ async fn an_old_secret_signs_as_long_as_it_was_given_and_then_goes() {
         let (secret, grace) = (WebhookSecret::generate(), Duration::from_hours(hours));
         bench.webhooks.rotate_secret(&acme(), id, &secret, grace, &ana(), |_, _| ()).await.unwrap()
     };
-    let signing = || bench.shown(id).webhook.signing(bench.webhooks.shared.now()).collect::<Vec<_>>();
+    let signing = || bench.shown(id).webhook.signing(bench.webhooks.inner.now()).collect::<Vec<_>>();
     assert_eq!(signing(), [1]);
     rotate(1).await;
     assert_eq!(signing(), [2, 1]);

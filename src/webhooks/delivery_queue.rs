@@ -1,40 +1,40 @@
-//! The deliveries of one webhook, in memory: whose turn it is. The store has the deliveries themselves.
+//! The order in which the deliveries of one webhook are sent. The store has the deliveries themselves.
 
 use std::collections::{BTreeSet, VecDeque};
 
 use super::delivery::{Delivery, DeliveryStatus};
 use crate::domain::{DeliveryId, IdSeed, Timestamp};
 
-/// What is kept of deliveries that have ended, for those who look into why.
+/// Ended deliveries that are kept for inspection.
 pub const FINISHED_KEPT: usize = 1_000;
-/// To a receiver that works.
-const AT_ONCE: usize = 4;
-/// To one that does not: it would only keep what others could use.
-const AT_ONCE_WHILE_FAILING: usize = 1;
+/// Concurrent deliveries to a receiver that works.
+const CONCURRENT: usize = 4;
+/// To a receiver that fails, which would only take up places that others could use.
+const CONCURRENT_WHILE_FAILING: usize = 1;
 
 #[derive(Debug, Default)]
-pub struct Line {
-    /// Not tried yet, in the order of their events, each with when it was made.
+pub struct DeliveryQueue {
+    /// Not attempted yet, in the order of their events, each with its time of creation.
     fresh: VecDeque<(Timestamp, DeliveryId)>,
-    /// By when they are due.
+    /// By the time they are due.
     retries: BTreeSet<(Timestamp, DeliveryId)>,
-    /// Being sent, or otherwise worked on.
+    /// Being sent or changed.
     taken: BTreeSet<DeliveryId>,
     finished: BTreeSet<DeliveryId>,
 }
 
-impl Line {
-    /// As the store has it.
+impl DeliveryQueue {
+    /// From the stored deliveries.
     pub fn load(mut deliveries: Vec<Delivery>) -> Self {
         deliveries.sort_unstable_by_key(|delivery| delivery.event.number);
-        let mut line = Self::default();
+        let mut queue = Self::default();
         for delivery in &deliveries {
-            line.put(delivery);
+            queue.put(delivery);
         }
-        line
+        queue
     }
 
-    /// Where it belongs by how it stands.
+    /// Enqueues a delivery by its status.
     pub fn put(&mut self, delivery: &Delivery) {
         match (delivery.status, delivery.next_attempt_at) {
             (DeliveryStatus::Pending, None) => self.fresh.push_back((delivery.created_at, delivery.id)),
@@ -43,14 +43,14 @@ impl Line {
         }
     }
 
-    /// The next one whose time has come, which nobody else then takes.
+    /// Takes the next due delivery; nobody else takes it until it is given back.
     pub fn take_due(&mut self, now: Timestamp, failing: bool) -> Option<DeliveryId> {
-        let bound = if failing { AT_ONCE_WHILE_FAILING } else { AT_ONCE };
+        let bound = if failing { CONCURRENT_WHILE_FAILING } else { CONCURRENT };
         if self.taken.len() >= bound {
             return None;
         }
         let retry = self.retries.first().filter(|(due, _)| *due <= now);
-        // Whichever has waited longer, so that neither keeps the other from its turn.
+        // The one that has waited longer, so that neither kind starves the other.
         let id = match (self.fresh.front(), retry) {
             (Some(fresh), Some(retry)) if retry < fresh => self.retries.pop_first()?.1,
             (Some(_), _) => self.fresh.pop_front()?.1,
@@ -61,15 +61,15 @@ impl Line {
         Some(id)
     }
 
-    /// Those that are due later than any wait leads to: the clock has been set back since. How much of their wait is over
-    /// nobody knows, so they are due now.
-    pub fn call_up(&mut self, now: Timestamp, latest: Timestamp) {
+    /// Makes retries due now that are due later than any wait can lead to: the clock has been set back since, and how much
+    /// of their wait is over is unknown.
+    pub fn bring_forward(&mut self, now: Timestamp, latest: Timestamp) {
         for (_, id) in self.retries.split_off(&(latest, DeliveryId(IdSeed([u8::MAX; 12])))) {
             self.retries.insert((now, id));
         }
     }
 
-    /// This one, out of its turn; not if somebody else has it.
+    /// Takes this delivery out of turn; false if it is taken already.
     pub fn take(&mut self, id: DeliveryId) -> bool {
         let is_free = self.taken.insert(id);
         if is_free {
@@ -79,14 +79,14 @@ impl Line {
         is_free
     }
 
-    /// Whoever took it is done with it.
+    /// Puts a taken delivery back, by its new status.
     pub fn give_back(&mut self, delivery: &Delivery) {
         self.taken.remove(&delivery.id);
         self.finished.remove(&delivery.id);
         self.put(delivery);
     }
 
-    /// Whoever took it could do nothing with it: again at this time.
+    /// Puts a taken delivery back unchanged, due at this time.
     pub fn postpone(&mut self, id: DeliveryId, until: Timestamp) {
         self.taken.remove(&id);
         if !self.finished.contains(&id) {
@@ -94,7 +94,7 @@ impl Line {
         }
     }
 
-    /// Whoever took it out of its turn has changed nothing: where it still exists, it is due at this time.
+    /// Puts back a delivery that was taken out of turn; `due` is none if it no longer exists.
     pub fn release(&mut self, id: DeliveryId, due: Option<Timestamp>) {
         match due {
             Some(due) => self.postpone(id, due),
@@ -102,12 +102,11 @@ impl Line {
         }
     }
 
-    /// When the next retry is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.retries.first().map(|(due, _)| *due)
     }
 
-    /// Those that one more which ends leaves no room for.
+    /// The oldest ended deliveries, as many as have to go when another one ends.
     pub fn surplus(&self) -> Vec<DeliveryId> {
         let surplus = (self.finished.len() + 1).saturating_sub(FINISHED_KEPT);
         self.finished.iter().take(surplus).copied().collect()
@@ -119,7 +118,6 @@ impl Line {
         }
     }
 
-    /// All there are.
     pub fn all(&self) -> impl Iterator<Item = DeliveryId> {
         let fresh = self.fresh.iter().map(|(_, id)| *id);
         let retries = self.retries.iter().map(|(_, id)| *id);
