@@ -9,6 +9,7 @@ mod category;
 mod fallback;
 pub mod llm;
 pub mod patch;
+mod record;
 pub mod service;
 mod stored;
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::service::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
+use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
 use crate::domain::{
     Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Person, PipelineKey,

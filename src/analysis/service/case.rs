@@ -1,5 +1,5 @@
-//! What an engine gets to look at: gathered from the records of a failed deployment, its log, and the last deployment of
-//! the same environment that went well.
+//! Gathers the input of an engine: the records of a failed deployment, its log, and the last successful deployment of the
+//! same environment.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -13,32 +13,32 @@ use crate::domain::{
 use crate::logs::{Logs, Section};
 use crate::store::StoreError;
 
-/// Of the text of a log: its end, where failures are. More would be read through in vain.
+/// Bytes read from the end of a log, where failures are.
 const LOG_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Of the log of the deployment that went well, which is only there to be compared with.
+/// The same for the successful deployment, which is only compared with.
 const SUCCESS_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// Lines kept of a log: a log of empty lines has as many bytes as lines.
 const LINES_MAX: usize = 100_000;
-/// A line beyond it is cut: nobody reads a message that long.
+/// A longer line is cut.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Of what a step does, as text.
+/// Characters of a step's action, as text.
 const ACTION_CHARACTERS_MAX: usize = 4_096;
-/// So many deployments of the organization before the failed one are looked at for one of its environment that went well.
+/// How many earlier deployments of the organization are searched for a successful one of the environment.
 const SUCCESS_SOUGHT_AMONG: usize = 10_000;
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NoCase {
-    #[error("the deployment was forgotten before the analysis came to it")]
+    #[error("the deployment was dropped before the analysis ran")]
     Forgotten,
-    #[error("the deployment was run again before the analysis came to it; ask again when it has failed")]
+    #[error("the deployment was retried before the analysis ran; request another analysis once it has failed")]
     RunAgain,
-    #[error("the records of the deployment cannot be read: {0}")]
+    #[error("cannot read the records of the deployment: {0}")]
     Store(#[from] StoreError),
-    #[error("the log of the deployment cannot be read: {0}")]
+    #[error("cannot read the log of the deployment: {0}")]
     Log(#[from] io::Error),
 }
 
-/// Reads much: for a thread that may wait for the disk.
+/// Reads from the disk: for a blocking thread.
 pub(super) fn gather(
     environments: &Environments,
     logs: &Logs,
@@ -111,7 +111,7 @@ fn last_success(
     };
     let deployment = found.record.deployment;
     let before = environments.blueprint(&environment.pipeline.organization, deployment.id)?;
-    // What the failed one never came to is of no use.
+    // Stages that the failed deployment never reached do not help.
     let reached =
         |name: &Identifier| stages.iter().any(|stage| stage.name == *name && stage.status != StageStatus::Skipped);
     let stages = found.record.stages.iter().filter(|stage| reached(&stage.name));
@@ -124,7 +124,7 @@ fn last_success(
     }))
 }
 
-/// `stage/step` of each step that does something else than it did, or did not exist.
+/// `stage/step` of each step that is new or has another action.
 fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String> {
     let (Some(now), Some(before)) = (now, before) else { return Vec::new() };
     let mut differing = Vec::new();
@@ -140,8 +140,8 @@ fn differing(now: Option<&Blueprint>, before: Option<&Blueprint>) -> Vec<String>
     differing
 }
 
-/// The last lines that these attempts of stages have written. A line's number is its place in what the log of its step
-/// shows, where earlier attempts come before.
+/// The last lines of these attempts of stages. A line's number counts from the beginning of its step's log, earlier
+/// attempts included.
 fn lines(
     logs: &Logs,
     deployment: DeploymentId,
@@ -160,14 +160,14 @@ fn lines(
             step.end(attempts, &mut kept);
         }
     }
-    // What was written last, without an end of its line. Only the last step of all can have one that matters.
+    // An unfinished last line; only that of the last step matters.
     for step in steps.values_mut().filter(|step| !step.partial.is_empty()) {
         step.end(attempts, &mut kept);
     }
     Ok(kept.lines.into())
 }
 
-/// What has been read of one step's output.
+/// The output of one step, as far as it has been read.
 #[derive(Default)]
 struct Step {
     ended: u32,
@@ -195,7 +195,7 @@ impl Step {
     }
 }
 
-/// The last lines of a log, within their bounds.
+/// The last lines of a log, within the limits.
 struct Tail {
     lines: VecDeque<Line>,
     bytes: usize,

@@ -1,48 +1,47 @@
-//! The analyses of every organization: asked for, run a few at a time in the background, and kept.
+//! The analyses of every organization: requested, run a few at a time in the background, and stored.
 //!
-//! An analysis is durable before it is answered for; one that a crash has cut off is taken up again by the next start.
-//! Readers take the store, which has only what is durable. An analysis has one writer at a time: first whoever runs it,
-//! then whoever makes its fix; only making and forgetting them takes all of them into account.
+//! An analysis is durable before its request is answered; one that a crash interrupted is run again after the next start.
+//! Writers decide in memory through [`Ordered`], on an index of which analyses exist and run; readers take the store, which
+//! has only what is durable. An analysis has one writer at a time: first the task that runs it, then the request that
+//! proposes its fix.
 
 mod case;
-mod record;
 mod worker;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
-pub use record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing, Status};
+pub use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing, Status};
 
 use super::llm::LlmSettings;
 use super::stored::{self, Unreadable};
 use crate::actors::Environments;
 use crate::domain::{Agent, AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Timestamp};
 use crate::logs::Logs;
-use crate::store::{Batch, Sequence, Store, StoreError, durable_up_to, end_of_prefix, walk};
+use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
 
-/// Kept of an organization; beyond it the oldest are forgotten. A list of them is read through within milliseconds.
+/// Kept per organization; beyond it the oldest are dropped. Few enough to scan within milliseconds.
 pub const KEPT_MAX: usize = 1_000;
-/// Kept of one deployment, so that whoever asks about it again and again does not push out the others.
+/// Kept per deployment, so that repeated requests for one do not push out the others.
 pub const KEPT_OF_DEPLOYMENT_MAX: usize = 20;
-/// Run at once: the builtin engine takes a processor, and a model takes few at a time.
+/// Concurrent analyses: the builtin engine needs a processor, and a model takes few requests at a time.
 const RUNNING_MAX: usize = 4;
-/// Under way in all, those that wait for their turn included.
+/// Unfinished analyses, including those that wait to run.
 const UNDER_WAY_MAX: usize = 128;
-/// The same of one organization, so that one cannot take all the places.
+/// The same per organization, so that one cannot take all the places.
 const UNDER_WAY_OF_ORGANIZATION_MAX: usize = 32;
 
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-/// Keeps secrets out of a text.
+/// Masks secrets in a text.
 pub type Mask = Arc<dyn Fn(&str) -> String + Send + Sync>;
-/// What keeps the secrets of a pipeline out of texts; otherwise why there is nothing that does.
+/// The mask of a pipeline's secrets, or why there is none.
 pub type Masks = Arc<dyn Fn(&PipelineKey) -> Result<Mask, String> + Send + Sync>;
 
-/// What an analysis needs of the rest of the server.
+/// What analyses need from the rest of the server.
 pub struct Sources {
     pub store: Arc<dyn Store>,
     pub environments: Environments,
@@ -51,10 +50,10 @@ pub struct Sources {
     pub clock: Clock,
 }
 
-/// Which engines there are.
+/// The configured engines.
 #[derive(Debug, Clone)]
 pub struct Engines {
-    /// The one that is asked where nobody says which; none: nothing is analysed.
+    /// Used if a request names none; without a default nothing is analysed.
     pub default: Option<EngineName>,
     pub llm: Option<LlmSettings>,
 }
@@ -62,28 +61,26 @@ pub struct Engines {
 /// Cheap to clone.
 #[derive(Clone)]
 pub struct Analyses {
-    shared: Arc<Shared>,
+    inner: Arc<Inner>,
 }
 
-struct Shared {
+struct Inner {
     sources: Sources,
     engines: Engines,
-    /// Whoever makes, changes or forgets one holds it while both the store and this take the change, and never while
-    /// waiting for the disk.
-    newest: Mutex<Newest>,
-    /// Where analyses run, whoever asks for them.
+    index: Ordered<Index>,
+    /// Analyses run here, whichever thread requests them.
     runtime: Handle,
     places: Semaphore,
-    /// Tells those who wait that something has changed; there are few of them, and few changes.
+    /// Wakes all waiting requests; both they and changes are few.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
 }
 
+/// Which analyses exist and which of them run, durable or not.
 #[derive(Default)]
-struct Newest {
+struct Index {
     organizations: HashMap<Identifier, BTreeMap<AnalysisId, Entry>>,
     under_way: usize,
-    last_change: Sequence,
 }
 
 struct Entry {
@@ -99,7 +96,7 @@ pub struct NewAnalysis {
     pub requested_by: Agent,
 }
 
-/// All that is said must hold.
+/// All given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AnalysisFilter {
     pub deployment: Option<DeploymentId>,
@@ -107,7 +104,7 @@ pub struct AnalysisFilter {
     pub status: Option<Status>,
 }
 
-/// Some analyses, newest first, and how many match in all.
+/// A page of analyses, newest first, and the number of all that match.
 #[derive(Debug, Default)]
 pub struct AnalysisPage {
     pub analyses: Vec<Analysis>,
@@ -118,37 +115,37 @@ pub struct AnalysisPage {
 pub enum AnalysisError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("as many analyses are under way as may be")]
+    #[error("too many analyses are under way")]
     Overloaded,
-    #[error("there is no such analysis, or no longer")]
+    #[error("the analysis does not exist or is no longer kept")]
     NotFound,
 }
 
 impl Analyses {
-    /// Loads what there is. Nothing is run before [`Analyses::resume`].
+    /// Loads the index. Nothing runs before [`Analyses::resume`].
     pub fn open(sources: Sources, engines: Engines) -> Result<Self, StoreError> {
-        let mut newest = Newest::default();
+        let mut index = Index::default();
         walk(&*sources.store, stored::ANALYSES, &end_of_prefix(stored::ANALYSES), |_, record| {
-            newest.put(&read(record)?);
+            index.put(&read(record)?);
             Ok(ControlFlow::Continue(()))
         })?;
-        let shared = Shared {
+        let inner = Inner {
+            index: Ordered::new(sources.store.clone(), index),
             sources,
             engines,
-            newest: Mutex::new(newest),
             runtime: Handle::current(),
             places: Semaphore::new(RUNNING_MAX),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
         };
-        Ok(Self { shared: Arc::new(shared) })
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     pub fn engines(&self) -> &Engines {
-        &self.shared.engines
+        &self.inner.engines
     }
 
-    /// What `keep` adds goes into the batch that makes the analysis; what it returns is held until that is durable.
+    /// What `keep` adds goes into the same batch; what it returns is held until that is durable or refused.
     pub async fn start<Held>(
         &self,
         new: NewAnalysis,
@@ -161,25 +158,40 @@ impl Analyses {
             environment: new.environment,
             deployment: new.deployment,
             requested_by: new.requested_by,
-            created_at: (self.shared.sources.clock)(),
+            created_at: (self.inner.sources.clock)(),
             standing: Standing::Running,
             pushing: None,
             pull_request: None,
             revision: 1,
         };
-        let (_held, sequence) = self.hand_in_new(&analysis, keep)?;
-        durable_up_to(&*self.shared.sources.store, sequence).await;
-        self.tell();
+        let organization = &analysis.environment.pipeline.organization;
+        let handed_in = self.inner.index.change(|index, committer| {
+            let surplus = index.surplus(organization, analysis.deployment).ok_or(AnalysisError::Overloaded)?;
+            let mut batch = Batch::default();
+            for id in &surplus {
+                batch.delete(stored::key(organization, *id));
+            }
+            put(&mut batch, &analysis);
+            let held = keep(&analysis, &mut batch);
+            committer.commit(batch)?;
+            for id in surplus {
+                index.forget(organization, id);
+            }
+            index.put(&analysis);
+            Ok::<_, AnalysisError>(held)
+        });
+        handed_in.await?;
+        self.notify();
         self.run(analysis.clone());
         Ok(analysis)
     }
 
     pub fn get(&self, organization: &Identifier, id: AnalysisId) -> Result<Option<Analysis>, StoreError> {
-        let record = self.shared.sources.store.get(&stored::key(organization, id))?;
+        let record = self.inner.sources.store.get(&stored::key(organization, id))?;
         record.map(|record| read(&record)).transpose()
     }
 
-    /// `limit` of those that match, after the `offset` newest. Looks at all of the organization's.
+    /// `limit` of those that match, after the `offset` newest. Scans all of the organization.
     pub fn list(
         &self,
         organization: &Identifier,
@@ -189,7 +201,7 @@ impl Analyses {
     ) -> Result<AnalysisPage, StoreError> {
         let prefix = stored::organization_prefix(organization);
         let mut page = AnalysisPage::default();
-        walk(&*self.shared.sources.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+        walk(&*self.inner.sources.store, &prefix, &end_of_prefix(&prefix), |_, record| {
             let analysis = read(record)?;
             if filter.deployment.is_none_or(|wanted| analysis.deployment == wanted)
                 && filter.pipeline.as_ref().is_none_or(|wanted| analysis.environment.pipeline.pipeline == *wanted)
@@ -205,12 +217,12 @@ impl Analyses {
         Ok(page)
     }
 
-    /// Changes whenever any analysis does: make it first, then read, then wait.
+    /// Changes whenever any analysis does: subscribe first, then read, then wait.
     pub fn watch(&self) -> watch::Receiver<()> {
-        self.shared.changed.subscribe()
+        self.inner.changed.subscribe()
     }
 
-    /// A change of an analysis that whoever calls is the only writer of. `keep` as with [`Analyses::start`].
+    /// Changes an analysis; the caller is its only writer. `keep` as with [`Analyses::start`].
     pub async fn change<Held>(
         &self,
         mut analysis: Analysis,
@@ -219,47 +231,24 @@ impl Analyses {
     ) -> Result<Analysis, AnalysisError> {
         change(&mut analysis);
         analysis.revision += 1;
-        let (_held, sequence) = {
-            let newest = &mut *self.shared.newest.lock();
-            if !newest.has(&analysis) {
+        let handed_in = self.inner.index.change(|index, committer| {
+            if !index.has(&analysis) {
                 return Err(AnalysisError::NotFound);
             }
             let mut batch = Batch::default();
             put(&mut batch, &analysis);
             let held = keep(&analysis, &mut batch);
-            newest.last_change = self.shared.sources.store.commit(batch)?;
-            newest.put(&analysis);
-            (held, newest.last_change)
-        };
-        durable_up_to(&*self.shared.sources.store, sequence).await;
-        self.tell();
+            committer.commit(batch)?;
+            index.put(&analysis);
+            Ok(held)
+        });
+        handed_in.await?;
+        self.notify();
         Ok(analysis)
     }
 
-    fn tell(&self) {
-        self.shared.changed.send_replace(());
-    }
-
-    fn hand_in_new<Held>(
-        &self,
-        analysis: &Analysis,
-        keep: impl FnOnce(&Analysis, &mut Batch) -> Held,
-    ) -> Result<(Held, Sequence), AnalysisError> {
-        let newest = &mut *self.shared.newest.lock();
-        let organization = &analysis.environment.pipeline.organization;
-        let surplus = newest.surplus(organization, analysis.deployment).ok_or(AnalysisError::Overloaded)?;
-        let mut batch = Batch::default();
-        for id in &surplus {
-            batch.delete(stored::key(organization, *id));
-        }
-        put(&mut batch, analysis);
-        let held = keep(analysis, &mut batch);
-        newest.last_change = self.shared.sources.store.commit(batch)?;
-        for id in surplus {
-            newest.forget(organization, id);
-        }
-        newest.put(analysis);
-        Ok((held, newest.last_change))
+    fn notify(&self) {
+        self.inner.changed.send_replace(());
     }
 }
 
@@ -271,7 +260,7 @@ fn read(record: &[u8]) -> Result<Analysis, StoreError> {
     stored::decode(record).map_err(|unreadable: Unreadable| StoreError::Read(unreadable.to_string()))
 }
 
-impl Newest {
+impl Index {
     fn has(&self, analysis: &Analysis) -> bool {
         let known = self.organizations.get(&analysis.environment.pipeline.organization);
         known.is_some_and(|known| known.contains_key(&analysis.id))
@@ -291,7 +280,7 @@ impl Newest {
         }
     }
 
-    /// Which have to go for another one of this deployment; none if there is no place for another.
+    /// The analyses to drop for another one of this deployment; none if there is no room for it.
     fn surplus(&self, organization: &Identifier, deployment: DeploymentId) -> Option<Vec<AnalysisId>> {
         let Some(known) = self.organizations.get(organization) else {
             return (self.under_way < UNDER_WAY_MAX).then(Vec::new);
@@ -354,48 +343,45 @@ mod tests {
         Standing::Failed { at: Timestamp::from_millis(0), reason: "".into() }
     }
 
-    fn surplus(newest: &Newest, deployment: usize) -> Option<Vec<usize>> {
-        let surplus = newest.surplus(&id("acme"), DeploymentId(seed(deployment)))?;
+    fn surplus(index: &Index, deployment: usize) -> Option<Vec<usize>> {
+        let surplus = index.surplus(&id("acme"), DeploymentId(seed(deployment)))?;
         Some(surplus.into_iter().map(|id| usize::from(id.0.0[11]) + 256 * usize::from(id.0.0[10])).collect())
     }
 
     #[test]
     fn the_oldest_of_a_deployment_goes_when_it_has_too_many_and_never_one_that_runs() {
-        let mut newest = Newest::default();
-        newest.put(&analysis(1, 7, Standing::Running));
+        let mut index = Index::default();
+        index.put(&analysis(1, 7, Standing::Running));
         for number in 2..=KEPT_OF_DEPLOYMENT_MAX {
-            assert_eq!(surplus(&newest, 7), Some(vec![]));
-            newest.put(&analysis(number, 7, ended()));
+            assert_eq!(surplus(&index, 7), Some(vec![]));
+            index.put(&analysis(number, 7, ended()));
         }
-        assert_eq!(surplus(&newest, 7), Some(vec![2]));
-        assert_eq!(surplus(&newest, 8), Some(vec![]));
+        assert_eq!(surplus(&index, 7), Some(vec![2]));
+        assert_eq!(surplus(&index, 8), Some(vec![]));
     }
 
     #[test]
     fn the_oldest_of_an_organization_goes_when_it_has_too_many() {
-        let mut newest = Newest::default();
+        let mut index = Index::default();
         for number in 1..=KEPT_MAX {
-            newest.put(&analysis(number, number / 10, ended()));
+            index.put(&analysis(number, number / 10, ended()));
         }
-        assert_eq!(surplus(&newest, 2_000), Some(vec![1]));
-        newest.forget(&id("acme"), AnalysisId(seed(500)));
-        assert_eq!(surplus(&newest, 2_000), Some(vec![]));
+        assert_eq!(surplus(&index, 2_000), Some(vec![1]));
+        index.forget(&id("acme"), AnalysisId(seed(500)));
+        assert_eq!(surplus(&index, 2_000), Some(vec![]));
     }
 
     #[test]
     fn a_crowd_is_refused_until_some_have_ended() {
-        let mut newest = Newest::default();
+        let mut index = Index::default();
         for number in 1..=UNDER_WAY_OF_ORGANIZATION_MAX {
-            assert_eq!(surplus(&newest, number), Some(vec![]));
-            newest.put(&analysis(number, number, Standing::Running));
+            assert_eq!(surplus(&index, number), Some(vec![]));
+            index.put(&analysis(number, number, Standing::Running));
         }
-        assert_eq!(surplus(&newest, 1_000), None);
-        assert!(
-            newest.surplus(&id("beta"), DeploymentId(seed(1))).is_some(),
-            "another organization has its own places"
-        );
-        newest.put(&analysis(3, 3, ended()));
-        assert_eq!(surplus(&newest, 1_000), Some(vec![]));
-        assert_eq!(newest.under_way, UNDER_WAY_OF_ORGANIZATION_MAX - 1);
+        assert_eq!(surplus(&index, 1_000), None);
+        assert!(index.surplus(&id("beta"), DeploymentId(seed(1))).is_some(), "another organization has its own places");
+        index.put(&analysis(3, 3, ended()));
+        assert_eq!(surplus(&index, 1_000), Some(vec![]));
+        assert_eq!(index.under_way, UNDER_WAY_OF_ORGANIZATION_MAX - 1);
     }
 }

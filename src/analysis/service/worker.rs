@@ -1,25 +1,26 @@
-//! Analyses on their way: each in a task of its own, which waits for its turn, looks, and writes down what was found.
+//! Runs analyses: each in its own task, which waits for a place, asks the engine and stores the outcome.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::builtin::Builtin;
 use super::super::llm::Llm;
+use super::super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
 use super::super::{Case, Engine, Finding, WithFallback};
-use super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use crate::domain::{Data, EnvironmentKey, Identifier, Notice};
 use crate::events::{self, Happening};
 use crate::store::{Batch, StoreError};
 
-/// After an outcome could not be written down: when to try again, at first and at most.
+/// The first and the longest pause after an outcome could not be stored.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 impl Analyses {
-    /// Takes up what the last run of the server has left; says how many.
+    /// Runs the analyses that the last run of the server left unfinished; returns how many.
     pub fn resume(&self) -> Result<usize, StoreError> {
-        let organizations: Vec<Identifier> = self.shared.newest.lock().organizations.keys().cloned().collect();
+        let organizations: Vec<Identifier> =
+            self.inner.index.with_newest(|index| index.organizations.keys().cloned().collect());
         let unfinished = AnalysisFilter { status: Some(Status::Running), ..AnalysisFilter::default() };
         let mut taken_up = 0;
         for organization in organizations {
@@ -31,15 +32,15 @@ impl Analyses {
         Ok(taken_up)
     }
 
-    /// Gives up what is under way; the next start takes it up again.
+    /// Stops running analyses; the next start runs them again.
     pub fn close(&self) {
-        self.shared.closed.send_replace(true);
+        self.inner.closed.send_replace(true);
     }
 
     pub(super) fn run(&self, analysis: Analysis) {
         let analyses = self.clone();
-        self.shared.runtime.spawn(async move {
-            let mut closed = analyses.shared.closed.subscribe();
+        self.inner.runtime.spawn(async move {
+            let mut closed = analyses.inner.closed.subscribe();
             let conclude = analyses.conclude(analysis);
             tokio::select! {
                 () = conclude => {}
@@ -49,17 +50,17 @@ impl Analyses {
     }
 
     async fn conclude(&self, analysis: Analysis) {
-        let Ok(_place) = self.shared.places.acquire().await else { return };
+        let Ok(_place) = self.inner.places.acquire().await else { return };
         let Some(standing) = self.look(&analysis).await else { return };
         let mut pause = FIRST_PAUSE;
         loop {
             let standing = standing.clone();
             let recorded = self.change(analysis.clone(), |analysis| analysis.standing = standing, record).await;
             match recorded {
-                Ok(analysis) => return told(&analysis),
+                Ok(analysis) => return report_end(&analysis),
                 Err(AnalysisError::NotFound | AnalysisError::Store(StoreError::Closed)) => return,
                 Err(error) if pause == FIRST_PAUSE => {
-                    tracing::warn!(analysis = %analysis.id, %error, "an analysis cannot be written down; trying on");
+                    tracing::warn!(analysis = %analysis.id, %error, "cannot store the outcome of an analysis; will retry");
                 }
                 Err(_) => {}
             }
@@ -68,33 +69,33 @@ impl Analyses {
         }
     }
 
-    /// None if the server ends meanwhile.
+    /// None if the server stops meanwhile.
     async fn look(&self, analysis: &Analysis) -> Option<Standing> {
-        let (analyses, of, runtime) = (self.clone(), analysis.clone(), self.shared.runtime.clone());
-        // An engine computes as much as it waits, and the case is read from the disk.
+        let (analyses, of, runtime) = (self.clone(), analysis.clone(), self.inner.runtime.clone());
+        // On a blocking thread: an engine computes for long, and the case is read from the disk.
         let found = tokio::task::spawn_blocking(move || runtime.block_on(analyses.find(&of))).await;
         let reason = match found {
             Ok(Ok(report)) => return report.map(|report| self.completed(report)),
             Ok(Err(reason)) => reason,
             Err(error) => {
-                tracing::error!(analysis = %analysis.id, %error, "an analysis broke off");
-                "a fault of the server's own; its log says more".to_owned()
+                tracing::error!(analysis = %analysis.id, %error, "an analysis panicked");
+                "internal error; see the server's log".to_owned()
             }
         };
         tracing::warn!(analysis = %analysis.id, deployment = %analysis.deployment, reason, "an analysis failed");
-        Some(Standing::Failed { at: (self.shared.sources.clock)(), reason: reason.into() })
+        Some(Standing::Failed { at: (self.inner.sources.clock)(), reason: reason.into() })
     }
 
     fn completed(&self, report: Report) -> Standing {
-        Standing::Completed { at: (self.shared.sources.clock)(), report: Box::new(report) }
+        Standing::Completed { at: (self.inner.sources.clock)(), report: Box::new(report) }
     }
 
     async fn find(&self, analysis: &Analysis) -> Result<Option<Report>, String> {
-        let sources = &self.shared.sources;
+        let sources = &self.inner.sources;
         let gathered = case::gather(&sources.environments, &sources.logs, &analysis.environment, analysis.deployment);
         let case = gathered.map_err(|error| error.to_string())?;
         let engine = self.engine(analysis);
-        let mut closed = self.shared.closed.subscribe();
+        let mut closed = self.inner.closed.subscribe();
         let found = tokio::select! {
             found = engine.analyse(&case) => found,
             _ = closed.wait_for(|closed| *closed) => return Ok(None),
@@ -102,17 +103,17 @@ impl Analyses {
         found.map(|finding| Some(report(finding, &case))).map_err(|error| error.to_string())
     }
 
-    /// The one that was asked for, as far as there still is one.
+    /// The requested engine if it is still configured, otherwise the builtin one.
     fn engine(&self, analysis: &Analysis) -> Arc<dyn Engine> {
-        let settings = self.shared.engines.llm.clone().filter(|_| analysis.engine == EngineName::Llm);
+        let settings = self.inner.engines.llm.clone().filter(|_| analysis.engine == EngineName::Llm);
         let Some(settings) = settings else { return Arc::new(Builtin) };
-        let made = (self.shared.sources.masks)(&analysis.environment.pipeline)
+        let made = (self.inner.sources.masks)(&analysis.environment.pipeline)
             .and_then(|mask| Llm::new(settings, move |text: &str| mask(text)).map_err(|error| error.to_string()));
         match made {
             Ok(llm) => Arc::new(WithFallback { first: llm, second: Builtin }),
             Err(error) => {
                 let (id, instead) = (analysis.id, EngineName::Builtin.as_str());
-                tracing::warn!(analysis = %id, instead, error, "the model is not asked, since nothing may leave unmasked");
+                tracing::warn!(analysis = %id, instead, error, "not asking the model, since its input cannot be masked");
                 Arc::new(Builtin)
             }
         }
@@ -133,7 +134,7 @@ fn report(finding: Finding, case: &Case) -> Report {
     }
 }
 
-/// Puts into the journal that it has ended.
+/// Records the event that it has ended.
 fn record(analysis: &Analysis, batch: &mut Batch) {
     let Some(at) = analysis.completed_at() else { return };
     let data = Data::default()
@@ -150,11 +151,11 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
     events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
 }
 
-fn told(analysis: &Analysis) {
+fn report_end(analysis: &Analysis) {
     metrics::counter!("lockkeeper_analyses_total", "outcome" => analysis.status().as_str()).increment(1);
     let (id, deployment, engine) = (analysis.id, analysis.deployment, analysis.answered_by().as_str());
     if let Some(report) = analysis.report() {
         let category = report.category.as_str();
-        tracing::info!(analysis = %id, %deployment, engine, category, "a failed deployment was analysed");
+        tracing::info!(analysis = %id, %deployment, engine, category, "analysed a failed deployment");
     }
 }

@@ -1,8 +1,8 @@
-//! One analysis, from when it is asked for to what became of its fix.
+//! One analysis, from its request to its pull request.
 
 use std::sync::Arc;
 
-use super::super::{Category, Evidence, SuggestedFix};
+use super::{Category, Evidence, SuggestedFix};
 use crate::domain::named::named_enum;
 use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, Timestamp};
 
@@ -11,20 +11,18 @@ pub struct Analysis {
     pub id: AnalysisId,
     pub environment: EnvironmentKey,
     pub deployment: DeploymentId,
-    /// The engine that was asked for.
+    /// The requested engine.
     pub engine: EngineName,
-    /// Who asked for it, and by which request.
     pub requested_by: Agent,
     pub created_at: Timestamp,
     pub standing: Standing,
-    /// What a fix is about to be pushed as, known before it is, so that whoever goes on after a crash knows it again.
+    /// The branch and commit of a fix, stored before it is pushed, so that a retry after a crash recognises its own branch.
     pub pushing: Option<Pushing>,
     pub pull_request: Option<PullRequest>,
     /// Rises with every change.
     pub revision: u32,
 }
 
-/// How an analysis stands.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Standing {
     Running,
@@ -63,7 +61,7 @@ pub struct Pushing {
 pub struct PullRequest {
     pub url: String,
     pub branch: String,
-    /// None where it is a branch and nothing more.
+    /// None if there is only a branch.
     pub number: Option<u64>,
     pub created_at: Timestamp,
 }
@@ -99,7 +97,7 @@ impl Analysis {
         }
     }
 
-    /// The engine that was asked; once it is completed, the one that answered.
+    /// The engine that answered; before that, the requested one.
     pub fn answered_by(&self) -> EngineName {
         self.report().map_or(self.engine, |report| report.engine)
     }
