@@ -1,4 +1,4 @@
-//! The members of every organization and their tokens: in memory for each request, in the store for ever.
+//! All members and tokens, in memory: who a caller is.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub struct Accounts {
     pub(super) changes: Ordered<()>,
 }
 
-/// Who makes a request, as of now.
+/// The authenticated member behind a request, with the role as of now.
 #[derive(Debug, Clone)]
 pub struct Caller {
     pub organization: Identifier,
@@ -34,7 +34,7 @@ pub struct Caller {
     pub token: TokenId,
 }
 
-/// Why a token does not let its bearer in.
+/// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unauthenticated {
     Malformed(Malformed),
@@ -46,19 +46,19 @@ pub enum Unauthenticated {
 pub enum AccountsError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the organization has {TOKENS_MAX} tokens, which is the most it can have")]
+    #[error("the organization has the maximum of {TOKENS_MAX} tokens")]
     TooManyTokens,
-    #[error("there is no such token")]
+    #[error("the token does not exist")]
     TokenNotFound,
-    #[error("the organization has {MEMBERS_MAX} members, which is the most it can have")]
+    #[error("the organization has the maximum of {MEMBERS_MAX} members")]
     TooManyMembers,
-    #[error("the organization has a member of this name")]
+    #[error("a member of this name already exists")]
     MemberExists,
-    #[error("there is no such member")]
+    #[error("the member does not exist")]
     MemberNotFound,
-    #[error("this is the organization's last admin")]
+    #[error("the member is the organization's last admin")]
     LastAdmin,
-    /// The caller was, when the request came.
+    /// The caller was an admin when the request arrived.
     #[error("the caller is no longer an admin")]
     NoLongerAdmin,
 }
@@ -91,7 +91,7 @@ impl Accounts {
         !self.tokens.is_empty()
     }
 
-    /// The organization's first admin by the order of ids, which is the order in which they became members.
+    /// The admin who became a member first; ids rise with time.
     pub fn first_admin(&self, organization: &Identifier) -> Option<UserId> {
         let members = self.members.read();
         let admins = members.values().filter(|m| m.organization == *organization && m.role == Role::Admin);
@@ -102,7 +102,7 @@ impl Accounts {
         self.members.read().get(&user).filter(|member| member.organization == *organization).cloned()
     }
 
-    /// A member by name, as configuration files and people know them.
+    /// A member by name, as files and people refer to them.
     pub fn member_named(&self, organization: &Identifier, name: &str) -> Option<Arc<Member>> {
         let members = self.members.read();
         members.values().find(|m| m.organization == *organization && m.name.as_str() == name).cloned()
@@ -112,15 +112,15 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    /// Who has been demoted or removed since their request came changes nothing any more, however slowly it came.
-    pub(super) fn check_standing(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
+    /// A caller who has been demoted or removed since the request arrived changes nothing any more.
+    pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(agent) = cause.by else { return Ok(()) };
         let members = self.members.read();
-        let stands = members.get(&agent.person.id).is_some_and(|member| permission.is_granted_to(member.role));
-        stands.then_some(()).ok_or(AccountsError::NoLongerAdmin)
+        let permitted = members.get(&agent.person.id).is_some_and(|member| permission.is_granted_to(member.role));
+        permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 
-    /// The maps follow only a change that the store has taken; a refused one leaves all as it was.
+    /// The maps change only after the store has taken the batch.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
         let Change { batch, members, revoked, made } = change;
         if batch.is_empty() {

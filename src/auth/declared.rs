@@ -1,6 +1,6 @@
-//! Members that a file declares. A declaration is applied when it is new, has changed or is no longer there; in between,
-//! what the API says holds, through restarts too: also that it demoted or removed one. Who became a member over the API
-//! alone is none of a file's business.
+//! Opening the accounts, with the members that a file declares. A declaration is applied when it is new, has changed or
+//! was removed; until then changes through the API hold, through restarts too. Files do not affect members who were added
+//! through the API only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl Accounts {
     }
 }
 
-/// Changes the members of the organizations that are declared, durably. An organization that is not declared at all is
-/// more likely a slip than a wish, and stays as it is. An operator's file goes before the bound on how many there are.
+/// Changes the members of the declared organizations, durably. An organization that is no longer declared at all is more
+/// likely a mistake than intended, and stays as it is. An operator's file may exceed the limit on the number of members.
 async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) -> Result<(), StoreError> {
     let count = declared.len();
     let organizations: BTreeSet<_> = declared.iter().map(|member| member.organization.clone()).collect();
@@ -66,7 +66,7 @@ impl Applying<'_> {
         self.hand_in(change, None).await
     }
 
-    /// Who is taken out of a file is no longer a member, and their tokens let nobody in: that is what the operator means.
+    /// A member who is removed from a file is removed with all tokens.
     async fn retract(&mut self, organization: &Identifier, name: &Identifier) -> Result<(), StoreError> {
         let mut change = Change::default();
         change.batch.delete(stored::declaration_key(organization, name));
@@ -74,14 +74,14 @@ impl Applying<'_> {
         self.hand_in(change, removed.as_deref()).await
     }
 
-    /// What a file changed and what the API changed can each be sound and together leave nobody in charge. Then the
-    /// file's admins are admins again.
+    /// Changes of a file and of the API can together leave an organization without an admin. Then the file's admins become
+    /// admins again.
     async fn restore_admins(&mut self, organization: &Identifier, declared: &[NewMember]) -> Result<(), StoreError> {
         if self.accounts.first_admin(organization).is_some() {
             return Ok(());
         }
         for admin in declared.iter().filter(|admin| admin.organization == *organization) {
-            tracing::warn!(%organization, member = %admin.name, "no admin was left; who is one in the file is one again");
+            tracing::warn!(%organization, member = %admin.name, "the organization had no admin left; restoring the declared one");
             let mut change = Change::default();
             self.set(&mut change, admin.clone());
             self.hand_in(change, None).await?;
@@ -97,7 +97,7 @@ impl Applying<'_> {
         }
     }
 
-    /// Waits for the disk now and then, so that not too much is on its way at once.
+    /// Waits for the disk now and then, to bound what is not yet durable.
     async fn hand_in(&mut self, change: Change, removed: Option<&Member>) -> Result<(), StoreError> {
         let (outcome, sequence) = self.accounts.changes.decide(|(), committer| match removed {
             Some(member) => self.accounts.hand_in_removal(committer, member, change, self.cause),

@@ -1,4 +1,4 @@
-//! What a start finds in the store.
+//! Reads members, declarations and tokens from the store at a start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use super::token::Token;
 use crate::domain::{Identifier, Role, UserId};
 use crate::store::{Store, StoreError, end_of_prefix};
 
-/// What files last declared of members, by organization and name.
+/// The roles that files last declared, by organization and name.
 pub type Declarations = BTreeMap<(Identifier, Identifier), Role>;
 
 /// The members of the organizations that are declared.
@@ -25,7 +25,6 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<User
     Ok(members)
 }
 
-/// What files last declared of these organizations.
 pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
     let mut declarations = Declarations::new();
     for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
@@ -38,7 +37,7 @@ pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> 
     Ok(declarations)
 }
 
-/// Of all organizations. Those of one that is not declared let nobody in, since it has no members.
+/// Of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
 pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     let records = store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)?;
     let token = |(key, record): &(Vec<u8>, Vec<u8>)| {
@@ -48,7 +47,7 @@ pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     records.iter().map(token).collect()
 }
 
-/// A new member in the place of one that cannot be read would be parted from their tokens and sessions.
+/// Refused rather than replaced: a new member would not have the old one's tokens and sessions.
 fn unreadable(what: &str, key: &[u8]) -> StoreError {
     let key = String::from_utf8_lossy(key);
     StoreError::Read(format!("the record {key} of a {what} does not have the form of its version"))

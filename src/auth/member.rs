@@ -1,4 +1,4 @@
-//! A member of an organization, and what can be asked of one.
+//! A member of an organization.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ pub const MEMBERS_MAX: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     pub organization: Identifier,
-    /// Never somebody else's: who comes back after a removal gets another one.
+    /// Never reused: a member who is added again after a removal gets a new one.
     pub id: UserId,
-    /// For good: files know members by it.
+    /// Never changes: files refer to members by name.
     pub name: Identifier,
     pub role: Role,
     pub created_at: Timestamp,
 }
 
-/// A member with how many tokens stand for them.
+/// A member and the number of their tokens.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberEntry {
     pub member: Arc<Member>,
     pub tokens: usize,
 }
 
-/// Who is to be a member, as a request or a file says.
+/// A member to be added, from a request or a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMember {
     pub organization: Identifier,

@@ -1,10 +1,10 @@
-//! Adding, listing, promoting, demoting and removing members.
+//! Adding, listing, changing and removing members.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
-use super::change::{Change, Reason};
+use super::change::{Change, RevocationReason};
 use super::member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
 use super::permission::Permission;
 use super::stored;
@@ -14,7 +14,7 @@ use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
 
 impl Accounts {
-    /// The organization's members in the order in which they became so, once nothing that is shown of them can be lost.
+    /// The organization's members, oldest first, once what is shown is durable.
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
         let entries = self.changes.read(|()| {
             let mut tokens: HashMap<UserId, usize> = HashMap::new();
@@ -42,7 +42,7 @@ impl Accounts {
         beside: impl FnOnce(&Member, &mut Batch) -> Held,
     ) -> Result<Arc<Member>, AccountsError> {
         let added = self.changes.change(|(), committer| {
-            self.check_standing(cause, Permission::ManageMembers)?;
+            self.check_still_permitted(cause, Permission::ManageMembers)?;
             if self.member_named(&new.organization, new.name.as_str()).is_some() {
                 return Err(AccountsError::MemberExists);
             }
@@ -59,7 +59,7 @@ impl Accounts {
         added.await.map(|(member, _held)| member)
     }
 
-    /// Acts on the member's next request.
+    /// Takes effect with the member's next request.
     pub async fn change_role(
         &self,
         organization: &Identifier,
@@ -72,7 +72,7 @@ impl Accounts {
             if role != Role::Admin {
                 self.refuse_last_admin(&member)?;
             }
-            self.check_standing(cause, Permission::ManageMembers)?;
+            self.check_still_permitted(cause, Permission::ManageMembers)?;
             let tokens = self.tokens.iter().filter(|token| token.user == user).count();
             if member.role == role {
                 return Ok(MemberEntry { member, tokens });
@@ -85,7 +85,7 @@ impl Accounts {
         changed.await
     }
 
-    /// With all their tokens, which stop working before this answers. What they hold they keep until it is released.
+    /// With all their tokens, which stop working before this answers. Their sessions keep their locks until released.
     pub async fn remove_member(
         &self,
         organization: &Identifier,
@@ -95,7 +95,7 @@ impl Accounts {
         let removed = self.changes.change(|(), committer| {
             let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
             self.refuse_last_admin(&member)?;
-            self.check_standing(cause, Permission::ManageMembers)?;
+            self.check_still_permitted(cause, Permission::ManageMembers)?;
             self.hand_in_removal(committer, &member, Change::default(), cause)?;
             Ok(member)
         });
@@ -106,7 +106,7 @@ impl Accounts {
         self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
     }
 
-    /// In one batch with `change`. Of more tokens than one takes, the others are revoked before: at no time is there a
+    /// In one batch with `change`. Tokens that do not fit into it are revoked in batches before it: at no time is there a
     /// token without its member.
     pub(super) fn hand_in_removal(
         &self,
@@ -121,7 +121,7 @@ impl Accounts {
             let last = parts.peek().is_none();
             let mut before = Change::default();
             let revoking = if last { &mut change } else { &mut before };
-            part.iter().for_each(|token| revoking.revoke_token(token, Some(Reason::MemberRemoved), cause));
+            part.iter().for_each(|token| revoking.revoke_token(token, Some(RevocationReason::MemberRemoved), cause));
             self.hand_in(committer, before)?;
         }
         change.remove_member(member, cause);

@@ -1,4 +1,11 @@
-//! Who calls: members with their roles, and the tokens that stand for them. Knows nothing of HTTP.
+//! Members with their roles, and the tokens that authenticate them. Knows nothing of HTTP.
+//!
+//! Changes are ordered by [`Ordered`](crate::store::Ordered). Unlike pipelines, accounts have one copy in memory, which
+//! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
+//! maps without a lock. Lists wait until the state they show is durable.
+//!
+//! Each file uses only those before it: token_text, token, member, permission, stored, change, load, accounts, members and
+//! tokens, declared.
 
 mod accounts;
 mod change;

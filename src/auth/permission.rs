@@ -1,4 +1,4 @@
-//! What a role may do. Rules that depend on more than the role (whose session it is, what the environment allows) are
+//! Permissions per role. Rules that depend on more than the role (whose session it is, what the environment allows) are
 //! the domain's.
 
 use crate::domain::Role;
@@ -7,14 +7,14 @@ use crate::domain::Role;
 pub enum Permission {
     Read,
     UseEnvironments,
-    /// To have failed deployments looked into, and fixes proposed.
+    /// To analyse failed deployments and propose fixes.
     Analyse,
     ReleaseAnySession,
-    /// To go before those who came earlier.
+    /// To claim with a priority above the default.
     RaisePriority,
     ManageEnvironments,
     ManagePipelines,
-    /// To cancel and retry what others deploy.
+    /// To cancel and retry other members' deployments.
     ManageDeployments,
     Approve,
     ManageSecrets,

@@ -1,4 +1,4 @@
-//! A token as it is kept, without its text, and when it was last used.
+//! A token as it is stored, without its text, and when it was last used.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub struct Token {
     pub(super) usage: Usage,
 }
 
-/// When a token was last used; written down now and then, not with every request.
+/// When a token was last used; stored now and then, not with every request.
 pub(super) struct Usage {
     pub last_used_millis: AtomicI64,
-    pub written_millis: AtomicI64,
+    pub stored_millis: AtomicI64,
 }
 
 pub struct NewToken {
@@ -39,7 +39,7 @@ pub struct NewToken {
     pub expires_at: Option<Timestamp>,
 }
 
-/// A token that has just been made: the only time its text is known.
+/// A token that has just been created: the only time its text is known.
 pub struct OpenToken {
     pub token: Arc<Token>,
     pub text: TokenText,
@@ -52,7 +52,7 @@ pub struct TokenList {
 }
 
 impl TokenList {
-    /// None for who is no longer a member.
+    /// None for a former member.
     pub fn name_of(&self, user: UserId) -> Option<&Identifier> {
         self.names.get(&user)
     }
@@ -86,10 +86,10 @@ impl Usage {
 
     pub fn since(last_used_at: Option<Timestamp>) -> Self {
         let millis = last_used_at.map_or(Self::NEVER, Timestamp::as_millis);
-        Self { last_used_millis: AtomicI64::new(millis), written_millis: AtomicI64::new(millis) }
+        Self { last_used_millis: AtomicI64::new(millis), stored_millis: AtomicI64::new(millis) }
     }
 
-    pub fn is_unwritten(&self) -> bool {
-        self.last_used_millis.load(Ordering::Relaxed) != self.written_millis.load(Ordering::Relaxed)
+    pub fn is_unstored(&self) -> bool {
+        self.last_used_millis.load(Ordering::Relaxed) != self.stored_millis.load(Ordering::Relaxed)
     }
 }

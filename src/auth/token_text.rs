@@ -17,7 +17,7 @@ const CHECK_CHARACTERS: usize = 6;
 #[derive(Clone, PartialEq, Eq)]
 pub struct TokenText(String);
 
-/// The only form in which a token is kept.
+/// The only form in which a token is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenHash(pub [u8; 32]);
 

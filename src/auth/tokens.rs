@@ -1,10 +1,10 @@
-//! Making, listing and revoking tokens, and writing down when they were last used.
+//! Creating, listing and revoking tokens, and storing when they were last used.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::accounts::{Accounts, AccountsError};
-use super::change::{Change, Reason};
+use super::change::{Change, RevocationReason};
 use super::permission::Permission;
 use super::stored;
 use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
@@ -14,7 +14,7 @@ use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
 
 impl Accounts {
-    /// The organization's tokens, oldest first, once nothing that they show can be lost any more.
+    /// The organization's tokens, oldest first, once what is shown is durable.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
         let list = self.changes.read(|()| {
             let members = self.members.read();
@@ -28,9 +28,9 @@ impl Accounts {
         list
     }
 
-    /// Makes a token, with what `beside` adds to its batch; what that returns is held until it is durable or refused. The
-    /// token is in the map before it is durable, which lets nobody in too early: its text is not known before this
-    /// answers. It is made by who asks for it, or by its user where nobody does.
+    /// Creates a token, with what `beside` adds to its batch; what that returns is held until it is durable or refused. The
+    /// token is in the map before it is durable, but its text is unknown until this answers. Its creator is the caller, or
+    /// its user if there is none.
     pub async fn create_token<Held>(
         &self,
         new: NewToken,
@@ -41,7 +41,7 @@ impl Accounts {
         let creator = cause.by.map_or(new.user, |agent| agent.person.id);
         let token = Arc::new(Token::new(&text, creator, new, cause.at));
         let made = self.changes.change(|(), committer| {
-            self.check_standing(cause, Permission::ManageTokens)?;
+            self.check_still_permitted(cause, Permission::ManageTokens)?;
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
                 return Err(AccountsError::TooManyTokens);
@@ -56,8 +56,8 @@ impl Accounts {
         Ok(OpenToken { token, text })
     }
 
-    /// Makes `text` a token of the organization's first admin, also if it was somebody else's. One that an earlier start
-    /// was given in the same way stops working: the operator's word is the latest.
+    /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an
+    /// earlier start stops working.
     pub async fn bootstrap(
         &self,
         organization: &Identifier,
@@ -72,11 +72,11 @@ impl Accounts {
         self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await
     }
 
-    /// It stops working before this answers, and neither answer can be undone by a crash: that there is none may be the
-    /// doing of a revocation that is not durable yet.
+    /// The token stops working before this answers. "Does not exist" waits as well: it may be due to a revocation that is
+    /// not durable yet.
     pub async fn revoke(&self, organization: &Identifier, id: TokenId, cause: Cause<'_>) -> Result<(), AccountsError> {
         let revoked = self.changes.change(|(), committer| {
-            self.check_standing(cause, Permission::ManageTokens)?;
+            self.check_still_permitted(cause, Permission::ManageTokens)?;
             let found = self.tokens_where(|token| token.id == id && token.organization == *organization);
             let token = found.first().ok_or(AccountsError::TokenNotFound)?;
             let mut change = Change::default();
@@ -86,47 +86,42 @@ impl Accounts {
         revoked.await
     }
 
-    /// Writes down when tokens were last used, for those where that has changed. Nothing has happened by that, so nothing
-    /// is told.
+    /// Stores when tokens were last used, where that has changed. Records no event.
     pub async fn write_usage(&self) -> Result<(), StoreError> {
-        let used = self.tokens_where(|token| token.usage.is_unwritten());
+        let used = self.tokens_where(|token| token.usage.is_unstored());
         for tokens in used.chunks(stored::RECORDS_AT_ONCE) {
             self.changes.change(|(), committer| self.hand_in_usage(committer, tokens)).await?;
         }
         Ok(())
     }
 
-    /// Puts a bootstrap token in the place of all others and of any token with its text, unless it stands already.
-    fn supersede(
-        &self,
-        committer: &mut Committer<'_>,
-        token: &Arc<Token>,
-        cause: Cause<'_>,
-    ) -> Result<(), StoreError> {
-        let stands = |other: &Token| {
+    /// Replaces all bootstrap tokens, and any token with the same text, unless this one is there already.
+    fn supersede(&self, committer: &mut Committer<'_>, token: &Arc<Token>, cause: Cause<'_>) -> Result<(), StoreError> {
+        let is_same = |other: &Token| {
             other.bootstrap
                 && other.hash == token.hash
                 && other.organization == token.organization
                 && other.user == token.user
         };
         let mut change = Change::default();
-        for other in self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !stands(other)) {
-            change.revoke_token(&other, Some(Reason::Superseded), cause);
+        for other in self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !is_same(other)) {
+            change.revoke_token(&other, Some(RevocationReason::Superseded), cause);
         }
-        if !self.tokens.get(&token.hash).is_some_and(|other| stands(&other)) {
+        if !self.tokens.get(&token.hash).is_some_and(|other| is_same(&other)) {
             change.make_token(token, cause);
         }
         self.hand_in(committer, change)
     }
 
-    /// Leaves out what has been revoked since: a record put after its delete would be a token again at the next start.
+    /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next
+    /// start.
     fn hand_in_usage(&self, committer: &mut Committer<'_>, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
         let is_kept = |token: &Arc<Token>| self.tokens.get(&token.hash).is_some_and(|kept| Arc::ptr_eq(&kept, token));
         let kept: Vec<_> = tokens.iter().filter(|token| is_kept(token)).collect();
         if kept.is_empty() {
             return Ok(());
         }
-        // Before the records are made: a use in between is then written once more, and not lost.
+        // Read before the records are encoded: a use in between is stored again later, not lost.
         let written: Vec<_> = kept.iter().map(|token| token.usage.last_used_millis.load(Ordering::Relaxed)).collect();
         let mut batch = Batch::default();
         for token in &kept {
@@ -134,7 +129,7 @@ impl Accounts {
         }
         committer.commit(batch)?;
         for (token, millis) in kept.iter().zip(written) {
-            token.usage.written_millis.store(millis, Ordering::Relaxed);
+            token.usage.stored_millis.store(millis, Ordering::Relaxed);
         }
         Ok(())
     }
