@@ -1,5 +1,5 @@
-//! Pipelines that a file declares. A declaration is applied when it is new or has changed; in between, what the API says
-//! holds, through restarts too: also that it deleted one.
+//! Pipelines that a file declares. A declaration is applied when it is new or has changed; until then changes through the
+//! API hold, deletions included, through restarts too.
 
 use super::change::{self, PublishedPipelines};
 use super::pipeline::Definition;
@@ -8,8 +8,8 @@ use crate::domain::{Notice, PipelineKey, Timestamp};
 use crate::events::Cause;
 use crate::store::StoreError;
 
-/// Handed in before the disk is waited for: a few megabytes at the most.
-const APPLIED_AT_ONCE: usize = 32;
+/// Changes between two waits for the disk: a few megabytes at most.
+const APPLIED_PER_WAIT: usize = 32;
 
 /// A pipeline as a file declares it.
 #[derive(Debug, Clone)]
@@ -20,11 +20,7 @@ pub struct Declared {
 
 /// Applies, durably, the declarations that are not what they last were. Whether a pipeline is stopped is no part of its
 /// declaration. An operator's file may exceed the limit on the number of pipelines.
-pub async fn apply(
-    pipelines: &PublishedPipelines,
-    declared: Vec<Declared>,
-    now: Timestamp,
-) -> Result<(), StoreError> {
+pub async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now: Timestamp) -> Result<(), StoreError> {
     let mut changed = 0;
     let count = declared.len();
     for Declared { key, definition } in declared {
@@ -43,7 +39,7 @@ pub async fn apply(
             Ok((Some(change::put(batch, &pipeline, notice, Cause::system(now))), ()))
         })?;
         changed += 1;
-        if changed % APPLIED_AT_ONCE == 0 {
+        if changed % APPLIED_PER_WAIT == 0 {
             pipelines.settle().await;
         }
     }

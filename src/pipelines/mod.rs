@@ -1,5 +1,8 @@
-//! The pipelines of every organization: what files declare, what the API made of them, and which are stopped. In memory
-//! for each request, in the store for ever. Knows nothing of environments, nor of how a deployment runs.
+//! The pipelines of every organization: declared by files, changed and stopped through the API. All are in memory and in
+//! the store. Knows nothing of environments, nor of how a deployment runs.
+//!
+//! Changes follow [`Published`](crate::store::Published): writers decide on the newest state, readers see what is durable.
+//! Each file uses only those before it: pipeline, stored, change, declared, service.
 
 mod change;
 mod declared;

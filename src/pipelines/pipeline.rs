@@ -24,11 +24,11 @@ pub struct Pipeline {
     pub blueprint: Arc<Blueprint>,
     pub repository: Option<Repository>,
     pub stopped: Option<Stopped>,
-    /// Another one with every change of this pipeline, and never one that it had before.
+    /// A new one with every change, never one that the pipeline had before.
     pub revision: u64,
 }
 
-/// Since when its deployments wait.
+/// Why and since when its deployments wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stopped {
     pub by: Person,
@@ -36,7 +36,7 @@ pub struct Stopped {
     pub reason: Option<Context>,
 }
 
-/// What a file or a request says of a pipeline: all of it but whether it is stopped.
+/// A pipeline as a file or a request defines it: everything but whether it is stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Definition {
     pub name: String,
@@ -45,15 +45,15 @@ pub struct Definition {
     pub repository: Option<Repository>,
 }
 
-/// Where the code is that a pipeline deploys.
+/// The repository of the code that a pipeline deploys.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Repository {
     pub provider: Provider,
     pub url: Arc<str>,
     pub default_branch: Arc<str>,
-    /// The secret, of the pipeline or its organization, that lets us push and open pull requests.
+    /// The secret, of the pipeline or its organization, for pushing and for opening pull requests.
     pub credential: Option<VariableName>,
-    /// Where a GitHub server of one's own has its API.
+    /// The API of a self-hosted GitHub server.
     pub api_url: Option<Arc<str>>,
 }
 
@@ -65,7 +65,6 @@ named_enum! {
 }
 
 impl Pipeline {
-    /// Whether this is what it says.
     pub(super) fn is_as(&self, definition: &Definition) -> bool {
         let Definition { name, slug, blueprint, repository } = definition;
         (&self.name, &self.slug, &self.blueprint, &self.repository) == (name, slug, blueprint, repository)

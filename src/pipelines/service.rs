@@ -26,19 +26,19 @@ struct Inner {
     entrance: tokio::sync::RwLock<()>,
 }
 
-/// What a put came to.
+/// The outcome of a put.
 #[derive(Debug)]
 pub struct Put {
     pub pipeline: Arc<Pipeline>,
     pub created: bool,
 }
 
-/// Held while an environment is made in a pipeline, which cannot be deleted meanwhile.
+/// Held while an environment is created: its pipeline is not deleted meanwhile.
 pub struct Entering<'a> {
     _entrance: tokio::sync::RwLockReadGuard<'a, ()>,
 }
 
-/// Held from when a pipeline's environments are counted until it is deleted: none is made meanwhile.
+/// Held while a pipeline's environments are counted and it is deleted: none is created meanwhile.
 pub struct Closing<'a> {
     _entrance: tokio::sync::RwLockWriteGuard<'a, ()>,
 }
@@ -47,11 +47,11 @@ pub struct Closing<'a> {
 pub enum PipelinesError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("there is no such pipeline")]
+    #[error("the pipeline does not exist")]
     NotFound,
-    #[error("the pipeline is not, or no longer, as the caller expects")]
+    #[error("the pipeline is not at the expected revision")]
     Changed,
-    #[error("the organization has {PIPELINES_MAX} pipelines, which is the most it can have")]
+    #[error("the organization has the maximum of {PIPELINES_MAX} pipelines")]
     TooMany,
 }
 
@@ -84,7 +84,7 @@ impl Pipelines {
         self.inner.pipelines.with_newest(|newest| newest.of(organization).cloned().collect())
     }
 
-    /// Makes it, or replaces all of it but whether it is stopped.
+    /// Creates a pipeline or replaces its definition; a stopped one stays stopped.
     pub async fn put(
         &self,
         key: &PipelineKey,
@@ -111,7 +111,7 @@ impl Pipelines {
         put.await
     }
 
-    /// Deletes it; the caller has seen, since it is `Closing`, that it has no environments.
+    /// The caller has checked, holding `Closing`, that the pipeline has no environments.
     pub async fn delete(
         &self,
         key: &PipelineKey,
@@ -128,8 +128,8 @@ impl Pipelines {
         deleted.await
     }
 
-    /// Stops it, with what `beside` adds to the batch; what that returns is held until it is durable or refused. One that
-    /// is stopped already stays as it was stopped first.
+    /// Stops a pipeline, with what `beside` adds to the batch; what that returns is held until it is durable or refused. A
+    /// stopped pipeline keeps its first reason.
     pub async fn stop<Held>(
         &self,
         key: &PipelineKey,
@@ -143,7 +143,7 @@ impl Pipelines {
         self.switch(key, to, Notice::PipelineStopped, Cause::by(by, now), beside).await
     }
 
-    /// The same the other way round. Those whose deployments wait have to be told by the caller.
+    /// The reverse of `stop`. The caller notifies the environments whose deployments wait.
     pub async fn resume<Held>(
         &self,
         key: &PipelineKey,
@@ -155,19 +155,19 @@ impl Pipelines {
         self.switch(key, to, Notice::PipelineResumed, Cause::by(by, now), beside).await
     }
 
-    /// Before an environment is made in a pipeline. None if that has been deleted.
+    /// To be held while an environment is created. None if the pipeline does not exist.
     pub async fn entering(&self, key: &PipelineKey) -> Option<Entering<'_>> {
         let entrance = self.inner.entrance.read().await;
         let exists = self.get(&key.organization, key.pipeline.as_str()).is_some();
         exists.then_some(Entering { _entrance: entrance })
     }
 
-    /// Before it is looked whether a pipeline can be deleted.
+    /// To be held while a pipeline is deleted.
     pub async fn closing(&self) -> Closing<'_> {
         Closing { _entrance: self.inner.entrance.write().await }
     }
 
-    /// `to` says how it is to be stopped or not; None if it is so already.
+    /// `to` gives the new `stopped`; None if nothing changes.
     async fn switch<Held>(
         &self,
         key: &PipelineKey,

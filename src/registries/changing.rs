@@ -1,4 +1,4 @@
-//! Making, changing and deleting registries. Each waits until it is durable, a refusal too.
+//! Creating, changing and deleting registries. Every answer, refusals included, waits until its state is durable.
 
 use std::sync::Arc;
 
@@ -15,26 +15,26 @@ use crate::store::{Batch, StoreError};
 pub enum Refusal {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("there is no such registry")]
+    #[error("the registry does not exist")]
     NotFound,
-    #[error("there is a registry of this name")]
+    #[error("a registry of this name already exists")]
     Exists,
-    #[error("the organization has {REGISTRIES_MAX} registries, which is the most it can have")]
+    #[error("the organization has the maximum of {REGISTRIES_MAX} registries")]
     TooMany,
-    #[error("the registry is not, or no longer, as the caller expects")]
+    #[error("the registry is not at the expected revision")]
     Changed,
-    /// By these pipelines, for which it would do what is said.
+    /// By these pipelines, which the change would break.
     #[error("pipelines use the registry")]
     InUse { used_by: Vec<Identifier> },
     #[error("the registry is being synced")]
     SyncInProgress,
     #[error("the registry has no repository")]
     NoRepository,
-    #[error("the repository cannot be taken over: {}", .0.message)]
+    #[error("the repository cannot be synced: {}", .0.message)]
     SyncFailed(Arc<SyncFailure>),
 }
 
-/// What a registry is to have: the steps of a request, or what its repository came to.
+/// The new content of a registry: the steps of a request, or the outcome of a fetch.
 pub(super) struct Content {
     source: Source,
     steps: Arc<Steps>,
@@ -43,9 +43,9 @@ pub(super) struct Content {
 }
 
 impl Registries {
-    /// A repository is fetched first. One that cannot be had does not stand in the way: the registry is there, without
-    /// steps, says why, and can be synced. What `keep` adds goes into the batch that makes it; what that returns is held
-    /// until it is durable or refused.
+    /// A repository is fetched first. If that fails, the registry is created all the same, without steps and with the
+    /// failure, and can be synced later. What `keep` adds goes into the same batch; what it returns is held until that is
+    /// durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
@@ -85,8 +85,8 @@ impl Registries {
         self.once_durable(made).await.map(|(registry, _held)| registry)
     }
 
-    /// Another repository is fetched first, and one that cannot be had leaves everything as it is. `expected`: the
-    /// revisions of which it must have one.
+    /// A new repository is fetched first; if that fails, nothing changes. `expected`: the revisions of which it must have
+    /// one.
     pub async fn update(
         &self,
         organization: &Identifier,
@@ -102,7 +102,7 @@ impl Registries {
         let content = match source {
             NewSource::Inline(steps) => Some(Content::inline(steps)),
             NewSource::Git(git) => match &present.source {
-                Source::Git(known) if known.is_same_place(&git) => None,
+                Source::Git(known) if known.is_same_repository(&git) => None,
                 Source::Git(_) | Source::Inline => {
                     let content = self.fetched(organization, git, clock).await;
                     if let Some(failure) = content.failure {
@@ -160,8 +160,13 @@ impl Registries {
         self.once_durable(deleted).await
     }
 
-    /// Whether no pipeline that could be deployed could not be with it.
-    pub(super) fn check_users(&self, newest: &RegistryRecords, present: &Registry, next: &Arc<Registry>) -> Result<(), Refusal> {
+    /// Refuses a change that would break a pipeline.
+    pub(super) fn check_users(
+        &self,
+        newest: &RegistryRecords,
+        present: &Registry,
+        next: &Arc<Registry>,
+    ) -> Result<(), Refusal> {
         let all: Vec<_> = newest.of(&present.organization).cloned().collect();
         let used_by = usage::broken(&self.inner.pipelines, &all, present, next);
         if used_by.is_empty() { Ok(()) } else { Err(Refusal::InUse { used_by }) }
@@ -189,7 +194,8 @@ impl Registries {
         }
     }
 
-    /// Only what the store has refused is told at once.
+    /// Waits for everything handed in, since a refusal may be based on a pipeline that is not durable yet. Only an error of
+    /// the store is reported at once.
     pub(super) async fn once_durable<T>(&self, outcome: Result<T, Refusal>) -> Result<T, Refusal> {
         if !matches!(outcome, Err(Refusal::Store(_))) {
             self.settled().await;
@@ -203,10 +209,10 @@ impl Content {
         Self { source: Source::Inline, steps: Arc::new(steps), failure: None, synced_at: None }
     }
 
-    /// What there is from the repository that it had when this was asked for, and should still have.
+    /// The present content, if its repository is still the one that the request was decided on.
     fn unchanged(present: &Registry, asked: &Source) -> Result<Self, Refusal> {
         match (&present.source, asked) {
-            (Source::Git(git), Source::Git(asked)) if git.is_same_place(asked) => {
+            (Source::Git(git), Source::Git(asked)) if git.is_same_repository(asked) => {
                 let Registry { source, steps, failure, synced_at, .. } = present.clone();
                 Ok(Self { source, steps, failure, synced_at })
             }
@@ -238,7 +244,6 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
     set(registry)
 }
 
-/// For the audit.
 pub(super) fn record(batch: &mut Batch, notice: Notice, registry: &Registry, by: &Agent, now: Timestamp) {
     let data = described(registry);
     events::record(batch, &registry.organization, &Happening::new(notice, now, Some(by), &data));

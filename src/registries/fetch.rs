@@ -1,30 +1,30 @@
-//! From a repository to steps: `steps/*.toml` at the commit that a branch or a tag is at.
+//! Fetches the steps of a repository: `steps/*.toml` at the head of a branch or a tag.
 
 use super::registry::{FileFault, GitSource, STEPS_MAX, Steps, SyncFailure, steps_of};
 use super::service::{ReadStep, Registries};
 use crate::domain::Identifier;
 use crate::git::{Commit, Credential, File, GitError, Remote, RemoteUrl, Snapshot, TreePath};
 
-/// Where steps are in a repository.
+/// The folder of steps in a repository.
 const FOLDER: &str = "steps";
 const EXTENSION: &str = ".toml";
-/// Entries of that folder, whatever they are.
+/// Entries of that folder, of any kind.
 const ENTRIES_MAX: usize = 1_024;
-/// Of one file: a step is a program with a few inputs.
+/// Per file: a step is a program with a few inputs.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Of all files together, with their comments.
+/// All files together, with their comments.
 const FILES_BYTES_MAX: usize = 1024 * 1024;
-/// What is said of a repository that is all wrong.
+/// Faults reported per repository.
 const FAULTS_MAX: usize = 50;
 
-/// What a repository has now.
+/// The present steps of a repository.
 pub(super) struct Fetched {
     pub commit: Commit,
     pub steps: Steps,
 }
 
 impl Registries {
-    /// All of it within the time that git has for one process.
+    /// Within the time-out of git, all of it together.
     pub(super) async fn fetch(&self, organization: &Identifier, source: &GitSource) -> Result<Fetched, SyncFailure> {
         let remote = self.remote(organization, source)?;
         let timeout = self.inner.git.timeout();
@@ -46,10 +46,11 @@ impl Registries {
         let url = url.map_err(|malformed| SyncFailure::new(format!("its URL {malformed}")))?;
         let Some(name) = &source.credential else { return Ok(Remote::public(url)) };
         let secret = self.inner.vault.open_one(organization, name).map_err(|error| {
-            tracing::error!(%organization, secret = %name, %error, "the credential of a registry cannot be opened");
-            SyncFailure::new(format!("its credential, the secret {name}, cannot be opened; set its value anew"))
+            tracing::error!(%organization, secret = %name, %error, "cannot decrypt the credential of a registry");
+            SyncFailure::new(format!("its credential, the secret {name}, cannot be decrypted; set its value again"))
         })?;
-        let missing = || SyncFailure::new(format!("its credential, the secret {name}, is not there; make it first"));
+        let missing =
+            || SyncFailure::new(format!("its credential, the secret {name}, does not exist; create it first"));
         let credential = Some(Credential::token(secret.ok_or_else(missing)?.reveal()));
         Ok(Remote { url, credential })
     }
@@ -62,15 +63,15 @@ async fn step_files(snapshot: &Snapshot) -> Result<Vec<File>, GitError> {
     Ok(files)
 }
 
-/// All steps, or all that is wrong with the files.
+/// All steps, or all faults of the files.
 fn read(files: &[File], contents: &[Vec<u8>], read_step: ReadStep) -> Result<Steps, SyncFailure> {
     if files.is_empty() {
-        return Err(SyncFailure::new(format!("the repository has no {FOLDER}/*{EXTENSION} there")));
+        return Err(SyncFailure::new(format!("the repository has no {FOLDER}/*{EXTENSION} at this reference")));
     }
     let mut faults = Vec::new();
     let mut fault = |file: &File, message: String| faults.push(FileFault { file: file.path.clone(), message });
     for file in files.iter().filter(|file| file.bytes > FILE_BYTES_MAX) {
-        fault(file, format!("has {} bytes, and {FILE_BYTES_MAX} is the most", file.bytes));
+        fault(file, format!("must have at most {FILE_BYTES_MAX} bytes, has {}", file.bytes));
     }
     if files.len() > STEPS_MAX {
         fault(&files[STEPS_MAX], format!("is one too many: a registry has at most {STEPS_MAX} steps"));

@@ -1,8 +1,8 @@
-//! Registries of steps that pipelines use by name and version: some hold what a request said, some what a git repository
-//! has under `steps/`, pinned to a commit until the next sync. Knows nothing of HTTP.
+//! Registries of steps that pipelines use by name and version: inline steps from a request, or the `steps/` of a git
+//! repository, pinned to a commit until the next sync. Knows nothing of HTTP.
 //!
-//! What pipelines use of a registry is not taken from them: a change that would is refused, and so is a pipeline that names
-//! what is not there. Both are decided under one gate, on what was handed in last.
+//! A change that would break a pipeline is refused, and so is a pipeline that uses a missing step. Both are decided under
+//! one gate, on the newest state, durable or not. Changes follow [`Published`](crate::store::Published).
 
 //!
 //! Each file uses only those before it: registry, stored, service (all registries, for readers), fetch and usage,

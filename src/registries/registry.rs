@@ -8,36 +8,36 @@ use crate::domain::named::named_enum;
 use crate::domain::{Found, Identifier, RegistryId, RegistryStep, Timestamp, VariableName};
 use crate::git::{Commit, RefName, RemoteUrl};
 
-/// Far beyond the organizations we know, few enough to keep in memory and to look through.
+/// Per organization: far beyond those we know, few enough to keep in memory and to search.
 pub const REGISTRIES_MAX: usize = 100;
-/// Steps of one registry, each version for itself.
+/// Steps per registry; each version counts.
 pub const STEPS_MAX: usize = 256;
-/// All texts of its steps together: a registry is one record, and all of them are in memory.
+/// All texts of a registry's steps together: a registry is one record, and all registries are in memory.
 pub const REGISTRY_BYTES_MAX: usize = 256 * 1024;
-/// Versions that are named where another one was asked for.
+/// Versions listed in an error about an unknown version.
 const VERSIONS_NAMED: usize = 10;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Registry {
     pub organization: Identifier,
     pub id: RegistryId,
-    /// Unique in its organization; pipelines know it by this.
+    /// Unique in its organization; pipelines refer to it.
     pub name: Identifier,
     pub source: Source,
     pub steps: Arc<Steps>,
-    /// Why the last sync left everything as it was, if it did.
+    /// Why the last sync failed, if it did.
     pub failure: Option<Arc<SyncFailure>>,
     pub created_at: Timestamp,
     pub updated_at: Timestamp,
-    /// When its steps were last what its repository has.
+    /// The last successful sync.
     pub synced_at: Option<Timestamp>,
-    /// Another one with every change, and never one that a registry of this organization had before.
+    /// A new one with every change, never one that a registry of this organization had before.
     pub revision: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// What a request said.
+    /// Steps from a request.
     Inline,
     Git(GitSource),
 }
@@ -47,9 +47,9 @@ pub struct GitSource {
     pub url: RemoteUrl,
     /// A branch or a tag.
     pub reference: RefName,
-    /// The secret of the organization that lets us in.
+    /// The organization's secret for reading the repository.
     pub credential: Option<VariableName>,
-    /// What its steps are from; none before the first sync that went well.
+    /// The commit of its steps; none before the first successful sync.
     pub commit: Option<Commit>,
 }
 
@@ -68,7 +68,7 @@ pub type Steps = BTreeMap<StepKey, Arc<RegistryStep>>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SyncFailure {
     pub message: String,
-    /// What is wrong with which file, if that is it.
+    /// Invalid files, if that is the reason.
     pub faults: Vec<FileFault>,
 }
 
@@ -78,7 +78,7 @@ pub struct FileFault {
     pub message: String,
 }
 
-/// What a request says of a registry.
+/// A registry as a request defines it.
 #[derive(Debug, Clone)]
 pub struct NewRegistry {
     pub name: Identifier,
@@ -92,7 +92,7 @@ pub enum NewSource {
 }
 
 impl Registry {
-    /// The step, or why it is not here, as the end of a sentence.
+    /// The step, or why it is missing, as the end of a sentence.
     pub(super) fn find(&self, step: &Identifier, version: &Identifier) -> Result<Found, String> {
         if let Some(found) = self.steps.get(&(step.clone(), version.clone())) {
             return Ok(Found { step: found.clone(), commit: self.commit().map(|commit| Arc::from(commit.as_str())) });
@@ -115,8 +115,8 @@ impl Registry {
 }
 
 impl GitSource {
-    /// Whether it is the same place, whatever it was at there.
-    pub(super) fn is_same_place(&self, other: &Self) -> bool {
+    /// Whether it is the same repository and reference, at whatever commit.
+    pub(super) fn is_same_repository(&self, other: &Self) -> bool {
         (&self.url, &self.reference, &self.credential) == (&other.url, &other.reference, &other.credential)
     }
 }

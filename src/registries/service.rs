@@ -1,4 +1,4 @@
-//! All registries, for readers and for those who save a pipeline. Changes are in `changing` and `syncing`.
+//! All registries, for readers and for saving pipelines. Changes are in `changing` and `syncing`.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -18,10 +18,10 @@ use crate::store::{Published, RecordChange, Records, Store, StoreError, end_of_p
 pub(super) type RegistryRecords = Records<Identifier, RegistryId, Registry>;
 pub(super) type RegistryChange = RecordChange<Identifier, RegistryId, Registry>;
 
-/// Reads a file of a repository as a step, or says all that is wrong with it.
+/// Parses a file of a repository as a step, or returns all its faults.
 pub type ReadStep = fn(&str) -> Result<RegistryStep, Vec<String>>;
 
-/// Cheap to clone; all clones are one.
+/// Cheap to clone.
 #[derive(Clone)]
 pub struct Registries {
     pub(super) inner: Arc<Inner>,
@@ -33,14 +33,14 @@ pub(super) struct Inner {
     pub vault: Arc<Vault>,
     pub git: Git,
     pub read_step: ReadStep,
-    /// Those that are being synced.
+    /// The registries that are being synced.
     pub syncing: Mutex<HashSet<RegistryId>>,
-    /// Shared by those who save a pipeline, had alone by who takes steps away: from looking at the other side until the
-    /// change is handed in.
+    /// Shared by requests that save a pipeline, held exclusively by those that remove steps: from reading the other side
+    /// until the change is handed in.
     pub gate: tokio::sync::RwLock<()>,
 }
 
-/// Held while a pipeline is saved: what it uses stays there meanwhile.
+/// Held while a pipeline is saved: no step is removed meanwhile.
 pub struct Using<'a> {
     registries: &'a Registries,
     _gate: tokio::sync::RwLockReadGuard<'a, ()>,
@@ -66,7 +66,7 @@ impl Registries {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Those of an organization, oldest first.
+    /// The registries of an organization, oldest first.
     pub fn list(&self, organization: &Identifier) -> Vec<Arc<Registry>> {
         self.inner.registries.read().of(organization).cloned().collect()
     }
@@ -82,17 +82,17 @@ impl Registries {
         if registry.failure.is_some() { Status::Failed } else { Status::Ready }
     }
 
-    /// Whether repositories of this machine may be named.
+    /// Whether `file:` URLs are allowed.
     pub fn allows_file_urls(&self) -> bool {
         self.inner.git.allows_file()
     }
 
-    /// The longest that a repository may take.
+    /// The longest a sync may take.
     pub fn sync_timeout(&self) -> Duration {
         self.inner.git.timeout()
     }
 
-    /// What a deployment that starts now runs, or why it cannot.
+    /// The blueprint with its uses filled in, as a deployment that starts now runs it; or why that is impossible.
     pub fn resolved(&self, organization: &Identifier, blueprint: &Arc<Blueprint>) -> Result<Arc<Blueprint>, Arc<str>> {
         if blueprint.uses().next().is_none() {
             return Ok(blueprint.clone());
@@ -102,19 +102,19 @@ impl Registries {
         resolved.map(Arc::new).map_err(|faults| blueprint.why_unresolved(&faults))
     }
 
-    /// Before a pipeline is saved.
+    /// To be held while a pipeline is saved.
     pub async fn using(&self) -> Using<'_> {
         Using { registries: self, _gate: self.inner.gate.read().await }
     }
 
-    /// Before somebody is refused for what may not be durable yet.
+    /// Waits until everything handed in so far is durable, before a refusal that is based on it.
     pub async fn settled(&self) {
         self.inner.registries.settle().await;
     }
 }
 
 impl Using<'_> {
-    /// What is wrong with a use: `uses` or `with.NAME`, and the end of a sentence.
+    /// The faults of a use: the field (`uses` or `with.NAME`), and the end of a sentence.
     pub fn faults(&self, organization: &Identifier, used: &Use) -> Vec<(String, String)> {
         match self.find(organization, &used.reference) {
             Ok(found) => used.faults(&found.step),
@@ -122,7 +122,7 @@ impl Using<'_> {
         }
     }
 
-    /// Whether all that it uses, filled in, is within the bounds of a pipeline.
+    /// Whether the blueprint, with its uses filled in, is within the limits of a pipeline.
     pub fn resolves(&self, organization: &Identifier, blueprint: &Blueprint) -> Result<(), String> {
         let resolved = blueprint.resolved(&|reference| self.find(organization, reference));
         resolved.map(|_| ()).map_err(|faults| blueprint.why_unresolved(&faults).to_string())
@@ -148,7 +148,7 @@ pub(super) fn set(registry: &Arc<Registry>) -> RegistryChange {
     RecordChange { group: registry.organization.clone(), key: registry.id, value: Some(registry.clone()) }
 }
 
-/// What there is under a reference, or the end of a sentence that begins with it.
+/// The step of a reference, or the end of a sentence that begins with the reference.
 pub(super) fn find<'a>(
     mut registries: impl Iterator<Item = &'a Arc<Registry>>,
     reference: &StepReference,

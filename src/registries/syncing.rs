@@ -1,5 +1,4 @@
-//! Taking over what a repository has now. One at a time for each registry; what is fetched is nobody's until it is taken
-//! over as a whole.
+//! Syncing a registry with its repository: one sync at a time per registry, and all of the new steps or none.
 
 use std::sync::Arc;
 
@@ -12,19 +11,19 @@ use crate::events::{self, Happening};
 use crate::git::Commit;
 use crate::store::Batch;
 
-/// What a sync changed.
+/// The outcome of a sync.
 #[derive(Debug, Clone)]
 pub struct Synced {
     pub registry: Arc<Registry>,
     pub previous_commit: Option<Commit>,
     pub added: Vec<StepKey>,
-    /// The same name and version with another content.
+    /// The same name and version with new content.
     pub changed: Vec<StepKey>,
     pub removed: Vec<StepKey>,
 }
 
 impl Registries {
-    /// One that fails leaves the steps as they are, and the registry says why. `keep` as in [`Registries::create`].
+    /// A failed sync changes no step and is noted in the registry. `keep` as in [`Registries::create`].
     pub async fn sync<Held>(
         &self,
         organization: &Identifier,
@@ -36,7 +35,7 @@ impl Registries {
         let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, None));
         let present = self.once_durable(present).await?;
         let Source::Git(git) = &present.source else { return Err(Refusal::NoRepository) };
-        let slot = Slot::take(&self.inner, id)?;
+        let syncing = SyncGuard::take(&self.inner, id)?;
         let taken = match self.fetch(organization, git).await {
             Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), keep).await,
             Err(failure) => Err(Refusal::SyncFailed(Arc::new(failure))),
@@ -49,7 +48,7 @@ impl Registries {
             taken => taken,
         };
         let outcome = self.once_durable(taken).await;
-        drop(slot);
+        drop(syncing);
         outcome.map(|(synced, _held)| synced)
     }
 
@@ -78,13 +77,13 @@ impl Registries {
             self.check_users(newest, &present, &registry)?;
             let synced = Synced {
                 previous_commit: present.commit().cloned(),
-                added: beyond(&steps, &present.steps),
+                added: missing_in(&steps, &present.steps),
                 changed: steps
                     .iter()
                     .filter(|(key, step)| present.steps.get(*key).is_some_and(|old| old != *step))
                     .map(key)
                     .collect(),
-                removed: beyond(&present.steps, &steps),
+                removed: missing_in(&present.steps, &steps),
                 registry: registry.clone(),
             };
             let count = |steps: &[StepKey]| steps.len() as u64;
@@ -99,7 +98,7 @@ impl Registries {
         })
     }
 
-    /// Unless it has another repository by now, of which nothing is known.
+    /// Unless the registry has another repository by now.
     fn note_failure(
         &self,
         asked: &Registry,
@@ -113,12 +112,12 @@ impl Registries {
             refusal => Arc::new(SyncFailure::new(match refusal {
                 Refusal::InUse { used_by } => {
                     let names: Vec<_> = used_by.iter().map(Identifier::as_str).collect();
-                    format!("pipelines use what would no longer be there, or not as they use it: {}", names.join(", "))
+                    format!("pipelines use steps that would be missing or incompatible: {}", names.join(", "))
                 }
                 other => other.to_string(),
             })),
         };
-        tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "a sync failed");
+        tracing::info!(organization = %asked.organization, registry = %asked.id, error = failure.message, "registry sync failed");
         let noted = self.inner.registries.decide(|newest, batch| {
             let present = still_from(check(newest, &asked.organization, asked.id, None)?, from)?;
             let revision = newest.next_revision(now.as_millis());
@@ -139,15 +138,15 @@ impl Registries {
     }
 }
 
-/// Somebody may have given it another repository since this one was asked.
+/// The registry may have got another repository since the fetch began.
 fn still_from(present: Arc<Registry>, from: &GitSource) -> Result<Arc<Registry>, Refusal> {
     match &present.source {
-        Source::Git(git) if git.is_same_place(from) => Ok(present),
+        Source::Git(git) if git.is_same_repository(from) => Ok(present),
         Source::Git(_) | Source::Inline => Err(Refusal::Changed),
     }
 }
 
-fn beyond(steps: &Steps, others: &Steps) -> Vec<StepKey> {
+fn missing_in(steps: &Steps, others: &Steps) -> Vec<StepKey> {
     steps.iter().filter(|(name, _)| !others.contains_key(*name)).map(key).collect()
 }
 
@@ -155,20 +154,20 @@ fn key<T>((key, _): (&StepKey, T)) -> StepKey {
     key.clone()
 }
 
-/// Given back when dropped, also by a sync that was given up.
-struct Slot<'a> {
+/// Marks a registry as being synced until it is dropped.
+struct SyncGuard<'a> {
     inner: &'a Inner,
     id: RegistryId,
 }
 
-impl<'a> Slot<'a> {
+impl<'a> SyncGuard<'a> {
     fn take(inner: &'a Inner, id: RegistryId) -> Result<Self, Refusal> {
         let free = inner.syncing.lock().insert(id);
         free.then_some(Self { inner, id }).ok_or(Refusal::SyncInProgress)
     }
 }
 
-impl Drop for Slot<'_> {
+impl Drop for SyncGuard<'_> {
     fn drop(&mut self) {
         self.inner.syncing.lock().remove(&self.id);
     }

@@ -6,15 +6,15 @@ use crate::domain::{Blueprint, Identifier};
 use crate::pipelines::Pipelines;
 use std::sync::Arc;
 
-/// The pipelines that name it, by id, on what was handed in last.
+/// The pipelines that use the registry, by id, durable or not.
 pub(super) fn users(pipelines: &Pipelines, registry: &Registry) -> Vec<Identifier> {
     let names = |blueprint: &Blueprint| blueprint.uses().any(|used| used.reference.registry == registry.name);
     let all = pipelines.newest(&registry.organization);
     all.iter().filter(|pipeline| names(&pipeline.blueprint)).map(|pipeline| pipeline.key.pipeline.clone()).collect()
 }
 
-/// The pipelines that could be deployed with what there is, and could not with `next` in the place of `present`. What
-/// another registry lacks is none of this one's doing.
+/// The pipelines that resolve now, and would not with `next` in place of `present`. A pipeline that does not resolve now,
+/// because of another registry, does not count.
 pub(super) fn broken(
     pipelines: &Pipelines,
     all: &[Arc<Registry>],

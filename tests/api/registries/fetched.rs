@@ -116,7 +116,7 @@ async fn what_cannot_be_had_says_why_and_leaves_the_steps() {
     fails("no steps/*.toml").await;
     remote.write("steps/huge.toml", &format!("# {}\n", "x".repeat(200 * 1024)));
     remote.sh("cd clone && git add -A && git commit -qm x && git push -q origin HEAD:short-lived");
-    fails("65536 is the most").await;
+    fails("at most 65536 bytes").await;
     std::fs::remove_dir_all(remote.path("remote.git")).unwrap();
     fails("not found").await;
     assert!(!mia.get(&place(&registry)).await.text.contains(server.data_dir().to_str().unwrap()));
