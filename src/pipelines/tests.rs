@@ -1,4 +1,5 @@
-//! The registry over a store that can hold, refuse and be opened again.
+//! Pipelines over a store that can hold, refuse and be opened again. The order of publishing is tested with
+//! `store::Published`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -36,34 +37,6 @@ async fn nobody_is_shown_what_could_still_be_lost() {
     assert!(pipelines.get(&acme(), "web").unwrap().stopped.is_none());
     store.release();
     assert_eq!(stopping.await.unwrap().stopped, Some(stopped("moving")));
-}
-
-#[tokio::test]
-async fn changes_are_published_in_the_order_of_the_store_whoever_is_answered_first() {
-    let store = Arc::new(MemoryStore::new());
-    let pipelines = open(&store, &[]).await;
-    store.hold();
-    let mut first = pin!(put(&pipelines, "first", None));
-    let mut second = pin!(put(&pipelines, "second", None));
-    assert!(first.as_mut().now_or_never().is_none() && second.as_mut().now_or_never().is_none());
-    store.release_one();
-    assert!(second.as_mut().now_or_never().is_none());
-    assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "first", "the first is durable, the second is not");
-    store.release();
-    let (second, first) = (second.await.unwrap(), first.await.unwrap());
-    assert!(first.created && !second.created && first.pipeline.revision < second.pipeline.revision);
-    assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "second", "who is answered last does not win");
-}
-
-#[tokio::test]
-async fn a_change_whose_caller_went_away_is_seen_when_it_is_durable() {
-    let store = Arc::new(MemoryStore::new());
-    let pipelines = open(&store, &[]).await;
-    store.hold();
-    assert!(pipelines.put(&web(), named("one"), None, &mia(), NOW).now_or_never().is_none());
-    assert!(pipelines.get(&acme(), "web").is_none());
-    store.release();
-    assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
 }
 
 #[tokio::test]

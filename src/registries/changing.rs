@@ -44,7 +44,7 @@ pub(super) struct Content {
 
 impl Registries {
     /// A repository is fetched first. If that fails, the registry is created all the same, without steps and with the
-    /// failure, and can be synced later. What `keep` adds goes into the same batch; what it returns is held until that is
+    /// failure, and can be synced later. What `beside` adds goes into the same batch; what it returns is held until that is
     /// durable or refused.
     pub async fn create<Held>(
         &self,
@@ -53,7 +53,7 @@ impl Registries {
         new: NewRegistry,
         by: &Agent,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
-        keep: impl FnOnce(&Registry, &mut Batch) -> Held,
+        beside: impl FnOnce(&Registry, &mut Batch) -> Held,
     ) -> Result<Arc<Registry>, Refusal> {
         let NewRegistry { name, source } = new;
         let free = self.inner.registries.with_newest(|newest| check_new(newest, organization, &name));
@@ -79,7 +79,7 @@ impl Registries {
                 revision: newest.next_revision(now.as_millis()),
             });
             record(batch, Notice::RegistryCreated, &registry, by, now);
-            let held = keep(&registry, batch);
+            let held = beside(&registry, batch);
             Ok((Some(put(batch, &registry)), (registry, held)))
         });
         self.once_durable(made).await.map(|(registry, _held)| registry)

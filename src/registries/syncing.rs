@@ -23,21 +23,21 @@ pub struct Synced {
 }
 
 impl Registries {
-    /// A failed sync changes no step and is noted in the registry. `keep` as in [`Registries::create`].
+    /// A failed sync changes no step and is noted in the registry. `beside` as in [`Registries::create`].
     pub async fn sync<Held>(
         &self,
         organization: &Identifier,
         id: RegistryId,
         by: &Agent,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
-        keep: impl FnOnce(&Synced, &mut Batch) -> Held,
+        beside: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<Synced, Refusal> {
         let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, None));
         let present = self.once_durable(present).await?;
         let Source::Git(git) = &present.source else { return Err(Refusal::NoRepository) };
         let syncing = SyncGuard::take(&self.inner, id)?;
         let taken = match self.fetch(organization, git).await {
-            Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), keep).await,
+            Ok(fetched) => self.take_over(&present, git, fetched, by, clock(), beside).await,
             Err(failure) => Err(Refusal::SyncFailed(Arc::new(failure))),
         };
         let taken = match taken {
@@ -59,7 +59,7 @@ impl Registries {
         fetched: Fetched,
         by: &Agent,
         now: Timestamp,
-        keep: impl FnOnce(&Synced, &mut Batch) -> Held,
+        beside: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<(Synced, Held), Refusal> {
         let _gate = self.inner.gate.write().await;
         self.inner.registries.decide(|newest, batch| {
@@ -93,7 +93,7 @@ impl Registries {
                 .with("removed", count(&synced.removed));
             let happening = Happening::new(Notice::RegistrySynced, now, Some(by), &data);
             events::record(batch, &registry.organization, &happening);
-            let held = keep(&synced, batch);
+            let held = beside(&synced, batch);
             Ok((Some(put(batch, &registry)), (synced, held)))
         })
     }

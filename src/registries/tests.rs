@@ -127,16 +127,6 @@ async fn nobody_is_shown_a_registry_that_could_still_be_lost() {
 }
 
 #[tokio::test]
-async fn a_change_whose_caller_went_away_is_seen_once_it_is_durable() {
-    let bench = Bench::new().await;
-    bench.store.hold();
-    assert!(bench.create(1, "tools", build()).now_or_never().is_none());
-    assert!(bench.registries.list(&acme()).is_empty());
-    bench.store.release();
-    assert_eq!(bench.registries.list(&acme()).len(), 1);
-}
-
-#[tokio::test]
 async fn a_pipeline_whose_caller_went_away_keeps_its_registry() {
     let bench = Bench::new().await;
     bench.create(1, "tools", build()).await.unwrap();

@@ -87,16 +87,16 @@ impl Vault {
         Ok(self.record(organization, pipeline, name)?.map(|record| record.secret))
     }
 
-    /// What `keep` adds goes into the same batch; what it returns is held until that is durable or refused.
+    /// What `beside` adds goes into the same batch; what it returns is held until that is durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
         new: NewSecret,
         cause: Cause<'_>,
-        keep: impl FnOnce(&Secret, &mut Batch) -> Held,
+        beside: impl FnOnce(&Secret, &mut Batch) -> Held,
     ) -> Result<Secret, SecretError> {
         let created = self.organizations.change(|organizations, committer| {
-            self.hand_in_new(organizations, committer, organization, new, cause, keep)
+            self.hand_in_new(organizations, committer, organization, new, cause, beside)
         });
         created.await.map(|(secret, _held)| secret)
     }
@@ -240,7 +240,7 @@ impl Vault {
         organization: &Identifier,
         new: NewSecret,
         cause: Cause<'_>,
-        keep: impl FnOnce(&Secret, &mut Batch) -> Held,
+        beside: impl FnOnce(&Secret, &mut Batch) -> Held,
     ) -> Result<(Secret, Held), SecretError> {
         let NewSecret { pipeline, name, value, description } = new;
         let known = organizations.get(organization);
@@ -259,7 +259,7 @@ impl Vault {
         let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
         put_record(&mut batch, organization, &ring, &secret, &value);
         record(&mut batch, organization, Notice::SecretCreated, &secret, cause, Data::default());
-        let held = keep(&secret, &mut batch);
+        let held = beside(&secret, &mut batch);
         let changed = committer.commit(batch)?;
         let organization = organizations.entry(organization.clone());
         let organization = organization.or_insert_with(|| Organization { ring, secrets: BTreeMap::new() });

@@ -25,6 +25,7 @@ pub struct Published<G, K, V> {
     unpublished: AtomicUsize,
 }
 
+#[derive(Clone)]
 pub struct Records<G, K, V> {
     groups: HashMap<G, BTreeMap<K, Arc<V>>>,
 }
@@ -39,13 +40,14 @@ pub struct Newest<G, K, V> {
 }
 
 /// A record with its new value; `None` deletes it.
+#[derive(Clone)]
 pub struct RecordChange<G, K, V> {
     pub group: G,
     pub key: K,
     pub value: Option<Arc<V>>,
 }
 
-impl<G: Hash + Eq + Clone, K: Ord + Clone, V> Published<G, K, V> {
+impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
     pub fn new(store: Arc<dyn Store>, records: Records<G, K, V>, last_revision: u64) -> Self {
         let published = RwLock::new(records.clone());
         let newest = Newest { records, last_revision, unpublished: VecDeque::new() };
@@ -167,17 +169,5 @@ impl<G: Hash + Eq, K: Ord, V> Records<G, K, V> {
 impl<G, K, V> Default for Records<G, K, V> {
     fn default() -> Self {
         Self { groups: HashMap::new() }
-    }
-}
-
-impl<G: Clone, K: Clone, V> Clone for Records<G, K, V> {
-    fn clone(&self) -> Self {
-        Self { groups: self.groups.clone() }
-    }
-}
-
-impl<G: Clone, K: Clone, V> Clone for RecordChange<G, K, V> {
-    fn clone(&self) -> Self {
-        Self { group: self.group.clone(), key: self.key.clone(), value: self.value.clone() }
     }
 }

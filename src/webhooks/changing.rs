@@ -18,14 +18,14 @@ use crate::store::Batch;
 const FIRST_SECRET: u32 = 1;
 
 impl Webhooks {
-    /// Its first event is the next one that happens. What `keep` adds goes into the same batch; what it returns is held
+    /// Its first event is the next one that happens. What `beside` adds goes into the same batch; what it returns is held
     /// until that is durable or refused.
     pub async fn create<Held>(
         &self,
         organization: &Identifier,
         new: NewWebhook,
         by: &Agent,
-        keep: impl FnOnce(&Shown, &mut Batch) -> Held,
+        beside: impl FnOnce(&Shown, &mut Batch) -> Held,
     ) -> Result<Shown, WebhookError> {
         let inner = &self.inner;
         if !inner.options.allow_private {
@@ -37,17 +37,16 @@ impl Webhooks {
                 return Err(WebhookError::TooMany);
             }
             let now = inner.now();
-            let secret = new.secret.text().clone();
-            let webhook = new.into_webhook(organization, now);
+            let (webhook, secret) = new.into_webhook(organization, now);
             // Read before the batch is handed in, so that no later event is skipped.
             let progress = Progress::from(inner.events.next(organization)?);
             let mut batch = Batch::default();
-            inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), &secret)?;
+            inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
             put_webhook(&mut batch, &webhook);
             put_progress(&mut batch, &webhook, &progress);
             record(&mut batch, Notice::WebhookCreated, &webhook, Cause::by(by, now), Data::default());
             let created = Shown { webhook, progress };
-            let held = keep(&created, &mut batch);
+            let held = beside(&created, &mut batch);
             committer.commit(batch)?;
             hooks.of(organization).insert(created.webhook.id, Hook::new(created.clone()));
             Ok((created, held))
@@ -123,7 +122,7 @@ impl Webhooks {
         secret: &WebhookSecret,
         grace: Duration,
         by: &Agent,
-        keep: impl FnOnce(&Shown, &mut Batch) -> Held,
+        beside: impl FnOnce(&Shown, &mut Batch) -> Held,
     ) -> Result<Shown, WebhookError> {
         let inner = &self.inner;
         let rotated = inner.hooks.change(|hooks, committer| {
@@ -143,7 +142,7 @@ impl Webhooks {
             let data = Data::default().with("changed", "secret").with("enabled", webhook.is_enabled());
             record(&mut batch, Notice::WebhookUpdated, &webhook, Cause::by(by, now), data);
             let rotated = Shown { webhook, progress: hook.progress.clone() };
-            let held = keep(&rotated, &mut batch);
+            let held = beside(&rotated, &mut batch);
             committer.commit(batch)?;
             hook.webhook = rotated.webhook.clone();
             Ok((rotated, held))
@@ -153,8 +152,8 @@ impl Webhooks {
 }
 
 impl NewWebhook {
-    fn into_webhook(self, organization: &Identifier, now: Timestamp) -> Webhook {
-        Webhook {
+    fn into_webhook(self, organization: &Identifier, now: Timestamp) -> (Webhook, WebhookSecret) {
+        let webhook = Webhook {
             organization: organization.clone(),
             id: WebhookId(id_seed()),
             target: self.target,
@@ -165,7 +164,8 @@ impl NewWebhook {
             previous: None,
             created_at: now,
             updated_at: now,
-        }
+        };
+        (webhook, self.secret)
     }
 }
 

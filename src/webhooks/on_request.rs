@@ -9,14 +9,14 @@ use crate::store::{Batch, Committer};
 
 impl Webhooks {
     /// Makes a delivery due now, with all its retries, even if it had arrived. One that is being sent stays as it is. The
-    /// caller must not drop this future. What `keep` adds goes into the same batch; what it returns is held until that is
+    /// caller must not drop this future. What `beside` adds goes into the same batch; what it returns is held until that is
     /// durable or refused.
     pub async fn redeliver<Held>(
         &self,
         organization: &Identifier,
         id: WebhookId,
         delivery: DeliveryId,
-        keep: impl FnOnce(&Delivery, &mut Batch) -> Held,
+        beside: impl FnOnce(&Delivery, &mut Batch) -> Held,
     ) -> Result<Delivery, WebhookError> {
         let inner = &self.inner;
         let (taken, before) = inner.hooks.decide(|hooks, _| take(hooks, organization, id, delivery));
@@ -26,7 +26,7 @@ impl Webhooks {
         let redelivered = inner.hooks.change(|hooks, committer| {
             let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
             let outcome = match found {
-                Ok(Some(found)) => self.hand_in_redelivery(hook, committer, found, taken, keep),
+                Ok(Some(found)) => self.hand_in_redelivery(hook, committer, found, taken, beside),
                 Ok(None) => Err(WebhookError::DeliveryNotFound),
                 Err(error) => Err(error.into()),
             };
@@ -55,7 +55,7 @@ impl Webhooks {
         committer: &mut Committer<'_>,
         mut delivery: Delivery,
         taken: bool,
-        keep: impl FnOnce(&Delivery, &mut Batch) -> Held,
+        beside: impl FnOnce(&Delivery, &mut Batch) -> Held,
     ) -> Result<(Delivery, Held), WebhookError> {
         let mut batch = Batch::default();
         let mut progress = hook.progress.clone();
@@ -67,7 +67,7 @@ impl Webhooks {
             put_delivery(&mut batch, &hook.webhook, &delivery);
             put_progress(&mut batch, &hook.webhook, &progress);
         }
-        let held = keep(&delivery, &mut batch);
+        let held = beside(&delivery, &mut batch);
         if !batch.is_empty() {
             committer.commit(batch)?;
         }

@@ -145,12 +145,12 @@ impl Analyses {
         &self.inner.engines
     }
 
-    /// What `keep` adds goes into the same batch; what it returns is held until that is durable or refused.
+    /// What `beside` adds goes into the same batch; what it returns is held until that is durable or refused.
     pub async fn start<Held>(
         &self,
         new: NewAnalysis,
         id: IdSeed,
-        keep: impl FnOnce(&Analysis, &mut Batch) -> Held,
+        beside: impl FnOnce(&Analysis, &mut Batch) -> Held,
     ) -> Result<Analysis, AnalysisError> {
         let analysis = Analysis {
             id: AnalysisId(id),
@@ -172,7 +172,7 @@ impl Analyses {
                 batch.delete(stored::key(organization, *id));
             }
             put(&mut batch, &analysis);
-            let held = keep(&analysis, &mut batch);
+            let held = beside(&analysis, &mut batch);
             committer.commit(batch)?;
             for id in surplus {
                 index.forget(organization, id);
@@ -222,12 +222,12 @@ impl Analyses {
         self.inner.changed.subscribe()
     }
 
-    /// Changes an analysis; the caller is its only writer. `keep` as with [`Analyses::start`].
+    /// Changes an analysis; the caller is its only writer. `beside` as with [`Analyses::start`].
     pub async fn change<Held>(
         &self,
         mut analysis: Analysis,
         change: impl FnOnce(&mut Analysis),
-        keep: impl FnOnce(&Analysis, &mut Batch) -> Held,
+        beside: impl FnOnce(&Analysis, &mut Batch) -> Held,
     ) -> Result<Analysis, AnalysisError> {
         change(&mut analysis);
         analysis.revision += 1;
@@ -237,7 +237,7 @@ impl Analyses {
             }
             let mut batch = Batch::default();
             put(&mut batch, &analysis);
-            let held = keep(&analysis, &mut batch);
+            let held = beside(&analysis, &mut batch);
             committer.commit(batch)?;
             index.put(&analysis);
             Ok(held)
