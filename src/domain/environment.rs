@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::named::named_enum;
 use super::{
     CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session, SessionId,
-    Timestamp,
+    Standing, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,6 +102,17 @@ impl Environment {
     /// Whether the lock can be given to somebody now.
     pub fn is_vacant(&self) -> bool {
         self.lock_status() == LockStatus::Unlocked
+    }
+
+    /// What the pool of its pipeline needs to know.
+    pub fn standing(&self) -> Standing {
+        match &self.configuration {
+            None => Standing::Gone,
+            Some(configuration) if self.is_vacant() => {
+                Standing::Free { configuration: configuration.clone(), last_used: self.last_used }
+            }
+            Some(configuration) => Standing::Taken { configuration: configuration.clone() },
+        }
     }
 
     /// Its configuration, if it can be claimed at all, now or later.

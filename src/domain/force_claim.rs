@@ -1,7 +1,7 @@
 //! Force-claim: ends the holder's session and takes the lock, in one step without a gap. The queue keeps waiting.
 
 use super::{
-    Claim, Command, Draft, Ended, EndedHow, Notice, Origin, Rejection, Role, Session, SessionId, claim, release, reset,
+    Claim, Command, Draft, Ended, EndedHow, Origin, Rejection, Role, Session, SessionId, claim, release, reset,
 };
 
 #[derive(Debug, Clone)]
@@ -35,9 +35,7 @@ impl Command for ForceClaim {
         let by = Some(self.claim.user.clone());
         let ended = Ended { at: draft.now.at, by, how: EndedHow::Overridden(successor) };
         let overrode = release::end_session(draft, ended);
-        if let Some(session) = &overrode {
-            draft.outcome.events.push(session.gone(Notice::SessionOverridden));
-        }
+        draft.outcome.events.extend(overrode.as_ref().and_then(Session::end_event));
         reset::cancel(draft);
         let session = claim::grant(draft, self.claim.into_waiter(draft.now).session);
         Ok(ForceClaimed { session, overrode })

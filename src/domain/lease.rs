@@ -2,8 +2,8 @@
 
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
-    Command, Deadline, Draft, Ended, EndedHow, Environment, Expiry, Lease, Notice, Now, Person, Rejection, Session,
-    SessionId, SessionRef, Tick, Ticket, queue, release,
+    Command, Deadline, Draft, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session, SessionId,
+    SessionRef, Tick, Ticket, queue, release,
 };
 
 /// What is left of a lease after a start, at least: its holder could not keep it up while the server was down.
@@ -97,7 +97,7 @@ impl Command for Undelivered {
         }
         if !self.keyed {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(Expiry::Vanished) };
-            release::vacate(draft, ended, Notice::SessionExpired);
+            release::vacate(draft, ended);
         } else if let Some(claimed) = &mut holder.claimed {
             claimed.unseen_until = Some(Deadline::after(now, ASK_WITHIN_MILLIS));
             holder.revision += 1;
@@ -120,9 +120,11 @@ impl Command for Elapse {
         let expiry = draft.next.lock.as_ref().and_then(Session::expiry);
         if let Some((_, why)) = expiry.filter(|(until, _)| until.has_passed(now)) {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(why) };
-            release::vacate(draft, ended, Notice::SessionExpired);
+            release::vacate(draft, ended);
         }
-        for (ticket, why) in queue::overdue(&draft.next.queue, draft.crowd, now, LET_GO_AT_ONCE) {
+        let overdue = queue::overdue(draft.next.queue.iter(), |waiter| draft.crowd.presence(waiter), now);
+        let overdue: Vec<_> = overdue.map(|(waiter, why)| (waiter.ticket, why)).take(LET_GO_AT_ONCE).collect();
+        for (ticket, why) in overdue {
             queue::expire(draft, ticket, why);
         }
         Ok(queue::next_due(&draft.next.queue, draft.crowd))
@@ -160,7 +162,7 @@ impl Command for StopWaiting {
         // It may have come back for its place just now, and the lock be free.
         queue::hand_over(draft, None);
         let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Released };
-        let left = queue::leave(draft, self.ticket, ended, Notice::SessionReleased);
+        let left = queue::leave(draft, self.ticket, ended);
         Ok(left.map(|_| draft.next.occupied()))
     }
 }

@@ -60,8 +60,11 @@ pub use ids::{
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
-pub use pool::{POOL_LENGTH_MAX, Pool, Standing};
-pub use queue::{ASK_WITHIN_MILLIS, Crowd, Kept, PipelineNow, PlaceKey, Presence, Priority, Queue, Turn, Waiter};
+pub use pool::{ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Standing, Unserved};
+pub use queue::{
+    ASK_WITHIN_MILLIS, AfterHangUp, Connection, Crowd, Departure, Kept, PipelineNow, PlaceKey, Presence, Priority,
+    Queue, Turn, Waiter,
+};
 pub use rejection::Rejection;
 pub use release::Release;
 pub use role::Role;

@@ -72,6 +72,34 @@ pub struct PlaceKey {
     pub fingerprint: [u8; 16],
 }
 
+/// The connection of a waiter's client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Connection {
+    /// The client waits on it for its turn.
+    Open,
+    /// Lost. With an idempotency key the client can come back.
+    Closed { keyed: bool },
+    /// The waiter has none.
+    Absent,
+}
+
+/// What follows for a waiter when its client hangs up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterHangUp {
+    Stays,
+    /// Its place is kept by polling from now on.
+    Polls,
+    Leaves,
+}
+
+/// A waiter that leaves without the lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Departure {
+    pub waiter: Arc<Waiter>,
+    /// As it ends.
+    pub session: Session,
+}
+
 /// Whether the client of one who waits is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
@@ -142,11 +170,55 @@ impl Waiter {
         Event::session(Notice::SessionQueued, self.session.id).with("position", position as u64)
     }
 
+    /// Whether its client is there, as far as the server knows. A server that is shutting down has closed the connections
+    /// itself.
+    pub fn presence(
+        &self,
+        connection: Connection,
+        closing: bool,
+        now: Tick,
+        last_poll: impl FnOnce(Ticket) -> Tick,
+    ) -> Presence {
+        match (connection, &self.kept) {
+            (Connection::Open, _) => Presence::Connected,
+            // Its key leads to its session id, so it can still poll.
+            (Connection::Closed { keyed: true }, Kept::ByAsking)
+            | (Connection::Absent, Kept::ByKey(_) | Kept::ByAsking) => Presence::LastSeen(last_poll(self.ticket)),
+            (Connection::Closed { .. }, Kept::ByKey(_)) if closing => Presence::LastSeen(now),
+            (Connection::Closed { .. }, _) | (Connection::Absent, Kept::ByConnection) => Presence::Vanished,
+        }
+    }
+
+    /// `connection` is the one it has by the time the server handles the hang-up.
+    pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
+        match (connection, &self.kept) {
+            // Its client came back meanwhile.
+            (Connection::Open, _) => AfterHangUp::Stays,
+            (Connection::Closed { keyed: true }, Kept::ByAsking) => AfterHangUp::Polls,
+            (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
+        }
+    }
+
+    pub(super) fn expired(self: &Arc<Self>, why: Expiry, now: Now) -> Departure {
+        self.departure(Ended { at: now.at, by: None, how: EndedHow::Expired(why) })
+    }
+
+    pub(super) fn departure(self: &Arc<Self>, ended: Ended) -> Departure {
+        Departure { waiter: self.clone(), session: self.ended(ended) }
+    }
+
     /// Its session as it ends without ever having had the lock.
     pub fn ended(&self, ended: Ended) -> Session {
         let mut session = self.session.clone();
         session.end(ended);
         session
+    }
+}
+
+impl Departure {
+    /// None if no client ever knew the session: then nothing is recorded of it.
+    pub fn event(&self) -> Option<Event> {
+        (self.waiter.kept == Kept::ByAsking).then(|| self.session.end_event()).flatten()
     }
 }
 
@@ -263,36 +335,38 @@ fn first_ready(draft: &mut Draft<'_>) -> Option<Arc<Waiter>> {
     None
 }
 
-/// Takes one out of the queue whose client is gone.
+/// Removes a waiter whose client is gone.
 pub(super) fn expire(draft: &mut Draft<'_>, ticket: Ticket, why: Expiry) {
     let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Expired(why) };
-    leave(draft, ticket, ended, Notice::SessionExpired);
+    leave(draft, ticket, ended);
 }
 
-/// Takes one out of the queue. If its client knows it as a session, it ends as one.
-pub(super) fn leave(draft: &mut Draft<'_>, ticket: Ticket, ended: Ended, notice: Notice) -> Option<Session> {
-    let waiter = draft.dequeue(ticket)?;
-    let session = waiter.ended(ended);
-    if waiter.kept == Kept::ByAsking {
-        draft.outcome.events.push(session.gone(notice));
-        draft.outcome.left.push(session.clone());
+/// Removes a waiter. If its client knows it as a session, it ends as one.
+pub(super) fn leave(draft: &mut Draft<'_>, ticket: Ticket, ended: Ended) -> Option<Session> {
+    let departure = draft.dequeue(ticket)?.departure(ended);
+    if let Some(event) = departure.event() {
+        draft.outcome.events.push(event);
+        draft.outcome.left.push(departure.session.clone());
     }
-    Some(session)
+    Some(departure.session)
 }
 
-/// When somebody in the queue is next due to lose their place, at the earliest.
+/// When the next waiter loses its place, at the earliest.
 pub(super) fn next_due(queue: &Queue, crowd: &dyn Crowd) -> Option<Tick> {
     queue.iter().filter_map(|waiter| waiter.due(crowd.presence(waiter))).min()
 }
 
-/// Those who have lost their place by now, as many as one transition takes.
-pub(super) fn overdue(queue: &Queue, crowd: &dyn Crowd, now: Now, at_most: usize) -> Vec<(Ticket, Expiry)> {
-    let overdue = queue.iter().filter_map(|waiter| {
-        let presence = crowd.presence(waiter);
+/// The waiters that have lost their place by now, and why.
+pub(super) fn overdue<'a>(
+    waiters: impl Iterator<Item = &'a Arc<Waiter>>,
+    presence: impl Fn(&Waiter) -> Presence,
+    now: Now,
+) -> impl Iterator<Item = (&'a Arc<Waiter>, Expiry)> {
+    waiters.filter_map(move |waiter| {
+        let presence = presence(waiter);
         let why = if presence == Presence::Vanished { Expiry::Vanished } else { Expiry::Unasked };
-        (waiter.due(presence)? <= now.tick).then_some((waiter.ticket, why))
-    });
-    overdue.take(at_most).collect()
+        (waiter.due(presence)? <= now.tick).then_some((waiter, why))
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Release: the holder, or whoever may release for others, gives the lock back. One who waits leaves the queue.
 
 use super::stages::{self, Maker};
-use super::{
-    Command, Draft, Ended, EndedHow, Environment, Notice, Person, Rejection, Session, SessionRef, queue, reset,
-};
+use super::{Command, Draft, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
 
 #[derive(Debug, Clone)]
 pub struct Release {
@@ -22,9 +20,7 @@ impl Command for Release {
 
     fn decide(self, draft: &mut Draft<'_>) -> Result<Session, Rejection> {
         let session = find(&draft.next, &self.session)?.clone();
-        if session.user.id != self.by.id && !self.any {
-            return Err(Rejection::NotSessionHolder { holder: session.user });
-        }
+        session.check_release(&self.by, self.any)?;
         if session.ended.is_some() {
             // Releasing twice, or after somebody took the lock, is no fault: the answer says how it ended.
             return Ok(session);
@@ -32,9 +28,20 @@ impl Command for Release {
         let ended = Ended { at: draft.now.at, by: Some(self.by), how: EndedHow::Released };
         if let Some(waiter) = draft.next.queue.session(session.id) {
             let ticket = waiter.ticket;
-            return queue::leave(draft, ticket, ended, Notice::SessionReleased).ok_or(Rejection::SessionNotFound);
+            return queue::leave(draft, ticket, ended).ok_or(Rejection::SessionNotFound);
         }
-        vacate(draft, ended, Notice::SessionReleased).ok_or(Rejection::SessionNotFound)
+        vacate(draft, ended).ok_or(Rejection::SessionNotFound)
+    }
+}
+
+impl Session {
+    /// Whether this person may end it; `any` for those who may release for others.
+    pub fn check_release(&self, by: &Person, any: bool) -> Result<(), Rejection> {
+        if self.user.id == by.id || any {
+            Ok(())
+        } else {
+            Err(Rejection::NotSessionHolder { holder: self.user.clone() })
+        }
     }
 }
 
@@ -71,9 +78,9 @@ pub(super) fn find_holder<'a>(
 }
 
 /// The holder gives up the lock, by itself or not, and the environment is put back in order if it is to be.
-pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended, notice: Notice) -> Option<Session> {
+pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended) -> Option<Session> {
     let session = end_session(draft, ended)?;
-    draft.outcome.events.push(session.gone(notice));
+    draft.outcome.events.extend(session.end_event());
     reset::begin(draft);
     Some(session)
 }

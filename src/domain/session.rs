@@ -191,14 +191,17 @@ impl Session {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }
 
-    /// That it has ended.
-    pub fn gone(&self, notice: Notice) -> Event {
-        let event = Event::session(notice, self.id).with_some("fencingToken", self.fencing_token());
-        match self.ended.as_ref().map(|ended| ended.how) {
-            Some(EndedHow::Overridden(successor)) => event.with("overriddenBy", successor.to_string()),
-            Some(EndedHow::Expired(why)) => event.with("reason", why.as_str()),
-            Some(EndedHow::Released) | None => event,
-        }
+    /// The event of its end, once it has ended.
+    pub fn end_event(&self) -> Option<Event> {
+        let how = self.ended.as_ref()?.how;
+        let event = |notice| Event::session(notice, self.id).with_some("fencingToken", self.fencing_token());
+        Some(match how {
+            EndedHow::Released => event(Notice::SessionReleased),
+            EndedHow::Overridden(successor) => {
+                event(Notice::SessionOverridden).with("overriddenBy", successor.to_string())
+            }
+            EndedHow::Expired(why) => event(Notice::SessionExpired).with("reason", why.as_str()),
+        })
     }
 
     pub(super) fn end(&mut self, ended: Ended) {

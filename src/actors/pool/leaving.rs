@@ -10,7 +10,7 @@ use crate::actors::crowd::Held;
 use crate::actors::environment::deliver;
 use crate::actors::environments::{Environments, Failure, Parts};
 use crate::actors::{keys, stored};
-use crate::domain::{Agent, Ended, EndedHow, Expiry, Kept, Notice, Rejection, Session, Ticket, Waiter};
+use crate::domain::{Agent, Ended, EndedHow, Expiry, Kept, Rejection, Session, Ticket, Waiter};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// How many of those who wait are let go in one go; the rest the next time.
@@ -122,11 +122,9 @@ impl PipelinePool {
 
     fn record_end(&self, batch: &mut Batch, session: &Session, by: Option<&Agent>) {
         let Some(ended) = &session.ended else { return };
-        let notice = match ended.how {
-            EndedHow::Released | EndedHow::Overridden(_) => Notice::SessionReleased,
-            EndedHow::Expired(_) => Notice::SessionExpired,
-        };
-        record_events(batch, &self.pipeline, None, &[session.gone(notice)], by, ended.at);
+        if let Some(event) = session.end_event() {
+            record_events(batch, &self.pipeline, None, &[event], by, ended.at);
+        }
     }
 
     /// Lets those go that nothing has been heard of for too long.

@@ -225,7 +225,7 @@ impl World {
             environment.queue = std::mem::take(&mut server.environments[index].queue);
             environment.rearm(self.now);
             server.environments[index] = environment;
-            server.mailboxes[index].push_back(Message::HandOver { offered: false, to: None });
+            server.mailboxes[index].push_back(Message::HandOver { offered: false });
         }
         server.ended = stored.ended;
         server.answers = stored.answers;

@@ -1,9 +1,8 @@
-//! The pool's side of the server: those who wait for any environment, and the offers that are made to them.
-
-use std::sync::Arc;
+//! The pool's side of the server: the waiters for any environment, and the offers made to them.
 
 use super::log::{Batch, Place};
 use super::world::{Answer, Message, What, World};
+use crate::domain::samples::person;
 use crate::domain::*;
 
 impl World {
@@ -12,18 +11,20 @@ impl World {
             Message::Ask(request) => match self.requests[request].what {
                 What::Release(_, session) => self.release_in_pool(request, session),
                 What::Claim(_) | What::Force(..) | What::Heartbeat(..) | What::Deploy(..) | What::Look(..) => {
-                    self.arrive(request)
+                    self.join_pool(request)
                 }
             },
             Message::Attach(request, ticket) => self.attach_in_pool(request, ticket),
-            Message::HungUp(ticket) => {
-                // It may have asked anew in the meantime; and who is sent away to ask did not hang up.
-                let gone = self.server.held.get(&ticket).is_some_and(|request| !self.requests[*request].open);
-                if gone {
-                    self.leave_pool(ticket, EndedHow::Expired(Expiry::Vanished));
+            Message::HungUp(ticket) => match self.server.pool.hang_up(ticket, self.connection(ticket), self.now) {
+                HungUp::Stays => {}
+                HungUp::Polls => unreachable!("no client has both a key and a queued session"),
+                HungUp::Leaves(departure) => self.leave_pool(departure),
+            },
+            Message::GiveUp(ticket) => {
+                if let Some(unserved) = self.server.pool.stop_waiting(ticket) {
+                    self.answer_unserved(unserved);
                 }
             }
-            Message::GiveUp(ticket) => self.give_up_in_pool(ticket),
             Message::Replay(..)
             | Message::Undelivered { .. }
             | Message::HandOver { .. }
@@ -33,7 +34,7 @@ impl World {
         }
     }
 
-    fn arrive(&mut self, request: usize) {
+    fn join_pool(&mut self, request: usize) {
         let Some(wish) = self.wish(request).cloned() else { return };
         if !self.requests[request].open {
             if let Some(key) = wish.key {
@@ -42,26 +43,30 @@ impl World {
             return;
         }
         let Place::Pool(labels) = &wish.place else { return };
-        let waiter = Arc::new(self.claim_of(request, &wish).into_waiter(self.now));
-        self.server.pool.arrive(waiter.clone(), labels.clone()).unwrap();
+        let claim = self.claim_of(request, &wish);
+        let claim = ClaimAny { claim, labels: labels.clone(), hold: wish.wait_millis > 0 };
+        let Ok(waiter) = self.server.pool.join(claim, self.now) else {
+            return self.reply(self.pool_mailbox(), request, Answer::Refused);
+        };
         self.witness_arrival(&waiter, &wish.place);
         if waiter.is_durable() {
             self.log.hand_in(Batch { arrived: Some((wish.place.clone(), waiter.clone())), ..Batch::default() });
         }
-        if wish.queue && wish.wait_millis == 0 {
-            self.send_away(self.pool_mailbox(), request, &waiter);
-        } else {
-            self.server.held.insert(waiter.ticket, request);
+        if waiter.kept == Kept::ByAsking {
+            self.server.asked.insert(waiter.ticket, self.now.tick);
         }
-        if !self.offer(labels, waiter.ticket) {
-            self.refuse_if_impatient(waiter.ticket);
-        }
+        self.server.held.insert(waiter.ticket, request);
+        let offer = self.server.pool.offer(labels);
+        self.answer_all_unserved();
+        self.send_offers(offer);
     }
 
-    /// Who leaves may have been granted an environment in the meantime; then it is that one's to answer.
+    /// An environment may have taken it meanwhile; then that one answers.
     fn release_in_pool(&mut self, request: usize, session: SessionId) {
-        let Origin::Queued(ticket) = session.origin else { return };
-        self.leave_pool(ticket, EndedHow::Released);
+        let by = person(self.requests[request].client as u8);
+        if let Some(departure) = self.server.pool.release(session, &by, false, self.now).unwrap() {
+            self.leave_pool(departure);
+        }
         let granted = self.server.environments.iter().position(|environment| environment.session(session).is_some());
         if let Some(index) = granted {
             self.server.mailboxes[index].push_back(Message::Ask(request));
@@ -73,72 +78,69 @@ impl World {
 
     fn attach_in_pool(&mut self, request: usize, ticket: Ticket) {
         if !self.requests[request].open {
-            return self.arrive(request);
+            return self.join_pool(request);
         }
-        let Some(labels) = self.server.pool.labels(ticket).cloned() else {
+        if self.server.pool.get(ticket).is_none() {
             return self.route(request);
-        };
+        }
         self.server.held.insert(ticket, request);
         self.server.asked.remove(&ticket);
-        self.offer(&labels, ticket);
+        self.offer_around();
     }
 
-    fn offer(&mut self, labels: &Labels, ticket: Ticket) -> bool {
-        let Some(name) = self.server.pool.offer(labels) else { return false };
-        self.send_offer(&name, Some(ticket));
-        true
-    }
-
-    /// Whatever is still free is offered to those who still wait.
-    pub fn offer_again(&mut self) {
+    /// Offers the free environments to the waiters, and answers the claims that do not wait for more.
+    pub fn offer_around(&mut self) {
         let (held, asked, requests) = (&self.server.held, &self.server.asked, &self.requests);
-        let names = self.server.pool.offers(|waiter| super::world::presence(waiter, held, asked, requests));
-        for name in names {
-            self.send_offer(&name, None);
+        let offers = self.server.pool.offers(|waiter| super::world::presence(waiter, held, asked, requests));
+        self.answer_all_unserved();
+        self.send_offers(offers);
+    }
+
+    fn send_offers(&mut self, offers: impl IntoIterator<Item = Identifier>) {
+        for name in offers {
+            let index = self.server.names.iter().position(|known| *known == name).unwrap();
+            self.server.mailboxes[index].push_back(Message::HandOver { offered: true });
         }
     }
 
-    fn send_offer(&mut self, name: &Identifier, ticket: Option<Ticket>) {
-        let index = self.server.names.iter().position(|known| known == name).unwrap();
-        self.server.mailboxes[index].push_back(Message::HandOver { offered: true, to: ticket });
-    }
-
-    /// Who does not want to wait is refused as soon as there is nothing to be had.
-    pub fn refuse_if_impatient(&mut self, ticket: Ticket) {
-        let Some(request) = self.server.held.get(&ticket).copied() else { return };
-        let impatient = self.wish(request).is_some_and(|wish| wish.wait_millis == 0 && !wish.queue);
-        if impatient && self.server.pool.get(ticket).is_some() {
-            self.leave_pool(ticket, EndedHow::Released);
-            self.reply(self.pool_mailbox(), request, Answer::Refused);
+    fn answer_all_unserved(&mut self) {
+        for unserved in self.server.pool.unserved() {
+            self.answer_unserved(unserved);
         }
     }
 
-    fn give_up_in_pool(&mut self, ticket: Ticket) {
-        let Some(waiter) = self.server.pool.get(ticket).cloned() else { return };
-        let Some(request) = self.server.held.get(&ticket).copied() else { return };
-        if waiter.kept != Kept::ByAsking {
-            self.leave_pool(ticket, EndedHow::Released);
-            self.reply(self.pool_mailbox(), request, Answer::Refused);
-        } else if self.requests[request].open {
-            self.send_away(self.pool_mailbox(), request, &waiter);
+    fn answer_unserved(&mut self, unserved: Unserved) {
+        match unserved {
+            Unserved::Queued { waiter, .. } => {
+                if let Some(request) = self.server.held.get(&waiter.ticket).copied() {
+                    self.send_away(self.pool_mailbox(), request, &waiter);
+                }
+            }
+            Unserved::Refused { waiter, .. } => {
+                let request = self.server.held.get(&waiter.ticket).copied();
+                self.record_departure(&waiter, None);
+                if let Some(request) = request {
+                    self.reply(self.pool_mailbox(), request, Answer::Refused);
+                }
+            }
         }
     }
 
-    /// Those in the pool who have not been heard of in time.
     pub fn expire_in_pool(&mut self) {
-        let due = |waiter: &Waiter| waiter.due(self.presence(waiter)).filter(|due| due.0 > i64::MIN);
-        let overdue = self.server.pool.iter().filter(|waiter| due(waiter).is_some_and(|due| due <= self.now.tick));
-        let mut overdue: Vec<_> = overdue.map(|waiter| waiter.ticket).collect();
-        overdue.sort_unstable();
-        for ticket in overdue {
-            self.leave_pool(ticket, EndedHow::Expired(Expiry::Unasked));
+        for departure in self.server.pool.overdue(|waiter| self.presence(waiter), self.now, usize::MAX) {
+            self.leave_pool(departure);
         }
     }
 
-    pub fn leave_pool(&mut self, ticket: Ticket, how: EndedHow) {
-        let Some(waiter) = self.server.pool.leave(ticket) else { return };
-        let ended = Ended { at: self.now.at, by: None, how };
-        let session = (waiter.kept == Kept::ByAsking).then(|| waiter.ended(ended));
+    fn leave_pool(&mut self, departure: Departure) {
+        let known = departure.event().is_some();
+        let Departure { waiter, session } = departure;
+        self.server.pool.leave(waiter.ticket);
+        self.record_departure(&waiter, known.then_some(session));
+    }
+
+    fn record_departure(&mut self, waiter: &Waiter, session: Option<Session>) {
+        let ticket = waiter.ticket;
         self.server.ended.extend(session.iter().map(|session| (session.id, session.clone())));
         if waiter.is_durable() {
             self.log.hand_in(Batch { gone: vec![ticket], ended: session.into_iter().collect(), ..Batch::default() });

@@ -26,8 +26,12 @@ impl World {
             Message::Replay(request, session) => self.look(mailbox, request, session),
             Message::GiveUp(ticket) => self.give_up(mailbox, ticket),
             Message::HungUp(ticket) => {
-                self.run(mailbox, HangUp { tickets: vec![ticket] }, Cause::default()).unwrap();
-                assert_eq!(self.server.environments[mailbox].queue.get(ticket), None, "who hung up still waits");
+                let waiter = self.server.environments[mailbox].queue.get(ticket);
+                let connection = self.connection(ticket);
+                if waiter.is_some_and(|waiter| waiter.after_hang_up(connection) == AfterHangUp::Leaves) {
+                    self.run(mailbox, HangUp { tickets: vec![ticket] }, Cause::default()).unwrap();
+                    assert_eq!(self.server.environments[mailbox].queue.get(ticket), None, "who hung up still waits");
+                }
             }
             Message::Undelivered { session, keyed } => {
                 let holder = |world: &Self| world.server.environments[mailbox].lock.clone().filter(|s| s.id == session);
@@ -35,7 +39,7 @@ impl World {
                 self.run(mailbox, Undelivered { session, keyed }, Cause::default()).unwrap();
                 assert_eq!(holder(self).is_some(), keeps, "who is gone has the lock, or who may come back has not");
             }
-            Message::HandOver { offered, to } => self.hand_over(mailbox, offered, to),
+            Message::HandOver { offered } => self.hand_over(mailbox, offered),
             Message::Elapse => {
                 self.run(mailbox, Elapse, Cause::default()).unwrap();
             }
@@ -130,13 +134,9 @@ impl World {
         let environment = &self.server.environments[index];
         let configuration = environment.configuration.clone().unwrap();
         let free = environment.is_vacant();
-        let standing = match free {
-            true => Standing::Free { configuration: configuration.clone(), last_used: environment.last_used },
-            false => Standing::Taken { configuration: configuration.clone() },
-        };
-        self.server.pool.report(&self.server.names[index], standing);
+        self.server.pool.report(&self.server.names[index], environment.standing());
         if free && self.server.pool.wants(&configuration, |waiter| self.presence(waiter)) {
-            self.server.mailboxes[index].push_back(Message::HandOver { offered: false, to: None });
+            self.server.mailboxes[index].push_back(Message::HandOver { offered: false });
         }
     }
 
@@ -233,7 +233,7 @@ impl World {
         } else if self.server.environments[index].queue.get(ticket).is_some() {
             self.server.held.insert(ticket, request);
             self.server.asked.remove(&ticket);
-            self.server.mailboxes[index].push_back(Message::HandOver { offered: false, to: None });
+            self.server.mailboxes[index].push_back(Message::HandOver { offered: false });
         } else {
             self.route(request);
         }
@@ -261,15 +261,13 @@ impl World {
         self.reply(mailbox, request, Answer::Queued(waiter.session.clone()));
     }
 
-    fn hand_over(&mut self, index: usize, offered: bool, to: Option<Ticket>) {
+    fn hand_over(&mut self, index: usize, offered: bool) {
         self.run(index, HandOver, Cause::default()).unwrap();
-        // Somebody else may have got what was offered, by name or because they came first: whoever it was offered to
-        // may do with another one.
+        // Somebody else may have got what was offered, by name or because they came first: another environment may do.
         if offered {
-            self.offer_again();
-        }
-        if let Some(ticket) = to {
-            self.refuse_if_impatient(ticket);
+            self.server.unreported.remove(&index);
+            self.report(index);
+            self.offer_around();
         }
     }
 }

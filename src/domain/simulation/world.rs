@@ -49,8 +49,7 @@ pub struct Server {
 }
 
 /// What an actor is told. `Attach` and `Replay` are of clients that come back with their key, for a place in a line or for
-/// what they were granted. `HandOver` says that somebody in the pool may want the environment; or that it was offered,
-/// perhaps because of one who has just arrived.
+/// what they were granted. `HandOver` says that somebody in the pool may want the environment, or that it was offered.
 #[derive(Debug, Clone)]
 pub enum Message {
     Ask(usize),
@@ -59,7 +58,7 @@ pub enum Message {
     GiveUp(Ticket),
     HungUp(Ticket),
     Undelivered { session: SessionId, keyed: bool },
-    HandOver { offered: bool, to: Option<Ticket> },
+    HandOver { offered: bool },
     Elapse,
     Finish(DeploymentId, StageEnd),
     Configure(Box<Configuration>),
@@ -224,6 +223,10 @@ impl World {
         presence(waiter, &self.server.held, &self.server.asked, &self.requests)
     }
 
+    pub fn connection(&self, ticket: Ticket) -> Connection {
+        connection(ticket, &self.server.held, &self.requests)
+    }
+
     pub fn wish(&self, request: usize) -> Option<&Wish> {
         match &self.requests[request].what {
             What::Claim(wish) | What::Force(_, wish) => Some(wish),
@@ -261,10 +264,15 @@ pub fn presence(
     asked: &BTreeMap<Ticket, Tick>,
     requests: &[Request],
 ) -> Presence {
-    match (held.get(&waiter.ticket), &waiter.kept) {
-        (Some(request), _) if requests[*request].open => Presence::Connected,
-        (Some(_), _) | (None, Kept::ByConnection) => Presence::Vanished,
-        (None, Kept::ByKey(_) | Kept::ByAsking) => Presence::LastSeen(asked[&waiter.ticket]),
+    waiter.presence(connection(waiter.ticket, held, requests), false, Tick(0), |ticket| asked[&ticket])
+}
+
+fn connection(ticket: Ticket, held: &BTreeMap<Ticket, usize>, requests: &[Request]) -> Connection {
+    match held.get(&ticket).map(|request| &requests[*request]) {
+        None => Connection::Absent,
+        Some(Request { open: true, .. }) => Connection::Open,
+        Some(Request { what: What::Claim(wish), .. }) => Connection::Closed { keyed: wish.key.is_some() },
+        Some(_) => unreachable!("only claims wait"),
     }
 }
 

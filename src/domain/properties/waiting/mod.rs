@@ -140,12 +140,7 @@ impl Building {
         let mut hall = Hall { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
         let transition = decide(&self.environments[room], command, self.now, &mut hall)?;
         let next = transition.next;
-        let configuration = next.configuration.clone().unwrap();
-        let standing = match next.is_vacant() {
-            true => Standing::Free { configuration, last_used: next.last_used },
-            false => Standing::Taken { configuration },
-        };
-        self.pool.report(&self.names[room], standing);
+        self.pool.report(&self.names[room], next.standing());
         self.environments[room] = next;
         Ok((transition.reply, transition.outcome))
     }
@@ -199,10 +194,9 @@ impl Building {
             Step::Configure { room, change } => self.configure(room, change),
             Step::Pass { millis } => {
                 self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
-                let due = |waiter: &Arc<Waiter>| waiter.due(self.presence[&waiter.ticket]);
-                let overdue = self.pool.iter().filter(|waiter| due(waiter).is_some_and(|due| due <= self.now.tick));
-                for ticket in overdue.map(|waiter| waiter.ticket).collect::<Vec<_>>() {
-                    self.pool.leave(ticket);
+                let presence = |waiter: &Waiter| self.presence[&waiter.ticket];
+                for departure in self.pool.overdue(presence, self.now, usize::MAX) {
+                    self.pool.leave(departure.waiter.ticket);
                 }
                 for room in 0..ROOMS {
                     self.run(room, Elapse).unwrap();
@@ -241,17 +235,19 @@ impl Building {
     }
 
     fn claim_any(&mut self, wanted: &[&str], claim: Claim) -> Verdict {
-        let (ticket, patient, labels) = (claim.ticket, claim.waits.is_some(), Arc::new(labels(wanted)));
-        self.pool.arrive(Arc::new(claim.into_waiter(self.now)), labels.clone()).unwrap();
+        let (ticket, labels, hold) = (claim.ticket, Arc::new(labels(wanted)), claim.waits != Some(Kept::ByAsking));
+        if self.pool.join(ClaimAny { claim, labels: labels.clone(), hold }, self.now).is_err() {
+            return Verdict::Refused;
+        }
         self.offer(&labels);
         if self.pool.get(ticket).is_none() {
             return Verdict::Granted;
         }
-        if !patient {
-            self.pool.leave(ticket);
-            return Verdict::Refused;
+        match &self.pool.unserved()[..] {
+            [Unserved::Refused { .. }] => Verdict::Refused,
+            [] | [Unserved::Queued { .. }] => Verdict::Waits,
+            more => panic!("only the newcomer is answered, not {more:?}"),
         }
-        Verdict::Waits
     }
 
     fn offer(&mut self, labels: &Labels) {
@@ -267,7 +263,19 @@ impl Building {
         let ticket = Ticket(who);
         let session = SessionId { seed: seed(who), origin: Origin::Queued(ticket) };
         match (wants, there) {
-            (Wants::Any(_), _) => assert!(self.pool.leave(ticket).is_some()),
+            (Wants::Any(_), There::Asks { .. }) => {
+                let departure = self.pool.release(session, &person(1), false, self.now).unwrap().unwrap();
+                assert_eq!(departure.session.status(), SessionStatus::Released);
+                self.pool.leave(ticket);
+            }
+            (Wants::Any(_), There::Connected { .. }) if in_time => {
+                assert!(matches!(self.pool.stop_waiting(ticket), Some(Unserved::Refused { .. })));
+            }
+            (Wants::Any(_), There::Connected { keyed }) => {
+                let hung_up = self.pool.hang_up(ticket, Connection::Closed { keyed }, self.now);
+                assert!(matches!(hung_up, HungUp::Leaves(_)));
+                self.pool.leave(ticket);
+            }
             (Wants::Room(room), There::Asks { .. }) => {
                 let release = Release { session: session.into(), by: person(1), any: false };
                 assert_eq!(self.run(room, release).unwrap().0.status(), SessionStatus::Released);
@@ -279,7 +287,7 @@ impl Building {
                 self.presence.insert(ticket, Presence::Vanished);
                 self.run(room, HangUp { tickets: vec![ticket] }).unwrap();
             }
-            (Wants::Room(_), There::Away { .. }) => return,
+            (Wants::Any(_) | Wants::Room(_), There::Away { .. }) => return,
         }
         self.paper.leave(who);
     }

@@ -126,9 +126,7 @@ impl Paper {
     pub fn claim(&mut self, wait: Wait, patient: bool) -> Verdict {
         let who = wait.who;
         let wanted = wait.wants.clone();
-        if let Wants::Room(room) = wanted
-            && self.rooms[room].disabled
-        {
+        if (0..self.rooms.len()).filter(|room| self.wants(&wanted, *room)).all(|room| self.rooms[room].disabled) {
             return Verdict::Refused;
         }
         // Who asks for one environment has its connection open until it is answered.
@@ -288,13 +286,16 @@ impl Paper {
 
     /// Somebody has come: the environment it wants, or the least recently used of those that are free.
     fn find_room(&mut self, wants: &Wants) {
-        let wanted = |room: &usize| match wants {
-            Wants::Room(wanted) => room == wanted,
-            Wants::Any(labels) => labels.iter().all(|label| self.rooms[*room].labels.contains(label)),
-        };
-        let free = (0..self.rooms.len()).filter(wanted).filter(|room| self.rooms[*room].is_free());
+        let free = (0..self.rooms.len()).filter(|room| self.wants(wants, *room) && self.rooms[*room].is_free());
         if let Some(room) = free.min_by_key(|room| (self.rooms[*room].used, *room)) {
             self.serve(room);
+        }
+    }
+
+    fn wants(&self, wants: &Wants, room: usize) -> bool {
+        match wants {
+            Wants::Room(wanted) => room == *wanted,
+            Wants::Any(labels) => labels.iter().all(|label| self.rooms[room].labels.contains(label)),
         }
     }
 

@@ -1,12 +1,18 @@
-//! Those who wait for any environment with certain labels, and which environments are free for them.
+//! The waiters for any environment with certain labels, and the environments that are free for them.
 //!
-//! A free environment is offered to those who wait; it is the environment's own decision that takes one of them, in
-//! order, with [`Pool::take`]. So no two environments can take the same one, and no offer binds anybody.
+//! A free environment is offered to the waiters; its own decision takes one of them, in order, with [`Pool::take`]. So no
+//! two environments can take the same waiter, and an offer binds nobody.
+
+mod rules;
+
+pub use rules::{ClaimAny, HungUp, Unserved};
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{Configuration, Identifier, Labels, Presence, Rejection, Ticket, Timestamp, Turn, Waiter};
+use super::{
+    Configuration, Identifier, Labels, Origin, Presence, Rejection, SessionId, Ticket, Timestamp, Turn, Waiter,
+};
 
 /// How many may wait for any environment of one pipeline.
 pub const POOL_LENGTH_MAX: usize = 10_000;
@@ -16,6 +22,8 @@ pub struct Pool {
     /// By what they want, then in order: an environment looks at the first of each kind that it would do for.
     waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
     turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
+    /// Waiters that are answered as soon as no environment is on offer for them: see [`Pool::unserved`].
+    undecided: BTreeSet<Ticket>,
     environments: HashMap<Identifier, Known>,
     /// The free ones, least recently used first; all of them, and by each label.
     free: BTreeSet<Use>,
@@ -53,6 +61,12 @@ impl Pool {
     pub fn get(&self, ticket: Ticket) -> Option<&Arc<Waiter>> {
         let (turn, labels) = self.turns.get(&ticket)?;
         self.waiting.get(labels)?.get(turn)
+    }
+
+    /// The waiter under this session id.
+    pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
+        let Origin::Queued(ticket) = id.origin else { return None };
+        self.get(ticket).filter(|waiter| waiter.session.id == id)
     }
 
     pub fn labels(&self, ticket: Ticket) -> Option<&Arc<Labels>> {
@@ -93,6 +107,7 @@ impl Pool {
     }
 
     pub fn leave(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
+        self.undecided.remove(&ticket);
         let (turn, labels) = self.turns.remove(&ticket)?;
         let line = self.waiting.get_mut(&labels)?;
         let waiter = line.remove(&turn);
