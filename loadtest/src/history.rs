@@ -105,6 +105,13 @@ pub struct History {
     pub retention: u64,
 }
 
+impl History {
+    /// With the reads made at the end.
+    pub fn everything(&self) -> impl Iterator<Item = &Record> {
+        self.records.iter().chain(&self.audit)
+    }
+}
+
 impl fmt::Display for SessionName {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(&self.0)

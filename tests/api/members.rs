@@ -254,7 +254,7 @@ async fn what_the_api_did_holds_after_a_restart_until_the_file_says_something_el
 
 /// How a member should be after a kill, as far as its client was told.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum Acknowledged {
     Nothing,
     Added,
     Removed,
@@ -280,9 +280,9 @@ async fn no_change_that_was_acknowledged_is_lost_and_none_is_done_by_half_when_t
             let found = admin.get(&format!("/members?name={}", made.name)).await.ok().data();
             let is_there = found.as_array().unwrap().len() == 1;
             match made.told {
-                Told::Nothing => {}
-                Told::Added => assert!(is_there, "{made:?}"),
-                Told::Removed => assert!(!is_there, "{made:?}"),
+                Acknowledged::Nothing => {}
+                Acknowledged::Added => assert!(is_there, "{made:?}"),
+                Acknowledged::Removed => assert!(!is_there, "{made:?}"),
             }
             if let Some(token) = &made.token {
                 let lets_in = server.with_token(token).get("/pipelines").await.status == 200;
@@ -299,7 +299,7 @@ async fn no_change_that_was_acknowledged_is_lost_and_none_is_done_by_half_when_t
 struct Made {
     name: String,
     token: Option<String>,
-    told: Told,
+    told: Acknowledged,
 }
 
 /// Adds members, gives each a token, and removes every other one, until the server is gone.
@@ -318,18 +318,18 @@ async fn add_and_remove(
     let mut all = Vec::new();
     for place in 0.. {
         let name = format!("{prefix}-{place}");
-        all.push(Made { name: name.clone(), token: None, told: Told::Nothing });
+        all.push(Made { name: name.clone(), token: None, told: Acknowledged::Nothing });
         let made = all.last_mut().unwrap();
         let Some(added) = send(Method::POST, "/members", json!({ "name": name, "role": "viewer" })).await else {
             break;
         };
-        made.told = Told::Added;
+        made.told = Acknowledged::Added;
         let Some(token) = send(Method::POST, "/tokens", json!({ "name": "x", "user": name })).await else { break };
         made.token = Some(token.data()["token"].as_str().unwrap().to_owned());
         if place % 2 == 0 {
-            made.told = Told::Nothing;
+            made.told = Acknowledged::Nothing;
             let Some(_) = send(Method::DELETE, &path_of(&added.data()), Value::Null).await else { break };
-            made.told = Told::Removed;
+            made.told = Acknowledged::Removed;
         }
     }
     all

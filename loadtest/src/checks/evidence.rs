@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
-use super::doubts::Doubts;
+use super::unanswered_claims::UnansweredClaims;
 use super::{holding, retries};
 use crate::history::{Answer, History, Moment, Record, Request, SessionName};
 
@@ -13,7 +13,7 @@ pub struct Evidence<'h> {
     pub history: &'h History,
     /// One for each session, by environment, then in the order in which they were told.
     pub grants: Vec<Grant<'h>>,
-    pub doubts: Doubts<'h>,
+    pub unanswered: UnansweredClaims<'h>,
     /// Answers that grant one session twice, but not the same lock or token.
     pub contradictions: Vec<(&'h Record, &'h Record)>,
     by_session: HashMap<&'h SessionName, usize>,
@@ -37,9 +37,9 @@ pub struct Grant<'h> {
 
 impl<'h> Evidence<'h> {
     pub fn of(history: &'h History) -> Self {
-        let doubts = Doubts::of(history);
+        let unanswered = UnansweredClaims::of(history);
         let mut evidence =
-            Self { history, grants: Vec::new(), doubts, contradictions: Vec::new(), by_session: HashMap::new() };
+            Self { history, grants: Vec::new(), unanswered, contradictions: Vec::new(), by_session: HashMap::new() };
         for record in &history.records {
             evidence.learn(record);
         }
@@ -47,7 +47,7 @@ impl<'h> Evidence<'h> {
         for (place, grant) in evidence.grants.iter().enumerate() {
             evidence.by_session.insert(grant.session, place);
         }
-        retries::set_back(&mut evidence.grants, &evidence.doubts);
+        retries::set_back(&mut evidence.grants, &evidence.unanswered);
         evidence.learn_releases();
         holding::settle(&mut evidence);
         evidence

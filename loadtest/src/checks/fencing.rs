@@ -25,7 +25,7 @@ pub fn check(evidence: &Evidence<'_>) -> Check {
     for (environment, grants) in evidence.by_environment() {
         later_is_higher(&evidence.name(environment), grants, &mut findings);
         // Whoever got no answer may have had a token of which nobody was told.
-        let complete = evidence.history.alone && evidence.doubts.count(environment) == 0;
+        let complete = evidence.history.alone && evidence.unanswered.count(environment) == 0;
         neighbours(&evidence.name(environment), grants, complete, &mut findings);
     }
     findings.into_check()

@@ -72,7 +72,7 @@ fn displaced(evidence: &Evidence<'_>) -> Vec<Moment> {
         let mut by_token: Vec<&Grant> = grants.iter().collect();
         by_token.sort_unstable_by_key(|grant| grant.token);
         let unseen = if evidence.history.alone {
-            evidence.doubts.first_force_claim(environment).unwrap_or(NEVER)
+            evidence.unanswered.first_force_claim(environment).unwrap_or(NEVER)
         } else {
             // Others may force-claim here, and nobody tells us.
             Moment(0)

@@ -80,7 +80,7 @@ fn leak<'h>(
         return None;
     }
     let begun = granted_after(evidence.grants_in(environment), *fencing);
-    if evidence.doubts.about(environment).any(|claim| rightly_has(claim, begun, read.sent)) {
+    if evidence.unanswered.about(environment).any(|claim| rightly_has(claim, begun, read.sent)) {
         return None;
     }
     Some(Leak { why: "nobody was told of it, and nobody who is gone can have got it", requests: vec![read] })

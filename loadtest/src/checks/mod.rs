@@ -3,7 +3,6 @@
 //! however its clients were delayed. What nobody was told (a lost answer) is taken in the server's favour.
 
 mod about;
-mod doubts;
 mod evidence;
 mod fencing;
 mod findings;
@@ -15,13 +14,14 @@ mod queue_order;
 mod retries;
 mod rising;
 mod seen_later;
+mod unanswered_claims;
 
+#[cfg(test)]
+mod history_builder;
 #[cfg(test)]
 mod model;
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-mod story;
 
 use crate::history::History;
 use crate::report::model::Check;

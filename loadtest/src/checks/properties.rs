@@ -76,7 +76,7 @@ fn what_the_service_did_has_something_to_show_to_every_rule() {
         for (sum, check) in examined.iter_mut().zip(all(&history)) {
             *sum += check.examined;
         }
-        for record in history.records.iter().chain(&history.audit) {
+        for record in history.everything() {
             unknown += u32::from(record.answer == Answer::Unknown);
             overridden += u32::from(matches!(record.answer, Answer::Session { status: SessionStatus::Overridden, .. }));
             forgotten += u32::from(matches!(record.answer, Answer::Refused { status: 404, .. }));

@@ -3,8 +3,8 @@
 
 use std::collections::HashMap;
 
-use super::doubts::Doubts;
 use super::evidence::Grant;
+use super::unanswered_claims::UnansweredClaims;
 use crate::history::{Moment, Record, Request};
 
 /// What a client sends again when it gets no answer.
@@ -20,9 +20,9 @@ type Try = (Moment, Option<usize>);
 
 /// The history does not say which requests had a key. So a grant may be the answer to any of the same client's claims
 /// for the same thing that got none, back to the grant before: a client does one thing after the other.
-pub fn set_back(grants: &mut [Grant<'_>], doubts: &Doubts<'_>) {
+pub fn set_back(grants: &mut [Grant<'_>], unanswered: &UnansweredClaims<'_>) {
     let mut tries: HashMap<(u32, Target), Vec<Try>> = HashMap::new();
-    for record in doubts.all() {
+    for record in unanswered.all() {
         tries.entry((record.client, target(record))).or_default().push((record.sent, None));
     }
     for (place, grant) in grants.iter().enumerate() {

@@ -3,7 +3,6 @@
 
 use super::evidence::Evidence;
 use super::findings::Findings;
-use crate::history::{History, Record};
 use crate::report::model::Check;
 
 mod environments;
@@ -18,9 +17,4 @@ pub fn check(evidence: &Evidence<'_>) -> Check {
     environments::check(evidence, &mut findings);
     sessions::check(evidence, &mut findings);
     findings.into_check()
-}
-
-/// With what was read after the end.
-fn everything(history: &History) -> impl Iterator<Item = &Record> {
-    history.records.iter().chain(&history.audit)
 }

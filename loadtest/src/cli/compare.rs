@@ -6,9 +6,9 @@ use std::time::Duration;
 use clap::{Args, value_parser};
 
 use crate::cli::against::Against;
+use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, reported, said};
 use crate::cli::files::{FileOptions, Files};
 use crate::cli::refusal::{Refusal, enough_files};
-use crate::cli::{EXIT_INTERRUPTED, EXIT_REFUSED, EXIT_WRONG, failed, reported, said};
 use crate::compare::{self, Ended, Plan, System};
 use crate::server::Source;
 

@@ -2,6 +2,7 @@
 
 mod against;
 mod compare;
+mod exit;
 mod files;
 mod refusal;
 mod run;
@@ -11,18 +12,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::report::model::Run;
-use crate::report::{self, Verdict};
+use crate::cli::exit::{EXIT_CLEAN, EXIT_REFUSED, EXIT_WRONG, failed, said};
+use crate::report;
 use crate::scenario;
-
-/// Nothing to complain about.
-const EXIT_CLEAN: u8 = 0;
-/// A rule was broken, or something went wrong that the scenario does not provide for.
-const EXIT_WRONG: u8 = 1;
-/// Refused before the first request.
-const EXIT_REFUSED: u8 = 2;
-/// Ended by Ctrl-C, and clean until then.
-const EXIT_INTERRUPTED: u8 = 130;
 
 #[derive(Parser)]
 #[command(
@@ -125,29 +117,4 @@ fn show_runs(options: &ReportOptions) -> u8 {
         Ok(()) => EXIT_CLEAN,
         Err(error) => failed(&format!("cannot write {}: {error}", html.display()), EXIT_WRONG),
     }
-}
-
-/// Writes the files of a run, and gives its exit code. A goal that is missed is no fault of the run.
-fn reported(run: &Run, files: files::Files) -> u8 {
-    if let Err(error) = files.write(run) {
-        return failed(&format!("cannot write the report: {error}"), EXIT_WRONG);
-    }
-    match run.verdict() {
-        Verdict::Errors | Verdict::Violations => EXIT_WRONG,
-        Verdict::Clean if run.interrupted => EXIT_INTERRUPTED,
-        Verdict::Clean => EXIT_CLEAN,
-    }
-}
-
-/// On stdout.
-fn said(text: &str) -> u8 {
-    use std::io::Write;
-    // Nobody reads on: `loadtest scenarios | head -1` is no failure.
-    _ = std::io::stdout().lock().write_all(text.as_bytes());
-    EXIT_CLEAN
-}
-
-fn failed(why: &str, code: u8) -> u8 {
-    eprintln!("loadtest: {why}");
-    code
 }

@@ -6,10 +6,10 @@ use clap::{Args, value_parser};
 use tokio::sync::watch;
 
 use crate::cli::against::Against;
+use crate::cli::exit::{EXIT_INTERRUPTED, EXIT_REFUSED, failed, reported, said};
 use crate::cli::files::FileOptions;
 use crate::cli::refusal::{MAX_IDENTIFIER, Refusal, enough_files, identifier};
-use crate::cli::{EXIT_INTERRUPTED, EXIT_REFUSED, failed, reported, said};
-use crate::engine::bench::{Bench, Fault};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::progress::Progress;
 use crate::interruption::Interruption;
 use crate::report::{self, model::Run};
@@ -132,13 +132,13 @@ async fn perform(options: &Options, scenario: Scenario, source: Source) -> Resul
     tokio::spawn(stop_on(interruption, stop));
     let started_at = report::now();
     let progress = Progress::new(options.quiet);
-    let mut bench = match Bench::start(scenario.common, server, place, progress, stopped) {
-        Ok(bench) => bench,
+    let mut test = match LoadTest::start(scenario.common, server, place, progress, stopped) {
+        Ok(test) => test,
         Err(Fault::NoThreads(error)) => return Err(Refusal::Start(error)),
         Err(fault) => return Err(Refusal::Start(std::io::Error::other(fault.to_string()))),
     };
-    let fault = scenario.workload.run(&mut bench).await.err();
-    Ok(bench.finish(fault, &scenario.name, started_at).await)
+    let fault = scenario.workload.run(&mut test).await.err();
+    Ok(test.finish(fault, &scenario.name, started_at).await)
 }
 
 async fn stop_on(mut interruption: Interruption, stop: watch::Sender<bool>) {
@@ -157,7 +157,7 @@ fn key_and_value(text: &str) -> Result<(String, String), String> {
 
 #[cfg(test)]
 mod tests {
-    use crate::cli::{EXIT_CLEAN, EXIT_REFUSED};
+    use crate::cli::exit::{EXIT_CLEAN, EXIT_REFUSED};
 
     #[test]
     fn what_is_refused_before_the_first_request_exits_with_2() {

@@ -5,7 +5,6 @@
 mod disk;
 mod etcd;
 mod etcd_messages;
-mod field;
 mod goals;
 mod grpc;
 mod http_lock;
@@ -17,6 +16,7 @@ mod postgres;
 mod redis;
 mod resp;
 mod rounds;
+mod systems;
 
 mod tables;
 mod turn;
@@ -26,12 +26,12 @@ mod written;
 use std::time::Instant;
 
 pub use disk::is_in_memory;
-pub use field::HOW_TO_BUILD_BARE;
-use field::{Field, Servers, StartError};
 use peer::Fault;
 pub use peer::System;
 pub use plan::Plan;
 use rounds::{Outcome, take_turns};
+pub use systems::HOW_TO_BUILD_BARE;
+use systems::{Servers, StartError, Systems};
 use written::Seen;
 
 use crate::interruption::Interruption;
@@ -63,7 +63,7 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
     eprintln!("starting the servers");
     let mut servers = Servers::start(plan, source).await.map_err(Ended::NotStarted)?;
     let field = tokio::select! {
-        field = Field::prepare(plan, &mut servers) => field.map_err(Ended::NotPrepared)?,
+        field = Systems::prepare(plan, &mut servers) => field.map_err(Ended::NotPrepared)?,
         () = interruption.comes() => return Err(Ended::Interrupted),
     };
     for (system, reason) in &servers.left_out {

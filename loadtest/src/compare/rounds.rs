@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::compare::field::{Field, Servers};
 use crate::compare::peer::{System, counted};
 use crate::compare::plan::Plan;
+use crate::compare::systems::{Servers, Systems};
 use crate::compare::turn::Turn;
-use crate::compare::work::{Shift, Work};
+use crate::compare::work::{Work, WorkSize};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
@@ -43,7 +43,7 @@ impl Outcome {
     }
 }
 
-pub async fn take_turns(plan: &Plan, servers: &Servers, field: &Field, outcome: &mut Outcome) {
+pub async fn take_turns(plan: &Plan, servers: &Servers, field: &Systems, outcome: &mut Outcome) {
     for number in 0..plan.rounds {
         outcome.rounds.push(Round::default());
         for key in schedule(plan, field, number as usize) {
@@ -51,8 +51,8 @@ pub async fn take_turns(plan: &Plan, servers: &Servers, field: &Field, outcome: 
             {
                 measure_disk(servers, outcome);
             }
-            let shift = Shift { clients: key.clients, names: plan.names, length: plan.length };
-            let Some(turn) = field.systems[&key.system].take_turn(key.work, shift).await else { continue };
+            let size = WorkSize { clients: key.clients, names: plan.names, length: plan.length };
+            let Some(turn) = field.systems[&key.system].take_turn(key.work, size).await else { continue };
             match turn {
                 Ok(turn) => record(plan, number, key, turn, outcome),
                 Err(fault) => outcome.error(key, &fault.to_string()),
@@ -87,7 +87,7 @@ fn measure_disk(servers: &Servers, outcome: &mut Outcome) {
 }
 
 /// Every turn of one round.
-fn schedule(plan: &Plan, field: &Field, round: usize) -> Vec<Key> {
+fn schedule(plan: &Plan, field: &Systems, round: usize) -> Vec<Key> {
     let present: Vec<System> = field.systems.keys().copied().collect();
     let mut keys = Vec::new();
     for clients in &plan.clients {

@@ -30,7 +30,7 @@ pub struct Turn {
 }
 
 /// What the clients of a turn share. Never contended: all of them run on one thread.
-pub struct Shared {
+pub struct TurnState {
     closing: AtomicBool,
     latencies: Mutex<Precise>,
     ledger: Arc<Mutex<Ledger>>,
@@ -38,12 +38,12 @@ pub struct Shared {
 
 /// Where the server's cost is read.
 #[derive(Clone)]
-pub struct Gauge {
+pub struct CostSource {
     pub pid: Option<u32>,
     pub syncs: Option<HttpLock>,
 }
 
-impl Shared {
+impl TurnState {
     pub fn new(ledger: &Arc<Mutex<Ledger>>) -> Arc<Self> {
         Arc::new(Self { closing: AtomicBool::new(false), latencies: Mutex::default(), ledger: Arc::clone(ledger) })
     }
@@ -68,25 +68,25 @@ impl Shared {
 
 /// Lets the clients, which have begun already, run for the turn's length.
 pub async fn measure(
-    shared: Arc<Shared>,
+    state: Arc<TurnState>,
     mut clients: JoinSet<Result<(), Fault>>,
     length: Duration,
-    gauge: &Gauge,
+    cost: &CostSource,
 ) -> Turn {
     tokio::time::sleep(warm_up(length)).await;
-    let syncs_before = gauge.syncs().await;
-    let cpu_before = gauge.cpu();
-    drop(shared.restart());
+    let syncs_before = cost.syncs().await;
+    let cpu_before = cost.cpu();
+    drop(state.restart());
     let start = Instant::now();
     tokio::time::sleep(length).await;
     // In the same order as before, so that the time between the readings cancels out.
-    let syncs = syncs_before.zip(gauge.syncs().await).map(|(before, after)| after.saturating_sub(before));
-    let cpu = cpu_before.zip(gauge.cpu()).map(|(before, after)| after.saturating_sub(before));
-    let latencies = shared.restart();
+    let syncs = syncs_before.zip(cost.syncs().await).map(|(before, after)| after.saturating_sub(before));
+    let cpu = cpu_before.zip(cost.cpu()).map(|(before, after)| after.saturating_sub(before));
+    let latencies = state.restart();
     let seconds = start.elapsed().as_secs_f64();
-    shared.closing.store(true, Ordering::Relaxed);
+    state.closing.store(true, Ordering::Relaxed);
     let errors = end(&mut clients).await;
-    shared.ledger().turn_ended();
+    state.ledger().turn_ended();
     tokio::time::sleep(SETTLE).await;
     Turn { seconds, latencies, cpu_microseconds: cpu, syncs, errors }
 }
@@ -119,7 +119,7 @@ fn locked<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Gauge {
+impl CostSource {
     fn cpu(&self) -> Option<u64> {
         cpu::read_tree(self.pid?).ok()
     }

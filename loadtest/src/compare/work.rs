@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use crate::compare::http_lock::{HttpClient, HttpLock};
 use crate::compare::ledger::Ledger;
 use crate::compare::peer::{Claim, Client, Fault, Peer};
-use crate::compare::turn::{Gauge, Shared, Turn, measure};
+use crate::compare::turn::{CostSource, Turn, TurnState, measure};
 use crate::engine::share::share_of;
 use crate::engine::tally::Operation;
 
@@ -28,7 +28,7 @@ pub enum Work {
 
 /// How many do it, for how long, and over how many names.
 #[derive(Clone, Copy)]
-pub struct Shift {
+pub struct WorkSize {
     pub clients: u32,
     pub names: u32,
     pub length: Duration,
@@ -56,66 +56,76 @@ impl Work {
 }
 
 /// Each client has names of its own, so that no claim is ever refused.
-pub async fn cycle(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, gauge: &Gauge) -> Result<Turn, Fault> {
-    let shared = Shared::new(ledger);
+pub async fn cycle(
+    peer: &impl Peer,
+    size: WorkSize,
+    ledger: &Arc<Mutex<Ledger>>,
+    cost: &CostSource,
+) -> Result<Turn, Fault> {
+    let state = TurnState::new(ledger);
     let mut running = JoinSet::new();
-    for (number, client) in connect(peer, shift.clients).await? {
-        running.spawn(keep_cycling(client, share_of(number, shift.clients, shift.names), Arc::clone(&shared)));
+    for (number, client) in connect(peer, size.clients).await? {
+        running.spawn(keep_cycling(client, share_of(number, size.clients, size.names), Arc::clone(&state)));
     }
-    Ok(measure(shared, running, shift.length, gauge).await)
+    Ok(measure(state, running, size.length, cost).await)
 }
 
-async fn keep_cycling(mut client: impl Client, names: Range<u32>, shared: Arc<Shared>) -> Result<(), Fault> {
+async fn keep_cycling(mut client: impl Client, names: Range<u32>, state: Arc<TurnState>) -> Result<(), Fault> {
     for name in names.cycle() {
-        if shared.closing() {
+        if state.closing() {
             break;
         }
         let asked = Instant::now();
         let Claim::Granted(token) = client.claim(name).await? else { return Err(Fault::Busy) };
         let granted = Instant::now();
-        shared.took(Operation::Claim, granted - asked);
-        shared.ledger().granted(name, token);
+        state.took(Operation::Claim, granted - asked);
+        state.ledger().granted(name, token);
         client.release().await?;
-        shared.took(Operation::Release, granted.elapsed());
+        state.took(Operation::Release, granted.elapsed());
     }
     Ok(())
 }
 
 /// All of them want the one name behind the others.
-pub async fn hot(peer: &impl Peer, shift: Shift, ledger: &Arc<Mutex<Ledger>>, gauge: &Gauge) -> Result<Turn, Fault> {
-    let shared = Shared::new(ledger);
+pub async fn hot(
+    peer: &impl Peer,
+    size: WorkSize,
+    ledger: &Arc<Mutex<Ledger>>,
+    cost: &CostSource,
+) -> Result<Turn, Fault> {
+    let state = TurnState::new(ledger);
     let last_release = Arc::new(Mutex::new(None));
     let mut running = JoinSet::new();
-    for (number, client) in connect(peer, shift.clients).await? {
-        let crowd = Crowd { number, name: shift.names + 1, last_release: Arc::clone(&last_release) };
-        running.spawn(keep_fighting(client, crowd, Arc::clone(&shared)));
+    for (number, client) in connect(peer, size.clients).await? {
+        let contender = Contender { number, name: size.names + 1, last_release: Arc::clone(&last_release) };
+        running.spawn(keep_fighting(client, contender, Arc::clone(&state)));
     }
-    Ok(measure(shared, running, shift.length, gauge).await)
+    Ok(measure(state, running, size.length, cost).await)
 }
 
 /// One of those who want the hot lock.
-struct Crowd {
+struct Contender {
     number: u32,
     name: u32,
     last_release: Arc<Mutex<Option<Instant>>>,
 }
 
-async fn keep_fighting(mut client: impl Client, crowd: Crowd, shared: Arc<Shared>) -> Result<(), Fault> {
-    let mut jitter = Jitter::new(crowd.number);
+async fn keep_fighting(mut client: impl Client, contender: Contender, state: Arc<TurnState>) -> Result<(), Fault> {
+    let mut jitter = Jitter::new(contender.number);
     let mut pause = FIRST_PAUSE;
     let mut asked = Instant::now();
-    while !shared.closing() {
-        match client.claim_waiting(crowd.name).await? {
+    while !state.closing() {
+        match client.claim_waiting(contender.name).await? {
             Claim::Busy => {
                 tokio::time::sleep(jitter.around(pause)).await;
                 pause = (pause * 2).min(LONGEST_PAUSE);
             }
             Claim::Granted(token) => {
-                shared.took(Operation::Claim, asked.elapsed());
-                crowd.hold(token, &shared).await;
+                state.took(Operation::Claim, asked.elapsed());
+                contender.hold(token, &state).await;
                 let releasing = Instant::now();
                 client.release().await?;
-                shared.took(Operation::Release, releasing.elapsed());
+                state.took(Operation::Release, releasing.elapsed());
                 pause = FIRST_PAUSE;
                 asked = Instant::now();
             }
@@ -124,17 +134,17 @@ async fn keep_fighting(mut client: impl Client, crowd: Crowd, shared: Arc<Shared
     Ok(())
 }
 
-impl Crowd {
-    async fn hold(&self, token: Option<u64>, shared: &Shared) {
+impl Contender {
+    async fn hold(&self, token: Option<u64>, state: &TurnState) {
         let released = self.last_release.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(released) = released {
-            shared.took(Operation::Handoff, released.elapsed());
+            state.took(Operation::Handoff, released.elapsed());
         }
-        shared.ledger().granted(self.name, token);
-        shared.ledger().holds(self.number);
+        state.ledger().granted(self.name, token);
+        state.ledger().holds(self.number);
         // Lets a second grant be seen while this one is held; otherwise the release would always be first.
         tokio::task::yield_now().await;
-        shared.ledger().releases(self.number);
+        state.ledger().releases(self.number);
         *self.last_release.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 }
@@ -143,14 +153,14 @@ impl Crowd {
 pub async fn read(
     peer: &HttpLock,
     work: Work,
-    shift: Shift,
+    size: WorkSize,
     ledger: &Arc<Mutex<Ledger>>,
-    gauge: &Gauge,
+    cost: &CostSource,
 ) -> Result<Turn, Fault> {
-    let shared = Shared::new(ledger);
+    let state = TurnState::new(ledger);
     let mut preparing = JoinSet::new();
-    for (number, mut client) in connect(peer, shift.clients).await? {
-        let (peer, names) = (peer.clone(), share_of(number, shift.clients, shift.names));
+    for (number, mut client) in connect(peer, size.clients).await? {
+        let (peer, names) = (peer.clone(), share_of(number, size.clients, size.names));
         // All at once: a server rightly hangs up on a connection that is silent while others prepare.
         preparing.spawn(async move {
             let mut requests = Vec::new();
@@ -165,19 +175,19 @@ pub async fn read(
     }
     let mut running = JoinSet::new();
     for (client, requests) in all(preparing).await? {
-        running.spawn(keep_reading(client, requests, Arc::clone(&shared)));
+        running.spawn(keep_reading(client, requests, Arc::clone(&state)));
     }
-    Ok(measure(shared, running, shift.length, gauge).await)
+    Ok(measure(state, running, size.length, cost).await)
 }
 
-async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, shared: Arc<Shared>) -> Result<(), Fault> {
+async fn keep_reading(mut client: HttpClient, requests: Vec<Vec<u8>>, state: Arc<TurnState>) -> Result<(), Fault> {
     for request in requests.iter().cycle() {
-        if shared.closing() {
+        if state.closing() {
             break;
         }
         let asked = Instant::now();
         client.read(request).await?;
-        shared.took(Operation::Read, asked.elapsed());
+        state.took(Operation::Read, asked.elapsed());
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::threads::{Work, work};
 use crate::history::{Answer, Record, SessionName};
 
 /// More than this would take longer than the load itself.
@@ -35,9 +35,9 @@ pub fn plan(records: &[Record]) -> Vec<(u32, Option<SessionName>)> {
 
 pub fn reads(plan: Vec<(u32, Option<SessionName>)>) -> Work {
     let plan = Arc::new(plan);
-    work(move |stage| {
+    work(move |thread| {
         let plan = plan.clone();
-        async move { stage.clients(CONNECTIONS, |client| read_share(client, plan.clone())).await }
+        async move { thread.clients(CONNECTIONS, |client| read_share(client, plan.clone())).await }
     })
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::engine::arrivals::Arrivals;
-use crate::engine::stage::Stage;
+use crate::engine::client_thread::ClientThread;
 use crate::engine::tally::Operation;
 use crate::history::{Answer, Moment, Record, Request};
 use crate::wire::answer::problem_code;
@@ -19,7 +19,7 @@ const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(50);
 const OUTCOME_UNKNOWN: &str = "outcome_unknown";
 
 pub struct Client {
-    pub stage: Arc<Stage>,
+    pub thread: Arc<ClientThread>,
     pub number: u32,
     /// Codes of refusals that belong to the workload, such as `environment_locked` in a stampede.
     pub tolerates: &'static [&'static str],
@@ -73,12 +73,12 @@ pub(super) struct Reading<T> {
 }
 
 impl Client {
-    pub fn new(stage: Arc<Stage>, number: u32) -> Self {
-        stage.clients.fetch_add(1, Ordering::Relaxed);
+    pub fn new(thread: Arc<ClientThread>, number: u32) -> Self {
+        thread.clients.fetch_add(1, Ordering::Relaxed);
         Self {
-            arrivals: stage.arrivals(),
-            connection: stage.take_connection(),
-            stage,
+            arrivals: thread.arrivals(),
+            connection: thread.take_connection(),
+            thread,
             number,
             tolerates: &[],
             expects_breaks: false,
@@ -103,7 +103,7 @@ impl Client {
 
     /// False once the load is to end, or the server is not to be reached.
     pub fn goes_on(&self) -> bool {
-        if self.stage.is_closing() {
+        if self.thread.is_closing() {
             return false;
         }
         if self.is_hopeless() {
@@ -133,11 +133,11 @@ impl Client {
     }
 
     pub fn error(&self, what: String) {
-        self.stage.tally().error(what);
+        self.thread.tally().error(what);
     }
 
     pub fn count(&self, what: &'static str) {
-        self.stage.tally().findings.count(what, 1);
+        self.thread.tally().findings.count(what, 1);
     }
 
     /// Sends `self.request`, and reads the answer with `read` if its status is an accepted one.
@@ -165,7 +165,7 @@ impl Client {
         };
         self.failures_in_a_row = 0;
         let accepted = asked.accepted.contains(&status);
-        self.stage.tally().answered(asked.operation, status, accepted, ended, ended - from);
+        self.thread.tally().answered(asked.operation, status, accepted, ended, ended - from);
         let outcome = match accepted {
             true => self.read_accepted(operation, connection.body(), read),
             false => Err(self.read_refusal(operation, status, connection.body())),
@@ -190,14 +190,14 @@ impl Client {
 
     fn begin(&mut self, asked: &mut Asked) -> Instant {
         let sent = Instant::now();
-        self.stage.in_flight.fetch_add(1, Ordering::Relaxed);
+        self.thread.in_flight.fetch_add(1, Ordering::Relaxed);
         if asked.waits {
-            self.stage.waiting.fetch_add(1, Ordering::Relaxed);
+            self.thread.waiting.fetch_add(1, Ordering::Relaxed);
         }
         let (environment, request) = (asked.environment, asked.request.take());
         self.pending = Some(Pending { environment, request, sent, waits: asked.waits });
         let Some(due) = self.due.take() else { return sent };
-        self.stage.tally().sent_late(sent.saturating_duration_since(due));
+        self.thread.tally().sent_late(sent.saturating_duration_since(due));
         due
     }
 
@@ -233,27 +233,27 @@ impl Client {
     /// Records what became of the request under way, if there is one.
     fn settle(&mut self, answer: Answer, named: Option<u32>) {
         let Some(pending) = self.pending.take() else { return };
-        self.stage.in_flight.fetch_sub(1, Ordering::Relaxed);
+        self.thread.in_flight.fetch_sub(1, Ordering::Relaxed);
         if pending.waits {
-            self.stage.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.thread.waiting.fetch_sub(1, Ordering::Relaxed);
         }
         let Some(mut request) = pending.request else { return };
         if let Request::Claim { in_line_at, .. } = &mut request {
             let seen = self.seen_in_line.swap(0, Ordering::Relaxed);
             *in_line_at = (seen > 0).then_some(Moment(seen));
         }
-        self.stage.record(Record {
+        self.thread.record(Record {
             client: self.number,
             environment: pending.environment.or(named),
             request,
-            sent: self.stage.moment(pending.sent),
-            ended: self.stage.moment(Instant::now()),
+            sent: self.thread.moment(pending.sent),
+            ended: self.thread.moment(Instant::now()),
             answer,
         });
     }
 
     async fn opened(&mut self, operation: &str) -> Result<Connection, Failure> {
-        match Connection::open(self.stage.address).await {
+        match Connection::open(self.thread.address).await {
             Ok(connection) => Ok(connection),
             Err(error) => {
                 self.broken(format!("{operation}: {error}")).await;
@@ -280,9 +280,9 @@ impl Drop for Client {
             self.vanish();
         }
         if let Some(connection) = self.connection.take().filter(|connection| !connection.closes()) {
-            self.stage.keep_connection(connection);
+            self.thread.keep_connection(connection);
         }
-        self.stage.clients.fetch_sub(1, Ordering::Relaxed);
+        self.thread.clients.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

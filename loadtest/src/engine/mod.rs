@@ -3,17 +3,17 @@
 
 pub mod arrivals;
 pub mod audit;
-pub mod bench;
 pub mod client;
-pub mod crew;
+pub mod client_thread;
 pub mod handoffs;
+pub mod load_test;
 pub mod phase;
 pub mod progress;
 pub mod recorder;
 pub mod requests;
 mod sampler;
+pub mod segment;
 pub mod share;
-pub mod stage;
-pub mod stint;
 pub mod tally;
+pub mod threads;
 pub mod timeline;

@@ -24,7 +24,7 @@ pub struct EnvironmentSeen {
 
 impl Client {
     pub async fn healthz(&mut self) -> Result<(), Failure> {
-        let template = &self.stage.requests.health;
+        let template = &self.thread.requests.health;
         template.write(0, "", &mut self.request);
         self.ask(plain(Operation::Health, &[200]), done).await
     }
@@ -36,7 +36,7 @@ impl Client {
 
     pub async fn claim(&mut self, environment: u32, claim: &ClaimTemplate) -> Result<Granted, Failure> {
         let asked = self.write_claim(environment, claim);
-        let any = claim.terms.pool.is_some().then(|| self.stage.place.clone());
+        let any = claim.terms.pool.is_some().then(|| self.thread.place.clone());
         self.ask(asked, |body| {
             let grant = Grant::parse(body)?;
             let environment = match any {
@@ -68,28 +68,28 @@ impl Client {
     }
 
     pub async fn force_claim(&mut self, environment: u32) -> Result<Granted, Failure> {
-        self.stage.requests.force_claim.write(environment, "", &mut self.request);
+        self.thread.requests.force_claim.write(environment, "", &mut self.request);
         let asked = asked(Operation::ForceClaim, environment, Request::ForceClaim, &[201]);
         self.ask(asked, |body| Some(granted(&Grant::parse(body)?, environment))).await
     }
 
     pub async fn release(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
-        self.stage.requests.release.write(environment, &session.0, &mut self.request);
+        self.thread.requests.release.write(environment, &session.0, &mut self.request);
         self.ask(asked(Operation::Release, environment, Request::Release { session }, &[200]), done).await
     }
 
     pub async fn heartbeat(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
-        self.stage.requests.heartbeat.write(environment, &session.0, &mut self.request);
+        self.thread.requests.heartbeat.write(environment, &session.0, &mut self.request);
         self.ask(asked(Operation::Heartbeat, environment, Request::Heartbeat { session }, &[200]), done).await
     }
 
     pub async fn deploy(&mut self, environment: u32, session: SessionName) -> Result<(), Failure> {
-        self.stage.requests.deploy.write(environment, &session.0, &mut self.request);
+        self.thread.requests.deploy.write(environment, &session.0, &mut self.request);
         self.ask(asked(Operation::Deploy, environment, Request::Deploy { session }, &[200, 202]), done).await
     }
 
     pub async fn read(&mut self, environment: u32) -> Result<EnvironmentSeen, Failure> {
-        self.stage.requests.read.write(environment, "", &mut self.request);
+        self.thread.requests.read.write(environment, "", &mut self.request);
         self.ask(asked(Operation::Read, environment, Request::ReadEnvironment, &[200]), |body| {
             let view = EnvironmentView::parse(body)?;
             let holder = view.lock.as_ref().map(|lock| SessionName(lock.session_id.into()));
@@ -103,7 +103,7 @@ impl Client {
     }
 
     pub async fn read_session(&mut self, environment: u32, session: SessionName) -> Result<SessionView, Failure> {
-        self.stage.requests.read_session.write(environment, &session.0, &mut self.request);
+        self.thread.requests.read_session.write(environment, &session.0, &mut self.request);
         self.ask(asked(Operation::Read, environment, Request::ReadSession { session }, &[200]), |body| {
             let view = SessionView::parse(body)?;
             let (status, fencing, deployments) = (view.status, view.fencing_token, view.deployments);
@@ -132,7 +132,7 @@ impl Client {
 
     /// One more session for the history, and no more than that: nobody waits for it, nothing is remembered of it.
     pub async fn add_session(&mut self, environment: u32) -> Result<SessionName, Failure> {
-        self.stage.requests.force_claim.write(environment, "", &mut self.request);
+        self.thread.requests.force_claim.write(environment, "", &mut self.request);
         self.ask(plain(Operation::ForceClaim, &[201]), |body| {
             unrecorded(SessionName(Grant::parse(body)?.session_id.into()))
         })

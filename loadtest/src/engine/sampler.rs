@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use crate::engine::stage::Stage;
+use crate::engine::client_thread::ClientThread;
 use crate::engine::tally::{Coarse, Operation};
 use crate::engine::timeline::Drawn;
 use crate::server::{CpuTime, Meter};
@@ -24,7 +24,7 @@ impl Sampler {
         Self { stretch, origin, last: Instant::now(), last_cpu: meter.cpu(), meter, errors: 0 }
     }
 
-    pub fn slice(&mut self, stages: &[Arc<Stage>], marks: Vec<String>) -> Drawn {
+    pub fn slice(&mut self, clients: &[Arc<ClientThread>], marks: Vec<String>) -> Drawn {
         let (now, cpu) = (Instant::now(), self.meter.cpu());
         let seconds = now.duration_since(self.last).as_secs_f64();
         let cpu_percent = self.last_cpu.zip(cpu).and_then(|(before, after)| {
@@ -33,12 +33,12 @@ impl Sampler {
         });
         let mut latencies = Coarse::default();
         let (mut errors, mut in_flight, mut waiting) = (0, 0, 0);
-        for stage in stages {
-            let (of_thread, errors_of_thread) = stage.tally().take_slice();
+        for thread in clients {
+            let (of_thread, errors_of_thread) = thread.tally().take_slice();
             latencies.merge(&of_thread);
             errors += errors_of_thread;
-            in_flight += stage.in_flight.load(Ordering::Relaxed);
-            waiting += stage.waiting.load(Ordering::Relaxed);
+            in_flight += thread.in_flight.load(Ordering::Relaxed);
+            waiting += thread.waiting.load(Ordering::Relaxed);
         }
         self.errors += errors;
         let at = self.last.duration_since(self.origin).as_secs_f64();

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::{Kind, only_closed};
+use crate::workloads::kind::{Kind, only_closed};
 
 const WAIT_SECONDS: u32 = 60;
 /// From one vanishing to the next of the same client.
@@ -38,16 +38,16 @@ impl Kind for Settings {
         within("environments", self.environments.into(), 1, 100_000)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         const PHASE: &str = "churn";
-        bench.environments(1..=self.environments, "{}").await?;
-        for _ in 0..bench.common.rounds {
-            let mut stint = bench.stint(PHASE);
-            stint.settle = Duration::from_secs(u64::from(self.ttl_seconds) + 1);
-            let seen = bench.measure(stint, self.load(bench.common.connections)).await?;
-            bench.figure(PHASE, "cycles per second", "/s", seen.rate(Operation::Release));
+        test.environments(1..=self.environments, "{}").await?;
+        for _ in 0..test.common.rounds {
+            let mut segment = test.segment(PHASE);
+            segment.settle = Duration::from_secs(u64::from(self.ttl_seconds) + 1);
+            let seen = test.measure(segment, self.load(test.common.connections)).await?;
+            test.figure(PHASE, "cycles per second", "/s", seen.rate(Operation::Release));
             for what in [WHILE_WAITING, WHILE_HOLDING, WITHIN_REQUEST] {
-                bench.figure(PHASE, what, "count", Some(seen.counted(what) as f64));
+                test.figure(PHASE, what, "count", Some(seen.counted(what) as f64));
             }
         }
         Ok(())
@@ -57,11 +57,11 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, connections: u32) -> Work {
         let (environments, ttl_seconds) = (self.environments, self.ttl_seconds);
-        work(move |stage| {
+        work(move |thread| {
             let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: Some(ttl_seconds), pool: None };
-            let claim = Arc::new(stage.requests.claim(terms));
+            let claim = Arc::new(thread.requests.claim(terms));
             let load = move |client: Client| come_and_go(client, environments, claim.clone());
-            async move { stage.clients(connections, load).await }
+            async move { thread.clients(connections, load).await }
         })
     }
 }

@@ -3,17 +3,17 @@
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
+use crate::engine::segment::Seen;
 use crate::engine::share::{Share, share_of};
-use crate::engine::stint::Seen;
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::report::model::Goal;
 use crate::report::quotient;
 use crate::scenario::Common;
 use crate::workloads::cycling::cycling;
-use crate::workloads::{Kind, one_environment_each};
+use crate::workloads::kind::{Kind, one_environment_each};
 
 const CPU: &str = "server CPU per cycle";
 /// `/healthz` is the least that this server can be asked for.
@@ -30,56 +30,56 @@ impl Kind for Settings {
         one_environment_each(self.environments, common)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-        let connections = bench.common.connections;
-        bench.environments(1..=self.environments, "{}").await?;
-        for _ in 0..bench.common.rounds {
-            let health = bench.measure(bench.stint("healthz"), healthz(connections)).await?;
-            let cycle = bench.measure(bench.stint("cycle"), cycling(connections, self.environments)).await?;
-            let read = bench.measure(bench.stint("read"), reading(connections, self.environments)).await?;
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+        let connections = test.common.connections;
+        test.environments(1..=self.environments, "{}").await?;
+        for _ in 0..test.common.rounds {
+            let health = test.measure(test.segment("healthz"), healthz(connections)).await?;
+            let cycle = test.measure(test.segment("cycle"), cycling(connections, self.environments)).await?;
+            let read = test.measure(test.segment("read"), reading(connections, self.environments)).await?;
             let rate = |seen: &Seen, operation| seen.rate(operation);
             let health_rate = rate(&health, Operation::Health);
-            bench.figure("healthz", "requests per second", "/s", health_rate);
+            test.figure("healthz", "requests per second", "/s", health_rate);
             let health_cpu = health.cpu_per(health.count(Operation::Health));
-            bench.figure("healthz", "server CPU per request", "µs", health_cpu);
-            let cycle_rate = report_cycles(bench, "cycle", &cycle);
+            test.figure("healthz", "server CPU per request", "µs", health_cpu);
+            let cycle_rate = report_cycles(test, "cycle", &cycle);
             let read_rate = rate(&read, Operation::Read);
-            bench.figure("read", "requests per second", "/s", read_rate);
-            bench.figure("read", "server CPU per request", "µs", read.cpu_per(read.count(Operation::Read)));
+            test.figure("read", "requests per second", "/s", read_rate);
+            test.figure("read", "server CPU per request", "µs", read.cpu_per(read.count(Operation::Read)));
             let against = |rate: Option<f64>| rate.zip(health_rate).and_then(|(rate, health)| quotient(rate, health));
-            bench.ratio("cycle requests against healthz", against(cycle_rate));
-            bench.ratio(READS, against(read_rate));
+            test.ratio("cycle requests against healthz", against(cycle_rate));
+            test.ratio(READS, against(read_rate));
         }
-        bench.aim("cycle", CPU, Goal::AtMost(35.0));
-        bench.aim_ratio(READS, Goal::AtLeast(0.8));
+        test.aim("cycle", CPU, Goal::AtMost(35.0));
+        test.aim_ratio(READS, Goal::AtLeast(0.8));
         Ok(())
     }
 }
 
 /// The figures of a stretch of cycles; gives the rate of requests, two for each cycle.
-pub fn report_cycles(bench: &mut Bench, phase: &str, seen: &Seen) -> Option<f64> {
+pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f64> {
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);
     let requests = quotient((seen.count(Operation::Claim) + cycles) as f64, seen.seconds);
-    bench.figure(phase, "cycles per second", "/s", seen.rate(Operation::Release));
-    bench.figure(phase, "requests per second", "/s", requests);
-    bench.figure(phase, CPU, "µs", seen.cpu_per(cycles));
+    test.figure(phase, "cycles per second", "/s", seen.rate(Operation::Release));
+    test.figure(phase, "requests per second", "/s", requests);
+    test.figure(phase, CPU, "µs", seen.cpu_per(cycles));
     requests
 }
 
 fn healthz(connections: u32) -> Work {
-    work(move |stage| async move {
+    work(move |thread| async move {
         let ask = |mut client: Client| async move {
             while client.turn().await {
                 _ = client.healthz().await;
             }
         };
-        stage.clients(connections, ask).await;
+        thread.clients(connections, ask).await;
     })
 }
 
 fn reading(connections: u32, environments: u32) -> Work {
-    work(move |stage| async move {
+    work(move |thread| async move {
         let read = |mut client: Client| async move {
             let mut share = Share::new(share_of(client.number, connections, environments));
             while client.turn().await {
@@ -87,6 +87,6 @@ fn reading(connections: u32, environments: u32) -> Work {
                 _ = client.read(environment).await;
             }
         };
-        stage.clients(connections, read).await;
+        thread.clients(connections, read).await;
     })
 }

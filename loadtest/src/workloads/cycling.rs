@@ -3,18 +3,18 @@
 use std::sync::Arc;
 
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
 use crate::engine::share::{Share, share_of};
+use crate::engine::threads::{Work, work};
 use crate::wire::request::{ClaimTemplate, Terms};
 
 pub fn cycling(connections: u32, environments: u32) -> Work {
-    work(move |stage| {
-        let claim = Arc::new(stage.requests.claim(Terms::default()));
+    work(move |thread| {
+        let claim = Arc::new(thread.requests.claim(Terms::default()));
         let cycle = move |client: Client| {
             let share = Share::new(share_of(client.number, connections, environments));
             cycle(client, share, claim.clone())
         };
-        async move { stage.clients(connections, cycle).await }
+        async move { thread.clients(connections, cycle).await }
     })
 }
 

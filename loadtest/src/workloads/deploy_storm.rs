@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::share::{Share, share_of};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::{Kind, one_environment_each};
+use crate::workloads::kind::{Kind, one_environment_each};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -27,14 +27,14 @@ impl Kind for Settings {
         one_environment_each(self.environments, common)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-        bench.environments(1..=self.environments, "{}").await?;
-        for _ in 0..bench.common.rounds {
-            let seen = bench.measure(bench.stint("deploy"), self.storm(bench.common.connections)).await?;
-            bench.figure("deploy", "deployments per second", "/s", seen.rate(Operation::Deploy));
-            bench.figure("deploy", "sessions per second", "/s", seen.rate(Operation::Release));
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+        test.environments(1..=self.environments, "{}").await?;
+        for _ in 0..test.common.rounds {
+            let seen = test.measure(test.segment("deploy"), self.storm(test.common.connections)).await?;
+            test.figure("deploy", "deployments per second", "/s", seen.rate(Operation::Deploy));
+            test.figure("deploy", "sessions per second", "/s", seen.rate(Operation::Release));
             let cpu = seen.cpu_per(seen.count(Operation::Deploy));
-            bench.figure("deploy", "server CPU per deployment", "µs", cpu);
+            test.figure("deploy", "server CPU per deployment", "µs", cpu);
         }
         Ok(())
     }
@@ -43,8 +43,8 @@ impl Kind for Settings {
 impl Settings {
     fn storm(&self, connections: u32) -> Work {
         let (environments, deploys) = (self.environments, self.deploys);
-        work(move |stage| {
-            let claim = Arc::new(stage.requests.claim(Terms::default()));
+        work(move |thread| {
+            let claim = Arc::new(thread.requests.claim(Terms::default()));
             let storm = move |mut client: Client| {
                 let (claim, mut share) =
                     (claim.clone(), Share::new(share_of(client.number, connections, environments)));
@@ -58,7 +58,7 @@ impl Settings {
                     }
                 }
             };
-            async move { stage.clients(connections, storm).await }
+            async move { thread.clients(connections, storm).await }
         })
     }
 }

@@ -3,14 +3,14 @@
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::history::SessionStatus;
 use crate::report::quotient;
 use crate::scenario::{Common, within};
-use crate::workloads::{Kind, only_closed};
+use crate::workloads::kind::{Kind, only_closed};
 
 const DISPLACED: &str = "sessions displaced";
 
@@ -27,21 +27,21 @@ impl Kind for Settings {
         within("environments", self.environments.into(), 1, common.connections.into())
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-        bench.environments(1..=self.environments, "{}").await?;
-        for _ in 0..bench.common.rounds {
-            let seen = bench.measure(bench.stint("race"), race(bench.common.connections, self.environments)).await?;
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+        test.environments(1..=self.environments, "{}").await?;
+        for _ in 0..test.common.rounds {
+            let seen = test.measure(test.segment("race"), race(test.common.connections, self.environments)).await?;
             let force_claims = seen.count(Operation::ForceClaim);
-            bench.figure("race", "force-claims per second", "/s", seen.rate(Operation::ForceClaim));
+            test.figure("race", "force-claims per second", "/s", seen.rate(Operation::ForceClaim));
             let displaced = quotient(seen.counted(DISPLACED) as f64, force_claims as f64);
-            bench.figure("race", "displaced while they deployed", "of 1", displaced);
+            test.figure("race", "displaced while they deployed", "of 1", displaced);
         }
         Ok(())
     }
 }
 
 fn race(connections: u32, environments: u32) -> Work {
-    work(move |stage| async move { stage.clients(connections, |client| race_one(client, environments)).await })
+    work(move |thread| async move { thread.clients(connections, |client| race_one(client, environments)).await })
 }
 
 async fn race_one(mut client: Client, environments: u32) {

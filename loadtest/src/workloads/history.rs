@@ -7,15 +7,15 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault, PREPARATION_LIMIT};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
-use crate::engine::stint::Stint;
+use crate::engine::load_test::{Fault, LoadTest, PREPARATION_LIMIT};
+use crate::engine::segment::Segment;
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::report::model::Goal;
 use crate::report::quotient;
 use crate::scenario::{Common, within};
-use crate::workloads::{Kind, sizes};
+use crate::workloads::kind::{Kind, sizes};
 
 /// Of a page.
 const LIMIT: u32 = 50;
@@ -39,31 +39,31 @@ impl Kind for Settings {
         common.connections.max(FILLING_CONNECTIONS)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let environments = self.sessions.len() as u32;
-        bench.environments(1..=environments, "{}").await?;
+        test.environments(1..=environments, "{}").await?;
         for (environment, &sessions) in (1..).zip(&self.sessions) {
             let text = format!("making {sessions} sessions");
-            let stint = Stint { phase: text.clone(), limit: PREPARATION_LIMIT, rate: None, settle: Duration::ZERO };
-            bench.measure(stint, filling(environment, sessions.into())).await?;
-            bench.forget_phase(&text);
+            let segment = Segment { phase: text.clone(), limit: PREPARATION_LIMIT, rate: None, settle: Duration::ZERO };
+            test.measure(segment, filling(environment, sessions.into())).await?;
+            test.forget_phase(&text);
         }
-        for _ in 0..bench.common.rounds {
+        for _ in 0..test.common.rounds {
             let mut slow = Vec::new();
             for (environment, &sessions) in (1..).zip(&self.sessions) {
                 let phase = format!("{sessions} sessions");
                 let seen =
-                    bench.measure(bench.stint(&phase), paging(bench.common.connections, environment, sessions)).await?;
+                    test.measure(test.segment(&phase), paging(test.common.connections, environment, sessions)).await?;
                 let [first, last] = [Operation::FirstPage, Operation::LastPage].map(|page| seen.quantile(page, 0.5));
-                bench.figure(&phase, "first page p50", "µs", first);
-                bench.figure(&phase, "last page p50", "µs", last);
+                test.figure(&phase, "first page p50", "µs", first);
+                test.figure(&phase, "last page p50", "µs", last);
                 slow.push([first.unwrap_or(0.0), last.unwrap_or(0.0)]);
             }
             let (few, many) = (self.sessions[0], self.sessions[self.sessions.len() - 1]);
             for (page, name) in ["first page", "last page"].into_iter().enumerate().filter(|_| few != many) {
                 let name = format!("{name} p50 of {many} sessions against {few}");
-                bench.ratio(&name, quotient(slow[slow.len() - 1][page], slow[0][page]));
-                bench.aim_ratio(&name, Goal::AtMost(2.0));
+                test.ratio(&name, quotient(slow[slow.len() - 1][page], slow[0][page]));
+                test.aim_ratio(&name, Goal::AtMost(2.0));
             }
         }
         Ok(())
@@ -73,7 +73,7 @@ impl Kind for Settings {
 /// Each takes the lock from the one before: one request for a session, and many can be under way.
 fn filling(environment: u32, sessions: u64) -> Work {
     let begun = Arc::new(AtomicU64::new(0));
-    work(move |stage| {
+    work(move |thread| {
         let begun = begun.clone();
         let fill = move |mut client: Client| {
             let begun = begun.clone();
@@ -86,9 +86,9 @@ fn filling(environment: u32, sessions: u64) -> Work {
             }
         };
         async move {
-            stage.clients(FILLING_CONNECTIONS, fill).await;
+            thread.clients(FILLING_CONNECTIONS, fill).await;
             // The last one still holds the lock.
-            let mut client = Client::new(stage.clone(), 0);
+            let mut client = Client::new(thread.clone(), 0);
             if let Ok(Some(holder)) = client.read(environment).await.map(|seen| seen.holder) {
                 _ = client.release(environment, holder).await;
             }
@@ -99,10 +99,10 @@ fn filling(environment: u32, sessions: u64) -> Work {
 /// The last page is where it must be: a shorter history would be read faster, and prove nothing.
 fn paging(connections: u32, environment: u32, sessions: u32) -> Work {
     let expected = u64::from(sessions.div_ceil(LIMIT));
-    work(move |stage| async move {
+    work(move |thread| async move {
         let page = |mut client: Client| async move {
-            let first = client.stage.requests.history_page(1, LIMIT);
-            let last = client.stage.requests.history_page(expected, LIMIT);
+            let first = client.thread.requests.history_page(1, LIMIT);
+            let last = client.thread.requests.history_page(expected, LIMIT);
             while client.turn().await {
                 let Ok(pages) = client.page(Operation::FirstPage, environment, &first).await else { continue };
                 if pages != expected {
@@ -112,6 +112,6 @@ fn paging(connections: u32, environment: u32, sessions: u32) -> Work {
                 _ = client.page(Operation::LastPage, environment, &last).await;
             }
         };
-        stage.clients(connections, page).await;
+        thread.clients(connections, page).await;
     })
 }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::report::quotient;
 use crate::scenario::Common;
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::{Kind, only_closed, sizes};
+use crate::workloads::kind::{Kind, only_closed, sizes};
 
 /// As long as the server lets anybody wait.
 const WAIT_SECONDS: u32 = 300;
@@ -34,18 +34,18 @@ impl Kind for Settings {
         self.waiters.iter().copied().max().unwrap_or(0)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-        bench.environments(1..=1, "{}").await?;
-        bench.connect(self.waiters.iter().copied().max().unwrap_or(1)).await?;
-        for _ in 0..bench.common.rounds {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+        test.environments(1..=1, "{}").await?;
+        test.connect(self.waiters.iter().copied().max().unwrap_or(1)).await?;
+        for _ in 0..test.common.rounds {
             for &waiters in &self.waiters {
                 let phase = format!("{waiters} waiters");
-                let seen = bench.measure(bench.stint(&phase), contending(waiters)).await?;
-                bench.figure(&phase, "handoffs per second", "/s", quotient(seen.handoffs as f64, seen.seconds));
+                let seen = test.measure(test.segment(&phase), contending(waiters)).await?;
+                test.figure(&phase, "handoffs per second", "/s", quotient(seen.handoffs as f64, seen.seconds));
                 let cpu = seen.cpu_per(seen.count(Operation::Release));
-                bench.figure(&phase, "server CPU per cycle", "µs", cpu);
-                bench.figure(&phase, "handoff p50", "µs", seen.quantile(Operation::Handoff, 0.5));
-                bench.figure(&phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
+                test.figure(&phase, "server CPU per cycle", "µs", cpu);
+                test.figure(&phase, "handoff p50", "µs", seen.quantile(Operation::Handoff, 0.5));
+                test.figure(&phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
             }
         }
         Ok(())
@@ -53,10 +53,10 @@ impl Kind for Settings {
 }
 
 fn contending(waiters: u32) -> Work {
-    work(move |stage| {
+    work(move |thread| {
         let terms = Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() };
-        let claim = Arc::new(stage.requests.claim(terms));
-        async move { stage.clients(waiters, |client| contend(client, 1, claim.clone())).await }
+        let claim = Arc::new(thread.requests.claim(terms));
+        async move { thread.clients(waiters, |client| contend(client, 1, claim.clone())).await }
     })
 }
 

@@ -9,17 +9,17 @@ use std::time::Instant;
 use serde::Deserialize;
 use tokio::task::JoinSet;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
-use crate::engine::stage::Stage;
+use crate::engine::client_thread::ClientThread;
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::report::model::Goal;
 use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::server::Meter;
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::{Kind, only_closed, sizes};
+use crate::workloads::kind::{Kind, only_closed, sizes};
 
 const ENVIRONMENT: u32 = 1;
 /// As long as the server lets anybody wait.
@@ -51,21 +51,21 @@ impl Kind for Settings {
         self.waiters.iter().copied().max().unwrap_or(0) + 1
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let longest = self.waiters.iter().copied().max().unwrap_or(0) + self.queued;
         let configuration = format!(r#"{{"maxQueueLength":{longest}}}"#);
-        bench.environments(ENVIRONMENT..=ENVIRONMENT, &configuration).await?;
-        for _ in 0..bench.common.rounds {
+        test.environments(ENVIRONMENT..=ENVIRONMENT, &configuration).await?;
+        for _ in 0..test.common.rounds {
             let mut slowest = Vec::new();
             for &waiters in &self.waiters {
-                slowest.push(self.measure(bench, waiters).await?.unwrap_or(0.0));
+                slowest.push(self.measure(test, waiters).await?.unwrap_or(0.0));
             }
             let (first, last) = (slowest[0], slowest[slowest.len() - 1]);
             let (shortest, longest) = (self.waiters[0], self.waiters[self.waiters.len() - 1]);
             if shortest != longest {
                 let name = format!("handoff p99, {longest} waiters against {shortest}");
-                bench.ratio(&name, quotient(last, first));
-                bench.aim_ratio(&name, Goal::AtMost(2.0));
+                test.ratio(&name, quotient(last, first));
+                test.aim_ratio(&name, Goal::AtMost(2.0));
             }
         }
         Ok(())
@@ -74,37 +74,37 @@ impl Kind for Settings {
 
 impl Settings {
     /// Gives the p99.
-    async fn measure(&self, bench: &mut Bench, waiters: u32) -> Result<Option<f64>, Fault> {
+    async fn measure(&self, test: &mut LoadTest, waiters: u32) -> Result<Option<f64>, Fault> {
         let phase = format!("{waiters} waiters");
-        bench.disconnect().await;
-        let before = bench.server.memory();
-        bench.connect(waiters + 1).await?;
-        let connected = bench.server.memory();
+        test.disconnect().await;
+        let before = test.server.memory();
+        test.connect(waiters + 1).await?;
+        let connected = test.server.memory();
         let all_waiting = Arc::new(AtomicU64::new(0));
-        let load = self.load(waiters, bench.server.meter(), all_waiting.clone());
-        let seen = bench.measure(bench.stint(&phase), load).await?;
+        let load = self.load(waiters, test.server.meter(), all_waiting.clone());
+        let seen = test.measure(test.segment(&phase), load).await?;
         for (name, quantile) in [("handoff p50", 0.5), ("handoff p99", 0.99), ("handoff max", 1.0)] {
-            bench.figure(&phase, name, "µs", seen.quantile(Operation::Handoff, quantile));
+            test.figure(&phase, name, "µs", seen.quantile(Operation::Handoff, quantile));
         }
         let all_waiting = Some(all_waiting.load(Ordering::Relaxed)).filter(|bytes| *bytes > 0);
         if waiters >= FEWEST_FOR_MEMORY {
             let each = |before: Option<u64>| Some((all_waiting? as f64 - before? as f64) / f64::from(waiters));
-            bench.figure(&phase, "memory a waiter, with its connection", "B", each(before));
-            bench.figure(&phase, "memory a waiter, beyond its connection", "B", each(connected));
+            test.figure(&phase, "memory a waiter, with its connection", "B", each(before));
+            test.figure(&phase, "memory a waiter, beyond its connection", "B", each(connected));
         }
         let (handed, least) = (seen.handoffs, u64::from(waiters));
         if handed < least {
-            bench.error(format!("{phase}: the lock went through {handed} of {least}"));
+            test.error(format!("{phase}: the lock went through {handed} of {least}"));
         }
         Ok(seen.quantile(Operation::Handoff, 0.99))
     }
 
     fn load(&self, waiters: u32, meter: Meter, all_waiting: Arc<AtomicU64>) -> Work {
         let queued = self.queued;
-        work(move |stage| {
+        work(move |thread| {
             let (meter, all_waiting) = (meter.clone(), all_waiting.clone());
             async move {
-                let mut line = Line::new(&stage, waiters);
+                let mut line = Line::new(&thread, waiters);
                 let mut handed = 0;
                 while handed < FEWEST_HANDOFFS && line.own.goes_on() {
                     if let Err(failure) = line.run_through(queued, &meter, &all_waiting).await {
@@ -127,12 +127,12 @@ struct Line {
 }
 
 impl Line {
-    fn new(stage: &Arc<Stage>, waiters: u32) -> Self {
+    fn new(thread: &Arc<ClientThread>, waiters: u32) -> Self {
         Self {
-            own: Client::new(stage.clone(), 0),
-            waiters: (1..=waiters).map(|number| Client::new(stage.clone(), number)).collect(),
-            claim_at_once: stage.requests.claim(Terms::default()),
-            claim_waiting: Arc::new(stage.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() })),
+            own: Client::new(thread.clone(), 0),
+            waiters: (1..=waiters).map(|number| Client::new(thread.clone(), number)).collect(),
+            claim_at_once: thread.requests.claim(Terms::default()),
+            claim_waiting: Arc::new(thread.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() })),
         }
     }
 
@@ -145,7 +145,7 @@ impl Line {
             self.until_joined(place as u64 + 1, &seen_in_line, &mut waiting).await?;
         }
         let mut behind = Vec::with_capacity(queued as usize);
-        let queue_last = self.own.stage.requests.queue_last();
+        let queue_last = self.own.thread.requests.queue_last();
         for _ in 0..queued {
             behind.push(self.own.queue_last(ENVIRONMENT, &queue_last).await?);
         }
@@ -170,7 +170,7 @@ impl Line {
     ) -> Result<(), Failure> {
         loop {
             if self.own.read(ENVIRONMENT).await?.queue_length >= length {
-                let seen = self.own.stage.moment(Instant::now()).0;
+                let seen = self.own.thread.moment(Instant::now()).0;
                 seen_in_line.store(seen, Ordering::Relaxed);
                 return Ok(());
             }

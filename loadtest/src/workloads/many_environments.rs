@@ -3,14 +3,14 @@
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
 use crate::report::model::Goal;
 use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::workloads::cycle::report_cycles;
 use crate::workloads::cycling::cycling;
-use crate::workloads::{Kind, MAX_ENVIRONMENTS, sizes};
+use crate::workloads::kind::{Kind, MAX_ENVIRONMENTS, sizes};
 
 const READY: &str = "killed, restarted, ready after";
 const IDLE: &str = "resident memory, idle";
@@ -31,26 +31,26 @@ impl Kind for Settings {
         if ascending { Ok(()) } else { Err("`environments` must ascend".to_owned()) }
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let mut made = 0;
         for &environments in &self.environments {
-            bench.environments(made + 1..=environments, "{}").await?;
+            test.environments(made + 1..=environments, "{}").await?;
             made = environments;
-            self.look_at_idle_server(bench, environments).await?;
+            self.look_at_idle_server(test, environments).await?;
         }
-        for _ in 0..bench.common.rounds {
+        for _ in 0..test.common.rounds {
             let mut rates = Vec::new();
             for &environments in &self.environments {
                 let phase = phase(environments);
-                let load = cycling(bench.common.connections, environments);
-                let seen = bench.measure(bench.stint(&phase), load).await?;
-                report_cycles(bench, &phase, &seen);
+                let load = cycling(test.common.connections, environments);
+                let seen = test.measure(test.segment(&phase), load).await?;
+                report_cycles(test, &phase, &seen);
                 rates.push(seen.rate(Operation::Release).unwrap_or(0.0));
             }
             for (rate, environments) in rates.iter().zip(&self.environments).skip(1) {
                 let name = format!("cycles on {environments} environments against {}", self.environments[0]);
-                bench.ratio(&name, quotient(*rate, rates[0]));
-                bench.aim_ratio(&name, Goal::AtLeast(0.9));
+                test.ratio(&name, quotient(*rate, rates[0]));
+                test.aim_ratio(&name, Goal::AtLeast(0.9));
             }
         }
         Ok(())
@@ -59,15 +59,15 @@ impl Kind for Settings {
 
 impl Settings {
     /// Restarted, if it is ours: then nothing is left in memory of how the environments were made.
-    async fn look_at_idle_server(&self, bench: &mut Bench, environments: u32) -> Result<(), Fault> {
+    async fn look_at_idle_server(&self, test: &mut LoadTest, environments: u32) -> Result<(), Fault> {
         let phase = phase(environments);
-        if bench.server.is_ours() {
-            let took = bench.restart().await?;
-            bench.figure(&phase, READY, "ms", Some(took.as_secs_f64() * 1e3));
+        if test.server.is_ours() {
+            let took = test.restart().await?;
+            test.figure(&phase, READY, "ms", Some(took.as_secs_f64() * 1e3));
         }
-        bench.figure(&phase, IDLE, "B", bench.server.memory().map(|bytes| bytes as f64));
-        bench.aim(&phase, READY, Goal::AtMost(2_000.0));
-        bench.aim(&phase, IDLE, Goal::AtMost(350e6));
+        test.figure(&phase, IDLE, "B", test.server.memory().map(|bytes| bytes as f64));
+        test.aim(&phase, READY, Goal::AtMost(2_000.0));
+        test.aim(&phase, IDLE, Goal::AtMost(350e6));
         Ok(())
     }
 }

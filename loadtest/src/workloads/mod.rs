@@ -8,6 +8,7 @@ mod disk;
 mod force_claim_race;
 mod history;
 mod hot;
+mod kind;
 mod long_queue;
 mod many_environments;
 mod readers;
@@ -15,27 +16,11 @@ mod restart;
 mod soak;
 mod stampede;
 
-use serde::de::DeserializeOwned;
 use toml::Table;
 
-use crate::engine::bench::{Bench, Fault};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::scenario::{Common, fault};
-
-/// One kind: its settings, and what is done with them.
-trait Kind: DeserializeOwned {
-    /// It kills, restarts or measures the server itself.
-    const NEEDS_OWN_SERVER: bool = false;
-
-    /// What the settings' types cannot say.
-    fn check(&self, common: &Common) -> Result<(), String>;
-
-    /// How many are open at once.
-    fn connections(&self, common: &Common) -> u32 {
-        common.connections
-    }
-
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault>;
-}
+use crate::workloads::kind::Kind;
 
 macro_rules! kinds {
     ($($name:literal => $variant:ident($settings:ty)),* $(,)?) => {
@@ -48,7 +33,7 @@ macro_rules! kinds {
             pub fn parse(kind: &str, settings: Table) -> Result<Self, String> {
                 match kind {
                     $($name => settings.try_into().map(Self::$variant).map_err(|error| fault(&error)),)*
-                    other => Err(format!("there is no kind {other:?}: it is one of {}", [$($name),*].join(", "))),
+                    other => Err(format!("unknown kind {other:?}: must be one of {}", [$($name),*].join(", "))),
                 }
             }
 
@@ -64,8 +49,8 @@ macro_rules! kinds {
                 match self { $(Self::$variant(_) => <$settings as Kind>::NEEDS_OWN_SERVER),* }
             }
 
-            pub async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-                match self { $(Self::$variant(kind) => kind.run(bench).await),* }
+            pub async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+                match self { $(Self::$variant(kind) => kind.run(test).await),* }
             }
         }
     };
@@ -85,29 +70,4 @@ kinds! {
     "soak" => Soak(soak::Settings),
     "history" => History(history::Settings),
     "disk" => Disk(disk::Settings),
-}
-
-/// The server's bound, and that of our own memory.
-const MAX_ENVIRONMENTS: u64 = 1_000_000;
-
-/// No two clients share an environment.
-fn one_environment_each(environments: u32, common: &Common) -> Result<(), String> {
-    crate::scenario::within("environments", environments.into(), common.connections.into(), MAX_ENVIRONMENTS)
-}
-
-fn only_closed(common: &Common) -> Result<(), String> {
-    let kind = &common.kind;
-    if common.open_rate().is_some() {
-        Err(format!("`loop` is closed for {kind}: its clients wait for each other"))
-    } else {
-        Ok(())
-    }
-}
-
-/// A list of sizes to set side by side.
-fn sizes(key: &str, sizes: &[u32], most: u64) -> Result<(), String> {
-    if sizes.is_empty() {
-        return Err(format!("`{key}` is empty"));
-    }
-    sizes.iter().try_for_each(|size| crate::scenario::within(key, (*size).into(), 1, most))
 }

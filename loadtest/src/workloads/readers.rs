@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::share::share_of;
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::report::quotient;
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::Kind;
+use crate::workloads::kind::Kind;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -33,19 +33,19 @@ impl Kind for Settings {
         self.readers + self.writers
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
-        bench.environments(1..=self.environments, "{}").await?;
-        bench.connect(self.readers + self.writers).await?;
-        for _ in 0..bench.common.rounds {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
+        test.environments(1..=self.environments, "{}").await?;
+        test.connect(self.readers + self.writers).await?;
+        for _ in 0..test.common.rounds {
             let mut rates = Vec::new();
             for (phase, writers) in [("readers alone", 0), ("beside writers", self.writers)] {
-                let seen = bench.measure(bench.stint(phase), self.load(writers)).await?;
-                bench.figure(phase, "reads per second", "/s", seen.rate(Operation::Read));
+                let seen = test.measure(test.segment(phase), self.load(writers)).await?;
+                test.figure(phase, "reads per second", "/s", seen.rate(Operation::Read));
                 let cycles = seen.rate(Operation::Release).filter(|_| writers > 0);
-                bench.figure(phase, "cycles per second", "/s", cycles);
+                test.figure(phase, "cycles per second", "/s", cycles);
                 rates.push(seen.rate(Operation::Read).unwrap_or(0.0));
             }
-            bench.ratio("reads beside writers against alone", quotient(rates[1], rates[0]));
+            test.ratio("reads beside writers against alone", quotient(rates[1], rates[0]));
         }
         Ok(())
     }
@@ -54,8 +54,8 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, writers: u32) -> Work {
         let (readers, environments) = (self.readers, self.environments);
-        work(move |stage| {
-            let claim = Arc::new(stage.requests.claim(Terms::default()));
+        work(move |thread| {
+            let claim = Arc::new(thread.requests.claim(Terms::default()));
             let load = move |client: Client| {
                 let claim = claim.clone();
                 async move {
@@ -66,7 +66,7 @@ impl Settings {
                     }
                 }
             };
-            async move { stage.clients(readers + writers, load).await }
+            async move { thread.clients(readers + writers, load).await }
         })
     }
 }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::share::{Share, share_of};
+use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::cycle::report_cycles;
-use crate::workloads::{Kind, one_environment_each, only_closed};
+use crate::workloads::kind::{Kind, one_environment_each, only_closed};
 
 /// Of those who wait for the shared environment: nobody can release what was granted in an answer that got lost.
 const TTL_SECONDS: u32 = 2;
@@ -45,17 +45,17 @@ impl Kind for Settings {
         common.connections + self.waiters
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         const PHASE: &str = "killed under load";
-        bench.environments(1..=self.environments + 1, "{}").await?;
-        for _ in 0..bench.common.rounds {
-            let mut stint = bench.stint(PHASE);
-            stint.settle = Duration::from_secs(u64::from(TTL_SECONDS) + 1);
-            let (limit, load) = (stint.limit, self.load(bench.common.connections));
+        test.environments(1..=self.environments + 1, "{}").await?;
+        for _ in 0..test.common.rounds {
+            let mut segment = test.segment(PHASE);
+            segment.settle = Duration::from_secs(u64::from(TTL_SECONDS) + 1);
+            let (limit, load) = (segment.limit, self.load(test.common.connections));
             let between = limit / (self.kills + 1);
             let mut restarts = Vec::new();
-            let seen = bench
-                .measure_beside(stint, load, async |mut interference| {
+            let seen = test
+                .measure_beside(segment, load, async |mut interference| {
                     let began = Instant::now();
                     for _ in 0..self.kills {
                         tokio::time::sleep(between).await;
@@ -68,11 +68,11 @@ impl Kind for Settings {
                 })
                 .await?;
             for took in restarts {
-                bench.figure(PHASE, "killed, restarted, ready after", "ms", Some(took.as_secs_f64() * 1e3));
+                test.figure(PHASE, "killed, restarted, ready after", "ms", Some(took.as_secs_f64() * 1e3));
             }
-            report_cycles(bench, PHASE, &seen);
+            report_cycles(test, PHASE, &seen);
             let broken = seen.counted("connections broken") as f64;
-            bench.figure(PHASE, "broken connections and attempts", "count", Some(broken));
+            test.figure(PHASE, "broken connections and attempts", "count", Some(broken));
         }
         Ok(())
     }
@@ -81,10 +81,10 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, connections: u32) -> Work {
         let (environments, waiters) = (self.environments, self.waiters);
-        work(move |stage| {
-            let at_once = Arc::new(stage.requests.claim(Terms::default()));
+        work(move |thread| {
+            let at_once = Arc::new(thread.requests.claim(Terms::default()));
             let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: Some(TTL_SECONDS), pool: None };
-            let waiting = Arc::new(stage.requests.claim(terms));
+            let waiting = Arc::new(thread.requests.claim(terms));
             let load = move |mut client: Client| {
                 let (at_once, waiting) = (at_once.clone(), waiting.clone());
                 client.expects_breaks = true;
@@ -97,7 +97,7 @@ impl Settings {
                     }
                 }
             };
-            async move { stage.clients(connections + waiters, load).await }
+            async move { thread.clients(connections + waiters, load).await }
         })
     }
 }

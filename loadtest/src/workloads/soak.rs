@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::{Client, Failure};
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::share::{Share, share_of};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
 use crate::workloads::hot::contend;
-use crate::workloads::{Kind, one_environment_each};
+use crate::workloads::kind::{Kind, one_environment_each};
 
 /// Of those who contend.
 const WAIT_SECONDS: u32 = 300;
@@ -33,24 +33,24 @@ impl Kind for Settings {
         one_environment_each(self.environments, common)
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         // One more, to be contended.
-        bench.environments(1..=self.environments + 1, "{}").await?;
+        test.environments(1..=self.environments + 1, "{}").await?;
         let mut first = None;
-        for round in 1..=bench.common.rounds {
-            let seen = bench.measure(bench.stint(PHASE), self.load(bench.common.connections)).await?;
+        for round in 1..=test.common.rounds {
+            let seen = test.measure(test.segment(PHASE), self.load(test.common.connections)).await?;
             for operation in [Operation::Release, Operation::Deploy, Operation::Heartbeat, Operation::Read] {
                 let name = format!("{}s per second", operation.name());
-                bench.figure(PHASE, &name, "/s", seen.rate(operation));
+                test.figure(PHASE, &name, "/s", seen.rate(operation));
             }
-            let memory = bench.server.memory().map(|bytes| bytes as f64);
-            bench.figure(PHASE, "resident memory", "B", memory);
+            let memory = test.server.memory().map(|bytes| bytes as f64);
+            test.figure(PHASE, "resident memory", "B", memory);
             first = first.or(memory);
             let growth = memory.zip(first).filter(|_| round > 1).map(|(now, then)| now / then);
-            bench.ratio("resident memory against the first round", growth);
+            test.ratio("resident memory against the first round", growth);
             let bound = self.memory_mb;
             if let Some(megabytes) = memory.map(|bytes| bytes / 1e6).filter(|memory| *memory > f64::from(bound)) {
-                bench.error(format!("the server's memory is beyond its bound of {bound} MB: {megabytes:.0} MB"));
+                test.error(format!("the server's memory is beyond its bound of {bound} MB: {megabytes:.0} MB"));
             }
         }
         Ok(())
@@ -60,9 +60,9 @@ impl Kind for Settings {
 impl Settings {
     fn load(&self, connections: u32) -> Work {
         let environments = self.environments;
-        work(move |stage| {
-            let at_once = Arc::new(stage.requests.claim(Terms::default()));
-            let waiting = Arc::new(stage.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() }));
+        work(move |thread| {
+            let at_once = Arc::new(thread.requests.claim(Terms::default()));
+            let waiting = Arc::new(thread.requests.claim(Terms { wait_seconds: WAIT_SECONDS, ..Terms::default() }));
             let load = move |client: Client| {
                 let (at_once, waiting) = (at_once.clone(), waiting.clone());
                 let share = Share::new(share_of(client.number, connections, environments));
@@ -74,7 +74,7 @@ impl Settings {
                     }
                 }
             };
-            async move { stage.clients(connections, load).await }
+            async move { thread.clients(connections, load).await }
         })
     }
 }

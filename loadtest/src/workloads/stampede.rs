@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use crate::engine::bench::{Bench, Fault};
 use crate::engine::client::Client;
-use crate::engine::crew::{Work, work};
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::tally::Operation;
+use crate::engine::threads::{Work, work};
 use crate::scenario::{Common, within};
 use crate::wire::request::{ClaimTemplate, Terms};
-use crate::workloads::{Kind, only_closed};
+use crate::workloads::kind::{Kind, only_closed};
 
 const POOL: &str = "stampede";
 /// As long as the server lets anybody wait.
@@ -35,20 +35,20 @@ impl Kind for Settings {
         self.jobs
     }
 
-    async fn run(&self, bench: &mut Bench) -> Result<(), Fault> {
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
         let configuration = format!(r#"{{"labels":{{"pool":"{POOL}"}},"maxQueueLength":10000}}"#);
-        bench.environments(1..=self.environments, &configuration).await?;
-        bench.connect(self.jobs).await?;
-        for _ in 0..bench.common.rounds {
+        test.environments(1..=self.environments, &configuration).await?;
+        test.connect(self.jobs).await?;
+        for _ in 0..test.common.rounds {
             for (phase, pool) in [("by name", None), ("by label", Some(POOL.to_owned()))] {
                 let terms = Terms { wait_seconds: WAIT_SECONDS, ttl_seconds: None, pool };
-                let seen = bench.measure(bench.stint(phase), self.stampede(terms)).await?;
-                bench.figure(phase, "time until all were served", "s", Some(seen.seconds));
-                bench.figure(phase, "jobs served per second", "/s", seen.rate(Operation::Release));
-                bench.figure(phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
+                let seen = test.measure(test.segment(phase), self.stampede(terms)).await?;
+                test.figure(phase, "time until all were served", "s", Some(seen.seconds));
+                test.figure(phase, "jobs served per second", "/s", seen.rate(Operation::Release));
+                test.figure(phase, "handoff p99", "µs", seen.quantile(Operation::Handoff, 0.99));
                 let served = seen.count(Operation::Release);
                 if served != u64::from(self.jobs) {
-                    bench.error(format!("{phase}: {served} of {} jobs were served", self.jobs));
+                    test.error(format!("{phase}: {served} of {} jobs were served", self.jobs));
                 }
             }
         }
@@ -59,13 +59,13 @@ impl Kind for Settings {
 impl Settings {
     fn stampede(&self, terms: Terms) -> Work {
         let (jobs, environments) = (self.jobs, self.environments);
-        work(move |stage| {
-            let claim = Arc::new(stage.requests.claim(terms.clone()));
+        work(move |thread| {
+            let claim = Arc::new(thread.requests.claim(terms.clone()));
             let job = move |client: Client| {
                 let environment = client.number % environments + 1;
                 one_job(client, environment, claim.clone())
             };
-            async move { stage.clients(jobs, job).await }
+            async move { thread.clients(jobs, job).await }
         })
     }
 }

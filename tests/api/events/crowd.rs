@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::sse::{Follow, Said, Stream};
+use super::sse::{Follow, SseItem, Stream};
 use super::{all_events, text};
 use crate::support::{Client, Server, at};
 
@@ -100,12 +100,12 @@ async fn read(stream: &mut Stream, sighting: &mut Sighting, connected: &Count) -
             sighting.after.clone_from(&stream.last_id);
         }
         let event = match said {
-            Said::Event(event) => event,
-            Said::Retry(_) => {
+            SseItem::Event(event) => event,
+            SseItem::Retry(_) => {
                 connected.send_modify(|count| *count += 1);
                 continue;
             }
-            Said::Comment(_) => continue,
+            SseItem::Comment(_) => continue,
         };
         assert_ne!(event.kind, "reset", "{event:?}");
         sighting.seen.push(event.id);

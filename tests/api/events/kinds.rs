@@ -3,8 +3,6 @@
 //! A scene makes changes of some kinds over the API and says which events they should have left. To add one, write its
 //! function and call it below.
 
-#[path = "kinds/cast.rs"]
-mod cast;
 #[path = "kinds/configuring.rs"]
 mod configuring;
 #[path = "kinds/deployments.rs"]
@@ -13,13 +11,15 @@ mod deployments;
 mod outside;
 #[path = "kinds/sessions.rs"]
 mod sessions;
+#[path = "kinds/users.rs"]
+mod users;
 
 use std::collections::BTreeSet;
 
 use lockkeeper::domain::Notice;
 use serde_json::{Value, json};
 
-use self::cast::{Cast, Expected, system};
+use self::users::{Expected, Users, system};
 use super::all_events;
 
 /// Kinds of changes that take a git, which a machine may not have.
@@ -34,29 +34,29 @@ const WITH_GIT: &[&str] = &[
 
 #[tokio::test]
 async fn every_kind_of_change_leaves_its_event() {
-    let cast = Cast::assemble().await;
+    let users = Users::log_in().await;
     let mut expected = vec![system("environment.created").at("web", "review-1")];
-    expected.extend(environments(&cast).await);
-    expected.extend(sessions::ends(&cast).await);
-    expected.extend(sessions::queue(&cast).await);
-    expected.extend(sessions::any(&cast).await);
-    expected.extend(deployments::without_stages(&cast).await);
-    expected.extend(deployments::approved(&cast).await);
-    expected.extend(deployments::rejected_and_retried(&cast).await);
-    expected.extend(deployments::cancelled(&cast).await);
-    expected.extend(configuring::pipelines(&cast).await);
-    expected.extend(configuring::secrets(&cast).await);
-    expected.extend(configuring::people(&cast).await);
-    expected.extend(outside::webhooks(&cast).await);
+    expected.extend(environments(&users).await);
+    expected.extend(sessions::ends(&users).await);
+    expected.extend(sessions::queue(&users).await);
+    expected.extend(sessions::any(&users).await);
+    expected.extend(deployments::without_stages(&users).await);
+    expected.extend(deployments::approved(&users).await);
+    expected.extend(deployments::rejected_and_retried(&users).await);
+    expected.extend(deployments::cancelled(&users).await);
+    expected.extend(configuring::pipelines(&users).await);
+    expected.extend(configuring::secrets(&users).await);
+    expected.extend(configuring::people(&users).await);
+    expected.extend(outside::webhooks(&users).await);
     let has_git = std::process::Command::new("git").arg("--version").output().is_ok();
     if has_git {
-        expected.extend(outside::registries(&cast).await);
-        expected.extend(outside::fixes(&cast).await);
+        expected.extend(outside::registries(&users).await);
+        expected.extend(outside::fixes(&users).await);
     } else {
         println!("skipped: git is not installed, so {} were not made", WITH_GIT.join(", "));
     }
 
-    let events = all_events(&cast.mia.client, "").await;
+    let events = all_events(&users.mia.client, "").await;
     for expected in &expected {
         expected.check(&events);
     }
@@ -67,14 +67,14 @@ async fn every_kind_of_change_leaves_its_event() {
     assert_eq!(missing, skipped, "a kind is without a scene");
 }
 
-async fn environments(cast: &Cast) -> Vec<Expected> {
+async fn environments(users: &Users) -> Vec<Expected> {
     let place = "/pipelines/web/ephemeral-environments/made";
-    let made = cast.mia.act("PUT", place, json!({ "description": "new" })).await;
-    let changed = cast.mia.act("PUT", place, json!({ "description": "newer" })).await;
+    let made = users.mia.act("PUT", place, json!({ "description": "new" })).await;
+    let changed = users.mia.act("PUT", place, json!({ "description": "newer" })).await;
     // What changes nothing is no event.
-    let same = cast.mia.act("PUT", place, json!({ "description": "newer" })).await;
-    let deleted = cast.mia.act("DELETE", place, Value::Null).await;
-    let events = all_events(&cast.mia.client, "&envName=made").await;
+    let same = users.mia.act("PUT", place, json!({ "description": "newer" })).await;
+    let deleted = users.mia.act("DELETE", place, Value::Null).await;
+    let events = all_events(&users.mia.client, "&envName=made").await;
     assert!(events.iter().all(|event| event["requestId"] != same.request), "{events:#?}");
     vec![
         made.by("environment.created").at("web", "made"),

@@ -19,7 +19,7 @@ pub struct Event {
 }
 
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum SseItem {
     Event(Event),
     Comment(String),
     Retry(u64),
@@ -28,7 +28,7 @@ pub enum Said {
 pub struct Stream {
     response: Response,
     unread: Vec<u8>,
-    said: VecDeque<Said>,
+    said: VecDeque<SseItem>,
     /// What a client sends when it comes again.
     pub last_id: String,
 }
@@ -69,7 +69,7 @@ impl Follow {
 impl Stream {
     pub async fn open(client: &Client, query: &str, last_id: &str) -> Self {
         let mut stream = Follow::new(client, query).open(last_id).await.unwrap();
-        assert!(matches!(stream.next().await, Some(Said::Retry(_))), "it begins with when to come again");
+        assert!(matches!(stream.next().await, Some(SseItem::Retry(_))), "it begins with when to come again");
         stream
     }
 
@@ -77,8 +77,8 @@ impl Stream {
     pub async fn event(&mut self) -> Option<Event> {
         loop {
             match self.next().await? {
-                Said::Event(event) => return Some(event),
-                Said::Comment(_) | Said::Retry(_) => {}
+                SseItem::Event(event) => return Some(event),
+                SseItem::Comment(_) | SseItem::Retry(_) => {}
             }
         }
     }
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     /// Whatever is said next; none when the stream ends, as it should or not.
-    pub async fn next(&mut self) -> Option<Said> {
+    pub async fn next(&mut self) -> Option<SseItem> {
         loop {
             if let Some(said) = self.said.pop_front() {
                 return Some(said);
@@ -109,16 +109,16 @@ impl Stream {
             let (mut kind, mut data) = (String::new(), None);
             for line in block.lines().filter(|line| !line.is_empty()) {
                 match line.split_once(": ").unwrap_or((line, "")) {
-                    ("", comment) => self.said.push_back(Said::Comment(comment.to_owned())),
+                    ("", comment) => self.said.push_back(SseItem::Comment(comment.to_owned())),
                     ("id", id) => id.clone_into(&mut self.last_id),
                     ("event", name) => name.clone_into(&mut kind),
-                    ("retry", millis) => self.said.push_back(Said::Retry(millis.parse().unwrap())),
+                    ("retry", millis) => self.said.push_back(SseItem::Retry(millis.parse().unwrap())),
                     ("data", text) => assert_eq!(data.replace(serde_json::from_str(text).unwrap()), None, "one line"),
                     (other, _) => panic!("no field of the standard: {other:?} in {block:?}"),
                 }
             }
             if let Some(data) = data {
-                self.said.push_back(Said::Event(Event { id: self.last_id.clone(), kind, data }));
+                self.said.push_back(SseItem::Event(Event { id: self.last_id.clone(), kind, data }));
             }
         }
     }

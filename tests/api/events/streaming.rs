@@ -4,7 +4,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::offline;
-use super::sse::{Event, Follow, Said, Stream};
+use super::sse::{Event, Follow, SseItem, Stream};
 use super::{all_events, cycle, text};
 use crate::support::wire::{Wire, head};
 use crate::support::{Client, Server, Setup};
@@ -128,12 +128,12 @@ async fn in_silence_there_are_heartbeats_which_say_how_far_a_filter_has_looked()
     let server = Setup::default().settings(QUICK).start();
     let admin = server.admin();
     let mut stream = Stream::open(&admin, "", "").await;
-    assert!(matches!(stream.next().await, Some(Said::Comment(_))));
+    assert!(matches!(stream.next().await, Some(SseItem::Comment(_))));
     let mut nothing = Stream::open(&admin, "?type=pull_request.created", "").await;
     cycle(&admin, "review-1").await;
     let last = listed(&admin).await.pop().unwrap();
     while nothing.last_id != last {
-        assert!(matches!(nothing.next().await, Some(Said::Comment(_))));
+        assert!(matches!(nothing.next().await, Some(SseItem::Comment(_))));
     }
 }
 

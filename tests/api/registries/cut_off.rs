@@ -19,13 +19,13 @@ fn holding_git(home: &Path) -> String {
     program(home, &script)
 }
 
-struct Bench {
+struct Harness {
     server: Server,
     remote: Remote,
     home: tempfile::TempDir,
 }
 
-impl Bench {
+impl Harness {
     fn start(timeout_seconds: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
         let program = holding_git(home.path());
@@ -59,22 +59,22 @@ async fn only_one_sync_of_a_registry_runs_at_a_time() {
     if !git_is_usable() {
         return;
     }
-    let bench = Bench::start("60");
-    let mia = bench.server.as_user("mia").await;
-    let registry = make(&mia, bench.remote.registry("tools", "main")).await.data();
-    let other = make(&mia, bench.remote.registry("other", "main")).await.data();
-    bench.hold("fetch");
+    let harness = Harness::start("60");
+    let mia = harness.server.as_user("mia").await;
+    let registry = make(&mia, harness.remote.registry("tools", "main")).await.data();
+    let other = make(&mia, harness.remote.registry("other", "main")).await.data();
+    harness.hold("fetch");
     let first = tokio::spawn({
         let (mia, registry) = (mia.clone(), registry.clone());
         async move { sync(&mia, &registry).await }
     });
-    bench.held().await;
+    harness.held().await;
     assert_eq!(mia.get(&place(&registry)).await.data()["status"], "syncing");
     let refused = sync(&mia, &registry).await.refused(409, "sync_in_progress");
     assert!(!refused.header("retry-after").is_empty());
     let moved = mia.put(&place(&registry), json!({ "name": "tools", "steps": [] })).await.ok().data();
     assert_eq!(moved["git"], json!(null));
-    bench.let_go();
+    harness.let_go();
     first.await.unwrap().refused(412, "precondition_failed");
     assert!(steps(&mia, &registry).await.is_empty(), "what was fetched is not of its repository any more");
     assert_eq!(mia.get(&place(&registry)).await.data()["status"], "ready");
@@ -86,32 +86,32 @@ async fn a_sync_that_the_death_of_the_server_cuts_off_leaves_everything_as_it_wa
     if !git_is_usable() {
         return;
     }
-    let mut bench = Bench::start("60");
-    let mia = bench.server.as_user("mia").await;
-    let made = make(&mia, bench.remote.registry("tools", "main")).await.data();
-    bench.remote.write("steps/greet.toml", &greet("2", "hi"));
-    let second = bench.remote.push();
-    bench.hold("fetch");
+    let mut harness = Harness::start("60");
+    let mia = harness.server.as_user("mia").await;
+    let made = make(&mia, harness.remote.registry("tools", "main")).await.data();
+    harness.remote.write("steps/greet.toml", &greet("2", "hi"));
+    let second = harness.remote.push();
+    harness.hold("fetch");
     let at_sync = format!("{}/sync", place(&made));
-    let more = bench.remote.registry("more", "main");
+    let more = harness.remote.registry("more", "main");
     for cut_off in [(at_sync.as_str(), "k-sync", json!({})), ("/step-registries", "k-make", more.clone())] {
         let (path, key, body) = cut_off;
-        let client = mia.clone().at(&bench.server);
+        let client = mia.clone().at(&harness.server);
         let request = client.post_with_key(path, key, body);
         tokio::select! {
             answer = request => panic!("it was answered: {answer:?}"),
-            process = bench.held() => assert!(!process.is_empty()),
+            process = harness.held() => assert!(!process.is_empty()),
         }
-        assert!(!scratch_is_empty(&bench.server));
-        bench.server.kill();
-        bench.server.start_again();
-        assert!(scratch_is_empty(&bench.server), "what was left is removed");
-        let mia = client.at(&bench.server);
+        assert!(!scratch_is_empty(&harness.server));
+        harness.server.kill();
+        harness.server.start_again();
+        assert!(scratch_is_empty(&harness.server), "what was left is removed");
+        let mia = client.at(&harness.server);
         assert_eq!(mia.get("/step-registries").await.ok().data(), json!([made]));
         assert_eq!(steps(&mia, &made).await, ["greet@1"]);
     }
-    bench.let_go();
-    let mia = mia.clone().at(&bench.server);
+    harness.let_go();
+    let mia = mia.clone().at(&harness.server);
     let synced = mia.post_with_key(&at_sync, "k-sync", json!({})).await.ok();
     assert_eq!((synced.data()["commit"].as_str(), synced.header("idempotency-replayed")), (Some(&*second), ""));
     let again = mia.post_with_key(&at_sync, "k-sync", json!({})).await.ok();
@@ -124,15 +124,15 @@ async fn a_repository_that_hangs_is_given_up_with_all_that_was_started() {
     if !git_is_usable() {
         return;
     }
-    let bench = Bench::start("4");
-    let mia = bench.server.as_user("mia").await;
-    bench.hold("ls-remote");
-    let making = async { make(&mia, bench.remote.registry("tools", "main")).await.data() };
-    let (registry, process) = tokio::join!(making, bench.held());
+    let harness = Harness::start("4");
+    let mia = harness.server.as_user("mia").await;
+    harness.hold("ls-remote");
+    let making = async { make(&mia, harness.remote.registry("tools", "main")).await.data() };
+    let (registry, process) = tokio::join!(making, harness.held());
     assert_eq!(registry["error"], "git took longer than 4 seconds (git.timeout_seconds)");
     let stat = Path::new("/proc").join(process).join("stat");
     assert!(std::fs::read_to_string(stat).map_or(true, |stat| stat.contains(") Z ")), "it is gone");
-    bench.let_go();
+    harness.let_go();
     assert_eq!(sync(&mia, &registry).await.ok().data()["added"], json!(["greet@1"]));
-    assert!(scratch_is_empty(&bench.server));
+    assert!(scratch_is_empty(&harness.server));
 }

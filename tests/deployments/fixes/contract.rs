@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
-use super::bench::Bench;
+use super::harness::Harness;
 use crate::support::recorded::{Recorded, Request, Response};
 
 pub const TOKEN: &str = "ghp_0123456789abcdefghijABCDEFGHIJ012345";
@@ -17,7 +17,7 @@ pub struct Contract {
 
 impl Contract {
     /// A server of one's own, under `/api/v3`, which the pipeline's repository names.
-    pub async fn start(bench: &Bench, answers: Vec<Response>) -> Self {
+    pub async fn start(harness: &Harness, answers: Vec<Response>) -> Self {
         let answers = Arc::new(Mutex::new(VecDeque::from(answers)));
         let left = answers.clone();
         let server = Recorded::start(move |request: Request| {
@@ -25,11 +25,11 @@ impl Contract {
             std::future::ready(answer)
         })
         .await;
-        bench.secret("GIT_TOKEN", TOKEN).await;
+        harness.secret("GIT_TOKEN", TOKEN).await;
         let contract = Self { server, answers };
         let api = format!("{}/api/v3", contract.address());
         let repository = json!({ "provider": "github", "credential": "GIT_TOKEN", "apiUrl": api });
-        bench.put_repository(repository).await;
+        harness.put_repository(repository).await;
         contract
     }
 

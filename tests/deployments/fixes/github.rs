@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, branch};
 use super::contract::{Contract, TOKEN, created, exists, fault, listed, made};
+use super::harness::{Harness, branch};
 use crate::support::recorded::Response;
 
 /// The document of an analysis, as it must be word for word.
@@ -34,13 +34,13 @@ fn document(analysis: &Value) -> String {
 
 #[tokio::test]
 async fn a_pull_request_is_opened_with_exactly_this_request() {
-    let Some(bench) = Bench::new().await else { return };
-    let contract = Contract::start(&bench, vec![made()]).await;
-    let analysis = bench.analysis().await;
-    let made = bench.propose(&analysis, json!({ "draft": true })).await.created().data();
+    let Some(harness) = Harness::new().await else { return };
+    let contract = Contract::start(&harness, vec![made()]).await;
+    let analysis = harness.analysis().await;
+    let made = harness.propose(&analysis, json!({ "draft": true })).await.created().data();
     assert_eq!(made["url"], "https://github.example/acme/shop/pull/1347");
     assert_eq!((&made["number"], &made["branch"]), (&json!(1347), &json!(branch(&analysis))));
-    assert!(bench.branches().contains(&branch(&analysis)));
+    assert!(harness.branches().contains(&branch(&analysis)));
 
     let asked = contract.asked();
     assert_eq!(asked.len(), 1, "{asked:?}");
@@ -70,11 +70,11 @@ async fn a_pull_request_is_opened_with_exactly_this_request() {
 
 #[tokio::test]
 async fn a_pull_request_that_is_there_already_is_looked_up_with_exactly_this_request() {
-    let Some(bench) = Bench::new().await else { return };
-    let contract = Contract::start(&bench, vec![exists(), listed()]).await;
-    let analysis = bench.analysis().await;
+    let Some(harness) = Harness::new().await else { return };
+    let contract = Contract::start(&harness, vec![exists(), listed()]).await;
+    let analysis = harness.analysis().await;
     let body = json!({ "branch": "fix/a+b", "title": "Mend it" });
-    let made = bench.propose(&analysis, body).await.created().data();
+    let made = harness.propose(&analysis, body).await.created().data();
     assert_eq!((&made["number"], &made["url"]), (&created()["number"], &created()["html_url"]));
     let asked = contract.asked();
     assert_eq!((asked[0].json()["title"].clone(), asked[0].json()["draft"].clone()), (json!("Mend it"), json!(false)));
@@ -86,9 +86,9 @@ async fn a_pull_request_that_is_there_already_is_looked_up_with_exactly_this_req
 
 #[tokio::test]
 async fn every_refusal_is_told_apart_and_asked_again_it_goes_on_without_another_push() {
-    let Some(bench) = Bench::new().await else { return };
-    let contract = Contract::start(&bench, Vec::new()).await;
-    let analysis = bench.analysis().await;
+    let Some(harness) = Harness::new().await else { return };
+    let contract = Contract::start(&harness, Vec::new()).await;
+    let analysis = harness.analysis().await;
     let elsewhere = format!("{}/elsewhere", contract.address());
     let limited = || fault(403, "API rate limit exceeded for user ID 1.").with("X-RateLimit-Remaining", "0");
     let not_json = Response { status: 201, headers: Vec::new(), body: "<html>".to_owned() };
@@ -113,33 +113,33 @@ async fn every_refusal_is_told_apart_and_asked_again_it_goes_on_without_another_
     for (answer, reason) in cases {
         let status = answer.status;
         contract.answer_next(vec![answer]);
-        let refused = bench.propose(&analysis, json!({})).await.refused(502, "remote_failed");
+        let refused = harness.propose(&analysis, json!({})).await.refused(502, "remote_failed");
         assert_eq!(refused.json()["reason"], reason, "{status}: {refused:?}");
         assert!(!refused.text.contains(TOKEN));
         if status == 429 {
             assert_eq!(refused.header("retry-after"), "17");
         }
-        let now = bench.git(&format!("rev-parse {}", branch(&analysis)));
+        let now = harness.git(&format!("rev-parse {}", branch(&analysis)));
         assert_eq!(*pushed.get_or_insert_with(|| now.clone()), now, "it was pushed again");
-        assert_eq!(bench.read(&analysis).await["pullRequest"], Value::Null);
+        assert_eq!(harness.read(&analysis).await["pullRequest"], Value::Null);
     }
     contract.answer_next(vec![made()]);
-    bench.propose(&analysis, json!({})).await.created();
+    harness.propose(&analysis, json!({})).await.created();
     let asked = contract.asked();
     assert_eq!(asked.len(), count + 1, "no redirect was followed");
     assert!(asked.iter().all(|request| request.path == "/api/v3/repos/acme/shop/pulls"));
-    assert!(!bench.site.server.log().contains(TOKEN));
+    assert!(!harness.site.server.log().contains(TOKEN));
 }
 
 #[tokio::test]
 async fn a_server_that_cannot_be_reached_is_told() {
-    let Some(bench) = Bench::new().await else { return };
-    let analysis = bench.analysis().await;
+    let Some(harness) = Harness::new().await else { return };
+    let analysis = harness.analysis().await;
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    bench.secret("GIT_TOKEN", TOKEN).await;
+    harness.secret("GIT_TOKEN", TOKEN).await;
     let api = format!("http://{closed}");
-    bench.put_repository(json!({ "provider": "github", "credential": "GIT_TOKEN", "apiUrl": api })).await;
-    let refused = bench.propose(&analysis, json!({})).await.refused(502, "remote_failed");
+    harness.put_repository(json!({ "provider": "github", "credential": "GIT_TOKEN", "apiUrl": api })).await;
+    let refused = harness.propose(&analysis, json!({})).await.refused(502, "remote_failed");
     assert_eq!(refused.json()["reason"], "unreachable");
     assert!(!refused.text.contains(TOKEN));
 }

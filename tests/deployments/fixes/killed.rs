@@ -2,22 +2,22 @@
 
 use serde_json::json;
 
-use super::bench::{Bench, branch, place};
 use super::contract::{Contract, created, exists, listed};
+use super::harness::{Harness, branch, place};
 
 /// The remote says through one pipe that it has the branch, and waits at another before it lets the push end.
 const HOLD: &str = "echo pushed > told; read go < wait; exit 0";
 
 /// Waits until the remote has the branch, and kills the server before it knows.
-async fn kill_when_pushed(bench: &mut Bench, analysis: &serde_json::Value) {
-    bench.sh("mkfifo acme/shop.git/told acme/shop.git/wait");
-    bench.hook("post-receive", HOLD);
-    let (admin, path) = (bench.site.admin.clone(), place(analysis));
+async fn kill_when_pushed(harness: &mut Harness, analysis: &serde_json::Value) {
+    harness.sh("mkfifo acme/shop.git/told acme/shop.git/wait");
+    harness.hook("post-receive", HOLD);
+    let (admin, path) = (harness.site.admin.clone(), place(analysis));
     let mut asking = tokio::spawn(async move {
         let request = admin.request(reqwest::Method::POST, &admin.path(&path)).json(&json!({}));
         admin.try_send(request).await
     });
-    let told = bench.path("acme/shop.git/told");
+    let told = harness.path("acme/shop.git/told");
     let listener = told.clone();
     let heard = tokio::task::spawn_blocking(move || std::fs::read_to_string(listener).unwrap());
     tokio::select! {
@@ -28,35 +28,35 @@ async fn kill_when_pushed(bench: &mut Bench, analysis: &serde_json::Value) {
             panic!("it was answered before anything was pushed: {answered:?}");
         }
     }
-    bench.site.server.kill();
+    harness.site.server.kill();
     assert!(asking.await.unwrap().is_err(), "it was answered before it was done");
-    bench.sh("echo go > acme/shop.git/wait; rm acme/shop.git/hooks/post-receive");
-    bench.site.start_again();
+    harness.sh("echo go > acme/shop.git/wait; rm acme/shop.git/hooks/post-receive");
+    harness.site.start_again();
 }
 
 #[tokio::test]
 async fn a_branch_that_was_pushed_before_a_kill_is_known_again() {
-    let Some(mut bench) = Bench::new().await else { return };
-    let (analysis, main) = (bench.analysis().await, bench.git("rev-parse main"));
-    kill_when_pushed(&mut bench, &analysis).await;
+    let Some(mut harness) = Harness::new().await else { return };
+    let (analysis, main) = (harness.analysis().await, harness.git("rev-parse main"));
+    kill_when_pushed(&mut harness, &analysis).await;
     let name = branch(&analysis);
-    let pushed = bench.git(&format!("rev-parse {name}"));
-    let made = bench.propose(&analysis, json!({})).await.created().data();
+    let pushed = harness.git(&format!("rev-parse {name}"));
+    let made = harness.propose(&analysis, json!({})).await.created().data();
     assert_eq!(made["branch"], name);
-    assert_eq!(bench.git(&format!("rev-parse {name}")), pushed, "nothing was pushed again");
-    assert_eq!(bench.git(&format!("rev-parse {name}~1")), main);
-    bench.site.server.kill();
-    bench.site.start_again();
-    assert_eq!(bench.propose(&analysis, json!({})).await.has_status(200).data(), made);
+    assert_eq!(harness.git(&format!("rev-parse {name}")), pushed, "nothing was pushed again");
+    assert_eq!(harness.git(&format!("rev-parse {name}~1")), main);
+    harness.site.server.kill();
+    harness.site.start_again();
+    assert_eq!(harness.propose(&analysis, json!({})).await.has_status(200).data(), made);
 }
 
 #[tokio::test]
 async fn a_pull_request_that_was_made_before_a_kill_is_found_again() {
-    let Some(mut bench) = Bench::new().await else { return };
-    let contract = Contract::start(&bench, vec![exists(), listed()]).await;
-    let analysis = bench.analysis().await;
-    kill_when_pushed(&mut bench, &analysis).await;
-    let made = bench.propose(&analysis, json!({})).await.created().data();
+    let Some(mut harness) = Harness::new().await else { return };
+    let contract = Contract::start(&harness, vec![exists(), listed()]).await;
+    let analysis = harness.analysis().await;
+    kill_when_pushed(&mut harness, &analysis).await;
+    let made = harness.propose(&analysis, json!({})).await.created().data();
     assert_eq!((&made["number"], &made["url"]), (&created()["number"], &created()["html_url"]));
     let asked = contract.asked();
     let list =

@@ -6,7 +6,7 @@ use lockkeeper::domain::{Action, HttpCall, StageEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::bench::{Bench, FOR_EVER, deployment, environment, failed, job, within_reason};
+use super::harness::{FOR_EVER, Harness, deployment, environment, failed, job, within_reason};
 
 fn call(url: String) -> HttpCall {
     HttpCall { method: Arc::from("POST"), url: Arc::from(url), headers: Vec::new(), body: None, expect_status: vec![] }
@@ -45,92 +45,92 @@ fn answer(status: &str, body: &str) -> Option<String> {
 
 #[tokio::test]
 async fn a_request_is_sent_with_its_variables_and_logged_without_its_secrets() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.set_variables(&[("TOKEN", "s3cr3t/&value", true), ("NAME", "a b", false)]);
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.set_variables(&[("TOKEN", "s3cr3t/&value", true), ("NAME", "a b", false)]);
     let (address, request) = answering(answer("201 Created", "you said s3cr3t/&value")).await;
     let mut call = call(format!("{address}/hooks/${{TOKEN}}?name=${{NAME}}&plain=$${{NAME}}"));
     call.headers = vec![(Arc::from("authorization"), Arc::from("Bearer ${TOKEN}"))];
     call.body = Some(Arc::from("commit ${LOCKKEEPER_COMMIT}"));
-    let (end, steps) = bench.run(job(1, vec![Action::Http(call)])).await;
+    let (end, steps) = harness.run(job(1, vec![Action::Http(call)])).await;
     assert_eq!((end, steps[0].exit_code), (StageEnd::Succeeded, None));
     let request = within_reason(request).await.unwrap();
     let target = "/hooks/s3cr3t%2F%26value?name=a%20b&plain=${NAME}";
     assert!(request.starts_with(&format!("POST {target} HTTP/1.1\r\n")), "{request}");
     assert!(request.contains("authorization: Bearer s3cr3t/&value\r\n"));
-    assert_eq!(bench.text(1), format!("POST {address}/hooks/***\nHTTP/1.1 201 Created\nyou said ***\n"));
+    assert_eq!(harness.text(1), format!("POST {address}/hooks/***\nHTTP/1.1 201 Created\nyou said ***\n"));
 }
 
 #[tokio::test]
 async fn credentials_of_a_url_are_sent_unless_the_step_has_its_own() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.set_variables(&[("PASSWORD", "p@ss:w/rd", true)]);
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.set_variables(&[("PASSWORD", "p@ss:w/rd", true)]);
     for (number, own, sent) in [(1, None, "Basic bWU6cEBzczp3L3Jk"), (2, Some("Bearer mine"), "Bearer mine")] {
         let (address, request) = answering(answer("200 OK", "")).await;
         let mut call = call(address.replace("http://", "http://me:${PASSWORD}@"));
         call.headers = own.map(|own| (Arc::from("Authorization"), Arc::from(own))).into_iter().collect();
-        assert_eq!(bench.run(job(number, vec![Action::Http(call)])).await.0, StageEnd::Succeeded);
+        assert_eq!(harness.run(job(number, vec![Action::Http(call)])).await.0, StageEnd::Succeeded);
         let request = within_reason(request).await.unwrap();
         let headers: Vec<_> = request.lines().filter_map(|line| line.strip_prefix("authorization: ")).collect();
         assert_eq!(headers, [sent]);
-        assert!(bench.text(number).starts_with(&format!("POST {address}\n")), "{}", bench.text(number));
+        assert!(harness.text(number).starts_with(&format!("POST {address}\n")), "{}", harness.text(number));
     }
 }
 
 #[tokio::test]
 async fn no_value_takes_a_request_to_another_path() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.set_variables(&[("WHERE", "..", false)]);
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.set_variables(&[("WHERE", "..", false)]);
     let (end, _) =
-        bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/apps/${WHERE}/stop".to_owned()))])).await;
+        harness.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/apps/${WHERE}/stop".to_owned()))])).await;
     let told = "the path of its URL has `.` or `..` between slashes, which would lead elsewhere";
     assert_eq!(end, failed(&format!("step `step-1` could not be prepared: {told}")));
 }
 
 #[tokio::test]
 async fn a_secret_in_the_host_is_masked() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.set_variables(&[("TENANT", "Hidden-Tenant", true)]);
-    bench.run(job(1, vec![Action::Http(call("http://${TENANT}.invalid/".to_owned()))])).await;
-    assert!(bench.text(1).starts_with("POST http://***.invalid/\n"), "{}", bench.text(1));
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.set_variables(&[("TENANT", "Hidden-Tenant", true)]);
+    harness.run(job(1, vec![Action::Http(call("http://${TENANT}.invalid/".to_owned()))])).await;
+    assert!(harness.text(1).starts_with("POST http://***.invalid/\n"), "{}", harness.text(1));
 }
 
 #[tokio::test]
 async fn an_answer_that_was_not_expected_fails_the_step() {
-    let mut bench = Bench::new(1, FOR_EVER);
+    let mut harness = Harness::new(1, FOR_EVER);
     let (address, _request) = answering(answer("500 Internal Server Error", "boom")).await;
-    let (end, _) = bench.run(job(1, vec![Action::Http(call(address))])).await;
+    let (end, _) = harness.run(job(1, vec![Action::Http(call(address))])).await;
     assert_eq!(end, failed("step `step-1` was answered with status 500"));
-    assert!(bench.text(1).contains("\nHTTP/1.1 500 Internal Server Error\nboom\n"));
+    assert!(harness.text(1).contains("\nHTTP/1.1 500 Internal Server Error\nboom\n"));
     let (address, _request) = answering(answer("302 Found", "")).await;
     let mut redirected = call(address);
     redirected.expect_status = vec![302];
-    assert_eq!(bench.run(job(2, vec![Action::Http(redirected)])).await.0, StageEnd::Succeeded);
+    assert_eq!(harness.run(job(2, vec![Action::Http(redirected)])).await.0, StageEnd::Succeeded);
 }
 
 #[tokio::test]
 async fn an_unknown_variable_is_named() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    let (end, _) = bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/${NOBODY}".to_owned()))])).await;
+    let mut harness = Harness::new(1, FOR_EVER);
+    let (end, _) = harness.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/${NOBODY}".to_owned()))])).await;
     assert_eq!(end, failed("step `step-1` could not be prepared: there is no variable `NOBODY`"));
 }
 
 #[tokio::test]
 async fn a_request_without_an_answer_fails_or_is_cancelled() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    let (end, _) = bench.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/".to_owned()))])).await;
+    let mut harness = Harness::new(1, FOR_EVER);
+    let (end, _) = harness.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/".to_owned()))])).await;
     let StageEnd::Failed(reason) = end else { panic!("nobody listens there") };
     assert!(reason.starts_with("step `step-1` got no response: "), "{reason}");
     let (address, _request) = answering(None).await;
-    bench.runner.start(job(2, vec![Action::Http(call(address))]));
-    bench.line(2, "POST ").await;
-    bench.runner.stop(&environment("web"), deployment(2));
-    assert_eq!(bench.end().await.1, StageEnd::Cancelled);
+    harness.runner.start(job(2, vec![Action::Http(call(address))]));
+    harness.line(2, "POST ").await;
+    harness.runner.stop(&environment("web"), deployment(2));
+    assert_eq!(harness.end().await.1, StageEnd::Cancelled);
 }
 
 #[tokio::test]
 async fn a_value_in_a_body_of_json_stays_within_its_quotes() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.set_variables(&[("NAME", r#"x","admin":"yes"#, false)]);
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.set_variables(&[("NAME", r#"x","admin":"yes"#, false)]);
     for (number, content_type, sent) in [
         (1, "application/json; charset=utf-8", r#"{"name": "x\",\"admin\":\"yes"}"#),
         (2, "text/plain", r#"{"name": "x","admin":"yes"}"#),
@@ -139,7 +139,7 @@ async fn a_value_in_a_body_of_json_stays_within_its_quotes() {
         let mut call = call(address);
         call.headers = vec![(Arc::from("Content-Type"), Arc::from(content_type))];
         call.body = Some(Arc::from(r#"{"name": "${NAME}"}"#));
-        let (end, _) = bench.run(job(number, vec![Action::Http(call)])).await;
+        let (end, _) = harness.run(job(number, vec![Action::Http(call)])).await;
         assert_eq!(end, StageEnd::Succeeded);
         let request = within_reason(request).await.unwrap();
         assert!(request.ends_with(sent), "{request}");

@@ -2,25 +2,25 @@
 
 use lockkeeper::domain::{StageEnd, StepStatus};
 
-use super::bench::{Bench, FOR_EVER, Heard, deployment, environment, job, sh};
+use super::harness::{FOR_EVER, Harness, Report, deployment, environment, job, sh};
 use super::statuses;
 
 #[tokio::test]
 async fn a_busy_pipeline_does_not_keep_another_waiting() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.runner.start(job(1, vec![sh("echo ready; until [ -e go ]; do :; done")]));
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.runner.start(job(1, vec![sh("echo ready; until [ -e go ]; do :; done")]));
     for number in 2..=4 {
-        bench.runner.start(job(number, vec![sh("true")]));
+        harness.runner.start(job(number, vec![sh("true")]));
     }
     let mut other = job(9, vec![sh("true")]);
     other.environment = environment("shop");
-    bench.runner.start(other);
-    bench.line(1, "ready").await;
-    assert_eq!((bench.runner.running(), bench.runner.waiting()), (1, 4));
-    std::fs::write(bench.work_dir.join(deployment(1).to_string()).join("go"), "").unwrap();
+    harness.runner.start(other);
+    harness.line(1, "ready").await;
+    assert_eq!((harness.runner.running(), harness.runner.waiting()), (1, 4));
+    std::fs::write(harness.work_dir.join(deployment(1).to_string()).join("go"), "").unwrap();
     let mut order = Vec::new();
     while order.len() < 5 {
-        if let Heard::Begun(deployment) = bench.hear().await {
+        if let Report::Begun(deployment) = harness.hear().await {
             order.push(deployment);
         }
     }
@@ -29,28 +29,28 @@ async fn a_busy_pipeline_does_not_keep_another_waiting() {
 
 #[tokio::test]
 async fn what_is_stopped_while_it_waits_never_begins() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.runner.start(job(1, vec![sh("echo ready; exec sleep 1000")]));
-    bench.runner.start(job(2, vec![sh("echo never")]));
-    bench.line(1, "ready").await;
-    bench.runner.stop(&environment("web"), deployment(2));
-    let (which, end, steps) = bench.end().await;
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.runner.start(job(1, vec![sh("echo ready; exec sleep 1000")]));
+    harness.runner.start(job(2, vec![sh("echo never")]));
+    harness.line(1, "ready").await;
+    harness.runner.stop(&environment("web"), deployment(2));
+    let (which, end, steps) = harness.end().await;
     assert_eq!((which, end), (deployment(2), StageEnd::Cancelled));
     assert_eq!(statuses(&steps), [(StepStatus::Skipped, None)]);
-    bench.runner.stop(&environment("web"), deployment(1));
-    assert_eq!(bench.end().await.0, deployment(1));
-    assert_eq!(bench.text(2), "");
+    harness.runner.stop(&environment("web"), deployment(1));
+    assert_eq!(harness.end().await.0, deployment(1));
+    assert_eq!(harness.text(2), "");
 }
 
 #[tokio::test]
 async fn what_is_stopped_while_it_is_about_to_begin_says_that_it_has_ended() {
-    let mut bench = Bench::new(1, FOR_EVER);
-    bench.host.wanted.send_replace(None);
-    bench.runner.start(job(1, vec![sh("echo never")]));
-    assert_eq!(bench.hear().await, Heard::Begun(deployment(1)));
-    bench.runner.stop(&environment("web"), deployment(1));
-    bench.host.wanted.send_replace(Some(false));
-    let (_, end, steps) = bench.end().await;
+    let mut harness = Harness::new(1, FOR_EVER);
+    harness.host.wanted.send_replace(None);
+    harness.runner.start(job(1, vec![sh("echo never")]));
+    assert_eq!(harness.hear().await, Report::Begun(deployment(1)));
+    harness.runner.stop(&environment("web"), deployment(1));
+    harness.host.wanted.send_replace(Some(false));
+    let (_, end, steps) = harness.end().await;
     assert_eq!((end, statuses(&steps)), (StageEnd::Cancelled, vec![(StepStatus::Skipped, None)]));
-    assert_eq!(bench.text(1), "");
+    assert_eq!(harness.text(1), "");
 }

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use super::fleet::{ENVIRONMENTS, Fleet, Wants};
 use super::from_variable;
-use super::job::{Cut, Hold, Job, Tips, gate};
+use super::job::{Cut, CutSignals, Hold, Job, gate};
 use super::record::{Fate, JobId, Story};
 
 const JOBS: usize = 1_000;
@@ -23,7 +23,7 @@ const BEFORE_OF_THREE: usize = 2;
 async fn clients_that_are_cut_off_hold_nothing_and_hold_nobody_up() {
     let mut luck = luck();
     let fleet = Fleet::start().await;
-    let tips = Arc::new(Tips::default());
+    let signals = Arc::new(CutSignals::default());
     let ((open, opened), (leave, told)) = (watch::channel(false), watch::channel(false));
     let mut running = gate(&fleet, &opened).await;
 
@@ -42,7 +42,7 @@ async fn clients_that_are_cut_off_hold_nothing_and_hold_nobody_up() {
             Wants::Named(environment) => queues[environment] += 1,
             Wants::Any => pool += 1,
         }
-        running.push(Job::with(&fleet, &tips, wants, Hold::of(number), cut).start().await);
+        running.push(Job::with(&fleet, &signals, wants, Hold::of(number), cut).start().await);
     }
     until_waiting(&fleet, &queues, pool).await;
     for wants in &leaving {
@@ -57,7 +57,7 @@ async fn clients_that_are_cut_off_hold_nothing_and_hold_nobody_up() {
     for number in EARLY..JOBS {
         let cut = (number % CUT_ONE_IN == 0).then(|| at_random(&mut luck));
         let wants = wants(&mut luck, cut.as_ref());
-        running.push(Job::with(&fleet, &tips, wants, Hold::of(number), cut).start().await);
+        running.push(Job::with(&fleet, &signals, wants, Hold::of(number), cut).start().await);
     }
     for job in running {
         job.await.unwrap();
@@ -72,13 +72,13 @@ async fn a_client_that_goes_at_the_moment_of_its_grant_does_not_take_the_lock_wi
     const PAIRS: usize = 60;
     let mut luck = luck();
     let fleet = Fleet::start().await;
-    let tips = Arc::new(Tips::default());
+    let signals = Arc::new(CutSignals::default());
     let (open, opened) = watch::channel(false);
     let mut running = gate(&fleet, &opened).await;
     for place in 0..2 * PAIRS {
         for environment in 0..ENVIRONMENTS {
             let cut = (place % 2 == 1).then(|| at_grant(&mut luck));
-            let job = Job::with(&fleet, &tips, Wants::Named(environment), Hold::Nothing, cut);
+            let job = Job::with(&fleet, &signals, Wants::Named(environment), Hold::Nothing, cut);
             running.push(job.start().await);
             fleet.until_queue_is(environment, place + 1).await;
         }

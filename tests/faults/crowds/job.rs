@@ -51,15 +51,15 @@ pub enum Cut {
 
 /// Those who are cut off at their grant, and how they are told.
 #[derive(Default)]
-pub struct Tips {
+pub struct CutSignals {
     of: Mutex<HashMap<JobId, Arc<Notify>>>,
 }
 
 /// What every job knows.
-pub struct Place {
+pub struct JobContext {
     address: String,
     record: Arc<Record>,
-    tips: Arc<Tips>,
+    signals: Arc<CutSignals>,
 }
 
 pub struct Job {
@@ -67,7 +67,7 @@ pub struct Job {
     hold: Hold,
     cut: Option<Cut>,
     request: Request,
-    place: Place,
+    place: JobContext,
 }
 
 impl Job {
@@ -75,7 +75,7 @@ impl Job {
         Self::with(fleet, &Arc::default(), wants, hold, None)
     }
 
-    pub fn with(fleet: &Fleet, tips: &Arc<Tips>, wants: Wants, hold: Hold, cut: Option<Cut>) -> Self {
+    pub fn with(fleet: &Fleet, signals: &Arc<CutSignals>, wants: Wants, hold: Hold, cut: Option<Cut>) -> Self {
         // One that is gone before it can have a lock needs nothing that frees it.
         let needs_ttl = cut.as_ref().is_some_and(|cut| !matches!(cut, Cut::Told(_)));
         let request = |id| {
@@ -92,9 +92,13 @@ impl Job {
         };
         let id = fleet.record.add(fate, |id| request(id).to_string());
         if let Some(Cut::AtGrant(_)) = cut {
-            tips.of.lock().unwrap().insert(id, Arc::default());
+            signals.of.lock().unwrap().insert(id, Arc::default());
         }
-        let place = Place { address: fleet.server.address.clone(), record: fleet.record.clone(), tips: tips.clone() };
+        let place = JobContext {
+            address: fleet.server.address.clone(),
+            record: fleet.record.clone(),
+            signals: signals.clone(),
+        };
         Self { id, hold, cut, request: request(id), place }
     }
 
@@ -132,7 +136,7 @@ impl Job {
             Some(Cut::Told(told)) => _ = told.clone().wait_for(|told| *told).await.unwrap(),
             Some(Cut::AfterReleases(count)) => self.place.record.until_releases(*count).await,
             Some(Cut::AtGrant(moments)) => {
-                let tip = self.place.tips.of.lock().unwrap()[&self.id].clone();
+                let tip = self.place.signals.of.lock().unwrap()[&self.id].clone();
                 tip.notified().await;
                 for _ in 0..*moments {
                     tokio::task::yield_now().await;
@@ -168,14 +172,14 @@ impl Job {
 
     /// If the next in line is to be cut off when its turn comes: that is now.
     async fn tip_off_next(&self, connection: &mut Connection, grant: &Grant) {
-        if self.place.tips.of.lock().unwrap().is_empty() {
+        if self.place.signals.of.lock().unwrap().is_empty() {
             return;
         }
         let queue = Request::new("GET", &format!("/{}/queue?limit=1", grant.environment), None);
         let answer = connection.ask(&queue).await;
         let Some(first) = self.expect(answer, 200) else { return };
         let next = first[0]["context"].as_str().and_then(job_of);
-        if let Some(tip) = next.and_then(|next| self.place.tips.of.lock().unwrap().get(&next).cloned()) {
+        if let Some(tip) = next.and_then(|next| self.place.signals.of.lock().unwrap().get(&next).cloned()) {
             tip.notify_one();
         }
     }

@@ -25,7 +25,7 @@ async fn with_its_key_every_job_gets_one_lock_however_often_the_server_is_killed
     println!("LOCKKEEPER_TEST_CROWD_KILLS={kills} LOCKKEEPER_TEST_CROWD_JOBS={at_once}");
     let Fleet { mut server, record } = Fleet::start().await;
     let (address, addresses) = watch::channel(server.address.clone());
-    let shared = Arc::new(Shared { record: record.clone(), ..Shared::default() });
+    let shared = Arc::new(ClientContext { record: record.clone(), ..ClientContext::default() });
     let running: Vec<_> = (0..at_once)
         .map(|_| Client { addresses: addresses.clone(), connection: None, shared: shared.clone() })
         .map(|client| tokio::spawn(client.work()))
@@ -50,7 +50,7 @@ async fn with_its_key_every_job_gets_one_lock_however_often_the_server_is_killed
     let fleet = Fleet { server, record };
     let story = fleet.check().await;
     let sessions: usize = story.histories.iter().map(|history| history.sessions.len()).sum();
-    let Shared { broken, replayed, .. } = &*shared;
+    let ClientContext { broken, replayed, .. } = &*shared;
     println!(
         "{kills} kills, {} jobs, {sessions} sessions; {} requests without an answer, {} answers given again",
         fleet.record.jobs(),
@@ -61,7 +61,7 @@ async fn with_its_key_every_job_gets_one_lock_however_often_the_server_is_killed
 }
 
 #[derive(Default)]
-struct Shared {
+struct ClientContext {
     record: Arc<Record>,
     /// No new jobs any more.
     closing: AtomicBool,
@@ -73,12 +73,12 @@ struct Shared {
 struct Client {
     addresses: watch::Receiver<String>,
     connection: Option<Connection>,
-    shared: Arc<Shared>,
+    shared: Arc<ClientContext>,
 }
 
 /// How a job waits for its turn.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WaitMode {
     OnTheLine,
     Asking,
 }
@@ -93,7 +93,7 @@ impl Client {
         }
     }
 
-    async fn serve(&mut self, id: JobId, wants: Wants, way: Way, claim: &Request) {
+    async fn serve(&mut self, id: JobId, wants: Wants, way: WaitMode, claim: &Request) {
         self.note(id, Moment::Claims);
         let answer = self.until_answered(claim).await;
         if answer.replayed {
@@ -101,7 +101,7 @@ impl Client {
         }
         let session = match (answer.status, way) {
             (201, _) => answer.body["data"].clone(),
-            (202, Way::Asking) => {
+            (202, WaitMode::Asking) => {
                 self.note(id, Moment::Queued);
                 match self.ask_for_turn(wants, &answer.body["data"]).await {
                     Ok(session) => session,
@@ -170,13 +170,13 @@ impl Client {
     }
 }
 
-fn plan(id: JobId) -> (Wants, Way, Request) {
+fn plan(id: JobId) -> (Wants, WaitMode, Request) {
     let wants = Wants::of(id);
-    let way = if id.is_multiple_of(3) { Way::Asking } else { Way::OnTheLine };
+    let way = if id.is_multiple_of(3) { WaitMode::Asking } else { WaitMode::OnTheLine };
     let context = context_of(id);
     let body = match way {
-        Way::OnTheLine => json!({ "context": context, "waitSeconds": 300 }),
-        Way::Asking => json!({ "context": context, "queue": true }),
+        WaitMode::OnTheLine => json!({ "context": context, "waitSeconds": 300 }),
+        WaitMode::Asking => json!({ "context": context, "queue": true }),
     };
     let claim = Request::new("POST", &wants.path(), Some(wants.body(body)));
     (wants, way, claim.header("Idempotency-Key", &format!("key-of-{context}")))

@@ -1,14 +1,14 @@
 use super::NAME;
-use crate::checks::story::{CLAIM, CLAIM_ANY, Story, environment, name, waiting};
+use crate::checks::history_builder::{CLAIM, CLAIM_ANY, HistoryBuilder, environment, name, waiting};
 use crate::history::SessionStatus::Queued;
 use crate::history::{Answer, Request};
 
-fn held() -> Story {
-    Story::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
+fn held() -> HistoryBuilder {
+    HistoryBuilder::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
 }
 
 /// What is left long after.
-fn left(story: Story, holder: Option<&str>, fencing: u64) -> Story {
+fn left(story: HistoryBuilder, holder: Option<&str>, fencing: u64) -> HistoryBuilder {
     story.read(1_000.0, 1_001.0, holder, fencing).audited()
 }
 
@@ -25,15 +25,19 @@ fn a_lock_that_was_given_back_is_a_leak() {
 
 #[test]
 fn a_lock_that_its_client_never_gave_back_is_no_leak() {
-    left(Story::new().claim(0.0, 1.0, "a", 4), Some("a"), 4).keeps(NAME);
-    let lost =
-        Story::new().claim(0.0, 1.0, "a", 4).with(Request::Release { session: name("a") }, 5.0, 6.0, Answer::Unknown);
+    left(HistoryBuilder::new().claim(0.0, 1.0, "a", 4), Some("a"), 4).keeps(NAME);
+    let lost = HistoryBuilder::new().claim(0.0, 1.0, "a", 4).with(
+        Request::Release { session: name("a") },
+        5.0,
+        6.0,
+        Answer::Unknown,
+    );
     left(lost, Some("a"), 4).keeps(NAME);
 }
 
 #[test]
 fn a_lock_whose_ttl_has_run_out_is_a_leak() {
-    let story = |ttl| Story::new().claim_with_ttl(0.0, 1.0, ttl, "a", 4);
+    let story = |ttl| HistoryBuilder::new().claim_with_ttl(0.0, 1.0, ttl, "a", 4);
     left(story(10.0), Some("a"), 4).breaks(NAME, "its TTL has run out", 2);
     left(story(10.0).heartbeat(990.0, 991.0, "a"), Some("a"), 4).keeps(NAME);
     left(story(10.0).heartbeat(900.0, 901.0, "a"), Some("a"), 4).breaks(NAME, "its TTL has run out", 3);
@@ -42,7 +46,8 @@ fn a_lock_whose_ttl_has_run_out_is_a_leak() {
 
 #[test]
 fn those_in_line_are_a_leak_where_nobody_else_claims() {
-    let waits = |story: Story| story.with(Request::ReadEnvironment, 100.0, 101.0, environment(None, 0, 2)).audited();
+    let waits =
+        |story: HistoryBuilder| story.with(Request::ReadEnvironment, 100.0, 101.0, environment(None, 0, 2)).audited();
     waits(held()).breaks(NAME, "load-0 has 2 in line", 1);
     waits(held().among_others()).keeps(NAME);
     held().read_session(100.0, 101.0, "q", Queued, 0).audited().breaks(NAME, "one still waits for load-0", 1);
@@ -71,7 +76,7 @@ fn a_lock_may_be_with_one_whose_answer_was_lost() {
 #[test]
 fn one_who_went_away_while_it_waited_gets_no_lock_afterwards() {
     let story = |gone| {
-        let story = Story::new().claim(0.0, 1.0, "a", 4).with(waiting(2.0), 1.0, gone, Answer::Unknown);
+        let story = HistoryBuilder::new().claim(0.0, 1.0, "a", 4).with(waiting(2.0), 1.0, gone, Answer::Unknown);
         story.release(50.0, 50.1, "a")
     };
     left(story(40.0), Some("ghost"), 5).breaks(NAME, "nobody was told", 1);

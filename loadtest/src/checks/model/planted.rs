@@ -49,8 +49,8 @@ pub fn a_token_of_two_sessions(history: &mut History, choice: usize) -> bool {
 /// From some token on, all are higher by one, wherever they are told.
 pub fn a_token_that_nobody_got(history: &mut History, choice: usize) -> bool {
     let places = pairs(history, |one, other| {
-        let complete =
-            history.alone && !doubts(history).any(|lost| lost.environment.is_none_or(|e| Some(e) == one.environment));
+        let complete = history.alone
+            && !unanswered(history).any(|lost| lost.environment.is_none_or(|e| Some(e) == one.environment));
         complete && fencing(one) < fencing(other)
     });
     let Some((_, place)) = pick(&places, choice) else { return false };
@@ -135,7 +135,7 @@ pub fn a_session_that_is_forgotten(history: &mut History, choice: usize) -> bool
 
 pub fn a_lock_that_nobody_has(history: &mut History, choice: usize) -> bool {
     let reads = audits(history, |read| {
-        let lost = doubts(history).any(|lost| lost.environment.is_none_or(|place| Some(place) == read.environment));
+        let lost = unanswered(history).any(|lost| lost.environment.is_none_or(|place| Some(place) == read.environment));
         read.request == Request::ReadEnvironment && history.alone && !lost
     });
     let Some(place) = pick(&reads, choice) else { return false };
@@ -190,13 +190,13 @@ fn of<'h>(history: &'h History, wanted: impl Fn(&Request) -> bool + 'h) -> impl 
     history.records.iter().filter(move |record| wanted(&record.request))
 }
 
-fn doubts(history: &History) -> impl Iterator<Item = &Record> {
+fn unanswered(history: &History) -> impl Iterator<Item = &Record> {
     let claims = of(history, |request| matches!(request, Request::Claim { .. } | Request::ForceClaim));
     claims.filter(|record| record.answer == Answer::Unknown)
 }
 
 fn has_doubts(history: &History, record: &Record) -> bool {
-    doubts(history).any(|lost| lost.client == record.client)
+    unanswered(history).any(|lost| lost.client == record.client)
 }
 
 fn is_grant(record: &Record) -> bool {

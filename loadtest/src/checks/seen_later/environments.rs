@@ -1,14 +1,15 @@
 //! What environments show: never an older token than one that was told or shown before, never a holder that has given
 //! the lock back, and always the one who certainly has it.
 
-use super::everything;
 use crate::checks::evidence::{Evidence, Grant};
 use crate::checks::findings::Findings;
 use crate::checks::rising::Rising;
 use crate::history::{Answer, Moment, Record, SessionName};
 
 pub fn check<'h>(evidence: &Evidence<'h>, findings: &mut Findings<'h>) {
-    let mut shown: Vec<(u32, &Record)> = everything(evidence.history)
+    let mut shown: Vec<(u32, &Record)> = evidence
+        .history
+        .everything()
         .filter(|record| token(record).is_some() || holder(record).is_some())
         .filter_map(|record| Some((record.environment?, record)))
         .collect();

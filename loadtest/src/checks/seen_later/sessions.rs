@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use super::everything;
 use crate::checks::about::{is_activity, session};
 use crate::checks::evidence::{Evidence, Grant};
 use crate::checks::findings::Findings;
@@ -31,12 +30,12 @@ struct Numbered<'h> {
 /// there may be millions.
 fn by_session(history: &History) -> Vec<Numbered<'_>> {
     let mut numbers: HashMap<&SessionName, usize> = HashMap::new();
-    for name in everything(history).filter(|record| shows(record)).filter_map(session) {
+    for name in history.everything().filter(|record| shows(record)).filter_map(session) {
         let next = numbers.len();
         numbers.entry(name).or_insert(next);
     }
     let numbered = |record| Some(Numbered { number: *numbers.get(session(record)?)?, sent: record.sent, record });
-    let mut records: Vec<_> = everything(history).filter_map(numbered).collect();
+    let mut records: Vec<_> = history.everything().filter_map(numbered).collect();
     records.sort_unstable_by_key(|numbered| (numbered.number, numbered.sent));
     records
 }
@@ -48,7 +47,7 @@ fn newest_tokens(evidence: &Evidence<'_>) -> HashMap<u32, u64> {
     if !evidence.history.alone {
         return newest;
     }
-    for record in everything(evidence.history) {
+    for record in evidence.history.everything() {
         let (Answer::Granted { fencing, .. } | Answer::Environment { fencing, .. } | Answer::Session { fencing, .. }) =
             record.answer
         else {
@@ -60,7 +59,7 @@ fn newest_tokens(evidence: &Evidence<'_>) -> HashMap<u32, u64> {
         }
     }
     for (environment, newest) in &mut newest {
-        *newest = newest.saturating_add(evidence.doubts.count(*environment) as u64);
+        *newest = newest.saturating_add(evidence.unanswered.count(*environment) as u64);
     }
     newest
 }

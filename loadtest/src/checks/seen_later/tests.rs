@@ -1,11 +1,11 @@
 use super::NAME;
-use crate::checks::story::{CLAIM, Story, name, refused};
+use crate::checks::history_builder::{CLAIM, HistoryBuilder, name, refused};
 use crate::history::SessionStatus::{Active, Ended, Overridden, Queued};
 use crate::history::{Answer, Request};
 
 /// One session from 1 s to 5 s, and nothing else.
-fn held() -> Story {
-    Story::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
+fn held() -> HistoryBuilder {
+    HistoryBuilder::new().claim(0.0, 1.0, "a", 4).release(5.0, 6.0, "a")
 }
 
 #[test]
@@ -28,7 +28,7 @@ fn a_read_that_was_sent_before_the_answer_came_may_show_either() {
 
 #[test]
 fn a_token_that_was_shown_is_not_taken_back() {
-    let story = || Story::new().read(0.0, 1.0, Some("x"), 9);
+    let story = || HistoryBuilder::new().read(0.0, 1.0, Some("x"), 9);
     story().read(1.0, 2.0, Some("y"), 8).breaks(NAME, "showed fencing 8 after 9", 2);
     story().read(0.9, 2.0, Some("y"), 8).says_nothing_about(NAME);
     story().claim(1.0, 2.0, "y", 9).breaks(NAME, "granted with fencing 9 after 9 had been shown", 2);
@@ -72,14 +72,14 @@ fn a_session_whose_release_came_too_late_may_be_overridden() {
 
 #[test]
 fn one_who_left_the_line_is_not_active_later() {
-    let story = Story::new().release(1.0, 2.0, "q");
+    let story = HistoryBuilder::new().release(1.0, 2.0, "q");
     story.read_session(2.0, 3.0, "q", Queued, 0).breaks(NAME, "q was queued again", 2);
 }
 
 #[test]
 fn a_session_that_ends_while_it_certainly_holds_its_lock_is_found() {
     held().read_session(2.0, 3.0, "a", Ended, 4).breaks(NAME, "a was ended while it certainly held its lock", 2);
-    let leased = || Story::new().claim_with_ttl(0.0, 1.0, 10.0, "a", 4);
+    let leased = || HistoryBuilder::new().claim_with_ttl(0.0, 1.0, 10.0, "a", 4);
     leased().read_session(12.0, 13.0, "a", Ended, 4).keeps(NAME);
     let beating = || leased().heartbeat(8.0, 9.0, "a");
     let check = beating().read_session(12.0, 13.0, "a", Ended, 4).check(NAME);
@@ -123,7 +123,7 @@ fn a_session_with_another_token_is_found() {
 
 #[test]
 fn a_session_that_is_gone_too_early_is_found() {
-    let gone = |mut story: Story, retention: u64| {
+    let gone = |mut story: HistoryBuilder, retention: u64| {
         story.history.retention = retention;
         let read = Request::ReadSession { session: name("a") };
         story.with(read, 20.0, 21.0, refused(404, "session_not_found")).audited()

@@ -55,7 +55,7 @@ async fn server(script: Vec<Does>) -> SocketAddr {
     address
 }
 
-fn stage(address: SocketAddr) -> Arc<Stage> {
+fn thread(address: SocketAddr) -> Arc<ClientThread> {
     let place = Place {
         authority: address.to_string(),
         organization: "acme".to_owned(),
@@ -64,21 +64,21 @@ fn stage(address: SocketAddr) -> Arc<Stage> {
         token: Token::parse("lk_x").expect("usable"),
     };
     let recorder = Arc::new(Recorder::new(1_000));
-    Arc::new(Stage::new(0, 1, address, Arc::new(place), Instant::now(), recorder))
+    Arc::new(ClientThread::new(0, 1, address, Arc::new(place), Instant::now(), recorder))
 }
 
 async fn client(script: Vec<Does>) -> (Client, ClaimTemplate) {
-    let client = Client::new(stage(server(script).await), 0);
-    let claim = client.stage.requests.claim(Terms::default());
+    let client = Client::new(thread(server(script).await), 0);
+    let claim = client.thread.requests.claim(Terms::default());
     (client, claim)
 }
 
-fn answers(stage: &Stage) -> Vec<Answer> {
-    stage.take_records().into_iter().map(|record| record.answer).collect()
+fn answers(thread: &ClientThread) -> Vec<Answer> {
+    thread.take_records().into_iter().map(|record| record.answer).collect()
 }
 
-fn errors(stage: &Stage) -> Vec<String> {
-    stage.tally().findings.errors.keys().cloned().collect()
+fn errors(thread: &ClientThread) -> Vec<String> {
+    thread.tally().findings.errors.keys().cloned().collect()
 }
 
 #[tokio::test]
@@ -86,12 +86,12 @@ async fn a_cycle_is_recorded_with_its_session_and_token() {
     let (mut client, claim) = client(vec![granted("ses_1", 7), answer(200, "{}")]).await;
     let session = client.claim(3, &claim).await.expect("granted").session;
     client.release(3, session.clone()).await.expect("released");
-    let records = client.stage.take_records();
+    let records = client.thread.take_records();
     assert_eq!(records[0].answer, Answer::Granted { session: session.clone(), fencing: 7 });
     assert_eq!(records[1].request, Request::Release { session });
     assert!(records.iter().all(|record| record.environment == Some(3) && record.sent < record.ended));
     assert!(records[0].ended <= records[1].sent);
-    assert_eq!(errors(&client.stage), Vec::<String>::new());
+    assert_eq!(errors(&client.thread), Vec::<String>::new());
 }
 
 #[tokio::test]
@@ -101,12 +101,12 @@ async fn a_refusal_is_an_error_unless_it_belongs_to_the_workload() {
     let refused = Failure::Refused { status: 409, code: "environment_locked".into() };
     client.tolerates = &["environment_locked"];
     assert_eq!(client.claim(1, &claim).await.err(), Some(refused));
-    assert_eq!(errors(&client.stage), Vec::<String>::new());
+    assert_eq!(errors(&client.thread), Vec::<String>::new());
     client.tolerates = &[];
     assert!(client.claim(1, &claim).await.is_err());
-    assert_eq!(errors(&client.stage), ["claim: answered 409 environment_locked"]);
+    assert_eq!(errors(&client.thread), ["claim: answered 409 environment_locked"]);
     let refused = Answer::Refused { status: 409, code: "environment_locked".into() };
-    assert_eq!(answers(&client.stage), [refused.clone(), refused]);
+    assert_eq!(answers(&client.thread), [refused.clone(), refused]);
 }
 
 #[tokio::test]
@@ -117,20 +117,20 @@ async fn what_was_sent_and_not_answered_is_unknown() {
     for _ in 0..4 {
         assert_eq!(client.claim(1, &claim).await.err(), Some(Failure::Unknown));
     }
-    assert_eq!(answers(&client.stage), vec![Answer::Unknown; 4]);
-    assert_eq!(errors(&client.stage).len(), 4);
+    assert_eq!(answers(&client.thread), vec![Answer::Unknown; 4]);
+    assert_eq!(errors(&client.thread).len(), 4);
 }
 
 #[tokio::test]
 async fn what_never_left_is_not_recorded() {
     let (mut client, claim) = {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let client = Client::new(stage(listener.local_addr().expect("an address")), 0);
-        let claim = client.stage.requests.claim(Terms::default());
+        let client = Client::new(thread(listener.local_addr().expect("an address")), 0);
+        let claim = client.thread.requests.claim(Terms::default());
         (client, claim)
     };
     assert_eq!(client.claim(1, &claim).await.err(), Some(Failure::NotSent));
-    assert_eq!(answers(&client.stage), []);
+    assert_eq!(answers(&client.thread), []);
 }
 
 #[tokio::test]
@@ -139,20 +139,20 @@ async fn a_client_that_vanishes_while_it_waits_leaves_an_unknown_claim() {
     let waited = tokio::time::timeout(Duration::from_millis(20), client.claim(1, &claim)).await;
     assert!(waited.is_err());
     client.vanish();
-    assert_eq!(answers(&client.stage), [Answer::Unknown]);
-    assert_eq!(errors(&client.stage), Vec::<String>::new());
-    assert_eq!(client.stage.in_flight.load(Ordering::Relaxed), 0);
+    assert_eq!(answers(&client.thread), [Answer::Unknown]);
+    assert_eq!(errors(&client.thread), Vec::<String>::new());
+    assert_eq!(client.thread.in_flight.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
 async fn a_client_that_is_ended_from_outside_says_that_it_was_not_answered() {
     let (mut client, claim) = client(vec![Does::Nothing]).await;
-    let stage = client.stage.clone();
+    let thread = client.thread.clone();
     let ended = tokio::time::timeout(Duration::from_millis(20), async move { client.claim(1, &claim).await.is_ok() });
     assert!(ended.await.is_err());
-    assert_eq!(answers(&stage), [Answer::Unknown]);
-    assert_eq!(errors(&stage), ["no answer long after the load's end"]);
-    assert_eq!(stage.clients.load(Ordering::Relaxed), 0);
+    assert_eq!(answers(&thread), [Answer::Unknown]);
+    assert_eq!(errors(&thread), ["no answer long after the load's end"]);
+    assert_eq!(thread.clients.load(Ordering::Relaxed), 0);
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn who_was_seen_in_line_is_recorded_so_once() {
         Request::Claim { in_line_at, .. } => in_line_at,
         other => panic!("{other:?}"),
     };
-    assert_eq!(client.stage.take_records().into_iter().map(in_line).collect::<Vec<_>>(), [Some(Moment(42)), None]);
+    assert_eq!(client.thread.take_records().into_iter().map(in_line).collect::<Vec<_>>(), [Some(Moment(42)), None]);
 }
 
 /// In a closed loop a stall is seen once. In an open one it is seen by all who would have come meanwhile.
@@ -176,16 +176,16 @@ async fn a_stall_counts_for_everybody_who_was_due_meanwhile() {
     let Does::Answers(text) = healthy() else { panic!("an answer") };
     let mut script = vec![Does::Stalls(STALL, text)];
     script.extend((0..100).map(|_| healthy()));
-    let stage = stage(server(script).await);
-    stage.open(Some(Arrivals::begin(100.0).expect("a thread")));
-    let mut client = Client::new(stage.clone(), 0);
+    let thread = thread(server(script).await);
+    thread.open(Some(Arrivals::begin(100.0).expect("a thread")));
+    let mut client = Client::new(thread.clone(), 0);
     for _ in 0..20 {
         assert!(client.turn().await);
         client.healthz().await.expect("answered");
     }
-    stage.close();
+    thread.close();
     assert!(!client.turn().await);
-    let tally = stage.tally();
+    let tally = thread.tally();
     let latencies = tally.latencies.of(Operation::Health).expect("latencies");
     // The one that was due 100 ms into the stall waited for its other 200 ms, and so on.
     let held_up = latencies.len() - latencies.count_between(0, 100_000);
@@ -198,7 +198,7 @@ async fn a_stall_counts_for_everybody_who_was_due_meanwhile() {
 #[tokio::test]
 async fn a_server_that_is_not_there_is_given_up() {
     let address = TcpListener::bind("127.0.0.1:0").await.and_then(|listener| listener.local_addr()).expect("a port");
-    let mut client = Client::new(stage(address), 0);
+    let mut client = Client::new(thread(address), 0);
     client.failures_in_a_row = MAX_FAILURES_IN_A_ROW - 1;
     assert!(client.goes_on());
     assert_eq!(client.release(1, SessionName("ses_1".into())).await, Err(Failure::NotSent));

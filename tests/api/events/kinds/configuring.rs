@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-use super::cast::{Cast, Expected};
+use super::users::{Expected, Users};
 use crate::events::text;
 
-pub async fn pipelines(cast: &Cast) -> Vec<Expected> {
+pub async fn pipelines(users: &Users) -> Vec<Expected> {
     const PLACE: &str = "/pipelines/told";
-    let made = cast.mia.act("PUT", PLACE, json!({ "name": "Told" })).await;
-    let changed = cast.mia.act("PUT", PLACE, json!({ "name": "Told of" })).await;
-    let stopped = cast.mia.act("POST", &format!("{PLACE}/stop"), json!({ "reason": "freeze" })).await;
-    let resumed = cast.mia.act("POST", &format!("{PLACE}/resume"), json!({})).await;
-    let deleted = cast.mia.act("DELETE", PLACE, Value::Null).await;
+    let made = users.mia.act("PUT", PLACE, json!({ "name": "Told" })).await;
+    let changed = users.mia.act("PUT", PLACE, json!({ "name": "Told of" })).await;
+    let stopped = users.mia.act("POST", &format!("{PLACE}/stop"), json!({ "reason": "freeze" })).await;
+    let resumed = users.mia.act("POST", &format!("{PLACE}/resume"), json!({})).await;
+    let deleted = users.mia.act("DELETE", PLACE, Value::Null).await;
     vec![
         made.by("pipeline.created").within("told").having(json!({ "name": "Told" })),
         changed.by("pipeline.updated").within("told").having(json!({ "name": "Told of" })),
@@ -21,11 +21,11 @@ pub async fn pipelines(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn secrets(cast: &Cast) -> Vec<Expected> {
+pub async fn secrets(users: &Users) -> Vec<Expected> {
     const VALUE: &str = "correct-horse-battery-staple";
-    let made = cast.mia.act("POST", "/secrets", json!({ "name": "TOLD", "value": VALUE })).await;
-    let changed = cast.mia.act("PUT", "/secrets/TOLD", json!({ "value": format!("{VALUE}-2") })).await;
-    let deleted = cast.mia.act("DELETE", "/secrets/TOLD", Value::Null).await;
+    let made = users.mia.act("POST", "/secrets", json!({ "name": "TOLD", "value": VALUE })).await;
+    let changed = users.mia.act("PUT", "/secrets/TOLD", json!({ "value": format!("{VALUE}-2") })).await;
+    let deleted = users.mia.act("DELETE", "/secrets/TOLD", Value::Null).await;
     vec![
         made.by("secret.created").having(json!({ "name": "TOLD", "version": 1 })),
         changed.by("secret.updated").having(json!({ "name": "TOLD", "version": 2 })),
@@ -33,16 +33,17 @@ pub async fn secrets(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn people(cast: &Cast) -> Vec<Expected> {
-    let added = cast.admin.act("POST", "/members", json!({ "name": "zoe", "role": "viewer" })).await;
+pub async fn people(users: &Users) -> Vec<Expected> {
+    let added = users.admin.act("POST", "/members", json!({ "name": "zoe", "role": "viewer" })).await;
     let zoe = added.answer.data();
     let place = format!("/members/{}", text(&zoe, "userId"));
-    let raised = cast.admin.act("PATCH", &place, json!({ "role": "developer" })).await;
+    let raised = users.admin.act("PATCH", &place, json!({ "role": "developer" })).await;
     let (hers, other) = (json!({ "name": "hers", "user": "zoe" }), json!({ "name": "other", "user": "zoe" }));
-    let (hers, other) = (cast.admin.act("POST", "/tokens", hers).await, cast.admin.act("POST", "/tokens", other).await);
-    let id = |made: &super::cast::Act| text(&made.answer.data(), "tokenId").to_owned();
-    let revoked = cast.admin.act("DELETE", &format!("/tokens/{}", id(&hers)), Value::Null).await;
-    let removed = cast.admin.act("DELETE", &place, Value::Null).await;
+    let (hers, other) =
+        (users.admin.act("POST", "/tokens", hers).await, users.admin.act("POST", "/tokens", other).await);
+    let id = |made: &super::users::Change| text(&made.answer.data(), "tokenId").to_owned();
+    let revoked = users.admin.act("DELETE", &format!("/tokens/{}", id(&hers)), Value::Null).await;
+    let removed = users.admin.act("DELETE", &place, Value::Null).await;
     let she = json!({ "userId": zoe["userId"], "name": "zoe" });
     vec![
         added.by("member.added").having(she.clone()),

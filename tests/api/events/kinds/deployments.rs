@@ -2,13 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::cast::{Act, Cast, Expected, system};
+use super::users::{Change, Expected, Users, system};
 use crate::events::text;
 use crate::support::at;
 
 /// A pipeline with one environment, and ana's session in it.
 struct Site<'a> {
-    cast: &'a Cast,
+    users: &'a Users,
     pipeline: &'static str,
     session: String,
 }
@@ -16,28 +16,29 @@ struct Site<'a> {
 const ENVIRONMENT: &str = "site";
 
 impl<'a> Site<'a> {
-    async fn with(cast: &'a Cast, pipeline: &'static str, stages: Value) -> Self {
-        cast.mia.client.put(&format!("/pipelines/{pipeline}"), json!({ "stages": stages })).await.created();
+    async fn with(users: &'a Users, pipeline: &'static str, stages: Value) -> Self {
+        users.mia.client.put(&format!("/pipelines/{pipeline}"), json!({ "stages": stages })).await.created();
         let place = format!("/pipelines/{pipeline}/ephemeral-environments/{ENVIRONMENT}");
-        cast.mia.client.put(&place, json!({})).await.created();
-        let claimed = cast.ana.act("POST", &format!("{place}/sessions"), json!({})).await;
-        Self { cast, pipeline, session: claimed.session() }
+        users.mia.client.put(&place, json!({})).await.created();
+        let claimed = users.ana.act("POST", &format!("{place}/sessions"), json!({})).await;
+        Self { users, pipeline, session: claimed.session() }
     }
 
-    async fn deploy(&self) -> Act {
+    async fn deploy(&self) -> Change {
         let place = format!("/pipelines/{}/ephemeral-environments/{ENVIRONMENT}", self.pipeline);
         let path = format!("{place}/sessions/{}/deploy", self.session);
-        self.cast.ana.act("POST", &path, json!({ "commitId": "c0ffee1" })).await
+        self.users.ana.act("POST", &path, json!({ "commitId": "c0ffee1" })).await
     }
 
     async fn until(&self, deployment: &str, status: &str) -> Value {
-        self.cast.ana.client.until(&format!("/deployments/{deployment}"), |found| found["status"] == status).await
+        self.users.ana.client.until(&format!("/deployments/{deployment}"), |found| found["status"] == status).await
     }
 
     /// The approval that a deployment waits for, once it does.
     async fn approval(&self, deployment: &str) -> String {
         self.until(deployment, "awaiting_approval").await;
-        let list = self.cast.mia.client.get(&format!("/approvals?status=pending&deploymentId={deployment}")).await.ok();
+        let list =
+            self.users.mia.client.get(&format!("/approvals?status=pending&deploymentId={deployment}")).await.ok();
         text(&list.data()[0], "approvalId").to_owned()
     }
 
@@ -59,13 +60,13 @@ fn attempt(stage: &str, number: u32) -> Value {
 }
 
 /// A claim that names a commit deploys it.
-pub async fn without_stages(cast: &Cast) -> Vec<Expected> {
-    cast.mia.client.put(&at("plain"), json!({})).await.created();
-    let claimed = cast.ana.act("POST", &format!("{}/sessions", at("plain")), commit()).await;
+pub async fn without_stages(users: &Users) -> Vec<Expected> {
+    users.mia.client.put(&at("plain"), json!({})).await.created();
+    let claimed = users.ana.act("POST", &format!("{}/sessions", at("plain")), commit()).await;
     let session = claimed.session();
-    let found = cast.ana.client.session("plain", &session).await.ok().data();
+    let found = users.ana.client.session("plain", &session).await.ok().data();
     let deployment = text(&found["deployments"][0], "deploymentId").to_owned();
-    cast.ana.client.until(&format!("/deployments/{deployment}"), |found| found["status"] == "succeeded").await;
+    users.ana.client.until(&format!("/deployments/{deployment}"), |found| found["status"] == "succeeded").await;
     let of = |event: Expected| event.at("web", "plain").of_session(&session).of_deployment(&deployment).with(commit());
     let data = json!({ "fencingToken": 1, "commitId": "c0ffee1" });
     vec![
@@ -76,14 +77,14 @@ pub async fn without_stages(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn approved(cast: &Cast) -> Vec<Expected> {
+pub async fn approved(users: &Users) -> Vec<Expected> {
     let stages = json!([stage("build", "true", "never"), stage("gate", "true", "always")]);
-    let site = Site::with(cast, "approved", stages).await;
+    let site = Site::with(users, "approved", stages).await;
     let deploy = site.deploy().await;
     let id = deploy.deployment();
     let approval = site.approval(&id).await;
     let path = format!("/approvals/{approval}/approve");
-    let approve = cast.mia.act("POST", &path, json!({ "comment": "looks good" })).await;
+    let approve = users.mia.act("POST", &path, json!({ "comment": "looks good" })).await;
     site.until(&id, "succeeded").await;
     let asked = json!({ "stage": "gate", "attempt": 1, "approvalId": approval });
     let decided = json!({ "stage": "gate", "attempt": 1, "approvalId": approval, "comment": "looks good" });
@@ -100,18 +101,18 @@ pub async fn approved(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn rejected_and_retried(cast: &Cast) -> Vec<Expected> {
+pub async fn rejected_and_retried(users: &Users) -> Vec<Expected> {
     let stages = json!([stage("gate", "exit 3", "always")]);
-    let site = Site::with(cast, "rejected", stages).await;
+    let site = Site::with(users, "rejected", stages).await;
     let deploy = site.deploy().await;
     let id = deploy.deployment();
     let approval = site.approval(&id).await;
     let path = format!("/approvals/{approval}/reject");
-    let reject = cast.mia.act("POST", &path, json!({ "reason": "not today" })).await;
+    let reject = users.mia.act("POST", &path, json!({ "reason": "not today" })).await;
     let first = site.until(&id, "failed").await;
-    let retry = cast.ana.act("POST", &format!("/deployments/{id}/stages/gate/retry"), json!({})).await;
+    let retry = users.ana.act("POST", &format!("/deployments/{id}/stages/gate/retry"), json!({})).await;
     let second = site.approval(&id).await;
-    cast.mia.act("POST", &format!("/approvals/{second}/approve"), json!({})).await;
+    users.mia.act("POST", &format!("/approvals/{second}/approve"), json!({})).await;
     let last = site.until(&id, "failed").await;
     let decided = json!({ "stage": "gate", "attempt": 1, "approvalId": approval, "comment": "not today" });
     let failed = |found: &Value| json!({ "commitId": "c0ffee1", "error": found["error"] });
@@ -126,19 +127,19 @@ pub async fn rejected_and_retried(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn cancelled(cast: &Cast) -> Vec<Expected> {
+pub async fn cancelled(users: &Users) -> Vec<Expected> {
     let stages = json!([stage("long", "sleep 600", "never"), stage("gate", "true", "always")]);
-    let site = Site::with(cast, "cancelled", stages).await;
+    let site = Site::with(users, "cancelled", stages).await;
     let id = site.deploy().await.deployment();
     let running = |found: &Value| found["stages"][0]["status"] == "running";
-    cast.ana.client.until(&format!("/deployments/{id}"), running).await;
-    let cancel = cast.mia.act("POST", &format!("/deployments/{id}/stages/long/cancel"), json!({})).await;
+    users.ana.client.until(&format!("/deployments/{id}"), running).await;
+    let cancel = users.mia.act("POST", &format!("/deployments/{id}/stages/long/cancel"), json!({})).await;
     site.until(&id, "cancelled").await;
 
-    let gated = Site::with(cast, "gated", json!([stage("gate", "true", "always")])).await;
+    let gated = Site::with(users, "gated", json!([stage("gate", "true", "always")])).await;
     let waiting = gated.deploy().await.deployment();
     gated.approval(&waiting).await;
-    let at_once = cast.mia.act("POST", &format!("/deployments/{waiting}/stages/gate/cancel"), json!({})).await;
+    let at_once = users.mia.act("POST", &format!("/deployments/{waiting}/stages/gate/cancel"), json!({})).await;
     vec![
         site.of(cancel.by("deployment.cancelling"), &id).with(commit()),
         // When its processes have ended.

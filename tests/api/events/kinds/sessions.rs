@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::cast::{Cast, Expected, system};
+use super::users::{Expected, Users, system};
 use crate::support::{Client, at};
 
 fn sessions(environment: &str) -> String {
@@ -17,22 +17,22 @@ async fn fresh(client: &Client, environment: &str) {
     client.put(&at(environment), json!({ "labels": { "scene": environment } })).await.created();
 }
 
-pub async fn ends(cast: &Cast) -> Vec<Expected> {
+pub async fn ends(users: &Users) -> Vec<Expected> {
     const HERE: &str = "ends";
-    fresh(&cast.mia.client, HERE).await;
-    let claimed = cast.ana.act("POST", &sessions(HERE), json!({ "context": "PR 7" })).await;
+    fresh(&users.mia.client, HERE).await;
+    let claimed = users.ana.act("POST", &sessions(HERE), json!({ "context": "PR 7" })).await;
     let own = claimed.session();
-    let released = cast.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
+    let released = users.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
     // Once more is no event.
-    cast.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
-    let again = cast.ana.act("POST", &sessions(HERE), json!({})).await;
+    users.ana.act("DELETE", &session(HERE, &own), Value::Null).await;
+    let again = users.ana.act("POST", &sessions(HERE), json!({})).await;
     let taken = again.session();
-    let forced = cast.ben.act("POST", &format!("{}/force-claim", at(HERE)), json!({})).await;
+    let forced = users.ben.act("POST", &format!("{}/force-claim", at(HERE)), json!({})).await;
     let bens = forced.session();
-    let ended = cast.mia.act("DELETE", &session(HERE, &bens), Value::Null).await;
-    let brief = cast.ana.act("POST", &sessions(HERE), json!({ "ttlSeconds": 1 })).await;
+    let ended = users.mia.act("DELETE", &session(HERE, &bens), Value::Null).await;
+    let brief = users.ana.act("POST", &sessions(HERE), json!({ "ttlSeconds": 1 })).await;
     let expiring = brief.session();
-    cast.ana.client.until_session_is(HERE, &expiring, "expired").await;
+    users.ana.client.until_session_is(HERE, &expiring, "expired").await;
     vec![
         claimed.by("session.claimed").at("web", HERE).of_session(&own).with(json!({ "fencingToken": 1 })),
         released.by("session.released").at("web", HERE).of_session(&own).with(json!({ "fencingToken": 1 })),
@@ -50,17 +50,17 @@ pub async fn ends(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn queue(cast: &Cast) -> Vec<Expected> {
+pub async fn queue(users: &Users) -> Vec<Expected> {
     const HERE: &str = "queue";
-    fresh(&cast.mia.client, HERE).await;
-    let first = cast.ana.act("POST", &sessions(HERE), json!({})).await;
-    let queued = cast.ben.act("POST", &sessions(HERE), json!({ "queue": true })).await;
+    fresh(&users.mia.client, HERE).await;
+    let first = users.ana.act("POST", &sessions(HERE), json!({})).await;
+    let queued = users.ben.act("POST", &sessions(HERE), json!({ "queue": true })).await;
     let waiting = queued.session();
-    let leaving = cast.mia.act("POST", &sessions(HERE), json!({ "queue": true })).await;
+    let leaving = users.mia.act("POST", &sessions(HERE), json!({ "queue": true })).await;
     let left = leaving.session();
-    let gone = cast.mia.act("DELETE", &session(HERE, &left), Value::Null).await;
-    let passed = cast.ana.act("DELETE", &session(HERE, &first.session()), Value::Null).await;
-    cast.ben.client.until_session_is(HERE, &waiting, "active").await;
+    let gone = users.mia.act("DELETE", &session(HERE, &left), Value::Null).await;
+    let passed = users.ana.act("DELETE", &session(HERE, &first.session()), Value::Null).await;
+    users.ben.client.until_session_is(HERE, &waiting, "active").await;
     vec![
         queued.by("session.queued").at("web", HERE).of_session(&waiting).with(json!({ "position": 1 })),
         leaving.by("session.queued").at("web", HERE).of_session(&left).with(json!({ "position": 2 })),
@@ -71,18 +71,18 @@ pub async fn queue(cast: &Cast) -> Vec<Expected> {
     ]
 }
 
-pub async fn any(cast: &Cast) -> Vec<Expected> {
+pub async fn any(users: &Users) -> Vec<Expected> {
     const HERE: &str = "any";
     const ANY: &str = "/pipelines/web/ephemeral-environments/sessions";
-    fresh(&cast.mia.client, HERE).await;
+    fresh(&users.mia.client, HERE).await;
     let labels = json!({ "scene": HERE });
-    let claimed = cast.ana.act("POST", ANY, json!({ "labels": labels })).await;
-    let queued = cast.ben.act("POST", ANY, json!({ "labels": labels, "queue": true })).await;
-    let leaving = cast.ana.act("POST", ANY, json!({ "labels": labels, "queue": true })).await;
+    let claimed = users.ana.act("POST", ANY, json!({ "labels": labels })).await;
+    let queued = users.ben.act("POST", ANY, json!({ "labels": labels, "queue": true })).await;
+    let leaving = users.ana.act("POST", ANY, json!({ "labels": labels, "queue": true })).await;
     let (waiting, left) = (queued.session(), leaving.session());
-    let gone = cast.ana.act("DELETE", &format!("{ANY}/{left}"), Value::Null).await;
-    let passed = cast.ana.act("DELETE", &session(HERE, &claimed.session()), Value::Null).await;
-    cast.ben.client.until_any_session_is(&waiting, "active").await;
+    let gone = users.ana.act("DELETE", &format!("{ANY}/{left}"), Value::Null).await;
+    let passed = users.ana.act("DELETE", &session(HERE, &claimed.session()), Value::Null).await;
+    users.ben.client.until_any_session_is(&waiting, "active").await;
     vec![
         claimed.by("session.claimed").at("web", HERE).of_session(&claimed.session()).with(json!({ "fencingToken": 1 })),
         queued.by("session.queued").within("web").of_session(&waiting).with(json!({ "position": 1 })),

@@ -13,22 +13,22 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use crate::engine::arrivals::Arrivals;
-use crate::engine::stage::Stage;
+use crate::engine::client_thread::ClientThread;
 use crate::engine::tally::Tally;
 use crate::history::Record;
 
-/// What every thread does with its stage.
-pub type Work = Arc<dyn Fn(Arc<Stage>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// The work of every thread.
+pub type Work = Arc<dyn Fn(Arc<ClientThread>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-pub fn work<F>(of_thread: impl Fn(Arc<Stage>) -> F + Send + Sync + 'static) -> Work
+pub fn work<F>(of_thread: impl Fn(Arc<ClientThread>) -> F + Send + Sync + 'static) -> Work
 where
     F: Future<Output = ()> + Send + 'static,
 {
-    Arc::new(move |stage| Box::pin(of_thread(stage)))
+    Arc::new(move |thread| Box::pin(of_thread(thread)))
 }
 
-pub struct Crew {
-    pub stages: Vec<Arc<Stage>>,
+pub struct LoadThreads {
+    pub clients: Vec<Arc<ClientThread>>,
     threads: Vec<Thread>,
 }
 
@@ -50,21 +50,21 @@ struct Order {
 #[error("a thread of the load generator has died; this is a fault of loadtest")]
 pub struct ThreadLost;
 
-impl Crew {
-    pub fn start(stages: Vec<Arc<Stage>>, stop: &watch::Receiver<bool>) -> std::io::Result<Self> {
-        let threads = stages
+impl LoadThreads {
+    pub fn start(clients: Vec<Arc<ClientThread>>, stop: &watch::Receiver<bool>) -> std::io::Result<Self> {
+        let threads = clients
             .iter()
-            .map(|stage| {
+            .map(|thread| {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
                 let (orders, received) = mpsc::channel(1);
-                let (stage, stop) = (stage.clone(), stop.clone());
+                let (thread, stop) = (thread.clone(), stop.clone());
                 let handle = std::thread::Builder::new()
-                    .name(format!("load-{}", stage.thread))
-                    .spawn(move || run_thread(&runtime, &stage, received, stop))?;
+                    .name(format!("load-{}", thread.thread))
+                    .spawn(move || run_thread(&runtime, &thread, received, stop))?;
                 Ok(Thread { orders, handle })
             })
             .collect::<std::io::Result<_>>()?;
-        Ok(Self { stages, threads })
+        Ok(Self { clients, threads })
     }
 
     /// Until the work is done, the time has come or the run is stopped, and then until what was begun is finished.
@@ -90,16 +90,16 @@ impl Crew {
 
     pub fn take_tally(&self) -> Tally {
         let mut merged = Tally::default();
-        for stage in &self.stages {
-            merged.merge(std::mem::take(&mut *stage.tally()));
+        for thread in &self.clients {
+            merged.merge(std::mem::take(&mut *thread.tally()));
         }
         merged
     }
 
     pub fn take_records(&self) -> Vec<Record> {
         let mut all = Vec::new();
-        for stage in &self.stages {
-            let records = stage.take_records();
+        for thread in &self.clients {
+            let records = thread.take_records();
             if all.is_empty() { all = records } else { all.extend(records) }
         }
         all
@@ -116,33 +116,33 @@ impl Crew {
 
 fn run_thread(
     runtime: &Runtime,
-    stage: &Arc<Stage>,
+    thread: &Arc<ClientThread>,
     mut orders: mpsc::Receiver<Order>,
     mut stop: watch::Receiver<bool>,
 ) {
     runtime.block_on(async {
         while let Some(order) = orders.recv().await {
-            stage.open(order.arrivals.clone());
-            perform(stage, &order, &mut stop).await;
+            thread.open(order.arrivals.clone());
+            perform(thread, &order, &mut stop).await;
             // Nobody listens any more only if the run is being torn down, and then the orders end, too.
             _ = order.done.send(());
         }
     });
 }
 
-async fn perform(stage: &Arc<Stage>, order: &Order, stop: &mut watch::Receiver<bool>) {
-    let mut working = (order.work)(stage.clone());
+async fn perform(thread: &Arc<ClientThread>, order: &Order, stop: &mut watch::Receiver<bool>) {
+    let mut working = (order.work)(thread.clone());
     // One timer for all: a deadline for each request would cost more than the rest of it.
     let done = tokio::select! {
         () = &mut working => true,
         () = tokio::time::sleep_until(order.until) => false,
         _ = stop.wait_for(|stopped| *stopped) => false,
     };
-    stage.close();
+    thread.close();
     if !done && tokio::time::timeout(order.grace, &mut working).await.is_err() {
         // Each client that is dropped now says that its request was never answered.
         drop(working);
-        while stage.clients.load(Ordering::Relaxed) > 0 {
+        while thread.clients.load(Ordering::Relaxed) > 0 {
             tokio::task::yield_now().await;
         }
     }

@@ -24,7 +24,7 @@ pub const FOR_EVER: Duration = Duration::from_secs(3_600);
 pub const SHORT: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Heard {
+pub enum Report {
     Begun(DeploymentId),
     Progress(DeploymentId, Vec<StepRun>),
     Ended(DeploymentId, StageEnd, Vec<StepRun>),
@@ -35,15 +35,15 @@ pub enum Heard {
 type Given = Box<dyn Fn() -> Result<Vec<Variable>, String> + Send>;
 
 pub struct FakeHost {
-    heard: mpsc::UnboundedSender<Heard>,
+    reports: mpsc::UnboundedSender<Report>,
     pub variables: Mutex<Given>,
     /// Whether a stage that is about to begin is still wanted; until that is said, it waits, and so does who has swept.
     pub wanted: watch::Sender<Option<bool>>,
 }
 
 impl FakeHost {
-    fn hear(&self, heard: Heard) {
-        self.heard.send(heard).ok();
+    fn hear(&self, reports: Report) {
+        self.reports.send(reports).ok();
     }
 }
 
@@ -53,23 +53,23 @@ impl Host for FakeHost {
     }
 
     fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool> {
-        self.hear(Heard::Begun(job.order.deployment));
+        self.hear(Report::Begun(job.order.deployment));
         let mut wanted = self.wanted.subscribe();
         async move { wanted.wait_for(Option::is_some).await.unwrap().unwrap() }.boxed()
     }
 
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
-        self.hear(Heard::Progress(job.order.deployment, steps));
+        self.hear(Report::Progress(job.order.deployment, steps));
         async {}.boxed()
     }
 
     fn ended<'a>(&'a self, job: &'a StageJob, end: StageEnd, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
-        self.hear(Heard::Ended(job.order.deployment, end, steps));
+        self.hear(Report::Ended(job.order.deployment, end, steps));
         async {}.boxed()
     }
 
     fn swept<'a>(&'a self, _: &'a EnvironmentKey, deployment: DeploymentId) -> BoxFuture<'a, ()> {
-        self.hear(Heard::Swept(deployment));
+        self.hear(Report::Swept(deployment));
         let mut wanted = self.wanted.subscribe();
         async move { _ = wanted.wait_for(Option::is_some).await.unwrap() }.boxed()
     }
@@ -79,16 +79,16 @@ impl Host for FakeHost {
     }
 }
 
-pub struct Bench {
+pub struct Harness {
     pub runner: Runner,
     pub logs: Logs,
     pub host: Arc<FakeHost>,
-    pub heard: mpsc::UnboundedReceiver<Heard>,
+    pub reports: mpsc::UnboundedReceiver<Report>,
     pub work_dir: PathBuf,
     _dir: tempfile::TempDir,
 }
 
-impl Bench {
+impl Harness {
     pub fn new(max_running: usize, grace: Duration) -> Self {
         Self::with(max_running, grace, 1 << 20)
     }
@@ -96,10 +96,10 @@ impl Bench {
     pub fn with(max_running: usize, grace: Duration, log_bytes_per_step: u64) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(&dir.path().join("logs"), u64::MAX).unwrap();
-        let (sender, heard) = mpsc::unbounded_channel();
+        let (sender, reports) = mpsc::unbounded_channel();
         let variables: Given = Box::new(|| Ok(Vec::new()));
         let host = Arc::new(FakeHost {
-            heard: sender,
+            reports: sender,
             variables: Mutex::new(variables),
             wanted: watch::channel(Some(true)).0,
         });
@@ -113,7 +113,7 @@ impl Bench {
             supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
         };
         let runner = Runner::new(options, logs.clone(), host.clone());
-        Self { runner, logs, host, heard, work_dir, _dir: dir }
+        Self { runner, logs, host, reports, work_dir, _dir: dir }
     }
 
     pub fn set_variables(&self, variables: &[(&str, &str, bool)]) {
@@ -126,14 +126,14 @@ impl Bench {
         *self.host.variables.lock().unwrap() = Box::new(move || Ok(variables.clone()));
     }
 
-    pub async fn hear(&mut self) -> Heard {
-        within_reason(self.heard.recv()).await.unwrap()
+    pub async fn hear(&mut self) -> Report {
+        within_reason(self.reports.recv()).await.unwrap()
     }
 
     /// The next end of a stage.
     pub async fn end(&mut self) -> (DeploymentId, StageEnd, Vec<StepRun>) {
         loop {
-            if let Heard::Ended(deployment, end, steps) = self.hear().await {
+            if let Report::Ended(deployment, end, steps) = self.hear().await {
                 return (deployment, end, steps);
             }
         }

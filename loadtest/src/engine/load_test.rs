@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 
 use crate::engine::client::Client;
-use crate::engine::crew::{Crew, ThreadLost, work};
+use crate::engine::client_thread::ClientThread;
 use crate::engine::phase::{Figures, Phase};
 use crate::engine::progress::Progress;
 use crate::engine::recorder::{MAX_RECORDS, Recorder};
 use crate::engine::share::share_of;
-use crate::engine::stage::Stage;
 use crate::engine::tally::{Findings, Operation};
+use crate::engine::threads::{LoadThreads, ThreadLost, work};
 use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::scenario::Common;
 use crate::server::Server;
@@ -33,12 +33,12 @@ const CONNECTING_LIMIT: Duration = Duration::from_secs(60);
 /// For the server to notice that its clients have gone.
 const AFTER_DISCONNECTING: Duration = Duration::from_millis(200);
 
-pub struct Bench {
+pub struct LoadTest {
     pub common: Common,
     pub server: Server,
     pub progress: Progress,
     pub place: Arc<Place>,
-    pub(super) crew: Crew,
+    pub(super) threads: LoadThreads,
     pub(super) recorder: Arc<Recorder>,
     pub(super) stop: watch::Receiver<bool>,
     pub(super) origin: Instant,
@@ -69,7 +69,7 @@ pub enum Fault {
     NotPrepared { made: u64, wanted: u32 },
 }
 
-impl Bench {
+impl LoadTest {
     pub fn start(
         common: Common,
         server: Server,
@@ -80,19 +80,19 @@ impl Bench {
         let (place, origin) = (Arc::new(place), Instant::now());
         let recorder = Arc::new(Recorder::new(MAX_RECORDS));
         let threads = common.threads.min(common.connections).max(1);
-        let stages = (0..threads)
+        let clients = (0..threads)
             .map(|thread| {
-                Arc::new(Stage::new(thread, threads, server.address, place.clone(), origin, recorder.clone()))
+                Arc::new(ClientThread::new(thread, threads, server.address, place.clone(), origin, recorder.clone()))
             })
             .collect();
-        let crew = Crew::start(stages, &stop).map_err(Fault::NoThreads)?;
+        let threads = LoadThreads::start(clients, &stop).map_err(Fault::NoThreads)?;
         Ok(Self {
             retention: common.retention(),
             common,
             server,
             progress,
             place,
-            crew,
+            threads,
             recorder,
             stop,
             origin,
@@ -114,8 +114,8 @@ impl Bench {
         let (first, wanted) = (*numbers.start(), (numbers.end() + 1).saturating_sub(*numbers.start()));
         self.progress.begin(format!("making {wanted} environments"));
         let connections = PREPARING_CONNECTIONS.min(wanted);
-        let put = Arc::new(self.crew.stages[0].requests.put(configuration));
-        let making = work(move |stage| {
+        let put = Arc::new(self.threads.clients[0].requests.put(configuration));
+        let making = work(move |thread| {
             let put = put.clone();
             let make = move |mut client: Client| {
                 let put = put.clone();
@@ -128,11 +128,11 @@ impl Bench {
                     }
                 }
             };
-            async move { stage.clients(connections, make).await }
+            async move { thread.clients(connections, make).await }
         });
         let until = tokio::time::Instant::now() + PREPARATION_LIMIT;
-        self.crew.perform(&making, None, until, PREPARATION_GRACE).await?;
-        let tally = self.crew.take_tally();
+        self.threads.perform(&making, None, until, PREPARATION_GRACE).await?;
+        let tally = self.threads.take_tally();
         let made = tally.count(Operation::Put);
         self.findings.merge(tally.findings);
         self.interrupted()?;
@@ -142,7 +142,7 @@ impl Bench {
     /// Opens so many connections and keeps them, so that a load that starts all at once does not begin with that.
     pub async fn connect(&mut self, connections: u32) -> Result<(), Fault> {
         self.progress.begin(format!("opening {connections} connections"));
-        let opening = work(move |stage| {
+        let opening = work(move |thread| {
             let permits = Arc::new(Semaphore::new(OPENING_AT_ONCE));
             let kept = Arc::new(Mutex::new(Vec::new()));
             let open = move |mut client: Client| {
@@ -156,11 +156,11 @@ impl Bench {
                     }
                 }
             };
-            async move { stage.clients(connections, open).await }
+            async move { thread.clients(connections, open).await }
         });
         let until = tokio::time::Instant::now() + CONNECTING_LIMIT;
-        self.crew.perform(&opening, None, until, Duration::ZERO).await?;
-        let tally = self.crew.take_tally();
+        self.threads.perform(&opening, None, until, Duration::ZERO).await?;
+        let tally = self.threads.take_tally();
         self.interrupted()?;
         let opened = tally.count(Operation::Health);
         if opened == u64::from(connections) { Ok(()) } else { Err(Fault::NotConnected { opened, wanted: connections }) }
@@ -168,7 +168,7 @@ impl Bench {
 
     /// Closes all connections that are kept open, so that the server's memory can be seen without them.
     pub async fn disconnect(&mut self) {
-        self.crew.stages.iter().for_each(|stage| stage.drop_connections());
+        self.threads.clients.iter().for_each(|thread| thread.drop_connections());
         tokio::time::sleep(AFTER_DISCONNECTING).await;
     }
 
@@ -176,7 +176,7 @@ impl Bench {
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.progress.begin("restarting the server".to_owned());
         self.server.kill()?;
-        self.crew.stages.iter().for_each(|stage| stage.drop_connections());
+        self.threads.clients.iter().for_each(|thread| thread.drop_connections());
         Ok(self.server.start_again().await?)
     }
 
@@ -235,7 +235,7 @@ impl Bench {
             None | Some(Fault::Interrupted) => {}
             Some(fault) => self.findings.error(fault.to_string()),
         }
-        self.crew.finish();
+        self.threads.finish();
         if let Err(error) = self.server.stop().await {
             self.findings.error(error.to_string());
         }

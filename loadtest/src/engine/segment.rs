@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 
 use crate::engine::arrivals::Arrivals;
 use crate::engine::audit;
-use crate::engine::bench::{Bench, Fault};
-use crate::engine::crew::Work;
+use crate::engine::client_thread::ClientThread;
 use crate::engine::handoffs::handoffs;
+use crate::engine::load_test::{Fault, LoadTest};
 use crate::engine::sampler::Sampler;
-use crate::engine::stage::Stage;
 use crate::engine::tally::{Operation, Tally};
+use crate::engine::threads::Work;
 use crate::report::model::Check;
 use crate::report::quotient;
 use crate::server::Server;
@@ -24,7 +24,7 @@ const AUDIT_LIMIT: Duration = Duration::from_secs(60);
 const MAX_VIOLATIONS: usize = 20;
 
 /// One stretch of load.
-pub struct Stint {
+pub struct Segment {
     pub phase: String,
     pub limit: Duration,
     /// Requests a second, whether or not the server keeps up; none: the next when the last is answered.
@@ -46,7 +46,7 @@ pub struct Seen {
 pub struct Interference<'a> {
     pub server: &'a mut Server,
     marks: Marks,
-    stages: Vec<Arc<Stage>>,
+    clients: Vec<Arc<ClientThread>>,
 }
 
 #[derive(Clone, Default)]
@@ -67,7 +67,7 @@ impl Interference<'_> {
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.server.kill()?;
         self.marks.add("server killed");
-        self.stages.iter().for_each(|stage| stage.drop_connections());
+        self.clients.iter().for_each(|thread| thread.drop_connections());
         let took = self.server.start_again().await?;
         self.marks.add("server ready");
         Ok(took)
@@ -98,62 +98,62 @@ impl Seen {
     }
 }
 
-impl Bench {
+impl LoadTest {
     /// A stretch as long as the scenario says.
-    pub fn stint(&self, phase: &str) -> Stint {
+    pub fn segment(&self, phase: &str) -> Segment {
         let limit = Duration::from_secs(self.common.seconds);
-        Stint { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
+        Segment { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
     }
 
-    pub async fn measure(&mut self, stint: Stint, work: Work) -> Result<Seen, Fault> {
-        self.measure_beside(stint, work, async |_| Ok(())).await
+    pub async fn measure(&mut self, segment: Segment, work: Work) -> Result<Seen, Fault> {
+        self.measure_beside(segment, work, async |_| Ok(())).await
     }
 
     /// The same, while something is done to the server.
     pub async fn measure_beside(
         &mut self,
-        stint: Stint,
+        segment: Segment,
         work: Work,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<Seen, Fault> {
         self.stretches += 1;
         self.recorder.reset();
-        self.progress.begin(stint.phase.clone());
-        let arrivals = stint.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
+        self.progress.begin(segment.phase.clone());
+        let arrivals = segment.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
         let cpu_before = self.server.cpu();
         let began = Instant::now();
-        self.perform(&stint, &work, arrivals.clone(), beside).await?;
+        self.perform(&segment, &work, arrivals.clone(), beside).await?;
         let cpu = cpu_before.zip(self.server.cpu()).and_then(|(before, after)| after.since(before));
-        let tally = self.crew.take_tally();
+        let tally = self.threads.take_tally();
         let seconds = tally.elapsed_since(began).as_secs_f64();
         let mut seen = Seen { seconds, handoffs: 0, cpu_microseconds: cpu, tally };
-        seen.handoffs = self.judge(&stint, &mut seen.tally).await?;
-        self.gather(&stint, &seen, arrivals.as_deref());
+        seen.handoffs = self.judge(&segment, &mut seen.tally).await?;
+        self.gather(&segment, &seen, arrivals.as_deref());
         // A handoff is made of two requests that are counted already.
         let asked = Operation::ALL.into_iter().filter(|operation| *operation != Operation::Handoff);
         let requests: u64 = asked.map(|operation| seen.count(operation)).sum();
         let rate = requests as f64 / seconds.max(1e-3);
-        self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", stint.phase));
+        self.progress.line(&format!("{}: {requests} requests, {rate:.0}/s", segment.phase));
         self.interrupted()?;
         Ok(seen)
     }
 
     async fn perform(
         &mut self,
-        stint: &Stint,
+        segment: &Segment,
         work: &Work,
         arrivals: Option<Arc<Arrivals>>,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let marks = Marks::default();
         let mut sampler = Sampler::new(self.stretches, self.origin, self.server.meter());
-        self.phase(&stint.phase);
-        let index = self.phases.iter().position(|phase| phase.name == stint.phase).unwrap_or(0);
+        self.phase(&segment.phase);
+        let index = self.phases.iter().position(|phase| phase.name == segment.phase).unwrap_or(0);
         let timeline = &mut self.phases[index].timeline;
-        let until = tokio::time::Instant::now() + stint.limit;
-        let mut performing = pin!(self.crew.perform(work, arrivals, until, GRACE));
-        let stages = self.crew.stages.clone();
-        let interference = Interference { server: &mut self.server, marks: marks.clone(), stages };
+        let until = tokio::time::Instant::now() + segment.limit;
+        let mut performing = pin!(self.threads.perform(work, arrivals, until, GRACE));
+        let clients = self.threads.clients.clone();
+        let interference = Interference { server: &mut self.server, marks: marks.clone(), clients };
         let mut beside = pin!(beside(interference));
         let mut beside_done = false;
         loop {
@@ -167,7 +167,7 @@ impl Bench {
                     beside_done = true;
                 }
                 () = tokio::time::sleep(timeline.width()) => {
-                    let slice = sampler.slice(&self.crew.stages, marks.take());
+                    let slice = sampler.slice(&self.threads.clients, marks.take());
                     self.progress.update(&sampler.describe(&slice));
                     timeline.push(slice);
                 }
@@ -176,15 +176,15 @@ impl Bench {
         if !beside_done {
             beside.await?;
         }
-        timeline.push(sampler.slice(&self.crew.stages, marks.take()));
+        timeline.push(sampler.slice(&self.threads.clients, marks.take()));
         Ok(())
     }
 
     /// Reads what was left behind, and holds everything against the rules.
-    async fn judge(&mut self, stint: &Stint, tally: &mut Tally) -> Result<u64, Fault> {
-        let records = self.crew.take_records();
+    async fn judge(&mut self, segment: &Segment, tally: &mut Tally) -> Result<u64, Fault> {
+        let records = self.threads.take_records();
         let handed = handoffs(&records);
-        let phase = self.phase(&stint.phase);
+        let phase = self.phase(&segment.phase);
         for (at, took) in &handed {
             tally.latencies.record(Operation::Handoff, *took);
             phase.timeline.record(Operation::Handoff, at.0 as f64 / 1e9, *took);
@@ -199,26 +199,26 @@ impl Bench {
         let (mut history, numbers) =
             self.recorder.history(records, |number| place.environment_name(number), self.retention);
         if !plan.is_empty() {
-            tokio::time::sleep(stint.settle).await;
-            self.progress.begin(format!("{}: looking at what was left behind", stint.phase));
+            tokio::time::sleep(segment.settle).await;
+            self.progress.begin(format!("{}: looking at what was left behind", segment.phase));
             self.recorder.reset();
             let until = tokio::time::Instant::now() + AUDIT_LIMIT;
-            self.crew.perform(&audit::reads(plan), None, until, AUDIT_LIMIT).await?;
-            history.audit = self.crew.take_records();
+            self.threads.perform(&audit::reads(plan), None, until, AUDIT_LIMIT).await?;
+            history.audit = self.threads.take_records();
             for record in &mut history.audit {
                 record.environment = record.environment.and_then(|number| numbers.get(&number).copied());
             }
-            let audited = self.crew.take_tally();
+            let audited = self.threads.take_tally();
             self.findings.merge(audited.findings);
         }
-        self.progress.begin(format!("{}: checking", stint.phase));
+        self.progress.begin(format!("{}: checking", segment.phase));
         merge_checks(&mut self.checks, crate::checks::all(&history));
         Ok(handed.len() as u64)
     }
 
-    fn gather(&mut self, stint: &Stint, seen: &Seen, arrivals: Option<&Arrivals>) {
+    fn gather(&mut self, segment: &Segment, seen: &Seen, arrivals: Option<&Arrivals>) {
         let lateness = seen.tally.lateness.as_ref().map(|lateness| lateness.value_at_quantile(0.99) as f64);
-        let phase = self.phase(&stint.phase);
+        let phase = self.phase(&segment.phase);
         phase.latencies.merge(&seen.tally.latencies);
         for (status, count) in &seen.tally.findings.statuses {
             *phase.statuses.entry(*status).or_default() += count;

@@ -5,15 +5,15 @@ use std::collections::HashMap;
 
 use crate::history::{Answer, History, Moment, Record, Request};
 
-pub struct Doubts<'h> {
+pub struct UnansweredClaims<'h> {
     by_environment: HashMap<u32, Vec<&'h Record>>,
     /// Claims for any environment: each may have got any of them.
     anywhere: Vec<&'h Record>,
 }
 
-impl<'h> Doubts<'h> {
+impl<'h> UnansweredClaims<'h> {
     pub fn of(history: &'h History) -> Self {
-        let mut doubts = Self { by_environment: HashMap::new(), anywhere: Vec::new() };
+        let mut unanswered = Self { by_environment: HashMap::new(), anywhere: Vec::new() };
         for record in &history.records {
             let any = match record.request {
                 Request::Claim { any, .. } => any,
@@ -28,11 +28,11 @@ impl<'h> Doubts<'h> {
                 continue;
             }
             match record.environment {
-                Some(environment) if !any => doubts.by_environment.entry(environment).or_default().push(record),
-                Some(_) | None => doubts.anywhere.push(record),
+                Some(environment) if !any => unanswered.by_environment.entry(environment).or_default().push(record),
+                Some(_) | None => unanswered.anywhere.push(record),
             }
         }
-        doubts
+        unanswered
     }
 
     pub fn all(&self) -> impl Iterator<Item = &'h Record> {

@@ -17,8 +17,8 @@ use crate::compare::peers::{Peers, PeersError, Started};
 use crate::compare::plan::Plan;
 use crate::compare::postgres::Postgres;
 use crate::compare::redis::Redis;
-use crate::compare::turn::{Gauge, Turn};
-use crate::compare::work::{self, Shift, Work};
+use crate::compare::turn::{CostSource, Turn};
+use crate::compare::work::{self, Work, WorkSize};
 use crate::report::model::Check;
 use crate::server::running::{ProcessError, Running};
 use crate::server::token::Token;
@@ -49,13 +49,13 @@ pub struct Servers {
 }
 
 /// What the clients need.
-pub struct Field {
+pub struct Systems {
     pub systems: BTreeMap<System, Entry>,
 }
 
 pub struct Entry {
     reach: Reach,
-    gauge: Gauge,
+    cost: CostSource,
     ledger: Arc<Mutex<Ledger>>,
 }
 
@@ -114,7 +114,7 @@ async fn start_bare(plan: &Plan, directory: &TempDir) -> Result<Option<Running>,
     started.map(Some).map_err(|error| error.to_string())
 }
 
-impl Field {
+impl Systems {
     /// Gives every system its names; one that does not take them is left out.
     pub async fn prepare(plan: &Plan, servers: &mut Servers) -> Result<Self, Fault> {
         let mut systems = BTreeMap::new();
@@ -123,20 +123,20 @@ impl Field {
         let http = HttpLock::lockkeeper(lockkeeper.address, &place);
         // One more than is walked over: the hot one.
         http.prepare(plan.names + 1).await?;
-        let gauge = Gauge { pid: lockkeeper.meter().pid(), syncs: Some(http.clone()) };
-        systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), gauge));
+        let cost = CostSource { pid: lockkeeper.meter().pid(), syncs: Some(http.clone()) };
+        systems.insert(System::Lockkeeper, Entry::new(System::Lockkeeper, Reach::Http(http), cost));
         if let Some(bare) = &servers.bare {
             // Sent what Lockkeeper's clients send, so that both have as much to read.
             let place = plan.place(bare.address().to_string(), Token::random());
-            let gauge = Gauge { pid: bare.pid(), syncs: None };
+            let cost = CostSource { pid: bare.pid(), syncs: None };
             let reach = Reach::Http(HttpLock::bare(bare.address(), &place));
-            systems.insert(System::Bare, Entry::new(System::Bare, reach, gauge));
+            systems.insert(System::Bare, Entry::new(System::Bare, reach, cost));
         }
         for started in &servers.peers.started {
             match reach(started, plan.names + 1).await {
                 Ok(reach) => {
-                    let gauge = Gauge { pid: Some(started.pid), syncs: None };
-                    systems.insert(started.system, Entry::new(started.system, reach, gauge));
+                    let cost = CostSource { pid: Some(started.pid), syncs: None };
+                    systems.insert(started.system, Entry::new(started.system, reach, cost));
                 }
                 Err(fault) => servers.left_out.push((started.system, fault.to_string())),
             }
@@ -167,24 +167,24 @@ async fn reach(started: &Started, names: u32) -> Result<Reach, Fault> {
 }
 
 impl Entry {
-    fn new(system: System, reach: Reach, gauge: Gauge) -> Self {
-        Self { reach, gauge, ledger: Arc::new(Mutex::new(Ledger::new(system))) }
+    fn new(system: System, reach: Reach, cost: CostSource) -> Self {
+        Self { reach, cost, ledger: Arc::new(Mutex::new(Ledger::new(system))) }
     }
 
     /// None if this system cannot do such work.
-    pub async fn take_turn(&self, work: Work, shift: Shift) -> Option<Result<Turn, Fault>> {
-        let (ledger, gauge) = (&self.ledger, &self.gauge);
+    pub async fn take_turn(&self, work: Work, size: WorkSize) -> Option<Result<Turn, Fault>> {
+        let (ledger, cost) = (&self.ledger, &self.cost);
         let turn = match (work, &self.reach) {
-            (Work::Cycle, Reach::Http(peer)) => work::cycle(peer, shift, ledger, gauge).await,
-            (Work::Cycle, Reach::Redis(peer)) => work::cycle(peer, shift, ledger, gauge).await,
-            (Work::Cycle, Reach::Postgres(peer)) => work::cycle(peer, shift, ledger, gauge).await,
-            (Work::Cycle, Reach::Etcd(peer)) => work::cycle(peer, shift, ledger, gauge).await,
-            (Work::Hot, Reach::Http(peer)) => work::hot(peer, shift, ledger, gauge).await,
-            (Work::Hot, Reach::Redis(peer)) => work::hot(peer, shift, ledger, gauge).await,
-            (Work::Hot, Reach::Postgres(peer)) => work::hot(peer, shift, ledger, gauge).await,
-            (Work::Hot, Reach::Etcd(peer)) => work::hot(peer, shift, ledger, gauge).await,
+            (Work::Cycle, Reach::Http(peer)) => work::cycle(peer, size, ledger, cost).await,
+            (Work::Cycle, Reach::Redis(peer)) => work::cycle(peer, size, ledger, cost).await,
+            (Work::Cycle, Reach::Postgres(peer)) => work::cycle(peer, size, ledger, cost).await,
+            (Work::Cycle, Reach::Etcd(peer)) => work::cycle(peer, size, ledger, cost).await,
+            (Work::Hot, Reach::Http(peer)) => work::hot(peer, size, ledger, cost).await,
+            (Work::Hot, Reach::Redis(peer)) => work::hot(peer, size, ledger, cost).await,
+            (Work::Hot, Reach::Postgres(peer)) => work::hot(peer, size, ledger, cost).await,
+            (Work::Hot, Reach::Etcd(peer)) => work::hot(peer, size, ledger, cost).await,
             (Work::ReadEnvironment | Work::ReadSession, Reach::Http(peer)) => {
-                work::read(peer, work, shift, ledger, gauge).await
+                work::read(peer, work, size, ledger, cost).await
             }
             (Work::ReadEnvironment | Work::ReadSession, Reach::Redis(_) | Reach::Postgres(_) | Reach::Etcd(_)) => {
                 return None;

@@ -9,22 +9,22 @@ use crate::events::text;
 use crate::support::{Answer, Client, Server, Setup, assert_is_time};
 
 /// The sample's organization and some of its members.
-pub struct Cast {
-    /// Stopped with the cast.
+pub struct Users {
+    /// Stopped on drop.
     _server: Server,
-    pub admin: Person,
-    pub mia: Person,
-    pub ana: Person,
-    pub ben: Person,
+    pub admin: User,
+    pub mia: User,
+    pub ana: User,
+    pub ben: User,
 }
 
-pub struct Person {
+pub struct User {
     pub client: Client,
     actor: Value,
 }
 
 /// A change that somebody has made.
-pub struct Act {
+pub struct Change {
     pub answer: Answer,
     pub request: String,
     actor: Value,
@@ -39,22 +39,22 @@ pub struct Expected {
     having: Map<String, Value>,
 }
 
-impl Cast {
-    pub async fn assemble() -> Self {
+impl Users {
+    pub async fn log_in() -> Self {
         let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n\
                         [webhooks]\nallow_private = true\n[git]\nallow_file_urls = true\n";
         let server = Setup::default().settings(settings).start();
-        let admin = Person::named(&server, "admin").await;
-        let mia = Person::named(&server, "mia").await;
-        let ana = Person::named(&server, "ana").await;
-        let ben = Person::named(&server, "ben").await;
+        let admin = User::named(&server, "admin").await;
+        let mia = User::named(&server, "mia").await;
+        let ana = User::named(&server, "ana").await;
+        let ben = User::named(&server, "ben").await;
         Self { _server: server, admin, mia, ana, ben }
     }
 }
 
-impl Person {
+impl User {
     async fn named(server: &Server, name: &str) -> Self {
-        let made = server.admin().post("/tokens", json!({ "name": "cast", "user": name })).await.created().data();
+        let made = server.admin().post("/tokens", json!({ "name": "users", "user": name })).await.created().data();
         let client = server.with_token(text(&made, "token"));
         let actor =
             json!({ "kind": "user", "userId": made["user"]["userId"], "name": name, "tokenId": made["tokenId"] });
@@ -62,18 +62,18 @@ impl Person {
     }
 
     /// A request with an id of its own, which must be answered with success.
-    pub async fn act(&self, method: &str, path: &str, body: Value) -> Act {
+    pub async fn act(&self, method: &str, path: &str, body: Value) -> Change {
         static REQUESTS: AtomicU64 = AtomicU64::new(1);
         let id = format!("request-{}", REQUESTS.fetch_add(1, Ordering::Relaxed));
         let method: Method = method.parse().unwrap();
         let request = self.client.request(method, &self.client.path(path)).header("X-Request-Id", &id);
         let answer = self.client.send(if body.is_null() { request } else { request.json(&body) }).await;
         assert!(answer.status.is_success(), "{path}: {answer:?}");
-        Act { answer, request: id, actor: self.actor.clone() }
+        Change { answer, request: id, actor: self.actor.clone() }
     }
 }
 
-impl Act {
+impl Change {
     /// An event of this kind in the name of who did it.
     pub fn by(&self, kind: &'static str) -> Expected {
         Expected::new(kind, self.actor.clone(), json!(self.request))

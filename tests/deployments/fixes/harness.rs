@@ -13,14 +13,14 @@ use crate::support::{Answer, Setup};
 /// What every repository here begins with.
 pub const SETTINGS: &str = "retries = 1\ntimeout = 5\n";
 
-pub struct Bench {
+pub struct Harness {
     pub site: Site,
     home: TempDir,
     /// That suggested the patch.
     _model: Option<Recorded>,
 }
 
-impl Bench {
+impl Harness {
     /// None where git is not installed; says so.
     pub async fn new() -> Option<Self> {
         Self::start(Setup::default()).await
@@ -29,9 +29,9 @@ impl Bench {
     pub async fn start(setup: Setup) -> Option<Self> {
         let home = repository()?;
         let site = Site::start(setup, stages()).await;
-        let bench = Self { site, home, _model: None };
-        bench.put_repository(json!({})).await;
-        Some(bench)
+        let harness = Self { site, home, _model: None };
+        harness.put_repository(json!({})).await;
+        Some(harness)
     }
 
     /// The same with a model that suggests this patch.
@@ -40,9 +40,9 @@ impl Bench {
         let answer = finding(Some(patch));
         let model = Recorded::start(move |_: Request| std::future::ready(says(&answer))).await;
         let site = Site::start(setup(&model), stages()).await;
-        let bench = Self { site, home, _model: Some(model) };
-        bench.put_repository(json!({})).await;
-        Some(bench)
+        let harness = Self { site, home, _model: Some(model) };
+        harness.put_repository(json!({})).await;
+        Some(harness)
     }
 
     pub fn url(&self) -> String {

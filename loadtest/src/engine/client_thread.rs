@@ -20,7 +20,7 @@ use crate::wire::request::{Place, Requests};
 /// Room for this many records is there from the start; a long stretch grows it, rarely.
 const FIRST_RECORDS: usize = 64 * 1024;
 
-pub struct Stage {
+pub struct ClientThread {
     pub thread: u32,
     pub threads: u32,
     pub address: SocketAddr,
@@ -41,7 +41,7 @@ pub struct Stage {
     arrivals: Mutex<Option<Arc<Arrivals>>>,
 }
 
-impl Stage {
+impl ClientThread {
     pub fn new(
         thread: u32,
         threads: u32,

@@ -13,11 +13,11 @@ pub const CLAIM: Request = Request::Claim { any: false, in_line_at: None, ttl: N
 pub const CLAIM_ANY: Request = Request::Claim { any: true, in_line_at: None, ttl: None };
 
 /// Every request is about the environment `load-0` and from a client of its own, unless it says otherwise.
-pub struct Story {
+pub struct HistoryBuilder {
     pub history: History,
 }
 
-impl Story {
+impl HistoryBuilder {
     pub fn new() -> Self {
         let environments = vec!["load-0".to_owned(), "load-1".to_owned()];
         Self { history: History { environments, alone: true, retention: 1_000, ..History::default() } }

@@ -1,0 +1,47 @@
+//! What every kind of workload provides, and the limits that several of them share.
+
+use serde::de::DeserializeOwned;
+
+use crate::engine::load_test::{Fault, LoadTest};
+use crate::scenario::{Common, within};
+
+/// One kind of workload: its settings, and the load they describe.
+pub trait Kind: DeserializeOwned {
+    /// It kills, restarts or measures the server itself.
+    const NEEDS_OWN_SERVER: bool = false;
+
+    /// What the settings' types cannot say.
+    fn check(&self, common: &Common) -> Result<(), String>;
+
+    /// The number of connections open at once.
+    fn connections(&self, common: &Common) -> u32 {
+        common.connections
+    }
+
+    async fn run(&self, test: &mut LoadTest) -> Result<(), Fault>;
+}
+
+/// The limit of the server, and of our own memory.
+pub const MAX_ENVIRONMENTS: u64 = 1_000_000;
+
+/// No two clients share an environment.
+pub fn one_environment_each(environments: u32, common: &Common) -> Result<(), String> {
+    within("environments", environments.into(), common.connections.into(), MAX_ENVIRONMENTS)
+}
+
+pub fn only_closed(common: &Common) -> Result<(), String> {
+    let kind = &common.kind;
+    if common.open_rate().is_some() {
+        Err(format!("`loop` must be closed for {kind}: its clients wait for each other"))
+    } else {
+        Ok(())
+    }
+}
+
+/// A list of sizes to set side by side.
+pub fn sizes(key: &str, sizes: &[u32], most: u64) -> Result<(), String> {
+    if sizes.is_empty() {
+        return Err(format!("`{key}` must not be empty"));
+    }
+    sizes.iter().try_for_each(|size| within(key, (*size).into(), 1, most))
+}
