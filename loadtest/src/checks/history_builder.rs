@@ -1,4 +1,4 @@
-//! Owns how the tests of the rules write a history down: one line a request, times in seconds.
+//! Owns how the tests of the rules write a history down: one line per request, times in seconds.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 

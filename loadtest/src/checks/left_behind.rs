@@ -47,7 +47,7 @@ pub fn check(evidence: &Evidence<'_>) -> Check {
             }
             Answer::Session { status: SessionStatus::Queued, .. } => {
                 findings.examined();
-                findings.wrong(|| format!("one still waits for {}", evidence.name(environment)), &[read]);
+                findings.wrong(|| format!("somebody still waits for {}", evidence.name(environment)), &[read]);
             }
             Answer::Session { .. }
             | Answer::Granted { .. }

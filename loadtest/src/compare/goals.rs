@@ -20,7 +20,7 @@ pub fn goals(plan: &Plan, rounds: &[Round]) -> Vec<Figure> {
     let reference = reference_clients(&plan.clients);
     let cpu = |system| move |round: &Round| round.turn(Work::Cycle, reference, system)?.cpu_per(Operation::Release);
     goals.push(judge.figure(
-        format!("server CPU a durable cycle, {}", counted(reference)),
+        format!("server CPU per durable cycle, {}", counted(reference)),
         "µs",
         Some(Goal::AtMost(35.0)),
         cpu(System::Lockkeeper),
@@ -94,7 +94,7 @@ impl Judge<'_> {
             self.figure(name, "", bound.map(Goal::AtLeast), |round| round.rate_against(Work::Hot, clients, system))
         };
         let syncs =
-            self.figure(format!("fsyncs a handoff, {}", counted(clients)), "", Some(Goal::AtMost(1.0)), |round| {
+            self.figure(format!("fsyncs per handoff, {}", counted(clients)), "", Some(Goal::AtMost(1.0)), |round| {
                 round.turn(Work::Hot, clients, System::Lockkeeper)?.syncs_per_handoff()
             });
         vec![against(System::Etcd, Some(12.0)), against(System::Redis, None), against(System::Postgres, None), syncs]

@@ -74,7 +74,7 @@ async fn compare(plan: &Plan, source: Source) -> Result<(Seen, bool), Ended> {
         () = take_turns(plan, &servers, &field, &mut outcome) => false,
         () = interruption.comes() => true,
     };
-    eprintln!("{}", if interrupted { "ending early, what was seen follows" } else { "stopping the servers" });
+    eprintln!("{}", if interrupted { "interrupted: the results so far follow" } else { "stopping the servers" });
     let left_out = std::mem::take(&mut servers.left_out);
     Ok((Seen { outcome, checks: field.checks(), left_out }, interrupted))
 }

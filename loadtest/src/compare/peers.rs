@@ -107,7 +107,7 @@ fn parse_started(system: System, printed: &str) -> Result<Started, String> {
         return Err(reason.to_owned());
     }
     let value = |key: &str| rest.split(' ').find_map(|field| field.strip_prefix(key)?.strip_prefix('='));
-    let number = || format!("its line is not understood: {line}");
+    let number = || format!("cannot parse its line: {line}");
     let port: u16 = value("port").and_then(|port| port.parse().ok()).ok_or_else(number)?;
     let pid = value("pid").and_then(|pid| pid.parse().ok()).ok_or_else(number)?;
     let own = |key| value(key).map(str::to_owned);

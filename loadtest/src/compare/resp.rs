@@ -23,7 +23,7 @@ pub enum RespError {
     Io(#[from] io::Error),
     #[error("Redis closed the connection")]
     Closed,
-    #[error("Redis sent what is no reply")]
+    #[error("Redis sent a malformed reply")]
     Malformed,
     #[error("Redis said: {0}")]
     Refused(String),

@@ -14,7 +14,7 @@ use crate::engine::tally::{Operation, Precise};
 use crate::report::quotient;
 use crate::server::cpu;
 
-/// Whoever waits in a queue still has to come to its turn, and the slowest hands over a few hundred times a second.
+/// Whoever waits in a queue still has to come to its turn, and the slowest hands over a few hundred times per second.
 const END_SECONDS: u64 = 30;
 /// Lets what a turn leaves behind (connections that close, processes that end) not count for the next.
 const SETTLE: Duration = Duration::from_millis(200);
@@ -99,7 +99,7 @@ async fn end(clients: &mut JoinSet<Result<(), Fault>>) -> Vec<String> {
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => errors.push(fault.to_string()),
-                Err(error) => errors.push(format!("a client did not end well: {error}")),
+                Err(error) => errors.push(format!("a client failed: {error}")),
             }
         }
     };

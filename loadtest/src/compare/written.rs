@@ -49,7 +49,7 @@ fn settings(plan: &Plan, left_out: &[(System, String)]) -> BTreeMap<String, Stri
         ("clients that read", plan.read_clients.to_string()),
         ("names", plan.names.to_string()),
         ("rounds", plan.rounds.to_string()),
-        ("seconds a turn", plan.length.as_secs().to_string()),
+        ("seconds per turn", plan.length.as_secs().to_string()),
     ];
     let left_out = left_out.iter().map(|(system, why)| (format!("left out: {}", system.title()), why.clone()));
     asked.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(left_out).collect()

@@ -1,5 +1,5 @@
 //! Owns what the clients of one thread share: where the server is, what is counted and recorded, the connections that are
-//! kept open from one stretch of load to the next.
+//! kept open from one segment of load to the next.
 
 use std::future::Future;
 use std::net::SocketAddr;
@@ -17,7 +17,7 @@ use crate::history::{Moment, Record};
 use crate::wire::connection::Connection;
 use crate::wire::request::{Place, Requests};
 
-/// Room for this many records is there from the start; a long stretch grows it, rarely.
+/// Room for this many records is there from the start; a long segment grows it, rarely.
 const FIRST_RECORDS: usize = 64 * 1024;
 
 pub struct ClientThread {

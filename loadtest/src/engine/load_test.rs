@@ -46,7 +46,7 @@ pub struct LoadTest {
     pub(super) ratios: Figures,
     pub(super) checks: Vec<Check>,
     pub(super) findings: Findings,
-    pub(super) stretches: u32,
+    pub(super) segments: u32,
     pub(super) retention: u64,
     /// What a reader should know about how this was measured.
     notes: BTreeMap<String, String>,
@@ -63,9 +63,11 @@ pub enum Fault {
     Process(#[from] ProcessError),
     #[error("cannot start the load generator: {0}")]
     NoThreads(std::io::Error),
-    #[error("{opened} of {wanted} connections could be opened: has the server room for them (ulimit -n)?")]
+    #[error(
+        "only {opened} of {wanted} connections could be opened: check the server's limit on open files (ulimit -n)"
+    )]
     NotConnected { opened: u64, wanted: u32 },
-    #[error("{made} of {wanted} environments could be made, so nothing was measured")]
+    #[error("only {made} of {wanted} environments could be created, so nothing was measured")]
     NotPrepared { made: u64, wanted: u32 },
 }
 
@@ -100,7 +102,7 @@ impl LoadTest {
             ratios: Figures::default(),
             checks: Vec::new(),
             findings: Findings::default(),
-            stretches: 0,
+            segments: 0,
             notes: BTreeMap::new(),
         })
     }
@@ -172,7 +174,7 @@ impl LoadTest {
         tokio::time::sleep(AFTER_DISCONNECTING).await;
     }
 
-    /// Kills and restarts the server between two stretches; says how long that took to be ready.
+    /// Kills and restarts the server between two segments; says how long that took to be ready.
     pub async fn restart(&mut self) -> Result<Duration, Fault> {
         self.progress.begin("restarting the server".to_owned());
         self.server.kill()?;

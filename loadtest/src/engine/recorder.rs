@@ -1,4 +1,4 @@
-//! Owns the bound on what is remembered of a stretch of load: the history of its first so many requests. Where the bound
+//! Owns the bound on what is remembered of a segment of load: the history of its first so many requests. Where the bound
 //! is reached, everybody stops recording at that one moment, and what is under way then counts as unanswered, so that
 //! what was recorded is still a history that can be judged: what an observer saw who left at that moment.
 
@@ -43,7 +43,7 @@ impl Recorder {
         true
     }
 
-    /// For the next stretch.
+    /// For the next segment.
     pub fn reset(&self) {
         self.count.store(0, Ordering::Relaxed);
         self.reads.store(0, Ordering::Relaxed);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_stretch_is_recorded_from_its_start() {
+    fn a_new_segment_is_recorded_from_its_start() {
         let recorder = Recorder::new(1);
         assert!(recorder.keeps(&claim(1, 0, 1)));
         assert!(!recorder.keeps(&claim(1, 2, 3)));

@@ -1,4 +1,4 @@
-//! Owns the look at a running load, several times a second: what was answered since the last look, what is under way,
+//! Owns the look at a running load, several times per second: answers since the last sample, requests under way,
 //! what the server takes.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::engine::timeline::Drawn;
 use crate::server::{CpuTime, Meter};
 
 pub struct Sampler {
-    stretch: u32,
+    segment: u32,
     origin: Instant,
     meter: Meter,
     last: Instant,
@@ -20,8 +20,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    pub fn new(stretch: u32, origin: Instant, meter: Meter) -> Self {
-        Self { stretch, origin, last: Instant::now(), last_cpu: meter.cpu(), meter, errors: 0 }
+    pub fn new(segment: u32, origin: Instant, meter: Meter) -> Self {
+        Self { segment, origin, last: Instant::now(), last_cpu: meter.cpu(), meter, errors: 0 }
     }
 
     pub fn slice(&mut self, clients: &[Arc<ClientThread>], marks: Vec<String>) -> Drawn {
@@ -44,8 +44,8 @@ impl Sampler {
         let at = self.last.duration_since(self.origin).as_secs_f64();
         (self.last, self.last_cpu) = (now, cpu);
         let memory_bytes = self.meter.memory();
-        let stretch = self.stretch;
-        Drawn { stretch, at, seconds, latencies, in_flight, waiting, errors, cpu_percent, memory_bytes, marks }
+        let segment = self.segment;
+        Drawn { segment, at, seconds, latencies, in_flight, waiting, errors, cpu_percent, memory_bytes, marks }
     }
 
     /// One line for who watches.

@@ -1,5 +1,5 @@
-//! Owns one stretch of load from its start to its judgement: the threads work, the timeline is drawn, and when all
-//! clients have stopped, what they saw is checked and forgotten. So the memory of a long run is that of one stretch.
+//! Owns one segment of load: the threads work, the timeline is drawn, and when all clients have stopped, what they saw is
+//! checked and dropped. So a long run needs only the memory of one segment.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,23 +17,23 @@ use crate::report::model::Check;
 use crate::report::quotient;
 use crate::server::Server;
 
-/// For requests that are under way when a stretch ends; waiters are served one after the other then.
+/// For requests that are under way when a segment ends; waiters are served one after the other then.
 const GRACE: Duration = Duration::from_secs(30);
 const AUDIT_LIMIT: Duration = Duration::from_secs(60);
 /// Nobody reads more of them than this.
 const MAX_VIOLATIONS: usize = 20;
 
-/// One stretch of load.
+/// One segment of load.
 pub struct Segment {
     pub phase: String,
     pub limit: Duration,
-    /// Requests a second, whether or not the server keeps up; none: the next when the last is answered.
+    /// Requests per second, whether or not the server keeps up; without it, a client sends the next when the last is answered.
     pub rate: Option<f64>,
     /// For what ends by itself, before the last look.
     pub settle: Duration,
 }
 
-/// What was seen in one stretch.
+/// What was seen in one segment.
 pub struct Seen {
     /// To the last accepted answer.
     pub seconds: f64,
@@ -99,7 +99,7 @@ impl Seen {
 }
 
 impl LoadTest {
-    /// A stretch as long as the scenario says.
+    /// A segment as long as the scenario says.
     pub fn segment(&self, phase: &str) -> Segment {
         let limit = Duration::from_secs(self.common.seconds);
         Segment { phase: phase.to_owned(), limit, rate: self.common.open_rate(), settle: Duration::ZERO }
@@ -116,7 +116,7 @@ impl LoadTest {
         work: Work,
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<Seen, Fault> {
-        self.stretches += 1;
+        self.segments += 1;
         self.recorder.reset();
         self.progress.begin(segment.phase.clone());
         let arrivals = segment.rate.map(Arrivals::begin).transpose().map_err(Fault::NoThreads)?;
@@ -146,7 +146,7 @@ impl LoadTest {
         beside: impl AsyncFnOnce(Interference<'_>) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let marks = Marks::default();
-        let mut sampler = Sampler::new(self.stretches, self.origin, self.server.meter());
+        let mut sampler = Sampler::new(self.segments, self.origin, self.server.meter());
         self.phase(&segment.phase);
         let index = self.phases.iter().position(|phase| phase.name == segment.phase).unwrap_or(0);
         let timeline = &mut self.phases[index].timeline;
@@ -191,7 +191,7 @@ impl LoadTest {
         }
         let cut = self.recorder.was_cut();
         if cut {
-            let text = format!("the first {} requests of a stretch of load, without a last look", records.len());
+            let text = format!("the first {} requests of a segment of load, without the final audit", records.len());
             self.note("recorded for the checks", text);
         }
         let plan = if cut { Vec::new() } else { audit::plan(&records) };

@@ -64,7 +64,7 @@ impl Operation {
     }
 }
 
-/// Latencies of one stretch of time, by operation; those that did not occur take no memory.
+/// Latencies of one span of time, by operation; those that did not occur take no memory.
 #[derive(Clone, Debug, Default)]
 pub struct Latencies<C: hdrhistogram::Counter> {
     by_operation: [Option<Box<Histogram<C>>>; Operation::ALL.len()],
@@ -121,7 +121,7 @@ impl Coarse {
     }
 }
 
-/// One thread's or, merged, one stretch of load.
+/// One thread's or, merged, one segment of load.
 #[derive(Default)]
 pub struct Tally {
     pub findings: Findings,
@@ -168,7 +168,7 @@ impl Tally {
         self.latencies.count(operation)
     }
 
-    /// Up to the last expected answer, so that one hanging request does not stretch a round.
+    /// Up to the last expected answer, so that one hanging request does not lengthen a round.
     pub fn elapsed_since(&self, start: Instant) -> Duration {
         self.last_answer.map_or(Duration::ZERO, |last| last.saturating_duration_since(start))
     }

@@ -20,8 +20,8 @@ pub struct Timeline {
 /// One slice, with all that is needed to make one of two.
 #[derive(Default)]
 pub struct Drawn {
-    /// Which stretch of load it belongs to; between two of them time has passed.
-    pub stretch: u32,
+    /// Which segment of load it belongs to; between two of them time has passed.
+    pub segment: u32,
     pub at: f64,
     pub seconds: f64,
     pub latencies: Coarse,
@@ -70,7 +70,7 @@ impl Timeline {
         let mut joined = false;
         for slice in std::mem::take(&mut self.slices) {
             match thinned.last_mut() {
-                Some(last) if !joined && last.stretch == slice.stretch => {
+                Some(last) if !joined && last.segment == slice.segment => {
                     last.join(slice);
                     joined = true;
                 }
@@ -80,7 +80,7 @@ impl Timeline {
                 }
             }
         }
-        // Many very short stretches leave nothing to join; then the oldest go.
+        // Many very short segments leave nothing to join; then the oldest go.
         let surplus = thinned.len().saturating_sub(MAX_SLICES);
         thinned.drain(..surplus);
         self.slices = thinned;
@@ -129,8 +129,8 @@ impl Drawn {
 mod tests {
     use super::*;
 
-    fn slice(stretch: u32, number: u32) -> Drawn {
-        let mut slice = Drawn { stretch, at: f64::from(number), seconds: 1.0, errors: 1, ..Drawn::default() };
+    fn slice(segment: u32, number: u32) -> Drawn {
+        let mut slice = Drawn { segment, at: f64::from(number), seconds: 1.0, errors: 1, ..Drawn::default() };
         slice.latencies.record(Operation::Claim, Duration::from_micros(50));
         slice
     }

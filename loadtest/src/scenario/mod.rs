@@ -31,7 +31,7 @@ pub struct Common {
     /// One sentence: what it does.
     pub description: String,
     pub kind: String,
-    /// `closed`: the next request when the last is answered. `open`: `rate` requests a second, come what may.
+    /// `closed`: the next request when the last is answered. `open`: `rate` requests per second, whatever the server does.
     #[serde(default)]
     pub r#loop: Loop,
     pub rate: Option<f64>,
@@ -65,7 +65,7 @@ pub enum Loop {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ScenarioError {
-    #[error("there is no scenario {name:?}: give a file, or one of {}", names().collect::<Vec<_>>().join(", "))]
+    #[error("unknown scenario {name:?}: give a file, or one of {}", names().collect::<Vec<_>>().join(", "))]
     Unknown { name: String },
     #[error("cannot read {path}: {error}")]
     Unreadable { path: String, error: std::io::Error },
@@ -98,7 +98,7 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
     let mut table: Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let overrides = match table.remove(SHORT) {
         Some(Value::Table(overrides)) => overrides,
-        Some(_) => return Err(format!("`{SHORT}` is a table: [{SHORT}]")),
+        Some(_) => return Err(format!("`{SHORT}` must be a table: [{SHORT}]")),
         None => Table::new(),
     };
     // Both forms must be right, whichever is asked for: a mistake in the other one would wait there for years.
@@ -161,9 +161,9 @@ impl Common {
         within("connections", self.connections.into(), 1, 20_000)?;
         within("threads", self.threads.into(), 1, 64)?;
         match (self.r#loop, self.rate) {
-            (Loop::Open, None) => Err("`loop` = \"open\" needs a `rate`, in requests a second".to_owned()),
+            (Loop::Open, None) => Err("`loop` = \"open\" needs a `rate`, in requests per second".to_owned()),
             (Loop::Open, Some(rate)) if !(0.1..=1_000_000.0).contains(&rate) => {
-                Err(format!("`rate` is between 0.1 and 1000000 requests a second, not {rate}"))
+                Err(format!("`rate` must be from 0.1 to 1000000 requests per second, got {rate}"))
             }
             (Loop::Closed, Some(_)) => Err("`rate` belongs to `loop` = \"open\"".to_owned()),
             (Loop::Open, Some(_)) | (Loop::Closed, None) => Ok(()),
@@ -173,7 +173,7 @@ impl Common {
 
 pub fn within(key: &str, value: u64, least: u64, most: u64) -> Result<(), String> {
     let fits = (least..=most).contains(&value);
-    if fits { Ok(()) } else { Err(format!("`{key}` is between {least} and {most}, not {value}")) }
+    if fits { Ok(()) } else { Err(format!("`{key}` must be from {least} to {most}, got {value}")) }
 }
 
 /// In one line, and in the words of the file.
@@ -198,7 +198,7 @@ fn set(table: &mut Table, key: &str, value: &str) -> Result<(), String> {
     };
     let mut change = Table::new();
     let mut parts = key.rsplit('.');
-    let last = parts.next().filter(|last| !last.is_empty()).ok_or_else(|| format!("`{key}` is no key"))?;
+    let last = parts.next().filter(|last| !last.is_empty()).ok_or_else(|| format!("`{key}` is not a valid key"))?;
     change.insert(last.to_owned(), value);
     for part in parts {
         change = Table::from_iter([(part.to_owned(), Value::Table(change))]);

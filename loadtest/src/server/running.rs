@@ -29,7 +29,7 @@ pub struct Running {
 
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessError {
-    #[error("this needs a server of our own: give --server PATH")]
+    #[error("this scenario starts its own server: give --server PATH")]
     NotOurs,
     #[error("cannot start {0}: {1}")]
     Spawn(PathBuf, std::io::Error),

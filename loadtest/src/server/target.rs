@@ -15,7 +15,7 @@ pub struct Target {
 
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    #[error("the target {0:?} is not of the form http://HOST[:PORT] (no TLS, no path, no user)")]
+    #[error("the target must have the form http://HOST[:PORT], without TLS, path and user, got {0:?}")]
     Malformed(String),
     #[error(
         "the target {0} is not a loopback address, and a load test can take a server down: \

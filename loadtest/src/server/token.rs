@@ -16,7 +16,7 @@ pub enum TokenError {
     Missing,
     #[error("cannot read the token file: {0}")]
     Unreadable(#[from] std::io::Error),
-    #[error("the token is empty or has characters that cannot stand in a header")]
+    #[error("the token is empty or contains characters that a header must not contain")]
     Unusable,
 }
 

@@ -56,7 +56,7 @@ impl Kind for Settings {
     }
 }
 
-/// The figures of a stretch of cycles; gives the rate of requests, two for each cycle.
+/// The figures of a segment of cycles; gives the rate of requests, two for each cycle.
 pub fn report_cycles(test: &mut LoadTest, phase: &str, seen: &Seen) -> Option<f64> {
     // A cycle is complete when its release is answered.
     let cycles = seen.count(Operation::Release);

@@ -108,7 +108,7 @@ impl Settings {
                 let mut handed = 0;
                 while handed < FEWEST_HANDOFFS && line.own.goes_on() {
                     if let Err(failure) = line.run_through(queued, &meter, &all_waiting).await {
-                        line.own.error(format!("the queue was not run through: {failure:?}"));
+                        line.own.error(format!("the queue was not drained: {failure:?}"));
                         return;
                     }
                     handed += waiters;

@@ -50,7 +50,7 @@ fn those_in_line_are_a_leak_where_nobody_else_claims() {
         |story: HistoryBuilder| story.with(Request::ReadEnvironment, 100.0, 101.0, environment(None, 0, 2)).audited();
     waits(held()).breaks(NAME, "load-0 has 2 in line", 1);
     waits(held().among_others()).keeps(NAME);
-    held().read_session(100.0, 101.0, "q", Queued, 0).audited().breaks(NAME, "one still waits for load-0", 1);
+    held().read_session(100.0, 101.0, "q", Queued, 0).audited().breaks(NAME, "somebody still waits for load-0", 1);
 }
 
 #[test]
