@@ -1,107 +1,61 @@
-//! Finds the actor of an environment, or starts it on the thread that asks, and lets the unused ones go.
+//! Finds the actor of an environment, or starts it on the calling thread, and dismisses unused actors.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
-use parking_lot::{Mutex, RwLock};
+use tokio::sync::oneshot;
 
-use super::environment::{EnvironmentActor, Leave, Nudge};
-use crate::domain::{Environment, EnvironmentKey, SessionId, Ticket};
-use crate::store::Sequence;
+use super::actor::messages::{Ask, Leave, Nudge};
+use super::actor::published_view::PublishedView;
+use super::actor::{ActorLinks, EnvironmentActor};
+use super::failure::Failure;
+use super::pool::Pools;
+use super::services::Services;
+use super::services::clients::Keyed;
+use super::services::signals::{ActorDirectory, Inbox, Signal};
+use crate::domain::{Agent, Command, Environment, EnvironmentKey, Rejection};
+use crate::store::StoreError;
 
-#[derive(Default)]
 pub struct Directory {
     actors: DashMap<EnvironmentKey, Resident>,
+    services: Arc<Services>,
+    pools: Pools,
 }
 
 struct Resident {
     address: Addr<EnvironmentActor>,
-    desk: Arc<Desk>,
-}
-
-/// What an actor and those who deal with it share: the last durable view, and whether anybody needs the actor.
-#[derive(Default)]
-pub struct Desk {
-    view: RwLock<Option<Arc<Environment>>>,
-    settled: AtomicU64,
-    /// Messages sent and not yet handled. Raised under the directory's guard, so that at zero, under the same guard,
-    /// nothing can be in the mailbox.
-    underway: AtomicU32,
-    used: AtomicBool,
-    /// What the actor must hear of, also while its mailbox is full: it looks here before it does anything else.
-    notes: Mutex<Vec<Note>>,
-}
-
-/// Something an actor is told that nobody waits for the answer of.
-#[derive(Debug, Clone, Copy)]
-pub enum Note {
-    /// The client of one who waits has gone.
-    HungUp(Ticket),
-    /// One who waits has done so as long as it wanted to.
-    LongEnough(Ticket),
-    /// A grant could not be told to its client.
-    Undelivered { session: SessionId, keyed: bool },
-    /// Somebody who waits for any environment may want this one.
-    Offer,
-    /// Something may have run out.
-    Due,
-    /// The pipeline starts deployments again.
-    Resume,
-}
-
-impl Desk {
-    pub fn view(&self) -> Option<Arc<Environment>> {
-        self.view.read().clone()
-    }
-
-    /// Shows readers a state that is durable since `sequence`.
-    pub fn publish(&self, environment: Arc<Environment>, sequence: Sequence) {
-        *self.view.write() = Some(environment);
-        self.settled.store(sequence.0, Ordering::Release);
-    }
-
-    /// The same for a place in the log that changes nothing for readers.
-    pub fn settle(&self, sequence: Sequence) {
-        self.settled.store(sequence.0, Ordering::Release);
-    }
-
-    /// Whether everything up to `sequence` has been shown to readers.
-    pub fn has_settled(&self, sequence: Sequence) -> bool {
-        self.settled.load(Ordering::Acquire) >= sequence.0
-    }
-
-    pub fn take_notes(&self) -> Vec<Note> {
-        std::mem::take(&mut *self.notes.lock())
-    }
-
-    /// Says whether it is the first that has not been read.
-    pub fn leave_note(&self, note: Note) -> bool {
-        let mut notes = self.notes.lock();
-        notes.push(note);
-        notes.len() == 1
-    }
-
-    pub fn has_notes(&self) -> bool {
-        !self.notes.lock().is_empty()
-    }
-
-    pub fn handled(&self) {
-        self.underway.fetch_sub(1, Ordering::Release);
-    }
+    inbox: Arc<Inbox>,
+    view: Arc<PublishedView>,
 }
 
 /// Why a message did not reach its actor.
-pub enum NotSent<M> {
+enum NotSent<M> {
     MailboxFull,
     /// There is none, or it has ended; here is the message.
     NoActor(M),
 }
 
 impl Directory {
+    /// `open` makes the services that actors share; through what it is given they reach the directory.
+    pub fn new(open: impl FnOnce(Weak<dyn ActorDirectory>) -> Services) -> Arc<Self> {
+        Arc::new_cyclic(|this: &Weak<Self>| Self {
+            actors: DashMap::new(),
+            services: Arc::new(open(this.clone())),
+            pools: Pools::default(),
+        })
+    }
+
+    pub fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
+    pub fn pools(&self) -> &Pools {
+        &self.pools
+    }
+
     pub fn len(&self) -> usize {
         self.actors.len()
     }
@@ -109,17 +63,101 @@ impl Directory {
     /// The last durable view, if the environment has an actor that has loaded it.
     pub fn view(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
         let resident = self.actors.get(key)?;
-        resident.desk.used.store(true, Ordering::Relaxed);
-        resident.desk.view()
+        resident.inbox.mark_used();
+        resident.view.get()
     }
 
-    /// The same for those who look at all environments: that alone keeps none in memory.
+    /// The environment as it durably is, if it exists.
+    pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
+        let known = match self.view(key) {
+            Some(view) => Some(view),
+            None => {
+                let stored = self.services.records.environment_with_queue(key)?;
+                // An actor may have loaded it meanwhile, and its queue with it.
+                self.view(key).or_else(|| stored.map(|stored| Arc::new(stored.environment)))
+            }
+        };
+        Ok(known.filter(|environment| environment.exists()))
+    }
+
+    /// The same as `view` for readers of many environments: reading alone keeps no actor in memory.
     pub fn peek(&self, key: &EnvironmentKey) -> Option<Arc<Environment>> {
-        self.actors.get(key)?.desk.view()
+        self.actors.get(key)?.view.get()
     }
 
-    /// Sends to the environment's actor, if it has one.
-    pub fn send<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), NotSent<M>>
+    /// Asks an environment that must exist: an unknown name does not get an actor.
+    pub async fn ask<C>(
+        &self,
+        key: &EnvironmentKey,
+        command: C,
+        keyed: Option<Keyed<C::Reply>>,
+        by: Option<Arc<Agent>>,
+    ) -> Result<C::Reply, Failure>
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.send(key, Ask { command, reply, keyed, by })?;
+        self.wait_for(answer).await
+    }
+
+    /// Asks an environment that need not exist.
+    pub async fn ask_or_create<C>(
+        &self,
+        key: &EnvironmentKey,
+        command: C,
+        by: Option<Arc<Agent>>,
+    ) -> Result<C::Reply, Failure>
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        let (reply, answer) = oneshot::channel();
+        self.start_and_send(key, Ask { command, reply, keyed: None, by })?;
+        self.wait_for(answer).await
+    }
+
+    /// Sends to the actor of an environment that must exist.
+    pub fn send<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), Failure>
+    where
+        M: Message<Result = ()> + Send + 'static,
+        EnvironmentActor: Handler<M>,
+        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
+    {
+        match self.send_to_resident(key, message) {
+            Ok(()) => Ok(()),
+            Err(NotSent::MailboxFull) => Err(Failure::Overloaded),
+            Err(NotSent::NoActor(message)) => {
+                if !self.services.records.has_environment(key)? {
+                    return Err(Rejection::EnvironmentNotFound.into());
+                }
+                self.start_and_send(key, message)
+            }
+        }
+    }
+
+    /// Asks every actor that was not used since the last call to leave, and drops those that have died.
+    pub fn dismiss_unused(&self) {
+        self.actors.retain(|_, resident| {
+            if !resident.inbox.take_used() {
+                // A full mailbox refuses it, rightly: that actor is in use.
+                resident.send(Leave).ok();
+                resident.inbox.take_used();
+            }
+            resident.address.connected()
+        });
+    }
+
+    async fn wait_for<R>(&self, answer: oneshot::Receiver<Result<R, Failure>>) -> Result<R, Failure> {
+        match tokio::time::timeout(self.services.answer_timeout(), answer).await {
+            Ok(Ok(outcome)) => outcome,
+            Ok(Err(_)) => Err(Failure::Unavailable),
+            Err(_) => Err(Failure::TimedOut),
+        }
+    }
+
+    fn send_to_resident<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), NotSent<M>>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
@@ -131,83 +169,84 @@ impl Directory {
         }
     }
 
-    /// Sends to the environment's actor, which `start` starts if there is none by now.
-    pub fn send_starting<M>(
-        &self,
-        key: &EnvironmentKey,
-        message: M,
-        start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>,
-    ) -> Result<(), NotSent<M>>
+    fn start_and_send<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), Failure>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
         Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
-        match self.actors.entry(key.clone()) {
+        let sent = match self.actors.entry(key.clone()) {
             Entry::Occupied(mut known) => {
                 if !known.get().address.connected() {
-                    known.insert(Resident::start(start));
+                    known.insert(self.start(key));
                 }
                 known.get().send(message)
             }
-            Entry::Vacant(place) => place.insert(Resident::start(start)).send(message),
-        }
+            Entry::Vacant(vacant) => vacant.insert(self.start(key)).send(message),
+        };
+        sent.map_err(|not_sent| match not_sent {
+            NotSent::MailboxFull => Failure::Overloaded,
+            NotSent::NoActor(_) => Failure::Unavailable,
+        })
     }
 
-    /// Leaves a note for the environment's actor, if it has one, and sees to it that it is read.
-    pub fn note(&self, key: &EnvironmentKey, note: Note) -> bool {
+    fn start(&self, key: &EnvironmentKey) -> Resident {
+        let (inbox, view): (Arc<Inbox>, Arc<PublishedView>) = Default::default();
+        let (services, pool) = (self.services.clone(), self.pools.get(&key.pipeline));
+        let links = ActorLinks { key: key.clone(), services, pool, inbox: inbox.clone(), view: view.clone() };
+        Resident { address: EnvironmentActor::start(links), inbox, view }
+    }
+
+    /// Leaves a signal for the environment's actor, if it has one, and makes sure that it is read.
+    fn signal_resident(&self, key: &EnvironmentKey, signal: Signal) -> bool {
         let Some(resident) = self.actors.get(key) else { return false };
-        // With the others that have not been read, somebody has seen to it already.
-        if !resident.desk.leave_note(note) && resident.address.connected() {
+        // If other signals are unread, the actor has been nudged already.
+        if !resident.inbox.leave_signal(signal) && resident.address.connected() {
             return true;
         }
         match resident.send(Nudge) {
-            // What fills the mailbox makes the actor look at its notes as well.
+            // The messages that fill the mailbox make the actor read its signals as well.
             Ok(()) | Err(NotSent::MailboxFull) => true,
             Err(NotSent::NoActor(_)) => false,
         }
     }
+}
 
-    /// Takes an actor out if nobody needs it: from then on nothing can be sent to it.
-    pub fn remove_unneeded(&self, key: &EnvironmentKey, desk: &Arc<Desk>) -> bool {
-        self.actors
-            .remove_if(key, |_, resident| {
-                Arc::ptr_eq(&resident.desk, desk)
-                    && resident.desk.underway.load(Ordering::Acquire) == 0
-                    && !resident.desk.has_notes()
-            })
-            .is_some()
+impl ActorDirectory for Directory {
+    fn signal(&self, key: &EnvironmentKey, signal: Signal) -> bool {
+        // At the second try the actor has been started.
+        for _ in 0..2 {
+            if self.signal_resident(key, signal) {
+                return true;
+            }
+            match self.send(key, Nudge) {
+                Ok(()) | Err(Failure::Overloaded) => {}
+                Err(Failure::Rejected(_)) => return false,
+                Err(error) => {
+                    tracing::warn!(environment = %key, %error, ?signal, "could not signal an environment");
+                    return false;
+                }
+            }
+        }
+        false
     }
 
-    /// Asks every actor that was not used since the last call to leave, and forgets those that have died.
-    pub fn dismiss_unused(&self) {
-        self.actors.retain(|_, resident| {
-            if !resident.desk.used.swap(false, Ordering::Relaxed) {
-                // A full mailbox refuses it, rightly: that one is in use.
-                resident.send(Leave).ok();
-                resident.desk.used.store(false, Ordering::Relaxed);
-            }
-            resident.address.connected()
-        });
+    fn remove_unneeded(&self, key: &EnvironmentKey, inbox: &Arc<Inbox>) -> bool {
+        let is_unneeded = |resident: &Resident| Arc::ptr_eq(&resident.inbox, inbox) && inbox.is_empty();
+        self.actors.remove_if(key, |_, resident| is_unneeded(resident)).is_some()
     }
 }
 
 impl Resident {
-    fn start(start: impl FnOnce(Arc<Desk>) -> Addr<EnvironmentActor>) -> Self {
-        let desk = Arc::new(Desk::default());
-        Self { address: start(desk.clone()), desk }
-    }
-
     fn send<M>(&self, message: M) -> Result<(), NotSent<M>>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
         Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
-        self.desk.used.store(true, Ordering::Relaxed);
-        self.desk.underway.fetch_add(1, Ordering::Relaxed);
+        self.inbox.sending();
         self.address.try_send(message).map_err(|error| {
-            self.desk.handled();
+            self.inbox.handled();
             match error {
                 SendError::Full(_) => NotSent::MailboxFull,
                 SendError::Closed(message) => NotSent::NoActor(message),

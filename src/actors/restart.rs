@@ -1,150 +1,87 @@
-//! What a run finds when it starts: who waited when the last one ended, and what runs out by itself.
+//! What a start finds in the store: waiters, deadlines and unfinished deployments of the last run.
+//!
+//! A queued waiter on a restart: `find_waiters` takes over its place and arms a deadline; when the environment is next
+//! needed its actor loads the queue (`state/records.rs`); a waiter whose client gives no sign of life in time is removed
+//! by `Elapse` (`domain`).
 
-use std::ops::ControlFlow;
-use std::sync::atomic::Ordering;
+use futures_util::{StreamExt, TryStreamExt, stream};
 
-use super::directory::Note;
-use super::environments::{Environments, Parts};
-use super::{keys, reading, stored};
-use crate::domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Kept, PipelineKey, Ticket, Waiter};
-use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix, walk};
+use super::directory::Directory;
+use super::failure::Failure;
+use super::pool::Pools;
+use super::services::Services;
+use super::services::signals::Signal;
+use super::services::waiters::QueueKey;
+use super::state::records::readable;
+use super::{keys, stored};
+use crate::domain::{ASK_WITHIN_MILLIS, EnvironmentKey, Recover};
+use crate::store::{StoreError, durable_up_to};
 
-/// How many records one commit drops.
-const FORGOTTEN_AT_ONCE: usize = 512;
-/// How many environments are looked at in one go when their time has come; the rest a moment later.
-const DUE_AT_ONCE: usize = 256;
-/// When to look again at an environment that could not be told.
-const RETRY_MILLIS: i64 = 1_000;
-/// How many sessions that ended in a queue are remembered.
-const LEFT_KEPT: usize = 10_000;
+/// How many environments are recovered together: enough that they share the disk's work.
+const RECOVERED_AT_ONCE: usize = 64;
 
-/// Where somebody waits.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    Environment(EnvironmentKey),
-    Pool(PipelineKey),
-}
-
-/// A place whose client may come back for it with its idempotency key.
-#[derive(Debug, Clone)]
-pub struct KeptPlace {
-    pub place: Place,
-    pub ticket: Ticket,
-    pub fingerprint: [u8; 16],
-}
-
-impl Environments {
-    pub(super) fn find_those_who_waited(&self) -> Result<(), StoreError> {
-        let parts = &self.parts;
-        let due = parts.run.started.tick.plus(ASK_WITHIN_MILLIS);
-        each(parts, keys::WAITERS, |key, record| {
-            let (waiter, _) = reading::readable(stored::decode_waiter(record))?;
-            if let Some(key) = keys::parse_environment(key, keys::WAITERS) {
-                parts.queues_at_rest.insert(key.clone(), ());
-                parts.deadlines.arm(&key, Some(due));
-                parts.waited(&waiter, Place::Environment(key));
-            }
-            Ok(())
-        })?;
-        each(parts, keys::OUTSIDERS, |key, record| {
-            let (waiter, labels) = reading::readable(stored::decode_waiter(record))?;
-            if let Some(pipeline) = keys::parse_pipeline(key, keys::OUTSIDERS) {
-                parts.waited(&waiter, Place::Pool(pipeline.clone()));
-                self.pool(&pipeline).restore(waiter, labels.unwrap_or_default());
-            }
-            Ok(())
-        })
-    }
-
-    pub(super) fn find_what_runs_out(&self) -> Result<(), StoreError> {
-        let parts = &self.parts;
-        let started = parts.run.started;
-        each(parts, keys::WAKES, |key, record| {
-            let (at, within) = reading::readable(stored::decode_wake(record))?;
-            if let Some(key) = keys::parse_environment(key, keys::WAKES) {
-                let left = at.as_millis().saturating_sub(started.at.as_millis()).min(within).max(0);
-                let sooner = if parts.queues_at_rest.contains_key(&key) { left.min(ASK_WITHIN_MILLIS) } else { left };
-                parts.deadlines.arm(&key, Some(started.tick.plus(sooner)));
-            }
-            Ok(())
-        })
-    }
-
-    /// Looks at every environment of which something has run out by now.
-    pub fn elapse(&self) {
-        loop {
-            let due = self.parts.deadlines.take_due(self.parts.tick(), DUE_AT_ONCE);
-            let more = due.len() == DUE_AT_ONCE;
-            for key in due {
-                if !self.note(&key, Note::Due) {
-                    self.parts.deadlines.arm(&key, self.exists(&key).then(|| self.parts.tick().plus(RETRY_MILLIS)));
-                }
-            }
-            if !more {
-                return;
-            }
-        }
-    }
-
-    /// Whether there is such an environment, or nobody can tell at the moment.
-    fn exists(&self, key: &EnvironmentKey) -> bool {
-        self.environment(key).map_or(true, |environment| environment.is_some())
-    }
-
-    /// Does so for ever, at the right moments.
-    pub async fn keep_time(&self) {
-        loop {
-            self.parts.deadlines.next(|| self.parts.tick()).await;
-            self.elapse();
-        }
-    }
-
-    /// Forgets the oldest of those that ended in a queue, beyond what is remembered.
-    pub async fn forget_those_who_left(&self) -> Result<(), StoreError> {
-        // Nobody has left since the last time, so there are no more than there were.
-        if self.parts.left.swap(0, Ordering::Relaxed) == 0 {
-            return Ok(());
-        }
-        let parts = self.parts.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let mut all = Vec::new();
-            each(&parts, keys::LEFT, |key, _| {
-                all.push(key.to_vec());
-                Ok(())
-            })
-            .map(|()| all)
-        });
-        let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
-        let surplus = all.len().saturating_sub(LEFT_KEPT);
-        for keys in all[..surplus].chunks(FORGOTTEN_AT_ONCE) {
-            let mut batch = Batch::default();
-            keys.iter().for_each(|key| batch.delete(key.clone()));
-            durable_up_to(&*self.parts.store, self.parts.store.commit(batch)?).await;
+/// Takes over the waiters of the last run, with time for their clients to come back.
+pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError> {
+    let records = &services.records;
+    let due = records.run().started.tick.plus(ASK_WITHIN_MILLIS);
+    records.each(keys::WAITERS, |key, record| {
+        let (waiter, _) = readable(stored::decode_waiter(record))?;
+        if let Some(key) = keys::parse_environment(key, keys::WAITERS) {
+            records.queue_unloaded(&key);
+            services.deadlines.arm(&key, Some(due));
+            services.waiters.restore(&waiter, QueueKey::Environment(key));
         }
         Ok(())
-    }
-}
-
-impl Parts {
-    fn waited(&self, waiter: &Waiter, place: Place) {
-        self.tickets.fetch_max(waiter.ticket.0 + 1, Ordering::Relaxed);
-        match &waiter.kept {
-            Kept::ByConnection => {}
-            Kept::ByKey(key) => {
-                let kept = KeptPlace { place, ticket: waiter.ticket, fingerprint: key.fingerprint };
-                self.places.insert(key.record.clone(), kept);
-            }
-            Kept::ByAsking => _ = self.asked.insert(waiter.ticket, self.run.started.tick),
+    })?;
+    records.each(keys::OUTSIDERS, |key, record| {
+        let (waiter, labels) = readable(stored::decode_waiter(record))?;
+        if let Some(pipeline) = keys::parse_pipeline(key, keys::OUTSIDERS) {
+            services.waiters.restore(&waiter, QueueKey::Pool(pipeline.clone()));
+            pools.get(&pipeline).restore(waiter, labels.unwrap_or_default());
         }
-    }
+        Ok(())
+    })
 }
 
-pub(super) fn each(
-    parts: &Parts,
-    prefix: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
-    walk(&*parts.store, prefix, &end_of_prefix(prefix), |key, record| {
-        visit(key, record).map(|()| ControlFlow::Continue(()))
+/// Arms the deadlines of locks that run out by themselves. Call it after [`find_waiters`].
+pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
+    let records = &services.records;
+    let started = records.run().started;
+    records.each(keys::WAKES, |key, record| {
+        let (at, within) = readable(stored::decode_wake(record))?;
+        if let Some(key) = keys::parse_environment(key, keys::WAKES) {
+            let left = at.as_millis().saturating_sub(started.at.as_millis()).min(within).max(0);
+            let sooner = if records.has_unloaded_queue(&key) { left.min(ASK_WITHIN_MILLIS) } else { left };
+            services.deadlines.arm(&key, Some(started.tick.plus(sooner)));
+        }
+        Ok(())
     })
+}
+
+/// Continues the deployments that the last run had begun or left waiting. Returns the number of environments.
+pub async fn recover_deployments(directory: &Directory) -> Result<usize, Failure> {
+    let services = directory.services();
+    durable_up_to(services.store(), services.store().handed_in()).await;
+    let mut unfinished = Vec::new();
+    services.records.each(keys::UNFINISHED, |key, _| {
+        unfinished.extend(keys::parse_environment(key, keys::UNFINISHED));
+        Ok(())
+    })?;
+    let found = unfinished.len();
+    let recover = unfinished.into_iter().map(|key| recover_environment(directory, key));
+    stream::iter(recover).buffer_unordered(RECOVERED_AT_ONCE).try_collect::<()>().await?;
+    services.pipelines.set_recovered();
+    Ok(found)
+}
+
+async fn recover_environment(directory: &Directory, key: EnvironmentKey) -> Result<(), Failure> {
+    match directory.ask(&key, Recover, None, None).await {
+        // A server that starts on a full disk still serves reads, and starts what waits when it can.
+        Err(Failure::Store(error @ (StoreError::Full { .. } | StoreError::Overloaded))) => {
+            tracing::warn!(environment = %key, %error, "a waiting deployment cannot be started yet");
+            directory.services().signal(&key, Signal::Resume);
+            Ok(())
+        }
+        recovered => recovered,
+    }
 }

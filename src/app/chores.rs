@@ -105,7 +105,7 @@ async fn sweep_keys(realm: Arc<Realm>) {
     loop {
         every.tick().await;
         realm.idempotency.sweep((realm.clock)()).await;
-        if let Err(error) = realm.environments.forget_those_who_left().await {
+        if let Err(error) = realm.environments.drop_old_ended_sessions().await {
             tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
     }

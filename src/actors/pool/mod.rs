@@ -6,24 +6,22 @@
 mod leaving;
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use dashmap::DashMap;
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use super::batching::record_events;
-use super::claiming::ClaimOutcome;
-use super::committing::standing_of;
-use super::crowd::{self, Held, Keyed};
-use super::directory::Note;
-use super::environments::{Environments, Failure, Parts};
-use super::reading::SessionFound;
+use super::failure::Failure;
+use super::services::Services;
+use super::services::clients::{ClaimOutcome, HeldClient, Keyed};
+use super::services::signals::Signal;
+use super::state::change::record_events;
 use super::{keys, stored};
 use crate::domain::{
-    Agent, Claim, Configuration, Ended, EndedHow, EnvironmentKey, Identifier, Kept, Labels, Origin, Person,
-    PipelineKey, Pool, Presence, Rejection, SessionId, Standing, Tick, Ticket, Turn, Waiter,
+    Agent, Claim, Configuration, Environment, EnvironmentKey, Identifier, Kept, Labels, Origin, PipelineKey, Pool,
+    Presence, Rejection, SessionId, Standing, Tick, Ticket, Turn, Waiter,
 };
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
@@ -47,18 +45,18 @@ struct Inner {
 
 struct Client {
     labels: Arc<Labels>,
-    held: Option<Held>,
+    held: Option<HeldClient>,
 }
 
 impl Inner {
     fn presence<'a>(
         clients: &'a HashMap<Ticket, Client>,
-        parts: &'a Parts,
+        services: &'a Services,
         now: Tick,
     ) -> impl Fn(&Waiter) -> Presence + 'a {
         move |waiter| {
             let held = clients.get(&waiter.ticket).and_then(|client| client.held.as_ref());
-            crowd::presence(waiter, held, parts, now)
+            services.waiters.presence(waiter, held, now)
         }
     }
 
@@ -79,22 +77,19 @@ impl PipelinePool {
     }
 
     /// Finds out how the pipeline's environments stand, the first time anybody wants to know.
-    pub async fn learn(&self, environments: &Environments) -> Result<(), StoreError> {
-        self.learned.get_or_try_init(|| self.learn_all(environments)).await.copied()
+    pub async fn learn(&self, services: &Arc<Services>) -> Result<(), StoreError> {
+        self.learned.get_or_try_init(|| self.learn_all(services)).await.copied()
     }
 
-    async fn learn_all(&self, environments: &Environments) -> Result<(), StoreError> {
+    async fn learn_all(&self, services: &Arc<Services>) -> Result<(), StoreError> {
         // From now on every actor reports what it decides. What was decided before is in the store once this is durable.
         self.active.store(true, Ordering::SeqCst);
-        durable_up_to(&*environments.parts.store, environments.parts.store.handed_in()).await;
-        let (reader, pipeline) = (environments.clone(), self.pipeline.clone());
+        durable_up_to(services.store(), services.store().handed_in()).await;
+        let (reader, pipeline) = (services.clone(), self.pipeline.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mut all = Vec::new();
-            let visit = |name: Identifier, environment: Arc<crate::domain::Environment>| {
-                all.push((name, standing_of(&environment)));
-                ControlFlow::Continue(())
-            };
-            reader.each_stored_environment(&pipeline, visit).map(|()| all)
+            let visit = |name, environment| all.push((name, standing_of(&environment)));
+            reader.records.each_environment(&pipeline, visit).map(|()| all)
         });
         let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
         let mut inner = self.inner.lock();
@@ -104,14 +99,14 @@ impl PipelinePool {
             }
         }
         drop(inner);
-        self.offer_around(environments);
+        self.offer_around(services);
         Ok(())
     }
 
     /// For an environment's decision: the first of those it would do for, if it comes before `before`.
     pub fn take(
         &self,
-        parts: &Parts,
+        services: &Services,
         configuration: &Configuration,
         before: Option<Turn>,
         now: Tick,
@@ -121,7 +116,7 @@ impl PipelinePool {
         }
         let mut inner = self.inner.lock();
         let Inner { pool, clients, .. } = &mut *inner;
-        let presence = Inner::presence(clients, parts, now);
+        let presence = Inner::presence(clients, services, now);
         let waiter = pool.take(configuration, before, &presence)?;
         let present = presence(&waiter);
         drop(presence);
@@ -132,16 +127,16 @@ impl PipelinePool {
     }
 
     /// It could not be granted after all.
-    pub fn put_back(&self, environments: &Environments, ticket: Ticket) {
+    pub fn put_back(&self, services: &Arc<Services>, ticket: Ticket) {
         let mut inner = self.inner.lock();
         let Some((waiter, client)) = inner.taken.remove(&ticket) else { return };
         inner.pool.put_back(waiter, client.labels.clone());
         inner.clients.insert(ticket, client);
         drop(inner);
-        self.offer_around(environments);
+        self.offer_around(services);
     }
 
-    pub fn with_taken(&self, ticket: Ticket, look: impl FnOnce(&Held)) {
+    pub fn with_taken(&self, ticket: Ticket, look: impl FnOnce(&HeldClient)) {
         let inner = self.inner.lock();
         if let Some(held) = inner.taken.get(&ticket).and_then(|(_, client)| client.held.as_ref()) {
             look(held);
@@ -149,7 +144,7 @@ impl PipelinePool {
     }
 
     /// It is handed in as an environment's holder: here is whom to answer.
-    pub fn granted(&self, ticket: Ticket) -> Option<Held> {
+    pub fn granted(&self, ticket: Ticket) -> Option<HeldClient> {
         self.inner.lock().taken.get_mut(&ticket)?.1.held.take()
     }
 
@@ -159,27 +154,26 @@ impl PipelinePool {
     }
 
     /// Notes how an environment stands, and says whether somebody here wants it.
-    pub fn report(&self, parts: &Parts, name: &Identifier, standing: Standing) -> bool {
+    pub fn report(&self, services: &Services, name: &Identifier, standing: Standing) -> bool {
         let mut inner = self.inner.lock();
         let free = match &standing {
             Standing::Free { configuration, .. } => Some(configuration.clone()),
             Standing::Taken { .. } | Standing::Gone => None,
         };
         inner.pool.report(name, standing);
-        let presence = Inner::presence(&inner.clients, parts, parts.tick());
+        let presence = Inner::presence(&inner.clients, services, services.tick());
         free.is_some_and(|configuration| inner.pool.wants(&configuration, presence))
     }
 
     pub fn arrive(
         &self,
-        environments: &Environments,
+        services: &Arc<Services>,
         labels: Labels,
         claim: Claim,
         hold: bool,
-        held: Held,
+        held: HeldClient,
     ) -> Result<(), Failure> {
-        let parts = &environments.parts;
-        let now = (parts.clock)();
+        let now = services.now();
         let at_once = claim.waits.is_none();
         let (waiter, labels) = (Arc::new(claim.into_waiter(now)), Arc::new(labels));
         let ticket = waiter.ticket;
@@ -194,39 +188,39 @@ impl PipelinePool {
         // Before anybody can take it, so that its end is later in the log than its beginning.
         if !at_once
             && waiter.is_durable()
-            && let Err(error) = self.keep(parts, &inner.pool, &waiter, &labels, &held)
+            && let Err(error) = self.keep(services, &inner.pool, &waiter, &labels, &held)
         {
             inner.pool.leave(ticket);
             return Err(error.into());
         }
         if waiter.kept == Kept::ByAsking {
-            parts.asked.insert(ticket, now.tick);
+            services.waiters.start_polling(ticket, now.tick);
         }
         let offer = inner.pool.offer(&labels);
         inner.clients.insert(ticket, Client { labels, held: Some(held) });
         if at_once || (waiter.kept == Kept::ByAsking && !hold) {
             inner.undecided.insert(ticket);
         }
-        let unserved = self.decide_now(parts, &mut inner);
+        let unserved = self.decide_now(services, &mut inner);
         drop(inner);
-        self.answer(environments, unserved);
-        self.send_offers(environments, offer.into_iter().collect());
+        self.answer(services, unserved);
+        self.send_offers(services, offer.into_iter().collect());
         Ok(())
     }
 
     /// Its place; and with a key, what its client is told of it if that comes back before it is served.
     fn keep(
         &self,
-        parts: &Parts,
+        services: &Services,
         pool: &Pool,
         waiter: &Waiter,
         labels: &Labels,
-        held: &Held,
+        held: &HeldClient,
     ) -> Result<Sequence, StoreError> {
         let mut batch = Batch::default();
         batch.put(keys::outsider(&self.pipeline, waiter.ticket), stored::encode_waiter(waiter, Some(labels)));
         if waiter.kept == Kept::ByAsking {
-            let (at, position) = ((parts.clock)().at, pool.position(waiter));
+            let (at, position) = (services.now().at, pool.position(waiter));
             if let Some(keyed) = &held.keyed {
                 let session = Box::new(waiter.session.clone());
                 keyed.record(&mut batch, &ClaimOutcome::Queued { session, position }, at);
@@ -234,43 +228,42 @@ impl PipelinePool {
             let by = Agent { person: waiter.session.user.clone(), via: waiter.via.clone() };
             record_events(&mut batch, &self.pipeline, None, &[waiter.queued(position)], Some(&by), at);
         }
-        parts.store.commit(batch)
+        services.store().commit(batch)
     }
 
     /// A client comes back for its place. Gives its key back if there is none.
     pub fn attach(
         &self,
-        environments: &Environments,
+        services: &Arc<Services>,
         ticket: Ticket,
-        held: Held,
+        held: HeldClient,
     ) -> Result<(), Option<Keyed<ClaimOutcome>>> {
         let mut inner = self.inner.lock();
         let Some(client) = inner.clients.get_mut(&ticket) else { return Err(held.keyed) };
         client.held = Some(held);
         drop(inner);
-        self.offer_around(environments);
+        self.offer_around(services);
         Ok(())
     }
 
     /// Offers what is free to all who are there, and answers those who do not wait for more. Called whenever an environment
     /// has looked at what was offered to it, whether it has taken somebody or not.
-    pub fn offer_around(&self, environments: &Environments) {
-        let parts = &environments.parts;
+    pub fn offer_around(&self, services: &Arc<Services>) {
         let mut inner = self.inner.lock();
         let Inner { pool, clients, .. } = &mut *inner;
-        let offers = pool.offers(Inner::presence(clients, parts, parts.tick()));
-        let unserved = self.decide_now(parts, &mut inner);
+        let offers = pool.offers(Inner::presence(clients, services, services.tick()));
+        let unserved = self.decide_now(services, &mut inner);
         drop(inner);
-        self.answer(environments, unserved);
-        self.send_offers(environments, offers);
+        self.answer(services, unserved);
+        self.send_offers(services, offers);
     }
 
-    fn send_offers(&self, environments: &Environments, offers: Vec<Identifier>) {
+    fn send_offers(&self, services: &Arc<Services>, offers: Vec<Identifier>) {
         for name in offers {
             let key = EnvironmentKey { pipeline: self.pipeline.clone(), name };
-            if !environments.note(&key, Note::Offer) {
+            if !services.signal(&key, Signal::Offer) {
                 self.inner.lock().pool.report(&key.name, Standing::Gone);
-                self.offer_around(environments);
+                self.offer_around(services);
             }
         }
     }
@@ -316,81 +309,33 @@ impl PipelinePool {
     }
 }
 
-impl Environments {
-    pub(super) fn pool(&self, pipeline: &PipelineKey) -> Arc<PipelinePool> {
-        if let Some(pool) = self.parts.pools.get(pipeline) {
+pub fn standing_of(environment: &Environment) -> Standing {
+    match &environment.configuration {
+        None => Standing::Gone,
+        Some(configuration) if environment.is_vacant() => {
+            Standing::Free { configuration: configuration.clone(), last_used: environment.last_used }
+        }
+        Some(configuration) => Standing::Taken { configuration: configuration.clone() },
+    }
+}
+
+/// The pools of all pipelines.
+#[derive(Default)]
+pub struct Pools {
+    of: DashMap<PipelineKey, Arc<PipelinePool>>,
+}
+
+impl Pools {
+    pub fn get(&self, pipeline: &PipelineKey) -> Arc<PipelinePool> {
+        if let Some(pool) = self.of.get(pipeline) {
             return pool.clone();
         }
         let pool = || Arc::new(PipelinePool::new(pipeline.clone()));
-        self.parts.pools.entry(pipeline.clone()).or_insert_with(pool).clone()
+        self.of.entry(pipeline.clone()).or_insert_with(pool).clone()
     }
 
-    fn pools(&self) -> Vec<Arc<PipelinePool>> {
-        self.parts.pools.iter().map(|pool| pool.clone()).filter(|pool| pool.is_active()).collect()
-    }
-
-    /// Lets those go who wait for any environment and of whom nothing has been heard for too long.
-    pub fn expire_pools(&self) {
-        for pool in self.pools() {
-            pool.expire(self);
-        }
-    }
-
-    /// How many wait for any environment, in all pipelines.
-    pub fn waiting_for_any(&self) -> usize {
-        self.pools().iter().map(|pool| pool.len()).sum()
-    }
-
-    /// Serves those who wait for any environment since before the start.
-    pub async fn resume_pools(&self) -> Result<(), StoreError> {
-        for pool in self.pools() {
-            pool.learn(self).await?;
-        }
-        Ok(())
-    }
-
-    /// One who waits for any environment leaves. If it has one by now, or has ended, here is where it is; none if it never
-    /// was.
-    pub async fn leave_pool(
-        &self,
-        pipeline: &PipelineKey,
-        id: SessionId,
-        by: &Person,
-        any: bool,
-    ) -> Result<Option<SessionFound>, Failure> {
-        let Origin::Queued(ticket) = id.origin else { return Ok(None) };
-        let pool = self.pool(pipeline);
-        let mut watch = self.watch_session(id);
-        loop {
-            if let Some((waiter, _)) = pool.session(id)
-                && waiter.session.user.id != by.id
-                && !any
-            {
-                return Err(Rejection::NotSessionHolder { holder: waiter.session.user.clone() }.into());
-            }
-            let ended = Ended { at: (self.parts.clock)().at, by: Some(by.clone()), how: EndedHow::Released };
-            let left = pool.end(self, &mut pool.inner.lock(), ticket, ended)?;
-            if let Some((session, sequence)) = left {
-                durable_up_to(&*self.parts.store, sequence).await;
-                // Whoever has this answer finds it so when reading.
-                while pool.session(id).is_some() {
-                    watch.changed().await;
-                }
-                return Ok(Some(SessionFound { environment: None, session, waiting: None }));
-            }
-            let Some(found) = self.session_of_any(pipeline, id, by.id)? else { return Ok(None) };
-            // One that has an environment is released there, by the same rule.
-            if found.environment.is_none() && found.session.user.id != by.id && !any {
-                return Err(Rejection::NotSessionHolder { holder: found.session.user }.into());
-            }
-            if found.waiting.is_none() || found.environment.is_some() {
-                return Ok(Some(found));
-            }
-            // An environment has taken it, or it is leaving, and that is not durable yet.
-            match tokio::time::timeout(self.parts.options.answer_timeout, watch.changed()).await {
-                Ok(()) => {}
-                Err(_) => return Err(Failure::TimedOut),
-            }
-        }
+    /// Those in which anybody has ever waited.
+    pub fn active(&self) -> Vec<Arc<PipelinePool>> {
+        self.of.iter().map(|pool| pool.clone()).filter(|pool| pool.is_active()).collect()
     }
 }

@@ -165,14 +165,14 @@ async fn what_the_store_refuses_to_end_is_ended_when_it_does_not() {
 #[actix::test]
 async fn a_deadline_that_is_no_more_costs_nothing() {
     let bench = Bench::with_environment().await;
-    assert_eq!(bench.environments.parts.deadlines.len(), 0);
+    assert_eq!(bench.environments.armed_deadlines(), 0);
     let session = bench.claim_for(1, 10).await;
-    assert_eq!(bench.environments.parts.deadlines.len(), 1);
+    assert_eq!(bench.environments.armed_deadlines(), 1);
     assert_eq!(bench.store.scan(b"l/", b"l0", 10).unwrap().len(), 1);
     bench.release(&session).await.unwrap();
-    assert_eq!(bench.environments.parts.deadlines.len(), 0);
+    assert_eq!(bench.environments.armed_deadlines(), 0);
     assert_eq!(bench.store.scan(b"l/", b"l0", 10).unwrap().len(), 0);
-    assert_eq!(bench.killed(5).environments.parts.deadlines.len(), 0);
+    assert_eq!(bench.killed(5).environments.armed_deadlines(), 0);
 }
 
 #[actix::test]

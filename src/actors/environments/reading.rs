@@ -3,14 +3,15 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use super::environments::{Environments, Parts};
-use super::keys;
-use super::stored::{self, Page, StoredEnvironment, Unreadable};
+use super::Environments;
+use crate::actors::keys;
+use crate::actors::state::records::readable;
+use crate::actors::stored::{self, Page};
 use crate::domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
-    SessionId, Ticket, Timestamp, UserId, Waiter,
+    SessionId, Timestamp, UserId, Waiter,
 };
-use crate::store::{Store, StoreError, end_of_prefix, walk};
+use crate::store::StoreError;
 
 /// A session, where it is, and how it waits if it does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,22 +60,14 @@ pub struct EnvironmentPage {
 impl Environments {
     /// The environment as it durably is, if it exists.
     pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
-        let known = match self.parts.directory.view(key) {
-            Some(view) => Some(view),
-            None => {
-                let stored = at_rest(&self.parts, key)?.map(Arc::new);
-                // An actor may have taken it over meanwhile, and its queue with it.
-                self.parts.directory.view(key).or(stored)
-            }
-        };
-        Ok(known.filter(|environment| environment.exists()))
+        self.directory.environment(key)
     }
 
-    /// The same for those who look at many: that alone keeps none in memory, and who waits is left out.
-    pub(super) fn glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
-        match self.parts.directory.peek(key) {
+    /// The same without the queue, for readers of many environments: reading alone keeps no actor in memory.
+    pub(super) fn at_a_glance(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
+        match self.directory.peek(key) {
             Some(view) => Ok(Some(view)),
-            None => Ok(stored_environment(&self.parts, key)?.map(|stored| Arc::new(stored.environment))),
+            None => Ok(self.services().records.environment(key)?.map(|stored| Arc::new(stored.environment))),
         }
     }
 
@@ -88,7 +81,7 @@ impl Environments {
     ) -> Result<Option<SessionFound>, StoreError> {
         if let Some(waiter) = environment.queue.session(id) {
             let ahead = match &environment.configuration {
-                Some(configuration) => self.pool(&key.pipeline).ahead(configuration, waiter.turn()),
+                Some(configuration) => self.directory.pools().get(&key.pipeline).ahead(configuration, waiter.turn()),
                 None => 0,
             };
             let position = environment.queue.position(waiter) + ahead;
@@ -97,7 +90,7 @@ impl Environments {
         }
         let session = match environment.session(id) {
             Some(session) => Some(session.clone()),
-            None => ended_session(&self.parts, key, environment, id)?,
+            None => self.services().records.ended_session(key, environment, id)?,
         };
         Ok(session.map(|session| SessionFound { environment: Some(key.clone()), session, waiting: None }))
     }
@@ -111,30 +104,30 @@ impl Environments {
         reader: UserId,
     ) -> Result<Option<SessionFound>, StoreError> {
         let Origin::Queued(ticket) = id.origin else { return Ok(None) };
-        if let Some((waiter, position)) = self.pool(pipeline).session(id) {
+        if let Some((waiter, position)) = self.directory.pools().get(pipeline).session(id) {
             let waiting = Some(self.waiting(&waiter, position, reader));
             return Ok(Some(SessionFound { environment: None, session: waiter.session.clone(), waiting }));
         }
-        let store = &*self.parts.store;
-        if let Some(key) = pointed(store, ticket)?.map(|(key, _)| key).filter(|key| key.pipeline == *pipeline) {
+        let records = &self.services().records;
+        if let Some(key) = records.pointer(ticket)?.map(|(key, _)| key).filter(|key| key.pipeline == *pipeline) {
             return match self.environment(&key)? {
                 Some(environment) => self.session(&key, &environment, id, reader),
                 None => Ok(None),
             };
         }
-        let left = left(store, id)?.filter(|(of, _, _)| of == pipeline);
-        Ok(left.map(|(pipeline, name, session)| {
+        let ended = records.ended_in_queue(id)?.filter(|(of, _, _)| of == pipeline);
+        Ok(ended.map(|(pipeline, name, session)| {
             let environment = name.map(|name| EnvironmentKey { pipeline, name });
             SessionFound { environment, session, waiting: None }
         }))
     }
 
     fn waiting(&self, waiter: &Waiter, position: usize, reader: UserId) -> Waiting {
+        let (waiters, now) = (&self.services().waiters, self.services().now());
         if waiter.session.user.id == reader {
-            self.parts.ask_about(waiter.ticket);
+            waiters.polled(waiter.ticket, now.tick);
         }
-        let now = (self.parts.clock)();
-        let left = self.parts.last_asked(waiter.ticket).plus(ASK_WITHIN_MILLIS).0.saturating_sub(now.tick.0);
+        let left = waiters.last_poll(waiter.ticket).plus(ASK_WITHIN_MILLIS).0.saturating_sub(now.tick.0);
         Waiting { position, until: now.at.plus(left.max(0)) }
     }
 
@@ -143,7 +136,7 @@ impl Environments {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
         if let Some(configuration) = &environment.configuration {
-            let outsiders = self.pool(&key.pipeline).waiting_for(configuration);
+            let outsiders = self.directory.pools().get(&key.pipeline).waiting_for(configuration);
             all.extend(outsiders.into_iter().map(|waiter| Queued { waiter, any: true }));
             all.sort_unstable_by_key(|queued| queued.waiter.turn());
         }
@@ -158,7 +151,7 @@ impl Environments {
         offset: u64,
         limit: u64,
     ) -> Result<History, StoreError> {
-        let remembered = environment.remembered_sessions(self.parts.retention());
+        let remembered = environment.remembered_sessions(self.services().records.history_retention());
         let (oldest, newest) = (*remembered.start(), *remembered.end());
         let total = (newest + 1).saturating_sub(oldest);
         if offset >= total {
@@ -167,7 +160,7 @@ impl Environments {
         let last = newest - offset;
         let first = last.saturating_sub(limit - 1).max(oldest);
         let (from, to) = (Page::of(first), Page::of(last) + 1);
-        let pages = self.parts.store.scan(&keys::page(key, from), &keys::page(key, to), (to - from) as usize)?;
+        let pages = self.services().store().scan(&keys::page(key, from), &keys::page(key, to), (to - from) as usize)?;
         let mut sessions = Vec::new();
         for (_, record) in pages {
             sessions.extend(readable(Page::read(record).and_then(|page| page.sessions(first..=last)))?);
@@ -222,7 +215,7 @@ impl Environments {
     /// How many environments a pipeline has.
     pub fn count(&self, pipeline: &PipelineKey) -> Result<u64, StoreError> {
         let mut count = 0;
-        self.each_record(pipeline, None, |_, record| {
+        self.services().records.each_environment_record(pipeline, None, |_, record| {
             count += u64::from(readable(stored::is_of_existing(record))?);
             Ok(ControlFlow::Continue(()))
         })?;
@@ -235,48 +228,20 @@ impl Environments {
         after: Option<&Identifier>,
         mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
     ) -> Result<(), StoreError> {
-        self.each_record(pipeline, after, |name, record| {
+        let records = &self.services().records;
+        records.each_environment_record(pipeline, after, |name, record| {
             let key = EnvironmentKey { pipeline: pipeline.clone(), name };
             // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
             // state in the environment itself.
-            let environment = match self.parts.directory.peek(&key) {
+            let environment = match self.directory.peek(&key) {
                 Some(view) => view,
                 None => {
-                    let mut stored = readable(stored::decode_environment(record, self.parts.run))?;
-                    fill_queue(&self.parts, &key, &mut stored)?;
-                    self.parts.directory.peek(&key).unwrap_or_else(|| Arc::new(stored.environment))
+                    let mut stored = records.decode_environment(record)?;
+                    records.fill_queue(&key, &mut stored)?;
+                    self.directory.peek(&key).unwrap_or_else(|| Arc::new(stored.environment))
                 }
             };
             Ok(if environment.exists() { visit(key.name, environment) } else { ControlFlow::Continue(()) })
-        })
-    }
-
-    /// Every environment of a pipeline that the store has, deleted ones too.
-    pub(super) fn each_stored_environment(
-        &self,
-        pipeline: &PipelineKey,
-        mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
-    ) -> Result<(), StoreError> {
-        self.each_record(pipeline, None, |name, record| {
-            let stored = readable(stored::decode_environment(record, self.parts.run))?;
-            Ok(visit(name, Arc::new(stored.environment)))
-        })
-    }
-
-    fn each_record(
-        &self,
-        pipeline: &PipelineKey,
-        after: Option<&Identifier>,
-        mut visit: impl FnMut(Identifier, &[u8]) -> Result<ControlFlow<()>, StoreError>,
-    ) -> Result<(), StoreError> {
-        let prefix = keys::environments_of(pipeline);
-        let from = match after {
-            Some(name) => [prefix.as_slice(), name.as_str().as_bytes(), &[0]].concat(),
-            None => prefix.clone(),
-        };
-        walk(&*self.parts.store, &from, &end_of_prefix(&prefix), |key, record| {
-            let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
-            name.map_or(Ok(ControlFlow::Continue(())), |name| visit(name, record))
         })
     }
 }
@@ -287,87 +252,4 @@ impl ListFilter {
         self.lock_status.is_none_or(|wanted| environment.lock_status() == wanted)
             && self.labels.iter().all(|(key, value)| labels.and_then(|labels| labels.get(key)) == Some(value))
     }
-}
-
-/// An environment that has no actor.
-fn at_rest(parts: &Parts, key: &EnvironmentKey) -> Result<Option<Environment>, StoreError> {
-    Ok(stored_with_queue(parts, key)?.map(|stored| stored.environment))
-}
-
-/// An environment and those who wait for it, for the actor that takes it over.
-pub(super) fn stored_with_queue(parts: &Parts, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
-    let mut stored = stored_environment(parts, key)?;
-    if let Some(stored) = &mut stored {
-        fill_queue(parts, key, stored)?;
-    }
-    Ok(stored)
-}
-
-fn stored_environment(parts: &Parts, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
-    let record = parts.store.get(&keys::environment(key))?;
-    record.map(|record| readable(stored::decode_environment(&record, parts.run))).transpose()
-}
-
-/// Those who wait for it, if there are any: an environment whose actor has left has none, unless it died.
-fn fill_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
-    if parts.queues_at_rest.contains_key(key) { read_queue(parts, key, stored) } else { Ok(()) }
-}
-
-fn read_queue(parts: &Parts, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
-    let prefix = keys::waiters_of(key);
-    walk(&*parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
-        let (waiter, _) = readable(stored::decode_waiter(record))?;
-        stored.environment.queue.insert(Arc::new(waiter));
-        Ok(ControlFlow::Continue(()))
-    })
-}
-
-/// A session that the environment no longer has, if it is remembered.
-pub(super) fn ended_session(
-    parts: &Parts,
-    key: &EnvironmentKey,
-    environment: &Environment,
-    id: SessionId,
-) -> Result<Option<Session>, StoreError> {
-    let store = &*parts.store;
-    let number = match id.origin {
-        Origin::Granted(number) => number,
-        Origin::Queued(ticket) => match pointed(store, ticket)? {
-            Some((of, number)) if of == *key => number,
-            Some(_) => return Ok(None),
-            None => {
-                let left = left(store, id)?;
-                let of_this = left.filter(|(of, name, _)| *of == key.pipeline && name.as_ref() == Some(&key.name));
-                return Ok(of_this.map(|(_, _, session)| session));
-            }
-        },
-    };
-    if !environment.remembered_sessions(parts.retention()).contains(&number) {
-        return Ok(None);
-    }
-    let sessions = readable(page(store, key, Page::of(number))?.sessions(number..=number))?;
-    Ok(sessions.into_iter().find(|session| session.id == id))
-}
-
-/// A page of the history, as it durably is.
-pub(super) fn page(store: &dyn Store, key: &EnvironmentKey, number: u64) -> Result<Page, StoreError> {
-    let record = store.get(&keys::page(key, number))?;
-    readable(record.map_or_else(|| Ok(Page::default()), Page::read))
-}
-
-fn pointed(store: &dyn Store, ticket: Ticket) -> Result<Option<(EnvironmentKey, u64)>, StoreError> {
-    let record = store.get(&keys::pointer(ticket))?;
-    record.map(|record| readable(stored::decode_pointer(&record))).transpose()
-}
-
-/// A session that ended in a queue.
-fn left(store: &dyn Store, id: SessionId) -> Result<Option<(PipelineKey, Option<Identifier>, Session)>, StoreError> {
-    let Origin::Queued(ticket) = id.origin else { return Ok(None) };
-    let record = store.get(&keys::left(ticket))?;
-    let left = record.map(|record| readable(stored::decode_left(&record))).transpose()?;
-    Ok(left.filter(|(_, _, session)| session.id == id))
-}
-
-pub(super) fn readable<T>(record: Result<T, Unreadable>) -> Result<T, StoreError> {
-    record.map_err(|unreadable| StoreError::Read(unreadable.to_string()))
 }

@@ -1,19 +1,16 @@
-//! Deployments: what people and the runner ask of them, what is kept of each, and what a start finds of them.
+//! Commands on deployments, from callers and from the runner.
 
-mod reading;
-mod records;
-mod starting;
-
-pub(super) use reading::with_runs;
-pub use reading::{ApprovalFilter, ApprovalFound, ApprovalPage, DeploymentFilter, DeploymentFound, DeploymentPage};
-pub(super) use records::{RecentDeployments, Traces, is_unfinished};
-
-use super::crowd::Keyed;
-use super::environments::{Environments, Failure};
+use super::Environments;
+use crate::actors::failure::Failure;
+use crate::actors::services::clients::Keyed;
+use crate::actors::services::signals::Signal;
 use crate::domain::{
     ApprovalRecord, BeginStage, CancelStage, DecideApproval, Deploy, DeploymentRecord, EndStage, EnvironmentKey,
-    ReportSteps, RetryStage, Swept,
+    PipelineKey, ReportSteps, RetryStage, Swept,
 };
+
+/// How many environments are signalled about a resumed pipeline before other tasks get their turn on the thread.
+const SIGNALLED_AT_ONCE: usize = 64;
 
 impl Environments {
     pub async fn deploy(
@@ -52,7 +49,7 @@ impl Environments {
         self.ask_keyed(key, decide, keyed).await
     }
 
-    /// For the runner: it may execute the first step once this is answered, and must not if it is refused.
+    /// For the runner: it may execute the first step once this succeeds.
     pub async fn begin_stage(&self, key: &EnvironmentKey, begin: BeginStage) -> Result<(), Failure> {
         self.ask(key, begin).await
     }
@@ -66,8 +63,19 @@ impl Environments {
         self.ask(key, end).await
     }
 
-    /// For the runner: nothing is left of what an earlier run of the server had begun.
+    /// For the runner: nothing of an earlier run of the server is left running.
     pub async fn swept(&self, key: &EnvironmentKey, swept: Swept) -> Result<(), Failure> {
         self.ask(key, swept).await
+    }
+
+    /// The pipeline starts deployments again: signals every environment that is held back, oldest deployment first. Call
+    /// it once the pipeline is known to be running.
+    pub async fn resume_pipeline(&self, pipeline: &PipelineKey) {
+        for some in self.services().pipelines.held_back(pipeline).chunks(SIGNALLED_AT_ONCE) {
+            for key in some {
+                self.services().signal(key, Signal::Resume);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 }

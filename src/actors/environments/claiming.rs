@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::crowd::{Held, Keyed};
-use super::directory::Note;
-use super::environment::{AskClaim, Attach};
-use super::environments::{Environments, Failure};
-use super::restart::{KeptPlace, Place};
-use crate::domain::{Claim, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, Session, SessionId, Ticket};
+use super::Environments;
+use crate::actors::actor::messages::{AskClaim, Attach};
+use crate::actors::failure::Failure;
+use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
+use crate::actors::services::signals::Signal;
+use crate::actors::services::waiters::{KeptPlace, QueueKey};
+use crate::domain::{Claim, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, SessionId, Ticket};
 
 /// What a claim does if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,19 +19,6 @@ pub struct Patience {
     pub wait: Duration,
     /// Whether its place is kept beyond that, as a queued session.
     pub queue: bool,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ClaimOutcome {
-    Granted {
-        environment: EnvironmentKey,
-        session: Box<Session>,
-    },
-    /// A session to ask about, and its position.
-    Queued {
-        session: Box<Session>,
-        position: usize,
-    },
 }
 
 type Answers = oneshot::Receiver<Result<ClaimOutcome, Failure>>;
@@ -49,9 +37,9 @@ impl Environments {
             Resumed::Anew(keyed) => keyed,
         };
         self.take_ticket(&mut claim, patience, keyed.as_ref());
-        let (held, call) = self.call(Place::Environment(key.clone()), claim.ticket, keyed);
+        let (client, call) = self.call(QueueKey::Environment(key.clone()), claim.ticket, keyed);
         let hold = !patience.wait.is_zero();
-        match self.send(key, AskClaim { claim, hold, held }) {
+        match self.directory.send(key, AskClaim { claim, hold, client }) {
             Ok(()) => call.wait(patience).await,
             Err(failure) => Err(call.defused(failure)),
         }
@@ -66,16 +54,16 @@ impl Environments {
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
-        let pool = self.pool(pipeline);
-        pool.learn(self).await?;
+        let (services, pool) = (self.services(), self.directory.pools().get(pipeline));
+        pool.learn(services).await?;
         let keyed = match self.resume(keyed, patience).await {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
         self.take_ticket(&mut claim, patience, keyed.as_ref());
-        let (held, call) = self.call(Place::Pool(pipeline.clone()), claim.ticket, keyed);
+        let (client, call) = self.call(QueueKey::Pool(pipeline.clone()), claim.ticket, keyed);
         let hold = !patience.wait.is_zero();
-        match pool.arrive(self, labels, claim, hold, held) {
+        match pool.arrive(services, labels, claim, hold, client) {
             Ok(()) => call.wait(patience).await,
             Err(failure) => Err(call.defused(failure)),
         }
@@ -83,28 +71,28 @@ impl Environments {
 
     /// A grant was not told to its client, who has gone. With a key it may come back for it, for a while.
     pub fn undelivered(&self, key: &EnvironmentKey, session: SessionId, keyed: bool) {
-        self.note(key, Note::Undelivered { session, keyed });
+        self.services().signal(key, Signal::Undelivered { session, keyed });
     }
 
     /// For a client that comes again with its key after the server has ended: its place in the queue, if it is still
     /// kept.
     async fn resume(&self, keyed: Option<Keyed<ClaimOutcome>>, patience: Patience) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
-        let known = self.parts.places.get(keyed.pending.record_key()).map(|known| known.clone());
-        let Some(KeptPlace { place, ticket, fingerprint }) = known else { return Resumed::Anew(Some(keyed)) };
+        let kept = self.services().waiters.kept_place(keyed.pending.record_key());
+        let Some(KeptPlace { queue, ticket, fingerprint }) = kept else { return Resumed::Anew(Some(keyed)) };
         if fingerprint != keyed.pending.fingerprint().0 {
             return Resumed::Outcome(Err(Failure::KeyReused));
         }
-        let (held, call) = self.call(place.clone(), ticket, Some(keyed));
-        let attached = match &place {
-            Place::Environment(key) => {
+        let (client, call) = self.call(queue.clone(), ticket, Some(keyed));
+        let attached = match &queue {
+            QueueKey::Environment(key) => {
                 let (reply, attached) = oneshot::channel();
-                match self.send(key, Attach { ticket, held, reply }) {
+                match self.directory.send(key, Attach { ticket, client, reply }) {
                     Ok(()) => attached.await.unwrap_or(Err(None)),
                     Err(failure) => return Resumed::Outcome(Err(call.defused(failure))),
                 }
             }
-            Place::Pool(pipeline) => self.pool(pipeline).attach(self, ticket, held),
+            QueueKey::Pool(pipeline) => self.directory.pools().get(pipeline).attach(self.services(), ticket, client),
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(patience).await),
@@ -118,8 +106,8 @@ impl Environments {
     }
 
     fn take_ticket(&self, claim: &mut Claim, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) {
-        claim.ticket = self.parts.next_ticket();
-        claim.via = self.agent().and_then(|agent| agent.via.clone());
+        claim.ticket = self.services().waiters.next_ticket();
+        claim.via = self.by.as_ref().and_then(|agent| agent.via.clone());
         claim.waits = match keyed {
             _ if patience.queue => Some(Kept::ByAsking),
             _ if patience.wait.is_zero() => None,
@@ -131,11 +119,11 @@ impl Environments {
         };
     }
 
-    fn call(&self, place: Place, ticket: Ticket, keyed: Option<Keyed<ClaimOutcome>>) -> (Held, Call) {
+    fn call(&self, queue: QueueKey, ticket: Ticket, keyed: Option<Keyed<ClaimOutcome>>) -> (HeldClient, Call) {
         let (reply, answers) = oneshot::channel();
         let has_key = keyed.is_some();
-        let call = Call { environments: self.clone(), place, ticket, has_key, answers: Some(answers) };
-        (Held { reply, keyed }, call)
+        let call = Call { environments: self.clone(), queue, ticket, has_key, answers: Some(answers) };
+        (HeldClient { reply, keyed }, call)
     }
 }
 
@@ -148,7 +136,7 @@ enum Resumed {
 /// A claim under way. Dropped before its answer has come, it withdraws.
 struct Call {
     environments: Environments,
-    place: Place,
+    queue: QueueKey,
     ticket: Ticket,
     has_key: bool,
     answers: Option<Answers>,
@@ -164,11 +152,11 @@ enum Event {
 impl Call {
     async fn wait(mut self, patience: Patience) -> Result<ClaimOutcome, Failure> {
         if !patience.wait.is_zero() {
-            let mut closing = self.environments.parts.closing.subscribe();
+            let services = self.environments.services().clone();
             let event = tokio::select! {
                 biased;
                 outcome = answer(&mut self.answers) => Event::Answered(outcome),
-                _ = closing.wait_for(|closing| *closing) => Event::Closing,
+                () = services.waiters.closed() => Event::Closing,
                 () = tokio::time::sleep(patience.wait) => Event::LongEnough,
             };
             match event {
@@ -179,7 +167,7 @@ impl Call {
             }
             self.give_up();
         }
-        match tokio::time::timeout(self.environments.parts.options.answer_timeout, answer(&mut self.answers)).await {
+        match tokio::time::timeout(self.environments.services().answer_timeout(), answer(&mut self.answers)).await {
             Ok(outcome) => self.answered(outcome),
             Err(_) => Err(Failure::TimedOut),
         }
@@ -195,9 +183,10 @@ impl Call {
 
     /// It has waited long enough: whoever has its place answers it now, one way or the other.
     fn give_up(&self) {
-        match &self.place {
-            Place::Environment(key) => _ = self.environments.note(key, Note::LongEnough(self.ticket)),
-            Place::Pool(pipeline) => self.environments.pool(pipeline).give_up(&self.environments, self.ticket),
+        let (services, pools) = (self.environments.services(), self.environments.directory.pools());
+        match &self.queue {
+            QueueKey::Environment(key) => _ = services.signal(key, Signal::WaitedEnough(self.ticket)),
+            QueueKey::Pool(pipeline) => pools.get(pipeline).give_up(services, self.ticket),
         }
     }
 
@@ -222,16 +211,16 @@ async fn answer(answers: &mut Option<Answers>) -> Result<Result<ClaimOutcome, Fa
 impl Drop for Call {
     fn drop(&mut self) {
         let Some(mut answers) = self.answers.take() else { return };
+        let (services, pools) = (self.environments.services(), self.environments.directory.pools());
         answers.close();
         match answers.try_recv() {
             Ok(Ok(ClaimOutcome::Granted { environment, session })) => {
-                let note = Note::Undelivered { session: session.id, keyed: self.has_key };
-                self.environments.note(&environment, note);
+                services.signal(&environment, Signal::Undelivered { session: session.id, keyed: self.has_key });
             }
             Ok(_) => {}
-            Err(_) => match &self.place {
-                Place::Environment(key) => _ = self.environments.note(key, Note::HungUp(self.ticket)),
-                Place::Pool(pipeline) => self.environments.pool(pipeline).hang_up(&self.environments, self.ticket),
+            Err(_) => match &self.queue {
+                QueueKey::Environment(key) => _ = services.signal(key, Signal::HungUp(self.ticket)),
+                QueueKey::Pool(pipeline) => pools.get(pipeline).hang_up(services, self.ticket),
             },
         }
     }

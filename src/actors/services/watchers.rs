@@ -1,4 +1,4 @@
-//! Those who hold a read open until what they read changes. Only they are woken, however many wait elsewhere.
+//! Readers that wait until what they read changes. A change wakes only its own watchers.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -8,18 +8,26 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use tokio::sync::watch;
 
-use super::environments::Environments;
 use crate::domain::{DeploymentId, EnvironmentKey, IdSeed, SessionId};
 
 #[derive(Default)]
 pub struct Watchers {
     environments: Watched<EnvironmentKey>,
-    /// By what makes their ids unique.
+    /// By the seed of their ids.
     sessions: Watched<IdSeed>,
     deployments: Watched<DeploymentId>,
 }
 
 impl Watchers {
+    pub fn watch(self: &Arc<Self>, subject: Subject) -> Watch {
+        let receiver = match &subject {
+            Subject::Environment(key) => self.environments.watch(key),
+            Subject::Session(id) => self.sessions.watch(&id.seed),
+            Subject::Deployment(id) => self.deployments.watch(id),
+        };
+        Watch { watchers: self.clone(), subject, receiver: Some(receiver) }
+    }
+
     pub fn environment_changed(&self, key: &EnvironmentKey) {
         self.environments.changed(key);
     }
@@ -35,7 +43,7 @@ impl Watchers {
 
 struct Watched<K: Eq + Hash> {
     senders: DashMap<K, watch::Sender<()>>,
-    /// So that nothing is looked up where nobody watches, which is nearly always.
+    /// So that a change costs no lookup while nobody watches, which is nearly always.
     watches: AtomicUsize,
 }
 
@@ -69,14 +77,14 @@ impl<K: Eq + Hash + Clone> Watched<K> {
     }
 }
 
-/// Sees every change from when it was made: make it first, then read, then wait.
+/// Sees every change from its creation on: create it first, then read, then wait.
 pub struct Watch {
-    environments: Environments,
-    of: Of,
+    watchers: Arc<Watchers>,
+    subject: Subject,
     receiver: Option<watch::Receiver<()>>,
 }
 
-enum Of {
+pub enum Subject {
     Environment(EnvironmentKey),
     Session(SessionId),
     Deployment(DeploymentId),
@@ -93,28 +101,10 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.receiver = None;
-        let watchers: &Arc<Watchers> = &self.environments.parts.watchers;
-        match &self.of {
-            Of::Environment(key) => watchers.environments.unwatch(key),
-            Of::Session(id) => watchers.sessions.unwatch(&id.seed),
-            Of::Deployment(id) => watchers.deployments.unwatch(id),
+        match &self.subject {
+            Subject::Environment(key) => self.watchers.environments.unwatch(key),
+            Subject::Session(id) => self.watchers.sessions.unwatch(&id.seed),
+            Subject::Deployment(id) => self.watchers.deployments.unwatch(id),
         }
-    }
-}
-
-impl Environments {
-    pub fn watch_environment(&self, key: &EnvironmentKey) -> Watch {
-        let receiver = Some(self.parts.watchers.environments.watch(key));
-        Watch { environments: self.clone(), of: Of::Environment(key.clone()), receiver }
-    }
-
-    pub fn watch_session(&self, id: SessionId) -> Watch {
-        let receiver = Some(self.parts.watchers.sessions.watch(&id.seed));
-        Watch { environments: self.clone(), of: Of::Session(id), receiver }
-    }
-
-    pub fn watch_deployment(&self, id: DeploymentId) -> Watch {
-        let receiver = Some(self.parts.watchers.deployments.watch(&id));
-        Watch { environments: self.clone(), of: Of::Deployment(id), receiver }
     }
 }

@@ -4,15 +4,14 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use crate::actors::environments::{Environments, Parts};
-use crate::actors::keys;
-use crate::actors::reading::readable;
-use crate::actors::stored::{self, StoredEnvironment};
+use super::Environments;
+use crate::actors::state::records::readable;
+use crate::actors::{keys, stored};
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, Blueprint, Deployment, DeploymentId, DeploymentRecord,
-    DeploymentStatus, Environment, EnvironmentKey, Identifier, Run, Session, SessionId,
+    DeploymentStatus, Environment, EnvironmentKey, Identifier, Session, SessionId,
 };
-use crate::store::{Store, StoreError, end_of_prefix, walk};
+use crate::store::{StoreError, end_of_prefix, walk};
 
 /// A deployment and where it was made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,8 +65,8 @@ impl Environments {
         organization: &Identifier,
         id: DeploymentId,
     ) -> Result<Option<DeploymentFound>, StoreError> {
-        let found = stored_deployment(&*self.parts.store, organization, id)?;
-        Ok(found.map(|found| self.as_shown(found)))
+        let found = self.services().records.deployment(organization, id)?;
+        Ok(found.map(|(environment, record)| self.as_shown(environment, record)))
     }
 
     /// `limit` of those that match, after the `offset` newest. Looks at all of them.
@@ -80,7 +79,7 @@ impl Environments {
     ) -> Result<DeploymentPage, StoreError> {
         let prefix = keys::deployments_of(organization);
         let mut page = DeploymentPage::default();
-        walk(&*self.parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+        walk(self.services().store(), &prefix, &end_of_prefix(&prefix), |_, record| {
             let wanted = page.total >= offset && (page.deployments.len() as u64) < limit;
             if *filter != DeploymentFilter::default() {
                 let head = readable(stored::decode_deployment_head(record))?;
@@ -95,7 +94,7 @@ impl Environments {
             }
             if wanted {
                 let (environment, record) = readable(stored::decode_deployment(record))?;
-                page.deployments.push(self.as_shown(DeploymentFound { environment, record }));
+                page.deployments.push(self.as_shown(environment, record));
             }
             page.total += 1;
             Ok(ControlFlow::Continue(()))
@@ -105,7 +104,7 @@ impl Environments {
 
     /// What the stages of a deployment did; none if it had no stages, or is forgotten.
     pub fn blueprint(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<Arc<Blueprint>>, StoreError> {
-        stored_blueprint(&*self.parts.store, organization, id)
+        self.services().records.blueprint(organization, id)
     }
 
     /// The newest deployment of the environment that succeeded and is older than this one, among the `most` deployments
@@ -120,7 +119,7 @@ impl Environments {
         // The newest come first, so what follows its key is older.
         let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
         let (mut left, mut found) = (most, None);
-        walk(&*self.parts.store, &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
+        walk(self.services().store(), &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
             if left == 0 {
                 return Ok(ControlFlow::Break(()));
             }
@@ -137,7 +136,7 @@ impl Environments {
     }
 
     pub fn approval(&self, organization: &Identifier, id: ApprovalId) -> Result<Option<ApprovalFound>, StoreError> {
-        let record = self.parts.store.get(&keys::approval(organization, id))?;
+        let record = self.services().store().get(&keys::approval(organization, id))?;
         record.map(|record| self.read_approval(&record)).transpose()
     }
 
@@ -151,7 +150,7 @@ impl Environments {
     ) -> Result<ApprovalPage, StoreError> {
         let prefix = keys::approvals_of(organization);
         let mut page = ApprovalPage::default();
-        walk(&*self.parts.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+        walk(self.services().store(), &prefix, &end_of_prefix(&prefix), |_, record| {
             let found = self.read_approval(record)?;
             if is_of(&found.environment, filter.pipeline.as_ref(), filter.environment.as_ref())
                 && filter.deployment.is_none_or(|wanted| found.record.deployment == wanted)
@@ -171,7 +170,7 @@ impl Environments {
     pub fn organizations_with_deployments(&self) -> Result<Vec<Identifier>, StoreError> {
         let mut organizations = Vec::new();
         let mut from = keys::DEPLOYMENTS.to_vec();
-        while let Some((key, _)) = self.parts.store.scan(&from, &end_of_prefix(keys::DEPLOYMENTS), 1)?.first() {
+        while let Some((key, _)) = self.services().store().scan(&from, &end_of_prefix(keys::DEPLOYMENTS), 1)?.first() {
             let unreadable = || StoreError::Read(format!("the key {} is of no deployment", key.escape_ascii()));
             let organization = keys::organization_of_deployment(key).ok_or_else(unreadable)?;
             from = end_of_prefix(&keys::deployments_of(&organization));
@@ -195,7 +194,7 @@ impl Environments {
                 | DeploymentStatus::AwaitingApproval
                 | DeploymentStatus::Cancelling => Ok(true),
                 DeploymentStatus::Failed | DeploymentStatus::Cancelled => {
-                    let environment = self.glance(&environment)?;
+                    let environment = self.at_a_glance(&environment)?;
                     let holder = environment.as_ref().and_then(|environment| environment.lock.as_ref());
                     Ok(record.session.is_some() && holder.map(|session| session.id) == record.session)
                 }
@@ -207,7 +206,7 @@ impl Environments {
 
     fn read_approval(&self, record: &[u8]) -> Result<ApprovalFound, StoreError> {
         let (environment, mut record) = readable(stored::decode_approval(record))?;
-        let view = self.parts.directory.peek(&environment);
+        let view = self.directory.peek(&environment);
         if let Some(shown) = view.as_ref().and_then(|view| approval_in(view, record.deployment, record.approval.id))
             && shown.status != record.approval.status
         {
@@ -216,15 +215,15 @@ impl Environments {
         Ok(ApprovalFound { environment, record })
     }
 
-    fn as_shown(&self, found: DeploymentFound) -> DeploymentFound {
-        let Deployment { id, revision, .. } = found.record.deployment;
-        let record = self.behind(&found.environment, id, revision).unwrap_or(found.record);
-        DeploymentFound { environment: found.environment, record }
+    fn as_shown(&self, environment: EnvironmentKey, record: DeploymentRecord) -> DeploymentFound {
+        let Deployment { id, revision, .. } = record.deployment;
+        let record = self.behind(&environment, id, revision).unwrap_or(record);
+        DeploymentFound { environment, record }
     }
 
     /// How the environment's view shows a deployment, if it is behind the store, which has it at this revision.
     fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
-        let view = self.parts.directory.peek(environment)?;
+        let view = self.directory.peek(environment)?;
         let (deployment, session) = view.unfinished_deployment(id)?;
         (deployment.revision < revision).then(|| record_of(&view, deployment, session))
     }
@@ -251,46 +250,4 @@ fn record_of(view: &Environment, deployment: &Deployment, session: Option<&Sessi
 fn approval_in(view: &Environment, deployment: DeploymentId, id: ApprovalId) -> Option<&Approval> {
     let run = view.unfinished_deployment(deployment)?.0.run.as_ref()?;
     run.stages.iter().filter_map(|stage| stage.approval.as_ref()).find(|approval| approval.id == id)
-}
-
-pub(super) fn stored_deployment(
-    store: &dyn Store,
-    organization: &Identifier,
-    id: DeploymentId,
-) -> Result<Option<DeploymentFound>, StoreError> {
-    let Some(record) = store.get(&keys::deployment(organization, id))? else { return Ok(None) };
-    let (environment, record) = readable(stored::decode_deployment(&record))?;
-    Ok(Some(DeploymentFound { environment, record }))
-}
-
-pub(super) fn stored_blueprint(
-    store: &dyn Store,
-    organization: &Identifier,
-    id: DeploymentId,
-) -> Result<Option<Arc<Blueprint>>, StoreError> {
-    let record = store.get(&keys::blueprint(organization, id))?;
-    Ok(record.map(|record| readable(stored::decode_blueprint(&record))).transpose()?.map(Arc::new))
-}
-
-/// An environment with the runs of its deployments that have not ended, for the actor that takes it over.
-pub(in crate::actors) fn with_runs(
-    parts: &Parts,
-    key: &EnvironmentKey,
-    mut stored: StoredEnvironment,
-) -> Result<StoredEnvironment, StoreError> {
-    let Environment { lock, leaving, reset, .. } = &mut stored.environment;
-    let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
-    for deployment in of_sessions.chain(reset) {
-        if deployment.staged && !deployment.status.is_finished() {
-            deployment.run = Some(Arc::new(read_run(&*parts.store, &key.pipeline.organization, deployment.id)?));
-        }
-    }
-    Ok(stored)
-}
-
-fn read_run(store: &dyn Store, organization: &Identifier, id: DeploymentId) -> Result<Run, StoreError> {
-    let missing = || StoreError::Read(format!("the records of deployment {id}, which has not ended, are missing"));
-    let record = stored_deployment(store, organization, id)?.ok_or_else(missing)?.record;
-    let blueprint = stored_blueprint(store, organization, id)?.ok_or_else(missing)?;
-    Ok(Run { blueprint, stages: record.stages, retried: record.retried })
 }

@@ -1,51 +1,49 @@
 //! The batch that makes a decision durable.
 
+mod deployments;
+mod history;
+
 use std::collections::BTreeMap;
 
-use super::committing::Loaded;
-use super::deployments::Traces;
-use super::environments::Parts;
-use super::keys;
-use super::stored::{self, Keeping, Page};
+use super::loaded::{Committed, Loaded};
+use super::recent::DeploymentUpdate;
+use super::records::Records;
+use crate::actors::keys;
+use crate::actors::stored::{self, Keeping, Page};
 use crate::domain::{
     Agent, DeploymentId, Environment, EnvironmentKey, Event, Identifier, Now, Origin, Outcome, PipelineKey, Session,
     Ticket, Timestamp,
 };
 use crate::events::{self, Happening};
-use crate::store::{Batch, Sequence, StoreError};
+use crate::store::{Batch, StoreError};
 
 /// What one decision changes in the store.
 pub struct Change<'a> {
-    pub(super) parts: &'a Parts,
-    pub(super) key: &'a EnvironmentKey,
-    pub(super) loaded: &'a Loaded,
-    pub batch: Batch,
-    /// Pages of the history as they will be.
-    pub(super) pages: BTreeMap<u64, Page>,
-    pub(super) keeping: Keeping,
-    /// What it does to deployments, beside changing their records.
-    pub(super) traces: BTreeMap<DeploymentId, Traces>,
-    /// Whether there is more of the history to drop.
-    pub(super) trim_on: bool,
-}
-
-/// A change that was handed in, and what the store has of the history with it.
-pub struct Committed {
-    /// Up to where the store must be durable.
-    pub sequence: Sequence,
-    pub pages: BTreeMap<u64, Page>,
-    pub keeping: Keeping,
-    pub traces: BTreeMap<DeploymentId, Traces>,
-    pub trim_on: bool,
+    records: &'a Records,
+    key: &'a EnvironmentKey,
+    loaded: &'a Loaded,
+    batch: Batch,
+    /// Changed pages of the history.
+    pages: BTreeMap<u64, Page>,
+    keeping: Keeping,
+    /// Changes to deployments besides their records.
+    updates: BTreeMap<DeploymentId, DeploymentUpdate>,
+    /// Whether more of the history is to be dropped.
+    trim_on: bool,
 }
 
 impl<'a> Change<'a> {
-    pub fn new(parts: &'a Parts, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
+    pub fn new(records: &'a Records, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
         let (batch, pages, keeping) = (Batch::default(), BTreeMap::new(), loaded.keeping);
-        Self { parts, key, loaded, batch, pages, keeping, traces: BTreeMap::new(), trim_on: false }
+        Self { records, key, loaded, batch, pages, keeping, updates: BTreeMap::new(), trim_on: false }
     }
 
-    /// The environment's own record and its history.
+    /// For records that belong to the decision and are not the environment's own.
+    pub fn batch(&mut self) -> &mut Batch {
+        &mut self.batch
+    }
+
+    /// The environment's own record, its history and its wake record.
     pub fn environment(&mut self, next: &Environment, outcome: &Outcome, now: Now) -> Result<(), StoreError> {
         if next.revision == self.loaded.environment.revision {
             return Ok(());
@@ -58,11 +56,11 @@ impl<'a> Change<'a> {
         self.trim(next)?;
         let expiry = next.lock.as_ref().and_then(Session::expiry);
         match expiry {
-            Some((until, _)) if !self.loaded.marked => {
+            Some((until, _)) if !self.loaded.has_wake_record => {
                 let within = until.due.0.saturating_sub(now.tick.0);
                 self.batch.put(keys::wake(self.key), stored::encode_wake(until.at, within));
             }
-            None if self.loaded.marked => self.batch.delete(keys::wake(self.key)),
+            None if self.loaded.has_wake_record => self.batch.delete(keys::wake(self.key)),
             Some(_) | None => {}
         }
         self.put_environment(next);
@@ -70,11 +68,11 @@ impl<'a> Change<'a> {
     }
 
     pub fn put_environment(&mut self, next: &Environment) {
-        let record = stored::encode_environment(next, self.keeping, self.parts.run);
+        let record = stored::encode_environment(next, self.keeping, self.records.run());
         self.batch.put(keys::environment(self.key), record);
     }
 
-    /// Who came to wait, and who does no longer.
+    /// Waiters that joined or left the queue.
     pub fn queue(&mut self, outcome: &Outcome) {
         if let Some(waiter) = outcome.enqueued.as_ref().filter(|waiter| waiter.is_durable()) {
             self.batch.put(keys::waiter(self.key, waiter.ticket), stored::encode_waiter(waiter, None));
@@ -95,27 +93,26 @@ impl<'a> Change<'a> {
         }
     }
 
-    /// What happens with it.
     pub fn events(&mut self, outcome: &Outcome, by: Option<&Agent>, now: Now) {
         record_events(&mut self.batch, &self.key.pipeline, Some(&self.key.name), &outcome.events, by, now.at);
     }
 
-    /// Hands it to the store, if there is anything to it.
+    /// Hands the batch to the store, unless it is empty.
     pub fn commit(self) -> Result<Committed, StoreError> {
-        let Self { parts, key, loaded, mut batch, pages, keeping, traces, trim_on } = self;
+        let Self { records, key, loaded, mut batch, pages, keeping, updates, trim_on } = self;
         for (number, page) in &pages {
             match page.record() {
                 Some(record) => batch.put(keys::page(key, *number), record.to_vec()),
                 None => batch.delete(keys::page(key, *number)),
             }
         }
-        let sequence = if batch.is_empty() { loaded.handed_in } else { parts.store.commit(batch)? };
-        Ok(Committed { sequence, pages, keeping, traces, trim_on })
+        let sequence = if batch.is_empty() { loaded.handed_in } else { records.store().commit(batch)? };
+        Ok(Committed { sequence, pages, keeping, deployments: updates, trim_on })
     }
 }
 
-/// Writes down what happens with a batch, in the name of whose doing it is: unless an event says otherwise, of who asked.
-pub(super) fn record_events(
+/// Adds events to a batch. An event is attributed to its own agent, else to the caller `by`; an automatic one to nobody.
+pub fn record_events(
     batch: &mut Batch,
     pipeline: &PipelineKey,
     environment: Option<&Identifier>,
@@ -138,8 +135,8 @@ pub(super) fn record_events(
     }
 }
 
-/// The ticket and the token of a session that has an id from the queue.
-pub(super) fn pointed(session: &Session) -> Option<(Ticket, u64)> {
+/// The ticket and fencing token of a session whose id comes from the queue.
+fn pointed(session: &Session) -> Option<(Ticket, u64)> {
     match session.id.origin {
         Origin::Queued(ticket) => Some((ticket, session.fencing_token()?)),
         Origin::Granted(_) => None,

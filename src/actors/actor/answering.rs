@@ -1,0 +1,204 @@
+//! Handles the messages: commands, claims, clients that come back, and the request to leave memory.
+
+use actix::prelude::*;
+use tokio::sync::oneshot;
+
+use super::EnvironmentActor;
+use super::messages::{Ask, AskClaim, Attach, Leave, Nudge};
+use super::settling::Executed;
+use crate::actors::failure::Failure;
+use crate::actors::services::clients::ClaimOutcome;
+use crate::actors::services::signals::Signal;
+use crate::domain::{Agent, ClaimReply, Command, HandOver};
+
+impl<C> Handler<Ask<C>> for EnvironmentActor
+where
+    C: Command + Send + 'static,
+    C::Reply: Send + 'static,
+{
+    type Result = ();
+
+    fn handle(&mut self, ask: Ask<C>, context: &mut Self::Context) {
+        self.attend(context, |actor, context| actor.answer(ask, context));
+    }
+}
+
+impl Handler<AskClaim> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, ask: AskClaim, context: &mut Self::Context) {
+        self.attend(context, |actor, context| actor.answer_claim(ask, context));
+    }
+}
+
+impl Handler<Attach> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, attach: Attach, context: &mut Self::Context) {
+        self.attend(context, |actor, context| {
+            let Attach { ticket, client, reply } = attach;
+            let waits = actor.loaded.as_ref().is_ok_and(|loaded| loaded.environment().queue.get(ticket).is_some());
+            if !waits {
+                reply.send(Err(client.keyed)).ok();
+                return;
+            }
+            actor.held.insert(ticket, client);
+            reply.send(Ok(())).ok();
+            actor.perform(HandOver, context);
+        });
+    }
+}
+
+impl Handler<Nudge> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Nudge, context: &mut Self::Context) {
+        self.attend(context, |_, _| {});
+    }
+}
+
+impl Handler<Leave> for EnvironmentActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Leave, context: &mut Self::Context) {
+        self.attend(context, |_, _| {});
+        // What its successor cannot read from the store must not be lost.
+        let needed = !self.undone.is_empty()
+            || self.loaded.as_ref().is_ok_and(|loaded| {
+                !self.links.view.has_settled(loaded.handed_in()) || !loaded.environment().queue.is_empty()
+            });
+        if !needed {
+            self.leave_if_unneeded(context);
+        }
+    }
+}
+
+impl EnvironmentActor {
+    /// Handles one message: signals come first; afterwards the pool learns how the environment stands and the next
+    /// deadline is set.
+    fn attend(&mut self, context: &mut Context<Self>, work: impl FnOnce(&mut Self, &mut Context<Self>)) {
+        self.links.inbox.handled();
+        self.read_signals(context);
+        work(self, context);
+        if self.report() {
+            // A waiter for any environment came just before this one was known to be free.
+            self.perform(HandOver, context);
+            self.report();
+        }
+        self.arm();
+    }
+
+    fn answer<C>(&mut self, ask: Ask<C>, context: &mut Context<Self>)
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        let Ask { command, reply, keyed, by } = ask;
+        // A caller that has given up must not be granted anything afterwards.
+        if reply.is_closed() {
+            return;
+        }
+        let record = |outcome: &C::Reply, batch: &mut _, now| {
+            if let Some(keyed) = &keyed {
+                keyed.record(batch, outcome, now);
+            }
+        };
+        match self.execute(command, by.as_deref(), record) {
+            Ok(Executed { reply: outcome, settlement }) => {
+                let granted = C::grants(&outcome);
+                let undelivered = granted.map(|session| Signal::Undelivered { session, keyed: keyed.is_some() });
+                let links = self.links.clone();
+                self.settle(settlement, context, move || {
+                    if reply.send(Ok(outcome)).is_err()
+                        && let Some(undelivered) = undelivered
+                    {
+                        links.services.signal(&links.key, undelivered);
+                    }
+                    drop(keyed);
+                });
+            }
+            Err(failure) => self.refuse(reply, failure, context),
+        }
+    }
+
+    fn answer_claim(&mut self, ask: AskClaim, context: &mut Context<Self>) {
+        let AskClaim { claim, hold, client } = ask;
+        if client.is_gone() {
+            return;
+        }
+        let (ticket, links) = (claim.ticket, self.links.clone());
+        let outcome_of = |reply: &ClaimReply| match reply {
+            ClaimReply::Granted(session) => {
+                Some(ClaimOutcome::Granted { environment: links.key.clone(), session: Box::new(session.clone()) })
+            }
+            ClaimReply::Queued(session, position) => {
+                Some(ClaimOutcome::Queued { session: Box::new(session.clone()), position: *position })
+            }
+            ClaimReply::Waiting | ClaimReply::Refused(_) => None,
+        };
+        // A queued session exists from now on, even if its client waits on the connection and is cut off.
+        let record = |reply: &ClaimReply, batch: &mut _, now| {
+            if let Some(outcome) = outcome_of(reply) {
+                client.record(batch, &outcome, now);
+            }
+        };
+        let by = Agent { person: claim.user.clone(), via: claim.via.clone() };
+        let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
+            Ok(executed) => executed,
+            Err(failure) => return self.refuse(client.reply, failure, context),
+        };
+        if let ClaimReply::Queued(..) = reply {
+            self.services().waiters.start_polling(ticket, self.services().tick());
+        }
+        let outcome = outcome_of(&reply);
+        match reply {
+            ClaimReply::Refused(rejection) => self.settle(settlement, context, move || client.refuse(rejection)),
+            ClaimReply::Waiting => {
+                self.held.insert(ticket, client);
+                self.settle(settlement, context, || {});
+            }
+            ClaimReply::Queued(..) if hold => {
+                self.held.insert(ticket, client);
+                self.settle(settlement, context, || {});
+            }
+            ClaimReply::Granted(_) | ClaimReply::Queued(..) => {
+                let links = self.links.clone();
+                self.settle(settlement, context, move || {
+                    if let Some(outcome) = outcome {
+                        links.services.deliver(client, outcome);
+                    }
+                });
+            }
+        }
+    }
+
+    fn refuse<R: 'static>(
+        &mut self,
+        reply: oneshot::Sender<Result<R, Failure>>,
+        failure: Failure,
+        context: &mut Context<Self>,
+    ) {
+        match &self.loaded {
+            // A refusal also describes a state, and that state could still be lost.
+            Ok(loaded) if !self.links.view.has_settled(loaded.handed_in()) => {
+                let settle = move || {
+                    reply.send(Err(failure)).ok();
+                };
+                self.services().settlements.when_durable(loaded.handed_in(), Box::new(settle));
+            }
+            Ok(_) => {
+                reply.send(Err(failure)).ok();
+            }
+            Err(_) => {
+                reply.send(Err(failure)).ok();
+                self.leave_if_unneeded(context);
+            }
+        }
+    }
+
+    fn leave_if_unneeded(&mut self, context: &mut Context<Self>) {
+        if self.services().remove_unneeded(&self.links.key, &self.links.inbox) {
+            context.stop();
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The actor of one environment: takes commands one by one, decides, hands the outcome to the store, and answers when it
+//! is durable. It decides the next command without waiting for the disk; only the answers wait.
+//!
+//! `answering` handles messages and `signals` the signals; both decide and commit in `committing`. `settling` does what
+//! happens once a commit is durable.
+
+mod answering;
+mod committing;
+mod decision;
+mod held_back;
+pub mod messages;
+pub mod published_view;
+mod reporting;
+mod settling;
+mod signals;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use actix::prelude::*;
+use published_view::PublishedView;
+
+use super::pool::PipelinePool;
+use super::services::Services;
+use super::services::clients::HeldClient;
+use super::services::signals::{Inbox, Signal};
+use super::state::loaded::Loaded;
+use super::stored::StoredEnvironment;
+use crate::domain::{Environment, EnvironmentKey, Tick, Ticket, Timestamp};
+use crate::store::{Sequence, StoreError, durable_up_to};
+
+pub struct EnvironmentActor {
+    links: Rc<ActorLinks>,
+    held: HashMap<Ticket, HeldClient>,
+    /// Signals whose commit the store has refused so far.
+    undone: Vec<Signal>,
+    /// Or why loading failed. No message is handled until loading succeeds or fails.
+    loaded: Result<Loaded, StoreError>,
+    /// When the environment's deadline is due.
+    armed: Option<Tick>,
+    /// What the pool was last told: vacancy, configuration revision, last use.
+    reported: Option<(bool, u64, Option<Timestamp>)>,
+}
+
+/// The actor's key and everything it works with. Counted per thread, as every settlement holds it too.
+pub struct ActorLinks {
+    pub key: EnvironmentKey,
+    pub services: Arc<Services>,
+    pub pool: Arc<PipelinePool>,
+    pub inbox: Arc<Inbox>,
+    pub view: Arc<PublishedView>,
+}
+
+impl EnvironmentActor {
+    pub fn start(links: ActorLinks) -> Addr<Self> {
+        Self::create(|context| {
+            context.set_mailbox_capacity(links.services.mailbox_capacity());
+            Self {
+                links: Rc::new(links),
+                held: HashMap::new(),
+                undone: Vec::new(),
+                loaded: Err(StoreError::Read("the environment is still being loaded".to_owned())),
+                armed: None,
+                reported: None,
+            }
+        })
+    }
+
+    fn services(&self) -> &Arc<Services> {
+        &self.links.services
+    }
+}
+
+impl Actor for EnvironmentActor {
+    type Context = Context<Self>;
+
+    /// Commands wait in the mailbox until the environment is loaded.
+    fn started(&mut self, context: &mut Self::Context) {
+        let load = load(self.services().clone(), self.links.key.clone()).into_actor(self);
+        context.wait(load.map(|loaded, actor, _| match loaded {
+            Ok((stored, settled)) => {
+                let ActorLinks { key, services, view, .. } = &*actor.links;
+                let loaded = Loaded::new(stored, settled, services.tick());
+                view.publish(loaded.environment().clone(), settled);
+                services.records.queue_loaded(key);
+                services.waiters.joined(loaded.environment().queue.len());
+                actor.loaded = Ok(loaded);
+                actor.note_held_back_after_load();
+                actor.arm();
+            }
+            Err(error) => {
+                tracing::error!(environment = %actor.links.key, %error, "an environment cannot be loaded");
+                actor.loaded = Err(error);
+            }
+        }));
+    }
+}
+
+/// Reads the environment once everything handed in so far is durable: an earlier actor may have died with commits under
+/// way, and must not be contradicted.
+async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnvironment, Sequence), StoreError> {
+    let settled = services.store().handed_in();
+    durable_up_to(services.store(), settled).await;
+    let has_queue = services.records.has_unloaded_queue(&key);
+    let read = move || services.records.complete_environment(&key);
+    // Reading one record takes less time than finding a thread for it; a queue may have ten thousand.
+    let stored = if has_queue {
+        tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
+    } else {
+        read()?
+    };
+    let absent = || StoredEnvironment { environment: Environment::absent(), keeping: Default::default() };
+    Ok((stored.unwrap_or_else(absent), settled))
+}
+
+/// An actor that ends has an empty queue, unless it died; then the closed channels tell its clients.
+impl Drop for EnvironmentActor {
+    fn drop(&mut self) {
+        let ActorLinks { key, services, .. } = &*self.links;
+        if let Ok(loaded) = &self.loaded {
+            let queue = &loaded.environment().queue;
+            services.waiters.left(queue.len());
+            if !queue.is_empty() {
+                services.records.queue_unloaded(key);
+            }
+        }
+        let waiting = self.held.values().filter(|client| !client.is_gone()).count();
+        if waiting > 0 {
+            tracing::warn!(environment = %key, waiting, "an environment's actor ended while clients waited");
+        }
+    }
+}

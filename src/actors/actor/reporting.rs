@@ -1,0 +1,66 @@
+//! What an actor reports after each message: to the pool whether the environment is free, and to the timer when to look
+//! at it again.
+
+use super::EnvironmentActor;
+use crate::actors::pool::standing_of;
+use crate::domain::Standing;
+
+impl EnvironmentActor {
+    /// Reports to the pool, if it is in use and something has changed. Returns whether a waiter there wants the
+    /// environment.
+    pub(super) fn report(&mut self) -> bool {
+        let Ok(loaded) = &self.loaded else { return false };
+        if !self.links.pool.is_active() {
+            self.reported = None;
+            return false;
+        }
+        let environment = loaded.environment();
+        let standing = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
+        if self.reported == Some(standing) {
+            return false;
+        }
+        self.reported = Some(standing);
+        self.links.pool.report(&self.links.services, &self.links.key.name, standing_of(environment))
+    }
+
+    /// Reports even if nothing has changed: an offer has been answered.
+    pub(super) fn report_anew(&mut self) {
+        self.reported = None;
+        self.report();
+    }
+
+    /// Reports that the environment cannot be had for now, until the next report.
+    pub(super) fn report_unavailable(&mut self) {
+        let Ok(loaded) = &self.loaded else { return };
+        self.reported = None;
+        let configuration = loaded.environment().configuration.clone();
+        let standing = configuration.map_or(Standing::Gone, |configuration| Standing::Taken { configuration });
+        self.links.pool.report(&self.links.services, &self.links.key.name, standing);
+    }
+
+    /// Sets the deadline at which the timer signals that something may have expired.
+    pub(super) fn arm(&mut self) {
+        let Ok(loaded) = &self.loaded else { return };
+        let wake = loaded.wake();
+        let sooner = match (wake, self.armed) {
+            (Some(wake), Some(armed)) => wake < armed,
+            (Some(_), None) => true,
+            (None, armed) => armed.is_some(),
+        };
+        // A deadline that is too early does no harm: the actor finds nothing due and arms it again.
+        if sooner {
+            self.armed = wake;
+            self.services().deadlines.arm(&self.links.key, wake);
+        }
+    }
+
+    /// The deadline has come.
+    pub(super) fn disarmed(&mut self) {
+        let Ok(loaded) = &mut self.loaded else { return };
+        self.armed = None;
+        if loaded.take_retry() {
+            // The store may have refused an offer, and the pool does not know how the environment stands since.
+            self.reported = None;
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What happens once a commit is durable: the view is published, watchers are woken, effects performed, answers sent.
+
+use std::sync::Arc;
+
+use actix::prelude::*;
+
+use super::messages::Trim;
+use super::{ActorLinks, EnvironmentActor};
+use crate::actors::services::clients::{ClaimOutcome, HeldClient};
+use crate::domain::{DeploymentId, Effect, Environment, Session, SessionId, Ticket};
+use crate::store::Sequence;
+
+/// A command that was decided and handed in.
+pub struct Executed<R> {
+    pub reply: R,
+    pub settlement: Settlement,
+}
+
+/// What is to happen when the store is durable up to `sequence`.
+pub struct Settlement {
+    pub sequence: Sequence,
+    pub view: Option<Arc<Environment>>,
+    pub sessions: Vec<SessionId>,
+    pub deployments: Vec<DeploymentId>,
+    pub effects: Vec<Effect>,
+    pub granted: Option<Granted>,
+    pub trim_on: bool,
+}
+
+/// A waiter that got the lock.
+pub struct Granted {
+    pub ticket: Ticket,
+    pub client: Option<HeldClient>,
+    pub session: Session,
+    /// Whether it came from the pool.
+    pub outsider: bool,
+}
+
+impl EnvironmentActor {
+    /// Settles when the commit is durable, and then answers.
+    pub(super) fn settle(
+        &mut self,
+        settlement: Settlement,
+        context: &mut Context<Self>,
+        answer: impl FnOnce() + 'static,
+    ) {
+        let sequence = settlement.sequence;
+        let trim_on = settlement.trim_on.then(|| context.address());
+        let links = self.links.clone();
+        let already_durable = links.view.has_settled(sequence);
+        let settle = move || {
+            match &settlement.view {
+                Some(view) => links.view.publish(view.clone(), sequence),
+                None if already_durable => {}
+                None => links.view.settle(sequence),
+            }
+            settlement.happen(&links);
+            answer();
+            send_trim(trim_on);
+        };
+        if already_durable {
+            settle();
+        } else {
+            self.services().settlements.when_durable(sequence, Box::new(settle));
+        }
+    }
+}
+
+impl Settlement {
+    /// Readers find the new state before anybody is told of it.
+    fn happen(self, links: &ActorLinks) {
+        let ActorLinks { key, services, pool, .. } = links;
+        if let Some(granted) = self.granted.as_ref().filter(|granted| granted.outsider) {
+            pool.settled(granted.ticket);
+        }
+        if self.view.is_some() {
+            services.watchers.environment_changed(key);
+        }
+        for session in self.sessions {
+            services.watchers.session_changed(session);
+        }
+        for deployment in self.deployments {
+            services.watchers.deployment_changed(deployment);
+        }
+        for effect in self.effects {
+            services.perform(key, effect);
+        }
+        if let Some(Granted { client: Some(client), session, .. }) = self.granted {
+            let session = Box::new(session);
+            services.deliver(client, ClaimOutcome::Granted { environment: key.clone(), session });
+        }
+    }
+}
+
+/// A long history is dropped piece by piece, each when the last is durable, so that it does not crowd out other work. A
+/// full mailbox has more urgent things in it; the next commit trims on.
+fn send_trim(to: Option<Addr<EnvironmentActor>>) {
+    if let Some(actor) = to {
+        actor.try_send(Trim).ok();
+    }
+}

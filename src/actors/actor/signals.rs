@@ -1,0 +1,172 @@
+//! Handles signals: clients that disconnect or stop waiting, offers, deadlines.
+
+use actix::prelude::*;
+
+use super::EnvironmentActor;
+use super::settling::Executed;
+use crate::actors::failure::Failure;
+use crate::actors::services::clients::{ClaimOutcome, HeldClient};
+use crate::actors::services::signals::Signal;
+use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, Resume, Standing, StopWaiting, Ticket, Undelivered};
+
+/// How many disconnected waiters one commit removes, so that the store accepts the batch.
+const HUNG_UP_AT_ONCE: usize = 50;
+/// When to try again after the store has refused.
+const RETRY_MILLIS: i64 = 1_000;
+
+impl EnvironmentActor {
+    pub(super) fn read_signals(&mut self, context: &mut Context<Self>) {
+        if self.loaded.is_err() {
+            return self.drop_signals();
+        }
+        let mut gone = Vec::new();
+        let undone = std::mem::take(&mut self.undone);
+        for signal in undone.into_iter().chain(self.links.inbox.take_signals()) {
+            match signal {
+                Signal::HungUp(ticket) => gone.push(ticket),
+                Signal::WaitedEnough(ticket) => self.stop_waiting(ticket, context),
+                Signal::Undelivered { session, keyed } => {
+                    if !self.perform(Undelivered { session, keyed }, context) {
+                        self.undone.push(signal);
+                    }
+                }
+                Signal::Offer => self.perform_offer(context),
+                Signal::Due => self.elapse(context),
+                Signal::Resume => {
+                    if !self.perform(Resume, context) {
+                        self.undone.push(signal);
+                    }
+                }
+            }
+        }
+        for gone in gone.chunks(HUNG_UP_AT_ONCE) {
+            self.hang_up(gone, context);
+        }
+    }
+
+    /// An environment that cannot be loaded can do nothing; its next user starts a new actor.
+    fn drop_signals(&mut self) {
+        for signal in self.links.inbox.take_signals() {
+            tracing::warn!(environment = %self.links.key, ?signal, "dropped a signal to an environment that cannot be loaded");
+            if let Signal::Offer = signal {
+                self.links.pool.report(self.services(), &self.links.key.name, Standing::Gone);
+                self.links.pool.offer_around(self.services());
+            }
+        }
+    }
+
+    /// Executes a command that nobody waits for. Returns false if the store refuses; it is tried again soon.
+    pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool
+    where
+        C::Reply: 'static,
+    {
+        match self.execute(command, None, |_, _, _| {}) {
+            Ok(Executed { settlement, .. }) => {
+                self.settle(settlement, context, || {});
+                true
+            }
+            Err(Failure::Store(error)) => {
+                tracing::warn!(environment = %self.links.key, %error, "the store refused a command; trying again soon");
+                self.retry();
+                false
+            }
+            Err(_) => true,
+        }
+    }
+
+    fn perform_offer(&mut self, context: &mut Context<Self>) {
+        if self.perform(HandOver, context) {
+            self.report_anew();
+        }
+        self.links.pool.offer_around(self.services());
+    }
+
+    fn elapse(&mut self, context: &mut Context<Self>) {
+        self.disarmed();
+        match self.execute(Elapse, None, |_, _, _| {}) {
+            Ok(Executed { reply: queue_due, settlement }) => {
+                if let Ok(loaded) = &mut self.loaded {
+                    loaded.set_queue_due(queue_due);
+                }
+                self.settle(settlement, context, || {});
+                // `disarmed` has cleared the time of their next try.
+                if !self.undone.is_empty() {
+                    self.retry();
+                }
+            }
+            Err(error) => {
+                tracing::warn!(environment = %self.links.key, %error, "could not end what has expired; trying again soon");
+                self.retry();
+            }
+        }
+    }
+
+    fn hang_up(&mut self, gone: &[Ticket], context: &mut Context<Self>) {
+        let mut tickets = Vec::new();
+        for &ticket in gone {
+            let Ok(loaded) = &self.loaded else { return };
+            let Some(waiter) = loaded.environment().queue.get(ticket) else { continue };
+            match self.held.get(&ticket) {
+                // It came back meanwhile, on another connection.
+                Some(client) if !client.is_gone() => {}
+                // A queued session with a key: from now on its place is kept by polling.
+                Some(HeldClient { keyed: Some(_), .. }) if waiter.kept == Kept::ByAsking => {
+                    self.held.remove(&ticket);
+                    self.services().waiters.polled(ticket, self.services().tick());
+                }
+                Some(_) | None => tickets.push(ticket),
+            }
+        }
+        if !tickets.is_empty() && !self.perform(HangUp { tickets: tickets.clone() }, context) {
+            self.undone.extend(tickets.into_iter().map(Signal::HungUp));
+        }
+    }
+
+    fn stop_waiting(&mut self, ticket: Ticket, context: &mut Context<Self>) {
+        let Ok(loaded) = &self.loaded else { return };
+        let Some(waiter) = loaded.environment().queue.get(ticket).cloned() else { return };
+        if waiter.kept == Kept::ByAsking {
+            let position = loaded.environment().queue.position(&waiter);
+            return self.leave_queued(
+                ticket,
+                ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position },
+                context,
+            );
+        }
+        match self.execute(StopWaiting { ticket }, None, |_, _, _| {}) {
+            Ok(Executed { reply, settlement }) => {
+                let client = self.held.remove(&ticket);
+                self.settle(settlement, context, move || {
+                    if let (Some(client), Some(rejection)) = (client, reply) {
+                        client.refuse(rejection);
+                    }
+                });
+            }
+            Err(failure) => {
+                if let Some(client) = self.held.remove(&ticket) {
+                    client.refuse(failure);
+                }
+            }
+        }
+    }
+
+    /// The client stops waiting on its connection; from now on its place is kept by polling.
+    fn leave_queued(&mut self, ticket: Ticket, outcome: ClaimOutcome, context: &mut Context<Self>) {
+        let Some(client) = self.held.remove(&ticket) else { return };
+        self.services().waiters.start_polling(ticket, self.services().tick());
+        let record = |_: &(), batch: &mut _, now| client.record(batch, &outcome, now);
+        match self.execute(HandOver, None, record) {
+            Ok(Executed { settlement, .. }) => {
+                let links = self.links.clone();
+                self.settle(settlement, context, move || links.services.deliver(client, outcome));
+            }
+            Err(failure) => client.refuse(failure),
+        }
+    }
+
+    fn retry(&mut self) {
+        if let Ok(loaded) = &mut self.loaded {
+            loaded.retry_at(self.links.services.tick().plus(RETRY_MILLIS));
+        }
+    }
+}

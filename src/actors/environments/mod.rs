@@ -1,0 +1,187 @@
+//! [`Environments`]: the face of the actors for everybody else. Commands go to an environment's actor; reads take the
+//! last durable state.
+
+pub mod claiming;
+mod declaring;
+pub mod deployment_reading;
+mod deployments;
+mod pools;
+pub mod reading;
+
+use std::sync::Arc;
+
+use super::directory::Directory;
+use super::failure::Failure;
+use super::ports::{Clock, Definitions, Executor, Options};
+use super::services::Services;
+use super::services::clients::Keyed;
+use super::services::watchers::{Subject, Watch};
+use super::{restart, timer};
+use crate::domain::{
+    Agent, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat,
+    Release, Seen, Session, SessionId,
+};
+use crate::store::{Store, StoreError};
+
+/// All environments. Cheap to clone.
+#[derive(Clone)]
+pub struct Environments {
+    directory: Arc<Directory>,
+    /// The caller in whose name it asks.
+    by: Option<Arc<Agent>>,
+}
+
+impl Environments {
+    /// Takes over the waiters and deadlines of the last run.
+    pub fn open(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        definitions: Arc<dyn Definitions>,
+        options: Options,
+    ) -> Result<Self, StoreError> {
+        let directory = Directory::new(|directory| Services::new(store, clock, definitions, options, directory));
+        restart::find_waiters(directory.services(), directory.pools())?;
+        restart::find_deadlines(directory.services())?;
+        Ok(Self { directory, by: None })
+    }
+
+    /// Sets who runs stages. Nothing runs before; [`Self::recover`] finds what was decided until then.
+    pub fn set_executor(&self, executor: Box<dyn Executor>) {
+        self.services().set_executor(executor);
+    }
+
+    /// Continues the deployments of the last run; returns the number of environments. Call it when there is an executor
+    /// and before anybody else can ask for anything.
+    pub async fn recover(&self) -> Result<usize, Failure> {
+        restart::recover_deployments(&self.directory).await
+    }
+
+    /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
+    pub fn by(&self, agent: Agent) -> Self {
+        Self { directory: self.directory.clone(), by: Some(Arc::new(agent)) }
+    }
+
+    pub async fn force_claim(
+        &self,
+        key: &EnvironmentKey,
+        claim: ForceClaim,
+        keyed: Option<Keyed<ForceClaimed>>,
+    ) -> Result<ForceClaimed, Failure> {
+        self.ask_keyed(key, claim, keyed).await
+    }
+
+    pub async fn release(&self, key: &EnvironmentKey, release: Release) -> Result<Session, Failure> {
+        self.ask(key, release).await
+    }
+
+    pub async fn heartbeat(
+        &self,
+        key: &EnvironmentKey,
+        heartbeat: Heartbeat,
+        keyed: Option<Keyed<Session>>,
+    ) -> Result<Session, Failure> {
+        self.ask_keyed(key, heartbeat, keyed).await
+    }
+
+    /// The client has polled a session that was granted while it was away.
+    pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
+        self.ask(key, Seen { session }).await
+    }
+
+    pub async fn delete(&self, key: &EnvironmentKey, delete: Delete) -> Result<(), Failure> {
+        self.ask(key, delete).await
+    }
+
+    /// The only command for which an environment need not exist.
+    pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
+        self.directory.ask_or_create(key, configure, self.by.clone()).await
+    }
+
+    pub fn watch_environment(&self, key: &EnvironmentKey) -> Watch {
+        self.services().watchers.watch(Subject::Environment(key.clone()))
+    }
+
+    pub fn watch_session(&self, id: SessionId) -> Watch {
+        self.services().watchers.watch(Subject::Session(id))
+    }
+
+    pub fn watch_deployment(&self, id: DeploymentId) -> Watch {
+        self.services().watchers.watch(Subject::Deployment(id))
+    }
+
+    /// Dismisses the actors that nobody has used since the last call.
+    pub fn dismiss_unused(&self) {
+        self.directory.dismiss_unused();
+    }
+
+    /// How many environments have an actor at the moment.
+    pub fn resident(&self) -> usize {
+        self.directory.len()
+    }
+
+    /// How many wait for an environment by name.
+    pub fn waiting_by_name(&self) -> usize {
+        self.services().waiters.by_name()
+    }
+
+    /// The server shuts down: ends the waiting of all clients that hold a connection open.
+    pub fn send_waiters_away(&self) {
+        self.services().waiters.close();
+    }
+
+    /// Resolves when clients can no longer wait, since the server shuts down.
+    pub async fn closed(&self) {
+        self.services().waiters.closed().await;
+    }
+
+    /// Ends what expires, at the right moments, for ever.
+    pub async fn keep_time(&self) {
+        timer::run(&self.directory).await;
+    }
+
+    /// Ends everything that has expired by now.
+    pub fn elapse(&self) {
+        timer::signal_due(&self.directory);
+    }
+
+    /// Drops the oldest sessions that ended in a queue, beyond those that are kept.
+    pub async fn drop_old_ended_sessions(&self) -> Result<(), StoreError> {
+        timer::drop_old_ended_sessions(self.services()).await
+    }
+
+    fn services(&self) -> &Arc<Services> {
+        self.directory.services()
+    }
+
+    pub(super) async fn ask<C>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure>
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        self.ask_keyed(key, command, None).await
+    }
+
+    async fn ask_keyed<C>(
+        &self,
+        key: &EnvironmentKey,
+        command: C,
+        keyed: Option<Keyed<C::Reply>>,
+    ) -> Result<C::Reply, Failure>
+    where
+        C: Command + Send + 'static,
+        C::Reply: Send + 'static,
+    {
+        self.directory.ask(key, command, keyed, self.by.clone()).await
+    }
+}
+
+#[cfg(test)]
+impl Environments {
+    pub(super) fn armed_deadlines(&self) -> usize {
+        self.services().deadlines.len()
+    }
+
+    pub(super) fn keeps_places(&self) -> bool {
+        self.services().waiters.keeps_places()
+    }
+}

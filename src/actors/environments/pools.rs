@@ -1,0 +1,74 @@
+//! Waiters for any environment of a pipeline.
+
+use super::Environments;
+use super::reading::SessionFound;
+use crate::actors::failure::Failure;
+use crate::domain::{Ended, EndedHow, Origin, Person, PipelineKey, Rejection, SessionId};
+use crate::store::{StoreError, durable_up_to};
+
+impl Environments {
+    /// Removes waiters for any environment that gave no sign of life for too long.
+    pub fn expire_pools(&self) {
+        for pool in self.directory.pools().active() {
+            pool.expire(self.services());
+        }
+    }
+
+    /// How many wait for any environment, in all pipelines.
+    pub fn waiting_for_any(&self) -> usize {
+        self.directory.pools().active().iter().map(|pool| pool.len()).sum()
+    }
+
+    /// Serves the waiters for any environment of the last run.
+    pub async fn resume_pools(&self) -> Result<(), StoreError> {
+        for pool in self.directory.pools().active() {
+            pool.learn(self.services()).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends the session of a waiter for any environment. A session that has an environment by now, or has ended, is
+    /// returned as it is.
+    pub async fn leave_pool(
+        &self,
+        pipeline: &PipelineKey,
+        id: SessionId,
+        by: &Person,
+        any: bool,
+    ) -> Result<Option<SessionFound>, Failure> {
+        let Origin::Queued(ticket) = id.origin else { return Ok(None) };
+        let (services, pool) = (self.services(), self.directory.pools().get(pipeline));
+        let mut watch = self.watch_session(id);
+        loop {
+            if let Some((waiter, _)) = pool.session(id)
+                && waiter.session.user.id != by.id
+                && !any
+            {
+                return Err(Rejection::NotSessionHolder { holder: waiter.session.user.clone() }.into());
+            }
+            let ended = Ended { at: services.now().at, by: Some(by.clone()), how: EndedHow::Released };
+            let left = pool.release(services, ticket, ended, self.by.as_deref())?;
+            if let Some((session, sequence)) = left {
+                durable_up_to(services.store(), sequence).await;
+                // Whoever has this answer finds it so when reading.
+                while pool.session(id).is_some() {
+                    watch.changed().await;
+                }
+                return Ok(Some(SessionFound { environment: None, session, waiting: None }));
+            }
+            let Some(found) = self.session_of_any(pipeline, id, by.id)? else { return Ok(None) };
+            // One that has an environment is released there, by the same rule.
+            if found.environment.is_none() && found.session.user.id != by.id && !any {
+                return Err(Rejection::NotSessionHolder { holder: found.session.user }.into());
+            }
+            if found.waiting.is_none() || found.environment.is_some() {
+                return Ok(Some(found));
+            }
+            // An environment has taken it, or it is leaving, and that is not durable yet.
+            match tokio::time::timeout(services.answer_timeout(), watch.changed()).await {
+                Ok(()) => {}
+                Err(_) => return Err(Failure::TimedOut),
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! Why a command has no reply.
+
+use crate::domain::Rejection;
+use crate::store::StoreError;
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Failure {
+    #[error(transparent)]
+    Rejected(#[from] Rejection),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("too many commands are waiting for this environment")]
+    Overloaded,
+    #[error("the environment's actor ended before it answered; it is unknown whether the command took effect")]
+    Unavailable,
+    #[error("the disk did not confirm the command in time; it is unknown whether it took effect")]
+    TimedOut,
+    #[error("the server is shutting down and ends all waiting")]
+    ComeAgain,
+    #[error("the idempotency key was used before with a different request")]
+    KeyReused,
+}

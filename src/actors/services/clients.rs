@@ -1,0 +1,57 @@
+//! The clients of claims and how they are answered.
+
+use tokio::sync::oneshot;
+
+use crate::actors::failure::Failure;
+use crate::domain::{EnvironmentKey, Session, Timestamp};
+use crate::idempotency::{Pending, StoredAnswer};
+use crate::store::Batch;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ClaimOutcome {
+    Granted {
+        environment: EnvironmentKey,
+        session: Box<Session>,
+    },
+    /// A session to poll, and its position in the queue.
+    Queued {
+        session: Box<Session>,
+        position: usize,
+    },
+}
+
+/// The idempotency key of a request: the answer is stored in the same batch as the effect.
+pub struct Keyed<R> {
+    pub pending: Pending,
+    pub render: Box<dyn Fn(&R) -> StoredAnswer + Send>,
+}
+
+impl<R> Keyed<R> {
+    /// The key stays in flight as long as this lives; drop it when the batch is durable.
+    pub fn record(&self, batch: &mut Batch, reply: &R, now: Timestamp) {
+        self.pending.record(batch, &(self.render)(reply), now);
+    }
+}
+
+/// A client that holds its connection open until its turn comes.
+pub struct HeldClient {
+    pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
+    pub keyed: Option<Keyed<ClaimOutcome>>,
+}
+
+impl HeldClient {
+    pub fn is_gone(&self) -> bool {
+        self.reply.is_closed()
+    }
+
+    /// Stores the outcome under the client's idempotency key, if it has one.
+    pub fn record(&self, batch: &mut Batch, outcome: &ClaimOutcome, now: Timestamp) {
+        if let Some(keyed) = &self.keyed {
+            keyed.record(batch, outcome, now);
+        }
+    }
+
+    pub fn refuse(self, failure: impl Into<Failure>) {
+        self.reply.send(Err(failure.into())).ok();
+    }
+}

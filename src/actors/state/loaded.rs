@@ -1,0 +1,179 @@
+//! What an actor holds in memory: the environment after its last decision, durable or not.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::recent::{DeploymentUpdate, RecentDeployments, RecentPages};
+use super::records::Records;
+use crate::actors::stored::{Keeping, Page, StoredEnvironment};
+use crate::domain::{
+    ASK_WITHIN_MILLIS, DeploymentId, EndedDeployment, Environment, EnvironmentKey, Now, Outcome, Session, SessionId,
+    Tick,
+};
+use crate::store::{Sequence, StoreError};
+
+pub struct Loaded {
+    pub(super) environment: Arc<Environment>,
+    pub(super) handed_in: Sequence,
+    /// When a waiter may lose its place for want of a sign of life.
+    queue_due: Option<Tick>,
+    /// When to retry what the store refused.
+    retry_at: Option<Tick>,
+    pub(super) keeping: Keeping,
+    pub(super) pages: RecentPages,
+    pub(super) deployments: RecentDeployments,
+    /// Whether the store has a wake record: the lock runs out by itself.
+    pub(super) has_wake_record: bool,
+    /// Whether the store has a record that a deployment here is unfinished.
+    pub(super) has_unfinished_record: bool,
+}
+
+/// A change that was handed in, and what the store has of the history after it.
+pub struct Committed {
+    /// The change is durable when the store is durable up to here.
+    pub sequence: Sequence,
+    pub pages: BTreeMap<u64, Page>,
+    pub keeping: Keeping,
+    pub deployments: BTreeMap<DeploymentId, DeploymentUpdate>,
+    /// Whether more of the history is to be dropped.
+    pub trim_on: bool,
+}
+
+/// What a decision changed for readers.
+pub struct Advance {
+    /// The new state, if readers see a difference.
+    pub view: Option<Arc<Environment>>,
+    pub sessions: Vec<SessionId>,
+    pub deployments: Vec<DeploymentId>,
+    pub was_held_back: bool,
+}
+
+impl Loaded {
+    pub fn new(stored: StoredEnvironment, settled: Sequence, now: Tick) -> Self {
+        let StoredEnvironment { environment, keeping } = stored;
+        Self {
+            handed_in: settled,
+            queue_due: environment.queue.has_durable().then_some(now),
+            retry_at: None,
+            keeping,
+            pages: RecentPages::default(),
+            deployments: RecentDeployments::default(),
+            has_wake_record: expires(&environment),
+            has_unfinished_record: is_unfinished(&environment),
+            environment: Arc::new(environment),
+        }
+    }
+
+    pub fn environment(&self) -> &Arc<Environment> {
+        &self.environment
+    }
+
+    /// Up to where the store must be durable for this state to be durable.
+    pub fn handed_in(&self) -> Sequence {
+        self.handed_in
+    }
+
+    /// When something here may run out, or must be tried again.
+    pub fn wake(&self) -> Option<Tick> {
+        let lock = self.environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
+        let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
+        [lock, queue, self.retry_at].into_iter().flatten().min()
+    }
+
+    pub fn set_queue_due(&mut self, due: Option<Tick>) {
+        self.queue_due = due;
+    }
+
+    pub fn retry_at(&mut self, at: Tick) {
+        self.retry_at = Some(at);
+    }
+
+    /// The time to retry has come. Returns whether there was anything to retry.
+    pub fn take_retry(&mut self) -> bool {
+        self.retry_at.take().is_some()
+    }
+
+    /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.
+    pub fn advance(
+        &mut self,
+        next: Arc<Environment>,
+        outcome: Outcome,
+        committed: Committed,
+        now: Now,
+        settled: impl Fn(Sequence) -> bool,
+    ) -> Advance {
+        let Outcome { ended, left, enqueued, dequeued, deployments: records, blueprints, .. } = outcome;
+        let Committed { sequence, pages, keeping, deployments: updates, trim_on: _ } = committed;
+        let before = std::mem::replace(&mut self.environment, next);
+        let next = &self.environment;
+        let mut sessions: Vec<_> = ended.iter().chain(&left).map(|session| session.id).collect();
+        if let Some(lock) = &next.lock
+            && before.lock.as_ref().is_none_or(|old| (old.id, old.revision) != (lock.id, lock.revision))
+        {
+            sessions.push(lock.id);
+        }
+        let moved = before.revision != next.revision || enqueued.is_some() || !dequeued.is_empty();
+        self.has_wake_record = expires(next);
+        self.has_unfinished_record = is_unfinished(next);
+        self.keeping = keeping;
+        self.handed_in = sequence;
+        if enqueued.is_some_and(|waiter| waiter.is_durable()) && self.queue_due.is_none() {
+            self.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
+        }
+        self.pages.advance(pages, sequence, &settled);
+        let deployments = records.iter().map(|record| record.deployment.id).collect();
+        self.deployments.advance(records, blueprints, updates, sequence, settled);
+        let view = moved.then(|| self.environment.clone());
+        Advance { view, sessions, deployments, was_held_back: before.held_back }
+    }
+
+    /// A session that is no longer part of the environment, from the history.
+    pub fn ended_session(
+        &self,
+        records: &Records,
+        key: &EnvironmentKey,
+        id: SessionId,
+    ) -> Result<Option<Session>, StoreError> {
+        match self.pages.session(id)? {
+            Some(session) => {
+                let remembered = self.environment.remembered_sessions(records.history_retention());
+                Ok(Some(session).filter(|session| session.fencing_token().is_some_and(|n| remembered.contains(&n))))
+            }
+            None => records.ended_session(key, &self.environment, id),
+        }
+    }
+
+    /// A deployment of this environment that has ended.
+    pub fn ended_deployment(
+        &self,
+        records: &Records,
+        key: &EnvironmentKey,
+        id: DeploymentId,
+    ) -> Result<Option<EndedDeployment>, StoreError> {
+        let organization = &key.pipeline.organization;
+        let recent = self.deployments.get(id);
+        if recent.is_some_and(|update| update.forgotten) {
+            return Ok(None);
+        }
+        let record = match recent.and_then(|update| update.record.clone()) {
+            Some(record) => Some(record),
+            None => records.deployment(organization, id)?.filter(|(of, _)| of == key).map(|(_, record)| record),
+        };
+        let Some(record) = record else { return Ok(None) };
+        let blueprint = match recent.and_then(|update| update.blueprint.clone()) {
+            Some(blueprint) => Some(blueprint),
+            None if record.deployment.staged => records.blueprint(organization, id)?,
+            None => None,
+        };
+        Ok(Some(EndedDeployment { record, blueprint }))
+    }
+}
+
+fn expires(environment: &Environment) -> bool {
+    environment.lock.as_ref().is_some_and(|lock| lock.expiry().is_some())
+}
+
+/// Whether a deployment here has begun or waits.
+pub fn is_unfinished(environment: &Environment) -> bool {
+    environment.current_deployment().is_some() || environment.has_waiting_deployment()
+}

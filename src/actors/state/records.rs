@@ -1,0 +1,219 @@
+//! Reads the records of environments, sessions and deployments as they durably are in the store.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+
+use crate::actors::keys;
+use crate::actors::stored::{self, Page, StoredEnvironment, Unreadable};
+use crate::domain::{
+    self, ApprovalId, Blueprint, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier, Origin,
+    PipelineKey, Session, SessionId, Ticket,
+};
+use crate::store::{Store, StoreError, end_of_prefix, walk};
+
+pub struct Records {
+    store: Arc<dyn Store>,
+    run: stored::Run,
+    history_retention: u64,
+    /// Environments whose queue is in the store and in no actor's memory.
+    unloaded_queues: DashMap<EnvironmentKey, ()>,
+}
+
+impl Records {
+    pub fn new(store: Arc<dyn Store>, run: stored::Run, history_retention: u64) -> Self {
+        Self { store, run, history_retention, unloaded_queues: DashMap::new() }
+    }
+
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    pub fn run(&self) -> stored::Run {
+        self.run
+    }
+
+    pub fn history_retention(&self) -> u64 {
+        self.history_retention
+    }
+
+    pub fn has_environment(&self, key: &EnvironmentKey) -> Result<bool, StoreError> {
+        Ok(self.store.get(&keys::environment(key))?.is_some())
+    }
+
+    /// The environment without its queue.
+    pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
+        let record = self.store.get(&keys::environment(key))?;
+        record.map(|record| self.decode_environment(&record)).transpose()
+    }
+
+    pub fn environment_with_queue(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
+        let mut stored = self.environment(key)?;
+        if let Some(stored) = &mut stored {
+            self.fill_queue(key, stored)?;
+        }
+        Ok(stored)
+    }
+
+    /// The environment with its queue and the runs of unfinished deployments, for the actor that loads it.
+    pub fn complete_environment(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
+        let Some(mut stored) = self.environment_with_queue(key)? else { return Ok(None) };
+        let Environment { lock, leaving, reset, .. } = &mut stored.environment;
+        let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
+        for deployment in of_sessions.chain(reset) {
+            if deployment.staged && !deployment.status.is_finished() {
+                deployment.run = Some(Arc::new(self.deployment_run(&key.pipeline.organization, deployment.id)?));
+            }
+        }
+        Ok(Some(stored))
+    }
+
+    /// Visits every environment of the pipeline, deleted ones too, without their queues.
+    pub fn each_environment(
+        &self,
+        pipeline: &PipelineKey,
+        mut visit: impl FnMut(Identifier, Environment),
+    ) -> Result<(), StoreError> {
+        self.each_environment_record(pipeline, None, |name, record| {
+            visit(name, self.decode_environment(record)?.environment);
+            Ok(ControlFlow::Continue(()))
+        })
+    }
+
+    pub fn each_environment_record(
+        &self,
+        pipeline: &PipelineKey,
+        after: Option<&Identifier>,
+        mut visit: impl FnMut(Identifier, &[u8]) -> Result<ControlFlow<()>, StoreError>,
+    ) -> Result<(), StoreError> {
+        let prefix = keys::environments_of(pipeline);
+        let from = match after {
+            Some(name) => [prefix.as_slice(), name.as_str().as_bytes(), &[0]].concat(),
+            None => prefix.clone(),
+        };
+        walk(self.store(), &from, &end_of_prefix(&prefix), |key, record| {
+            let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
+            name.map_or(Ok(ControlFlow::Continue(())), |name| visit(name, record))
+        })
+    }
+
+    /// Visits every record whose key begins with the prefix.
+    pub fn each(
+        &self,
+        prefix: &[u8],
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        walk(self.store(), prefix, &end_of_prefix(prefix), |key, record| {
+            visit(key, record).map(|()| ControlFlow::Continue(()))
+        })
+    }
+
+    pub fn decode_environment(&self, record: &[u8]) -> Result<StoredEnvironment, StoreError> {
+        readable(stored::decode_environment(record, self.run))
+    }
+
+    /// Adds the queue if the store may have one: an actor that left had an empty queue, unless it died.
+    pub fn fill_queue(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
+        if !self.has_unloaded_queue(key) {
+            return Ok(());
+        }
+        self.each(&keys::waiters_of(key), |_, record| {
+            let (waiter, _) = readable(stored::decode_waiter(record))?;
+            stored.environment.queue.insert(Arc::new(waiter));
+            Ok(())
+        })
+    }
+
+    pub fn has_unloaded_queue(&self, key: &EnvironmentKey) -> bool {
+        self.unloaded_queues.contains_key(key)
+    }
+
+    /// The store has a queue that no actor has in memory.
+    pub fn queue_unloaded(&self, key: &EnvironmentKey) {
+        self.unloaded_queues.insert(key.clone(), ());
+    }
+
+    pub fn queue_loaded(&self, key: &EnvironmentKey) {
+        self.unloaded_queues.remove(key);
+    }
+
+    /// A session that is no longer part of the environment, if the history still keeps it.
+    pub fn ended_session(
+        &self,
+        key: &EnvironmentKey,
+        environment: &Environment,
+        id: SessionId,
+    ) -> Result<Option<Session>, StoreError> {
+        let number = match id.origin {
+            Origin::Granted(number) => number,
+            Origin::Queued(ticket) => match self.pointer(ticket)? {
+                Some((of, number)) if of == *key => number,
+                Some(_) => return Ok(None),
+                None => {
+                    let ended = self.ended_in_queue(id)?;
+                    let of_this = ended.filter(|(of, name, _)| *of == key.pipeline && name.as_ref() == Some(&key.name));
+                    return Ok(of_this.map(|(_, _, session)| session));
+                }
+            },
+        };
+        if !environment.remembered_sessions(self.history_retention).contains(&number) {
+            return Ok(None);
+        }
+        let sessions = readable(self.page(key, Page::of(number))?.sessions(number..=number))?;
+        Ok(sessions.into_iter().find(|session| session.id == id))
+    }
+
+    /// A page of the history.
+    pub fn page(&self, key: &EnvironmentKey, number: u64) -> Result<Page, StoreError> {
+        let record = self.store.get(&keys::page(key, number))?;
+        readable(record.map_or_else(|| Ok(Page::default()), Page::read))
+    }
+
+    /// The environment and the fencing token that a queued session got.
+    pub fn pointer(&self, ticket: Ticket) -> Result<Option<(EnvironmentKey, u64)>, StoreError> {
+        let record = self.store.get(&keys::pointer(ticket))?;
+        record.map(|record| readable(stored::decode_pointer(&record))).transpose()
+    }
+
+    /// A session that ended in a queue.
+    pub fn ended_in_queue(
+        &self,
+        id: SessionId,
+    ) -> Result<Option<(PipelineKey, Option<Identifier>, Session)>, StoreError> {
+        let Origin::Queued(ticket) = id.origin else { return Ok(None) };
+        let record = self.store.get(&keys::left(ticket))?;
+        let ended = record.map(|record| readable(stored::decode_left(&record))).transpose()?;
+        Ok(ended.filter(|(_, _, session)| session.id == id))
+    }
+
+    pub fn deployment(
+        &self,
+        organization: &Identifier,
+        id: DeploymentId,
+    ) -> Result<Option<(EnvironmentKey, DeploymentRecord)>, StoreError> {
+        let record = self.store.get(&keys::deployment(organization, id))?;
+        record.map(|record| readable(stored::decode_deployment(&record))).transpose()
+    }
+
+    pub fn blueprint(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<Arc<Blueprint>>, StoreError> {
+        let record = self.store.get(&keys::blueprint(organization, id))?;
+        Ok(record.map(|record| readable(stored::decode_blueprint(&record))).transpose()?.map(Arc::new))
+    }
+
+    pub fn approvals_of(&self, organization: &Identifier, id: DeploymentId) -> Result<Vec<ApprovalId>, StoreError> {
+        let record = self.store.get(&keys::approvals_of_deployment(organization, id))?;
+        record.map_or_else(|| Ok(Vec::new()), |record| readable(stored::decode_approvals(&record)))
+    }
+
+    fn deployment_run(&self, organization: &Identifier, id: DeploymentId) -> Result<domain::Run, StoreError> {
+        let missing = || StoreError::Read(format!("the records of the unfinished deployment {id} are missing"));
+        let (_, record) = self.deployment(organization, id)?.ok_or_else(missing)?;
+        let blueprint = self.blueprint(organization, id)?.ok_or_else(missing)?;
+        Ok(domain::Run { blueprint, stages: record.stages, retried: record.retried })
+    }
+}
+
+pub fn readable<T>(record: Result<T, Unreadable>) -> Result<T, StoreError> {
+    record.map_err(|unreadable| StoreError::Read(unreadable.to_string()))
+}
