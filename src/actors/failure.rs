@@ -16,7 +16,7 @@ pub enum Failure {
     #[error("the disk did not confirm the command in time; it is unknown whether it took effect")]
     TimedOut,
     #[error("the server is shutting down and ends all waiting")]
-    ComeAgain,
+    ShuttingDown,
     #[error("the idempotency key was used before with a different request")]
     KeyReused,
 }

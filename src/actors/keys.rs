@@ -1,4 +1,4 @@
-//! Under which keys an environment lies in the store. Identifiers contain no `/`, so no key is a prefix of another's.
+//! The keys of environments in the store. Identifiers contain no `/`, so no key is a prefix of another.
 
 use crate::domain::{ApprovalId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Ticket};
 
@@ -7,43 +7,43 @@ pub fn environment(key: &EnvironmentKey) -> Vec<u8> {
     path(b"e/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
-/// What all environments of a pipeline begin with.
+/// The prefix of all environments of a pipeline.
 pub fn environments_of(pipeline: &PipelineKey) -> Vec<u8> {
     path(b"e/", pipeline, &[b""])
 }
 
-/// `d/{organization}/{pipeline}/{environment}`: what a file last declared of it.
+/// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
     path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
-/// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history sort as they count.
+/// `h/{organization}/{pipeline}/{environment}/{page, big-endian}`: pages of the history, in order.
 pub fn page(key: &EnvironmentKey, number: u64) -> Vec<u8> {
     path(b"h/", &key.pipeline, &[key.name.as_str().as_bytes(), &number.to_be_bytes()])
 }
 
-/// `q/{organization}/{pipeline}/{environment}/{ticket}`: who waits for this environment.
+/// `q/{organization}/{pipeline}/{environment}/{ticket}`: a waiter for this environment.
 pub fn waiter(key: &EnvironmentKey, ticket: Ticket) -> Vec<u8> {
     path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), &ticket.0.to_be_bytes()])
 }
 
-/// What all who wait for an environment begin with.
+/// The prefix of all waiters for an environment.
 pub fn waiters_of(key: &EnvironmentKey) -> Vec<u8> {
     path(b"q/", &key.pipeline, &[key.name.as_str().as_bytes(), b""])
 }
 
-/// What all who wait for an environment begin with, whichever it is.
+/// The prefix of all waiters for environments by name.
 pub const WAITERS: &[u8] = b"q/";
 
-/// `p/{organization}/{pipeline}/{ticket}`: who waits for any environment of a pipeline.
+/// `p/{organization}/{pipeline}/{ticket}`: a waiter for any environment of a pipeline.
 pub fn outsider(pipeline: &PipelineKey, ticket: Ticket) -> Vec<u8> {
     path(b"p/", pipeline, &[&ticket.0.to_be_bytes()])
 }
 
-/// What all who wait for any environment begin with.
+/// The prefix of all waiters for any environment.
 pub const OUTSIDERS: &[u8] = b"p/";
 
-/// `i/{ticket}`: where the record of a session lies that was queued under this ticket.
+/// `i/{ticket}`: points to the record of the session that was queued under this ticket.
 pub fn pointer(ticket: Ticket) -> Vec<u8> {
     [b"i/".as_slice(), &ticket.0.to_be_bytes()].concat()
 }
@@ -53,65 +53,65 @@ pub fn left(ticket: Ticket) -> Vec<u8> {
     [LEFT, &ticket.0.to_be_bytes()].concat()
 }
 
-/// What all sessions that ended in a queue begin with.
+/// The prefix of all sessions that ended in a queue.
 pub const LEFT: &[u8] = b"g/";
 
-/// `l/{organization}/{pipeline}/{environment}`: that something of it runs out by itself.
+/// `l/{organization}/{pipeline}/{environment}`: when its lock expires by itself.
 pub fn wake(key: &EnvironmentKey) -> Vec<u8> {
     path(b"l/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
-/// What all environments begin with of which something runs out by itself.
+/// The prefix of all such wake records.
 pub const WAKES: &[u8] = b"l/";
 
-/// `D/{organization}/{seed, inverted}`: a deployment. The newest comes first.
+/// `D/{organization}/{seed, inverted}`: a deployment, newest first.
 pub fn deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
     seeded(DEPLOYMENTS, organization, newest_first(id.0))
 }
 
-/// What all deployments begin with, whosever they are.
+/// The prefix of all deployments of all organizations.
 pub const DEPLOYMENTS: &[u8] = b"D/";
 
-/// Whose deployment lies under this key.
+/// The organization of the deployment under this key.
 pub fn organization_of_deployment(key: &[u8]) -> Option<Identifier> {
     let organization = key.strip_prefix(DEPLOYMENTS)?.split(|byte| *byte == b'/').next()?;
     Identifier::parse(std::str::from_utf8(organization).ok()?).ok()
 }
 
-/// What all deployments of an organization begin with.
+/// The prefix of all deployments of an organization.
 pub fn deployments_of(organization: &Identifier) -> Vec<u8> {
     [DEPLOYMENTS, organization.as_str().as_bytes(), b"/"].concat()
 }
 
-/// `b/{organization}/{seed}`: what the stages of a deployment do.
+/// `b/{organization}/{seed}`: the blueprint of a deployment: what its stages do.
 pub fn blueprint(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
     seeded(b"b/", organization, id.0)
 }
 
-/// `A/{organization}/{seed, inverted}`: an approval. The newest comes first.
+/// `A/{organization}/{seed, inverted}`: an approval, newest first.
 pub fn approval(organization: &Identifier, id: ApprovalId) -> Vec<u8> {
     seeded(b"A/", organization, newest_first(id.0))
 }
 
-/// What all approvals of an organization begin with.
+/// The prefix of all approvals of an organization.
 pub fn approvals_of(organization: &Identifier) -> Vec<u8> {
     [b"A/", organization.as_str().as_bytes(), b"/"].concat()
 }
 
-/// `a/{organization}/{seed}`: which approvals there are of a deployment.
+/// `a/{organization}/{seed}`: the ids of a deployment's approvals.
 pub fn approvals_of_deployment(organization: &Identifier, id: DeploymentId) -> Vec<u8> {
     seeded(b"a/", organization, id.0)
 }
 
-/// `r/{organization}/{pipeline}/{environment}`: that a deployment here has not ended.
+/// `r/{organization}/{pipeline}/{environment}`: marks that a deployment here is unfinished.
 pub fn unfinished(key: &EnvironmentKey) -> Vec<u8> {
     path(b"r/", &key.pipeline, &[key.name.as_str().as_bytes()])
 }
 
-/// What all environments begin with where a deployment has not ended.
+/// The prefix of all such marks.
 pub const UNFINISHED: &[u8] = b"r/";
 
-/// The environment in a key of this kind, whatever comes after its name.
+/// The environment in a key of this kind; its name may be followed by more.
 pub fn parse_environment(key: &[u8], kind: &[u8]) -> Option<EnvironmentKey> {
     let mut parts = key.strip_prefix(kind)?.splitn(4, |byte| *byte == b'/');
     let mut next = || Identifier::parse(std::str::from_utf8(parts.next()?).ok()?).ok();
@@ -126,7 +126,7 @@ pub fn parse_pipeline(key: &[u8], kind: &[u8]) -> Option<PipelineKey> {
     Some(PipelineKey { organization: next()?, pipeline: next()? })
 }
 
-/// Seeds sort by time; so inverted they sort the other way round.
+/// Seeds sort by time; inverted, the newest comes first.
 fn newest_first(seed: IdSeed) -> IdSeed {
     IdSeed(seed.0.map(|byte| !byte))
 }

@@ -1,4 +1,4 @@
-//! A claim from the caller's side: sent, waited for as long as the caller wants, and taken back if the caller goes.
+//! A claim from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects.
 
 use std::time::Duration;
 
@@ -12,19 +12,19 @@ use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
 use crate::domain::{Claim, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, SessionId, Ticket};
 
-/// What a claim does if the lock is not free.
+/// How long a claim waits if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// How long its caller waits for its turn.
+    /// How long the caller holds its connection open.
     pub wait: Duration,
-    /// Whether its place is kept beyond that, as a queued session.
+    /// Whether its place is kept after that, as a queued session.
     pub queue: bool,
 }
 
 type Answers = oneshot::Receiver<Result<ClaimOutcome, Failure>>;
 
 impl Environments {
-    /// Claims the environment. If the future is dropped, the claim is withdrawn, and what it was granted taken back.
+    /// Claims the environment. If the future is dropped, the claim is withdrawn and a grant taken back.
     pub async fn claim(
         &self,
         key: &EnvironmentKey,
@@ -69,13 +69,12 @@ impl Environments {
         }
     }
 
-    /// A grant was not told to its client, who has gone. With a key it may come back for it, for a while.
+    /// A grant could not be delivered, since its client is gone. With a key the client may come back for it, for a while.
     pub fn undelivered(&self, key: &EnvironmentKey, session: SessionId, keyed: bool) {
         self.services().signal(key, Signal::Undelivered { session, keyed });
     }
 
-    /// For a client that comes again with its key after the server has ended: its place in the queue, if it is still
-    /// kept.
+    /// Attaches a client that comes back with its key after a restart to its kept place in the queue.
     async fn resume(&self, keyed: Option<Keyed<ClaimOutcome>>, patience: Patience) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
         let kept = self.services().waiters.kept_place(keyed.pending.record_key());
@@ -96,7 +95,7 @@ impl Environments {
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(patience).await),
-            // Its place is gone, but it is not: it waits anew. Without its key, its actor has died with it.
+            // Its place is gone, so it waits anew. If its key is gone too, its actor has died with it.
             Err(Some(keyed)) => {
                 call.defuse();
                 Resumed::Anew(Some(keyed))
@@ -129,11 +128,11 @@ impl Environments {
 
 enum Resumed {
     Outcome(Result<ClaimOutcome, Failure>),
-    /// There is no place to come back to.
+    /// No place is kept for it.
     Anew(Option<Keyed<ClaimOutcome>>),
 }
 
-/// A claim under way. Dropped before its answer has come, it withdraws.
+/// A claim under way. It withdraws when dropped before its answer has come.
 struct Call {
     environments: Environments,
     queue: QueueKey,
@@ -146,7 +145,7 @@ struct Call {
 enum Event {
     Answered(Result<Result<ClaimOutcome, Failure>, oneshot::error::RecvError>),
     Closing,
-    LongEnough,
+    WaitedEnough,
 }
 
 impl Call {
@@ -157,13 +156,13 @@ impl Call {
                 biased;
                 outcome = answer(&mut self.answers) => Event::Answered(outcome),
                 () = services.waiters.closed() => Event::Closing,
-                () = tokio::time::sleep(patience.wait) => Event::LongEnough,
+                () = tokio::time::sleep(patience.wait) => Event::WaitedEnough,
             };
             match event {
                 Event::Answered(outcome) => return self.answered(outcome),
-                // A queued session stays; the others are to come again, those with a key to their place.
-                Event::Closing if !patience.queue => return Err(self.defused(Failure::ComeAgain)),
-                Event::Closing | Event::LongEnough => {}
+                // A queued session stays; other clients must come back, those with a key to their place.
+                Event::Closing if !patience.queue => return Err(self.defused(Failure::ShuttingDown)),
+                Event::Closing | Event::WaitedEnough => {}
             }
             self.give_up();
         }
@@ -181,7 +180,7 @@ impl Call {
         outcome.unwrap_or(Err(Failure::Unavailable))
     }
 
-    /// It has waited long enough: whoever has its place answers it now, one way or the other.
+    /// It has waited long enough: the actor or pool with its place answers it now.
     fn give_up(&self) {
         let (services, pools) = (self.environments.services(), self.environments.directory.pools());
         match &self.queue {
@@ -190,7 +189,7 @@ impl Call {
         }
     }
 
-    /// Somebody else has what it was about.
+    /// Its outcome is handled elsewhere: do not withdraw.
     fn defuse(mut self) {
         self.answers = None;
     }

@@ -1,5 +1,5 @@
-//! Reads of deployments and approvals. The store has them as they durably are; but it may be a moment ahead of the view
-//! that an actor shows of its environment, and nobody is to see a deployment ended here and running there.
+//! Reads of deployments and approvals from the store. The store may be a moment ahead of the published view of an
+//! environment; then the view decides, so that a deployment never shows as ended here and as running there.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use crate::domain::{
 };
 use crate::store::{StoreError, end_of_prefix, walk};
 
-/// A deployment and where it was made.
+/// A deployment and its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentFound {
     pub environment: EnvironmentKey,
     pub record: DeploymentRecord,
 }
 
-/// An approval and where it was asked for.
+/// An approval and its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalFound {
     pub environment: EnvironmentKey,
     pub record: ApprovalRecord,
 }
 
-/// All that is said must hold.
+/// All given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeploymentFilter {
     pub pipeline: Option<Identifier>,
@@ -36,7 +36,7 @@ pub struct DeploymentFilter {
     pub status: Option<DeploymentStatus>,
 }
 
-/// All that is said must hold.
+/// All given conditions must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ApprovalFilter {
     pub status: Option<ApprovalStatus>,
@@ -45,14 +45,14 @@ pub struct ApprovalFilter {
     pub deployment: Option<DeploymentId>,
 }
 
-/// Some deployments, newest first, and how many match in all.
+/// One page of deployments, newest first, and the number of all that match.
 #[derive(Debug, Default)]
 pub struct DeploymentPage {
     pub deployments: Vec<DeploymentFound>,
     pub total: u64,
 }
 
-/// Some approvals, newest first, and how many match in all.
+/// One page of approvals, newest first, and the number of all that match.
 #[derive(Debug, Default)]
 pub struct ApprovalPage {
     pub approvals: Vec<ApprovalFound>,
@@ -69,7 +69,7 @@ impl Environments {
         Ok(found.map(|(environment, record)| self.as_shown(environment, record)))
     }
 
-    /// `limit` of those that match, after the `offset` newest. Looks at all of them.
+    /// `limit` of those that match, after the `offset` newest. Reads all of the organization.
     pub fn deployments(
         &self,
         organization: &Identifier,
@@ -102,7 +102,7 @@ impl Environments {
         Ok(page)
     }
 
-    /// What the stages of a deployment did; none if it had no stages, or is forgotten.
+    /// What the stages of a deployment did; none if it had no stages or is no longer kept.
     pub fn blueprint(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<Arc<Blueprint>>, StoreError> {
         self.services().records.blueprint(organization, id)
     }
@@ -116,7 +116,7 @@ impl Environments {
         most: usize,
     ) -> Result<Option<DeploymentFound>, StoreError> {
         let organization = &environment.pipeline.organization;
-        // The newest come first, so what follows its key is older.
+        // The newest comes first, so what follows its key is older.
         let from = [keys::deployment(organization, id).as_slice(), &[0]].concat();
         let (mut left, mut found) = (most, None);
         walk(self.services().store(), &from, &end_of_prefix(&keys::deployments_of(organization)), |_, record| {
@@ -140,7 +140,7 @@ impl Environments {
         record.map(|record| self.read_approval(&record)).transpose()
     }
 
-    /// `limit` of those that match, after the `offset` newest. Looks at all of them.
+    /// `limit` of those that match, after the `offset` newest. Reads all of the organization.
     pub fn approvals(
         &self,
         organization: &Identifier,
@@ -166,12 +166,13 @@ impl Environments {
         Ok(page)
     }
 
-    /// The organizations that have deployments, also those that no file declares any more. Looks at one of each.
+    /// The organizations that have deployments, including those that no file declares any more. Reads one of each.
     pub fn organizations_with_deployments(&self) -> Result<Vec<Identifier>, StoreError> {
         let mut organizations = Vec::new();
         let mut from = keys::DEPLOYMENTS.to_vec();
         while let Some((key, _)) = self.services().store().scan(&from, &end_of_prefix(keys::DEPLOYMENTS), 1)?.first() {
-            let unreadable = || StoreError::Read(format!("the key {} is of no deployment", key.escape_ascii()));
+            let unreadable =
+                || StoreError::Read(format!("the key {} does not belong to a deployment", key.escape_ascii()));
             let organization = keys::organization_of_deployment(key).ok_or_else(unreadable)?;
             from = end_of_prefix(&keys::deployments_of(&organization));
             organizations.push(organization);
@@ -179,8 +180,8 @@ impl Environments {
         Ok(organizations)
     }
 
-    /// Whether the files of a deployment may still be needed: it has not ended, or could be run again. An id does not say
-    /// whose it is, so it is looked for in each of these organizations.
+    /// Whether the files of a deployment may still be needed: it is unfinished or can be retried. An id does not tell its
+    /// organization, so it is looked up in each of these.
     pub fn holds_work<'a>(
         &self,
         organizations: impl IntoIterator<Item = &'a Identifier>,
@@ -221,7 +222,7 @@ impl Environments {
         DeploymentFound { environment, record }
     }
 
-    /// How the environment's view shows a deployment, if it is behind the store, which has it at this revision.
+    /// The deployment in the published view, if that is behind the store, which has this revision.
     fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
         let view = self.directory.peek(environment)?;
         let (deployment, session) = view.unfinished_deployment(id)?;

@@ -1,4 +1,5 @@
-//! Reads: from the last durable view where there is an actor, from the store where there is none.
+//! Reads of environments, sessions, queues and histories: from the published view if there is an actor, else from the
+//! store.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -13,10 +14,10 @@ use crate::domain::{
 };
 use crate::store::StoreError;
 
-/// A session, where it is, and how it waits if it does.
+/// A session, its environment, and its place if it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionFound {
-    /// None while it waits for any environment, or if it ended so.
+    /// None while it waits for any environment, or if it ended waiting.
     pub environment: Option<EnvironmentKey>,
     pub session: Session,
     pub waiting: Option<Waiting>,
@@ -25,13 +26,13 @@ pub struct SessionFound {
 /// The place of a queued session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Waiting {
-    /// How many go first, and itself: the next one is at 1.
+    /// The next to be served is at 1.
     pub position: usize,
-    /// When it loses its place, if its client does not ask about it until then.
+    /// When it loses its place, unless its client polls before.
     pub until: Timestamp,
 }
 
-/// One who waits for an environment.
+/// A waiter in the queue of an environment.
 pub struct Queued {
     pub waiter: Arc<Waiter>,
     /// Whether it waits for any environment like this one.
@@ -47,11 +48,11 @@ pub struct History {
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     pub lock_status: Option<LockStatus>,
-    /// All of them must be there.
+    /// The environment must have all of them.
     pub labels: Vec<(Identifier, LabelValue)>,
 }
 
-/// Some environments of a pipeline by name, and how many match in all.
+/// One page of the environments of a pipeline, by name, and the number of all that match.
 pub struct EnvironmentPage {
     pub environments: Vec<(Identifier, Arc<Environment>)>,
     pub total: u64,
@@ -71,7 +72,7 @@ impl Environments {
         }
     }
 
-    /// A session of the environment, as it durably is. Its client's look at it counts as asking about it.
+    /// A session of the environment, as it durably is. A read by its own client counts as a poll.
     pub fn session(
         &self,
         key: &EnvironmentKey,
@@ -95,8 +96,7 @@ impl Environments {
         Ok(session.map(|session| SessionFound { environment: Some(key.clone()), session, waiting: None }))
     }
 
-    /// A session of the pipeline that began in a queue, wherever it is now. Its client's look at it counts as asking
-    /// about it.
+    /// A session of the pipeline that began in a queue, wherever it is now. A read by its own client counts as a poll.
     pub fn session_of_any(
         &self,
         pipeline: &PipelineKey,
@@ -131,7 +131,7 @@ impl Environments {
         Waiting { position, until: now.at.plus(left.max(0)) }
     }
 
-    /// All who wait for the environment, in order: by name, or for any like it.
+    /// All waiters for the environment in order, by name or for any like it.
     pub fn queue(&self, key: &EnvironmentKey, environment: &Environment) -> Vec<Queued> {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
@@ -143,7 +143,8 @@ impl Environments {
         all
     }
 
-    /// `limit` sessions after the `offset` newest. Numbers are contiguous, so those at the end cost what the first do.
+    /// `limit` sessions after the `offset` newest. Sessions are numbered without gaps, so the
+    /// last page costs as much as the first.
     pub fn history(
         &self,
         key: &EnvironmentKey,
@@ -194,7 +195,7 @@ impl Environments {
         Ok(page)
     }
 
-    /// The next `limit` that match after the name `after`, for those who read a long list piece by piece.
+    /// The next `limit` that match after the name `after`, for reading a long list piece by piece.
     pub fn list_after(
         &self,
         pipeline: &PipelineKey,
@@ -231,8 +232,8 @@ impl Environments {
         let records = &self.services().records;
         records.each_environment_record(pipeline, after, |name, record| {
             let key = EnvironmentKey { pipeline: pipeline.clone(), name };
-            // The store may be a moment ahead of an actor's view, and who was shown that here would find an older
-            // state in the environment itself.
+            // The store may be a moment ahead of the published view; a list must not show more than a read of the
+            // environment itself.
             let environment = match self.directory.peek(&key) {
                 Some(view) => view,
                 None => {

@@ -1,5 +1,5 @@
-//! When to look at which environment again. One ordered set for all of them: a deadline that waits costs its place in it
-//! and nothing else, and an environment need not be in memory to have one.
+//! The deadline of each environment, in one ordered set. A deadline costs one entry there, and its environment need not be
+//! in memory.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -12,24 +12,24 @@ use crate::domain::{EnvironmentKey, Tick};
 #[derive(Default)]
 pub struct Deadlines {
     armed: Mutex<Armed>,
-    /// The first one is another now.
+    /// Notified when the first deadline changes.
     moved: Notify,
 }
 
 #[derive(Default)]
 struct Armed {
     in_order: BTreeSet<(Tick, EnvironmentKey)>,
-    of: HashMap<EnvironmentKey, Tick>,
+    by_key: HashMap<EnvironmentKey, Tick>,
 }
 
 impl Deadlines {
-    /// The environment is to be looked at then, and no longer when it was before.
+    /// Replaces the deadline of an environment.
     pub fn arm(&self, key: &EnvironmentKey, due: Option<Tick>) {
         let mut armed = self.armed.lock();
         let first = armed.first();
         let before = match due {
-            Some(due) => armed.of.insert(key.clone(), due),
-            None => armed.of.remove(key),
+            Some(due) => armed.by_key.insert(key.clone(), due),
+            None => armed.by_key.remove(key),
         };
         if let Some(before) = before {
             armed.in_order.remove(&(before, key.clone()));
@@ -42,19 +42,19 @@ impl Deadlines {
         }
     }
 
-    /// Takes out those whose time has come, at most so many.
+    /// Removes and returns deadlines that have passed, at most so many.
     pub fn take_due(&self, now: Tick, at_most: usize) -> Vec<EnvironmentKey> {
         let mut armed = self.armed.lock();
         let mut due = Vec::new();
         while due.len() < at_most && armed.first().is_some_and(|first| first <= now) {
             let Some((_, key)) = armed.in_order.pop_first() else { break };
-            armed.of.remove(&key);
+            armed.by_key.remove(&key);
             due.push(key);
         }
         due
     }
 
-    /// Waits until the first may be due, or has changed; `tick` reads the clock.
+    /// Waits until the first deadline may have passed, or has changed; `tick` reads the clock.
     pub async fn next(&self, tick: impl Fn() -> Tick) {
         let moved = self.moved.notified();
         let first = self.armed.lock().first();
@@ -73,7 +73,7 @@ impl Deadlines {
 
     #[cfg(test)]
     pub fn len(&self) -> usize {
-        self.armed.lock().of.len()
+        self.armed.lock().by_key.len()
     }
 }
 

@@ -1,5 +1,5 @@
 //! Answers that wait for the disk. Each thread that runs actors has one queue of them, in the order of the log, and one
-//! task that is woken once for a whole group of commits, however many answers it settles.
+//! task that is woken once per group of commits, however many answers it settles.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -11,7 +11,6 @@ use tokio::sync::{Notify, watch};
 
 use crate::store::{Sequence, Store};
 
-/// Where a thread leaves what is to be done once a place in the log is durable.
 pub struct Settlements {
     id: u64,
     store: Arc<dyn Store>,
@@ -25,8 +24,8 @@ struct Queue {
 }
 
 thread_local! {
-    /// The queues of this thread, by the id of their `Settlements`. The task owns its queue, so that of a runtime that
-    /// has ended is gone with it.
+    /// The queues of this thread, by the id of their `Settlements`. The task owns its queue, so a queue ends with its
+    /// runtime.
     static QUEUES: RefCell<Vec<(u64, Weak<Queue>)>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -36,8 +35,8 @@ impl Settlements {
         Self { id: NEXT_ID.fetch_add(1, Ordering::Relaxed), store }
     }
 
-    /// Runs `settle` on this thread when the log is durable up to `sequence`, after all that this thread left before it:
-    /// a thread hands its batches in with rising sequences, so waiting in line costs nothing.
+    /// Runs `settle` on this thread when the log is durable up to `sequence`, after everything this thread queued before:
+    /// a thread hands in its batches with rising sequences, so waiting in line costs nothing.
     pub fn when_durable(&self, sequence: Sequence, settle: Settle) {
         let queue = self.queue_of_this_thread();
         queue.waiting.borrow_mut().push_back((sequence, settle));

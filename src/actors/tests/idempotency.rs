@@ -196,7 +196,7 @@ async fn the_server_that_ends_keeps_the_place_of_those_with_a_key() {
     let waiting = actix::spawn(async move { environments.claim(&key(), claim(2), LONG, Some(key_of_claim)).await });
     bench.let_others_run().await;
     bench.environments.send_waiters_away();
-    assert!(matches!(waiting.await.unwrap(), Err(Failure::ComeAgain)));
+    assert!(matches!(waiting.await.unwrap(), Err(Failure::ShuttingDown)));
     bench.release(&first).await.unwrap();
     bench.let_others_run().await;
     assert_eq!(bench.holder(), None);

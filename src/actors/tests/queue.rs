@@ -179,7 +179,7 @@ async fn the_server_that_ends_sends_those_who_wait_away() {
     let first = bench.claim(1).await.unwrap();
     let waits = bench.wait_in_line(2).await;
     bench.environments.send_waiters_away();
-    assert!(matches!(waits.await.unwrap(), Err(Failure::ComeAgain)));
+    assert!(matches!(waits.await.unwrap(), Err(Failure::ShuttingDown)));
     bench.release(&first).await.unwrap();
     assert_eq!(bench.holder(), None, "nobody was granted what nobody waits for");
 }
@@ -351,7 +351,7 @@ async fn of_those_who_left_the_queue_only_so_many_are_remembered() {
     bench.store.commit(batch).unwrap();
     let queued = bench.queued(2).await;
     bench.release(&queued).await.unwrap();
-    bench.environments.forget_those_who_left().await.unwrap();
+    bench.environments.drop_old_ended_sessions().await.unwrap();
     assert_eq!(bench.store.scan(b"g/", b"g0", usize::MAX).unwrap().len(), 10_000);
     assert_eq!(bench.ask(&queued).status(), SessionStatus::Released, "the oldest goes first");
 }

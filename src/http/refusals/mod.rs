@@ -29,7 +29,7 @@ impl From<Failure> for Problem {
             Failure::Rejected(rejection) => rejection.into(),
             Failure::Store(error) => error.into(),
             Failure::Overloaded => Problem::overloaded("too many requests are waiting for this environment"),
-            Failure::ComeAgain => Problem::new(
+            Failure::ShuttingDown => Problem::new(
                 Code::ShuttingDown,
                 "the server is stopping; resend the request after `Retry-After`. With the same `Idempotency-Key` it keeps \
                  its place in the queue",

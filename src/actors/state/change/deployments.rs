@@ -13,7 +13,7 @@ const _: () =
     assert!(APPROVALS_KEPT > pipeline::STAGES_MAX, "the approvals that a deployment shows must be among them");
 
 impl Change<'_> {
-    /// The deployments that have changed, and whether the store says that one here has not ended.
+    /// Changed deployments, and the mark that one here is unfinished.
     pub fn deployments(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
         let organization = &self.key.pipeline.organization;
         for record in &outcome.deployments {
@@ -34,7 +34,7 @@ impl Change<'_> {
         for id in &outcome.forgotten {
             let sessions = [&self.loaded.environment.lock, &self.loaded.environment.leaving];
             let mut listed = sessions.into_iter().flatten().flat_map(|session| &session.deployments);
-            // What is not listed in a session may have had stages.
+            // A deployment that no session lists may have had stages.
             let staged = listed.find(|deployment| deployment.id == *id).is_none_or(|deployment| deployment.staged);
             self.forget(*id, staged)?;
         }
@@ -45,7 +45,7 @@ impl Change<'_> {
         let organization = &self.key.pipeline.organization;
         let key = keys::approval(organization, record.approval.id);
         self.batch.put(key, stored::encode_approval(self.key, record));
-        // It is pending when it is new, and not written again as long as it is.
+        // Only a new approval is pending; it is not written again until it is decided.
         if record.approval.status != ApprovalStatus::Pending {
             return Ok(());
         }
@@ -64,7 +64,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Nothing is kept of a deployment any more.
+    /// Drops everything kept of a deployment.
     pub(super) fn forget(&mut self, id: DeploymentId, staged: bool) -> Result<(), StoreError> {
         let organization = &self.key.pipeline.organization;
         self.batch.delete(keys::deployment(organization, id));
@@ -83,7 +83,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// The approvals of a deployment after everything handed in, and after what this change has done.
+    /// The approvals of a deployment after everything handed in and after this change.
     fn approvals_of(&self, id: DeploymentId) -> Result<Vec<ApprovalId>, StoreError> {
         let written = self.updates.get(&id).and_then(|update| update.approvals.as_ref());
         let recent = || self.loaded.deployments.get(id).and_then(|update| update.approvals.as_ref());

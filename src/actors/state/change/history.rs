@@ -17,11 +17,11 @@ const TRIM_AT_ONCE: u64 = 500;
 const FORGET_AT_ONCE: usize = 1_000;
 
 impl Change<'_> {
-    /// Puts sessions that have ended into their pages.
+    /// Puts ended sessions into their pages.
     pub(super) fn remember(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
         let oldest = Page::of(*next.remembered_sessions(self.records.history_retention()).start());
         for session in &outcome.ended {
-            // A page that stays is true, also of what is no longer shown: retention may be raised.
+            // A page that is kept must be complete, beyond the retention too: the retention may be raised.
             let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
             let Some(number) = session.fencing_token().filter(stays) else {
                 if !is_leaving(next, session) {
@@ -30,7 +30,7 @@ impl Change<'_> {
                 continue;
             };
             let page = if Page::begins_with(number) && number == next.newest_ended() {
-                // Nothing but an older state of itself can be in it, so there is no need to look.
+                // It can only contain an older state of this session, so it need not be read.
                 Cow::Owned(Page::default())
             } else {
                 self.page(Page::of(number))?
@@ -41,7 +41,7 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Drops the pages of which no session is remembered, a bounded number at once.
+    /// Drops the pages whose sessions are all beyond the retention, a bounded number at once.
     pub fn trim(&mut self, next: &Environment) -> Result<(), StoreError> {
         let remembered = next.remembered_sessions(self.records.history_retention());
         let (from, wanted) = (self.keeping.from, *remembered.start());
@@ -50,7 +50,7 @@ impl Change<'_> {
         if until == from {
             return Ok(());
         }
-        // If nothing at all is remembered, the page which the next session will be in is of no use either.
+        // If no session is kept at all, the page of the next session is not needed either.
         let nothing = until > *remembered.end();
         for number in Page::of(from)..Page::of(until) + u64::from(nothing) {
             let rest = self.drop_page(next, number)?;
@@ -66,15 +66,14 @@ impl Change<'_> {
         Ok(())
     }
 
-    /// Drops the sessions of a page, with their pointers and what is kept of their deployments. Answers with what is left
-    /// for the next time.
+    /// Drops the sessions of a page with their pointers and deployments. Returns the rest for the next time.
     fn drop_page(&mut self, next: &Environment, number: u64) -> Result<Page, StoreError> {
         let mut rest = Page::default();
         if self.keeping.pointers == 0 && !self.keeping.deployed {
             return Ok(rest);
         }
         for mut session in readable(self.page(number)?.sessions(0..=u64::MAX))? {
-            // What runs of one that is leaving is still needed; `remember` sees to it when that has ended.
+            // The running deployment of a leaving session is still needed; `remember` drops it when it has ended.
             while !is_leaving(next, &session)
                 && self.batch.changes().len() < FORGET_AT_ONCE
                 && let Some(deployment) = session.deployments.pop()
@@ -95,7 +94,7 @@ impl Change<'_> {
         deployments.iter().try_for_each(|deployment| self.forget(deployment.id, deployment.staged))
     }
 
-    /// A page as it is after everything handed in, and after what this change has done to it.
+    /// A page after everything handed in and after this change.
     fn page(&self, number: u64) -> Result<Cow<'_, Page>, StoreError> {
         match self.pages.get(&number).or_else(|| self.loaded.pages.get(number)) {
             Some(page) => Ok(Cow::Borrowed(page)),
@@ -104,7 +103,7 @@ impl Change<'_> {
     }
 }
 
-/// Whether a deployment of this session, which has ended, has not.
+/// Whether the session has ended but its deployment has not.
 fn is_leaving(next: &Environment, session: &Session) -> bool {
     next.leaving.as_ref().is_some_and(|leaving| leaving.id == session.id)
 }
