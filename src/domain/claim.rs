@@ -5,18 +5,24 @@ use std::sync::Arc;
 use super::draft::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Agent, Claimed, Command, CommitId, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease,
+    Agent, Claimed, Command, CommitId, Configuration, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease,
     Notice, Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Via, Waiter, deploy, queue,
 };
 
-#[derive(Debug, Clone)]
-pub struct Claim {
-    pub seed: IdSeed,
+/// What a caller asks for, by force or not. Becomes part of the session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimRequest {
     pub user: Person,
     pub commit: Option<CommitId>,
     pub context: Option<Context>,
     pub ttl_seconds: Option<u32>,
     pub priority: Priority,
+}
+
+#[derive(Debug, Clone)]
+pub struct Claim {
+    pub request: ClaimRequest,
+    pub seed: IdSeed,
     pub ticket: Ticket,
     /// What keeps its place if it has to wait; without, it does not wait.
     pub waits: Option<Kept>,
@@ -38,9 +44,7 @@ impl Command for Claim {
 
     fn decide(self, draft: &mut Draft<'_>) -> Result<ClaimReply, Rejection> {
         let configuration = draft.next.available()?.clone();
-        if self.ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
-            return Err(Rejection::TtlTooLong { max_seconds: configuration.max_ttl_seconds });
-        }
+        self.request.check(&configuration)?;
         let waits = self.waits.clone();
         let waiter = self.into_waiter(draft.now);
         // Whoever came first gets it, also if they wait for any environment like this one, or are back only now.
@@ -66,23 +70,39 @@ impl Command for Claim {
 }
 
 impl Claim {
-    /// The session it will be, in the state in which it waits.
     pub fn into_waiter(self, now: Now) -> Waiter {
-        let session = Session {
-            id: SessionId { seed: self.seed, origin: Origin::Queued(self.ticket) },
-            user: self.user,
-            commit: self.commit,
-            context: self.context,
-            priority: self.priority,
-            ttl_seconds: self.ttl_seconds,
+        let Claim { request, seed, ticket, waits, via } = self;
+        let session = request.into_session(SessionId { seed, origin: Origin::Queued(ticket) }, now);
+        Waiter { ticket, kept: waits.unwrap_or(Kept::ByConnection), session, via }
+    }
+}
+
+impl ClaimRequest {
+    pub(super) fn check(&self, configuration: &Configuration) -> Result<(), Rejection> {
+        let max_seconds = configuration.max_ttl_seconds;
+        match self.ttl_seconds {
+            Some(ttl) if ttl > max_seconds => Err(Rejection::TtlTooLong { max_seconds }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Without the lock.
+    pub(super) fn into_session(self, id: SessionId, now: Now) -> Session {
+        let ClaimRequest { user, commit, context, ttl_seconds, priority } = self;
+        Session {
+            id,
+            user,
+            commit,
+            context,
+            priority,
+            ttl_seconds,
             created_at: now.at,
             claimed: None,
             ended: None,
             deployments: Vec::new(),
             deployment_count: 0,
             revision: 0,
-        };
-        Waiter { ticket: self.ticket, kept: self.waits.unwrap_or(Kept::ByConnection), session, via: self.via }
+        }
     }
 }
 
@@ -147,7 +167,7 @@ fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::domain::samples::{Subject, by_key, claim, person};
+    use crate::domain::samples::{Subject, by_key, claim, person, request};
     use crate::domain::*;
 
     #[test]
@@ -176,7 +196,7 @@ mod tests {
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
         subject.crowd.except.clear();
-        subject.run(3, Claim { priority: Priority::new(1).unwrap(), ..claim(3) }).unwrap();
+        subject.run(3, Claim { request: ClaimRequest { priority: Priority::new(1).unwrap(), ..request(1) }, ..claim(3) }).unwrap();
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
     }
 }

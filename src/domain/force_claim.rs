@@ -1,12 +1,13 @@
 //! Force-claim: ends the holder's session and takes the lock, in one step without a gap. The queue keeps waiting.
 
 use super::{
-    Claim, Command, Draft, Ended, EndedHow, Origin, Rejection, Role, Session, SessionId, claim, release, reset,
+    ClaimRequest, Command, Draft, Ended, EndedHow, IdSeed, Origin, Rejection, Role, Session, SessionId, claim, release, reset,
 };
 
 #[derive(Debug, Clone)]
 pub struct ForceClaim {
-    pub claim: Claim,
+    pub request: ClaimRequest,
+    pub seed: IdSeed,
     pub role: Role,
 }
 
@@ -26,18 +27,17 @@ impl Command for ForceClaim {
             return Err(Rejection::RoleTooLow { required: configuration.force_claim_role });
         }
         draft.next.available()?;
-        if self.claim.ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
-            return Err(Rejection::TtlTooLong { max_seconds: configuration.max_ttl_seconds });
-        }
+        self.request.check(&configuration)?;
 
         let origin = Origin::Granted(draft.next.fencing_token + 1);
-        let successor = SessionId { seed: self.claim.seed, origin };
-        let by = Some(self.claim.user.clone());
+        let successor = SessionId { seed: self.seed, origin };
+        let by = Some(self.request.user.clone());
         let ended = Ended { at: draft.now.at, by, how: EndedHow::Overridden(successor) };
         let overrode = release::end_session(draft, ended);
         draft.outcome.events.extend(overrode.as_ref().and_then(Session::end_event));
         reset::cancel(draft);
-        let session = claim::grant(draft, self.claim.into_waiter(draft.now).session);
+        let session = self.request.into_session(successor, draft.now);
+        let session = claim::grant(draft, session);
         Ok(ForceClaimed { session, overrode })
     }
 

@@ -202,8 +202,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::samples::{Subject, at, by_key, claim, person};
-    use crate::domain::{Claim, Configuration, Kept, Presence, Timestamp};
+    use crate::domain::samples::{Subject, at, by_key, claim, person, request};
+    use crate::domain::{Claim, ClaimRequest, Configuration, Kept, Presence, Timestamp};
 
     fn holder(subject: &Subject) -> Session {
         subject.environment.lock.clone().unwrap()
@@ -259,7 +259,7 @@ mod tests {
     #[test]
     fn a_lease_that_ran_out_while_the_server_was_down_leaves_time_for_a_heartbeat() {
         let mut subject = Subject::with(Configuration::default());
-        subject.run(0, Claim { ttl_seconds: Some(45), ..claim(1) }).unwrap();
+        subject.run(0, Claim { request: ClaimRequest { ttl_seconds: Some(45), ..request(1) }, ..claim(1) }).unwrap();
         let started = Now { at: Timestamp::from_millis(at(100_000).at.as_millis()), tick: Tick(7) };
         subject.environment.rearm(started);
         assert_eq!(holder(&subject).expiry().unwrap().0.due, started.tick.plus(LEFT_AFTER_START_MILLIS));

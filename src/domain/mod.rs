@@ -43,7 +43,7 @@ mod uses;
 pub use bounded::{
     CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, VariableName, VariableValue,
 };
-pub use claim::{Claim, ClaimReply};
+pub use claim::{Claim, ClaimReply, ClaimRequest};
 pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
 };

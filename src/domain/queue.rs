@@ -204,14 +204,9 @@ impl Waiter {
     }
 
     pub(super) fn departure(self: &Arc<Self>, ended: Ended) -> Departure {
-        Departure { waiter: self.clone(), session: self.ended(ended) }
-    }
-
-    /// Its session as it ends without ever having had the lock.
-    pub fn ended(&self, ended: Ended) -> Session {
         let mut session = self.session.clone();
         session.end(ended);
-        session
+        Departure { waiter: self.clone(), session }
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn finish(draft: &mut Draft<'_>, outcome: DeploymentOutcome) {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use crate::domain::samples::{Subject, claim, commit, end_stage, identifier, person, pipeline};
+    use crate::domain::samples::{Subject, by_force, claim, commit, end_stage, identifier, person, pipeline};
     use crate::domain::*;
 
     /// Claimed and released, and being put in order since.
@@ -83,7 +83,7 @@ mod tests {
     }
 
     fn force(subject: &mut Subject, number: u64) {
-        subject.run(2, ForceClaim { claim: claim(number), role: Role::Developer }).unwrap();
+        subject.run(2, by_force(claim(number), Role::Developer)).unwrap();
     }
 
     fn finish(subject: &mut Subject, end: StageEnd) {

@@ -31,17 +31,15 @@ pub fn labels(pairs: &[(&str, &str)]) -> Labels {
 
 /// A plain claim that does not wait; its seed and its ticket have this number.
 pub fn claim(number: u64) -> Claim {
-    Claim {
-        seed: seed(number),
-        user: person(1),
-        commit: None,
-        context: None,
-        ttl_seconds: None,
-        priority: Priority::default(),
-        ticket: Ticket(number),
-        waits: None,
-        via: None,
-    }
+    Claim { request: request(1), seed: seed(number), ticket: Ticket(number), waits: None, via: None }
+}
+
+pub fn request(who: u8) -> ClaimRequest {
+    ClaimRequest { user: person(who), commit: None, context: None, ttl_seconds: None, priority: Priority::default() }
+}
+
+pub fn by_force(claim: Claim, role: Role) -> ForceClaim {
+    ForceClaim { request: claim.request, seed: claim.seed, role }
 }
 
 pub fn by_key(number: u64) -> Kept {

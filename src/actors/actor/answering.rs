@@ -142,7 +142,7 @@ impl EnvironmentActor {
                 client.record(batch, &outcome, now);
             }
         };
-        let by = Agent { person: claim.user.clone(), via: claim.via.clone() };
+        let by = Agent { person: claim.request.user.clone(), via: claim.via.clone() };
         let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
             Ok(executed) => executed,
             Err(failure) => return self.refuse(client.reply, failure, context),

@@ -2,7 +2,6 @@
 //! at it again.
 
 use super::EnvironmentActor;
-use crate::actors::pool::standing_of;
 use crate::domain::Standing;
 
 impl EnvironmentActor {
@@ -20,7 +19,7 @@ impl EnvironmentActor {
             return false;
         }
         self.reported = Some(standing);
-        self.links.pool.report(&self.links.services, &self.links.key.name, standing_of(environment))
+        self.links.pool.report(&self.links.services, &self.links.key.name, environment.standing())
     }
 
     /// Reports even if nothing has changed: an offer has been answered.

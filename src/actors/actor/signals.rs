@@ -7,7 +7,7 @@ use super::settling::Executed;
 use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::services::signals::Signal;
-use crate::domain::{Command, Elapse, HandOver, HangUp, Kept, Resume, Standing, StopWaiting, Ticket, Undelivered};
+use crate::domain::{AfterHangUp, Command, Elapse, HandOver, HangUp, Kept, Resume, Standing, StopWaiting, Ticket, Undelivered};
 
 /// How many disconnected waiters one commit removes, so that the store accepts the batch.
 const HUNG_UP_AT_ONCE: usize = 50;
@@ -106,15 +106,13 @@ impl EnvironmentActor {
         for &ticket in gone {
             let Ok(loaded) = &self.loaded else { return };
             let Some(waiter) = loaded.environment().queue.get(ticket) else { continue };
-            match self.held.get(&ticket) {
-                // It came back meanwhile, on another connection.
-                Some(client) if !client.is_gone() => {}
-                // A queued session with a key: from now on its place is kept by polling.
-                Some(HeldClient { keyed: Some(_), .. }) if waiter.kept == Kept::ByAsking => {
+            match waiter.after_hang_up(HeldClient::connection(self.held.get(&ticket))) {
+                AfterHangUp::Stays => {}
+                AfterHangUp::Polls => {
                     self.held.remove(&ticket);
                     self.services().waiters.polled(ticket, self.services().tick());
                 }
-                Some(_) | None => tickets.push(ticket),
+                AfterHangUp::Leaves => tickets.push(ticket),
             }
         }
         if !tickets.is_empty() && !self.perform(HangUp { tickets: tickets.clone() }, context) {

@@ -1,5 +1,6 @@
 //! A claim from the caller's side: sent, awaited as long as the caller wants, and withdrawn if the caller disconnects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
@@ -10,7 +11,8 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
-use crate::domain::{Claim, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, SessionId, Ticket};
+use crate::domain::{Claim, ClaimAny, ClaimRequest, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, SessionId, Ticket};
+use crate::entropy;
 
 /// How long a claim waits if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,7 +30,7 @@ impl Environments {
     pub async fn claim(
         &self,
         key: &EnvironmentKey,
-        mut claim: Claim,
+        request: ClaimRequest,
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
@@ -36,7 +38,7 @@ impl Environments {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
-        self.take_ticket(&mut claim, patience, keyed.as_ref());
+        let claim = self.new_claim(request, patience, keyed.as_ref());
         let (client, call) = self.call(QueueKey::Environment(key.clone()), claim.ticket, keyed);
         let hold = !patience.wait.is_zero();
         match self.directory.send(key, AskClaim { claim, hold, client }) {
@@ -50,7 +52,7 @@ impl Environments {
         &self,
         pipeline: &PipelineKey,
         labels: Labels,
-        mut claim: Claim,
+        request: ClaimRequest,
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
@@ -60,10 +62,10 @@ impl Environments {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
-        self.take_ticket(&mut claim, patience, keyed.as_ref());
+        let claim = self.new_claim(request, patience, keyed.as_ref());
         let (client, call) = self.call(QueueKey::Pool(pipeline.clone()), claim.ticket, keyed);
         let hold = !patience.wait.is_zero();
-        match pool.arrive(services, labels, claim, hold, client) {
+        match pool.join(services, ClaimAny { claim, labels: Arc::new(labels), hold }, client) {
             Ok(()) => call.wait(patience).await,
             Err(failure) => Err(call.defused(failure)),
         }
@@ -104,10 +106,8 @@ impl Environments {
         }
     }
 
-    fn take_ticket(&self, claim: &mut Claim, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) {
-        claim.ticket = self.services().waiters.next_ticket();
-        claim.via = self.by.as_ref().and_then(|agent| agent.via.clone());
-        claim.waits = match keyed {
+    fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
+        let waits = match keyed {
             _ if patience.queue => Some(Kept::ByAsking),
             _ if patience.wait.is_zero() => None,
             Some(keyed) => Some(Kept::ByKey(PlaceKey {
@@ -116,6 +116,9 @@ impl Environments {
             })),
             None => Some(Kept::ByConnection),
         };
+        let ticket = self.services().waiters.next_ticket();
+        let via = self.by.as_ref().and_then(|agent| agent.via.clone());
+        Claim { request, seed: entropy::id_seed(), ticket, waits, via }
     }
 
     fn call(&self, queue: QueueKey, ticket: Ticket, keyed: Option<Keyed<ClaimOutcome>>) -> (HeldClient, Call) {

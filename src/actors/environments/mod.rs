@@ -18,9 +18,10 @@ use super::services::clients::Keyed;
 use super::services::watchers::{Subject, Watch};
 use super::{restart, timer};
 use crate::domain::{
-    Agent, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed, Heartbeat,
-    Release, Seen, Session, SessionId,
+    Agent, ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
+    Heartbeat, Release, Role, Seen, Session, SessionId,
 };
+use crate::entropy;
 use crate::store::{Store, StoreError};
 
 /// All environments. Cheap to clone.
@@ -64,10 +65,11 @@ impl Environments {
     pub async fn force_claim(
         &self,
         key: &EnvironmentKey,
-        claim: ForceClaim,
+        request: ClaimRequest,
+        role: Role,
         keyed: Option<Keyed<ForceClaimed>>,
     ) -> Result<ForceClaimed, Failure> {
-        self.ask_keyed(key, claim, keyed).await
+        self.ask_keyed(key, ForceClaim { request, seed: entropy::id_seed(), role }, keyed).await
     }
 
     pub async fn release(&self, key: &EnvironmentKey, release: Release) -> Result<Session, Failure> {

@@ -3,7 +3,7 @@
 use super::Environments;
 use super::reading::SessionFound;
 use crate::actors::failure::Failure;
-use crate::domain::{Ended, EndedHow, Origin, Person, PipelineKey, Rejection, SessionId};
+use crate::domain::{Person, PipelineKey, SessionId};
 use crate::store::{StoreError, durable_up_to};
 
 impl Environments {
@@ -36,19 +36,11 @@ impl Environments {
         by: &Person,
         any: bool,
     ) -> Result<Option<SessionFound>, Failure> {
-        let Origin::Queued(ticket) = id.origin else { return Ok(None) };
         let (services, pool) = (self.services(), self.directory.pools().get(pipeline));
         let mut watch = self.watch_session(id);
         loop {
-            if let Some((waiter, _)) = pool.session(id)
-                && waiter.session.user.id != by.id
-                && !any
-            {
-                return Err(Rejection::NotSessionHolder { holder: waiter.session.user.clone() }.into());
-            }
-            let ended = Ended { at: services.now().at, by: Some(by.clone()), how: EndedHow::Released };
-            let left = pool.release(services, ticket, ended, self.by.as_deref())?;
-            if let Some((session, sequence)) = left {
+            let released = pool.release(services, id, by, any, self.by.as_deref())?;
+            if let Some((session, sequence)) = released {
                 durable_up_to(services.store(), sequence).await;
                 // Whoever has this answer finds it so when reading.
                 while pool.session(id).is_some() {
@@ -57,9 +49,9 @@ impl Environments {
                 return Ok(Some(SessionFound { environment: None, session, waiting: None }));
             }
             let Some(found) = self.session_of_any(pipeline, id, by.id)? else { return Ok(None) };
-            // One that has an environment is released there, by the same rule.
-            if found.environment.is_none() && found.session.user.id != by.id && !any {
-                return Err(Rejection::NotSessionHolder { holder: found.session.user }.into());
+            // A session that has an environment is released there, by the same rule.
+            if found.environment.is_none() {
+                found.session.check_release(by, any)?;
             }
             if found.waiting.is_none() || found.environment.is_some() {
                 return Ok(Some(found));

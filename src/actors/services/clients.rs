@@ -3,7 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::actors::failure::Failure;
-use crate::domain::{EnvironmentKey, Session, Timestamp};
+use crate::domain::{Connection, EnvironmentKey, Session, Timestamp};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
@@ -42,6 +42,15 @@ pub struct HeldClient {
 impl HeldClient {
     pub fn is_gone(&self) -> bool {
         self.reply.is_closed()
+    }
+
+    /// The connection of a waiter with this client.
+    pub fn connection(client: Option<&Self>) -> Connection {
+        match client {
+            None => Connection::Absent,
+            Some(client) if client.is_gone() => Connection::Closed { keyed: client.keyed.is_some() },
+            Some(_) => Connection::Open,
+        }
     }
 
     /// Stores the outcome under the client's idempotency key, if it has one.

@@ -104,17 +104,7 @@ impl WaiterRegistry {
 
     /// Whether the client of a waiter is there, as far as we can know.
     pub fn presence(&self, waiter: &Waiter, client: Option<&HeldClient>, now: Tick) -> Presence {
-        match (client, &waiter.kept) {
-            (Some(client), _) if !client.is_gone() => Presence::Connected,
-            // Its key leads to its session id, so it can still poll.
-            (Some(HeldClient { keyed: Some(_), .. }), Kept::ByAsking) => {
-                Presence::LastSeen(self.last_poll(waiter.ticket))
-            }
-            // We sent it away ourselves; its place is kept until it comes back.
-            (Some(_), Kept::ByKey(_)) if self.is_closing() => Presence::LastSeen(now),
-            (Some(_), _) | (None, Kept::ByConnection) => Presence::Vanished,
-            (None, Kept::ByKey(_) | Kept::ByAsking) => Presence::LastSeen(self.last_poll(waiter.ticket)),
-        }
+        waiter.presence(HeldClient::connection(client), self.is_closing(), now, |ticket| self.last_poll(ticket))
     }
 
     /// How many wait for an environment by name, as far as it is in memory.

@@ -113,7 +113,7 @@ impl Bench {
     /// Somebody holds the lock and has a deployment running.
     pub async fn deploying(&self) -> DeploymentId {
         self.pipeline.set(stages(&["build"]));
-        let claim = Claim { commit: Some(commit()), ..claim(1) };
+        let claim = ClaimRequest { commit: Some(commit()), ..claim(1) };
         let session = claim_at_once(&self.environments, &key(), claim).await.unwrap();
         session.deployments[0].id
     }

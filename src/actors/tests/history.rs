@@ -33,8 +33,8 @@ impl Bench {
     }
 
     pub(super) async fn force_claim(&self, who: u8) {
-        let force = ForceClaim { claim: claim(who), role: Role::Admin };
-        self.environments.force_claim(&key(), force, None).await.unwrap();
+        let force = claim(who);
+        self.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap();
     }
 
     /// What nobody waits for, since the store holds it back.
@@ -131,14 +131,14 @@ async fn whatever_of_many_commits_under_way_a_crash_leaves_the_history_is_whole(
     let deployment = bench.deploying().await;
     bench.store.hold();
     for _ in 0..12 {
-        let force = ForceClaim { claim: claim(2), role: Role::Admin };
-        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
+        let force = claim(2);
+        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     }
     let end = end_of(deployment, StageEnd::Succeeded);
     bench.in_the_background(async |all| drop(all.end_stage(&key(), end).await)).await;
     for _ in 0..4 {
-        let force = ForceClaim { claim: claim(3), role: Role::Admin };
-        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
+        let force = claim(3);
+        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     }
 
     let mut durable = 0;
@@ -235,8 +235,8 @@ async fn an_environment_deleted_and_made_again_before_the_disk_knows_begins_with
     let configure = Configure { configuration: Configuration::default(), expected: None };
     bench.in_the_background(async |all| drop(all.configure(&key(), configure).await)).await;
     for _ in 0..3 {
-        let force = ForceClaim { claim: claim(2), role: Role::Admin };
-        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
+        let force = claim(2);
+        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     }
     bench.store.release();
     bench.let_others_run().await;
@@ -274,7 +274,7 @@ async fn a_page_of_the_largest_sessions_is_one_that_the_store_takes() {
     let commit = CommitId::parse(&"c".repeat(128)).unwrap();
     for _ in 0..16 {
         let context = Some(Context::parse(&"\u{1f512}".repeat(1024)).unwrap());
-        let session = claim_at_once(&bench.environments, &key(), Claim { context, ..claim(1) }).await.unwrap();
+        let session = claim_at_once(&bench.environments, &key(), ClaimRequest { context, ..claim(1) }).await.unwrap();
         for _ in 0..100 {
             let deploy = Deploy { commit: commit.clone(), ..delivery::deploy(&session) };
             bench.environments.deploy(&key(), deploy, None).await.unwrap();

@@ -7,7 +7,7 @@ use crate::domain::{EndedHow, Expiry, Heartbeat, SessionStatus};
 
 impl Bench {
     async fn claim_for(&self, who: u8, ttl_seconds: u32) -> Session {
-        let claim = Claim { ttl_seconds: Some(ttl_seconds), ..claim(who) };
+        let claim = ClaimRequest { ttl_seconds: Some(ttl_seconds), ..claim(who) };
         claim_at_once(&self.environments, &key(), claim).await.unwrap()
     }
 

@@ -18,7 +18,7 @@ use delivery::{Orders, Pipeline};
 
 use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience};
 use crate::domain::{
-    Claim, Command, CommitId, Configuration, Configure, Deploy, Draft, EnvironmentKey, ForceClaim, Identifier, Now,
+    ClaimRequest, Command, CommitId, Configuration, Configure, Deploy, Draft, EnvironmentKey, Identifier, Now,
     Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp, UserId,
 };
 use crate::entropy;
@@ -165,24 +165,14 @@ fn person(who: u8) -> Person {
     Person { id: UserId(crate::domain::IdSeed([who; 12])), name: Arc::from(format!("person-{who}")) }
 }
 
-fn claim(who: u8) -> Claim {
-    Claim {
-        seed: entropy::id_seed(),
-        user: person(who),
-        commit: None,
-        context: None,
-        ttl_seconds: None,
-        priority: Priority::default(),
-        ticket: Ticket(0),
-        waits: None,
-        via: None,
-    }
+fn claim(who: u8) -> ClaimRequest {
+    ClaimRequest { user: person(who), commit: None, context: None, ttl_seconds: None, priority: Priority::default() }
 }
 
 const AT_ONCE: Patience = Patience { wait: Duration::ZERO, queue: false };
 
-async fn claim_at_once(environments: &Environments, key: &EnvironmentKey, claim: Claim) -> Result<Session, Failure> {
-    environments.claim(key, claim, AT_ONCE, None).await.map(granted)
+async fn claim_at_once(environments: &Environments, key: &EnvironmentKey, request: ClaimRequest) -> Result<Session, Failure> {
+    environments.claim(key, request, AT_ONCE, None).await.map(granted)
 }
 
 fn granted(outcome: ClaimOutcome) -> Session {
@@ -270,7 +260,7 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     bench.store.hold();
     let environments = bench.environments.clone();
     let taking = actix::spawn(async move {
-        environments.force_claim(&key(), ForceClaim { claim: claim(2), role: Role::Admin }, None).await
+        environments.force_claim(&key(), claim(2), Role::Admin, None).await
     });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());

@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::{
-    Configuration, Identifier, Labels, Origin, Presence, Rejection, SessionId, Ticket, Timestamp, Turn, Waiter,
+    Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, Waiter,
 };
 
 /// How many may wait for any environment of one pipeline.
@@ -91,14 +91,6 @@ impl Pool {
         rivals.map(|(_, line)| line.range(..=turn).count()).sum()
     }
 
-    pub fn arrive(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) -> Result<(), Rejection> {
-        if self.len() >= POOL_LENGTH_MAX {
-            return Err(Rejection::QueueFull { limit: POOL_LENGTH_MAX });
-        }
-        self.put_back(waiter, labels);
-        Ok(())
-    }
-
     /// For one that was taken and could not be granted after all: it has its old place.
     pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
         let turn = waiter.turn();
@@ -117,19 +109,25 @@ impl Pool {
         waiter
     }
 
-    /// Takes out the first whose client is there, of those this environment would do for and who come before `before`.
+    /// Takes out the first ready waiter that this environment would do for and that comes before `before`.
     pub fn take(
         &mut self,
         configuration: &Configuration,
         before: Option<Turn>,
         presence: impl Fn(&Waiter) -> Presence,
     ) -> Option<Arc<Waiter>> {
-        let first = self.first_for(configuration, presence)?;
-        let turn = first.turn();
-        if before.is_some_and(|before| before < turn) {
-            return None;
-        }
+        let first = self.first(configuration, before, presence)?;
         self.leave(first.ticket)
+    }
+
+    pub fn first(
+        &self,
+        configuration: &Configuration,
+        before: Option<Turn>,
+        presence: impl Fn(&Waiter) -> Presence,
+    ) -> Option<Arc<Waiter>> {
+        let first = self.first_for(configuration, presence)?;
+        before.is_none_or(|before| first.turn() <= before).then_some(first)
     }
 
     /// Whether anybody who is there would take this environment.
@@ -256,7 +254,7 @@ mod tests {
         let wants: [&[(&str, &str)]; 5] =
             [&[("os", "mac")], &[], &[("os", "linux"), ("size", "large")], &[("os", "linux")], &[("os", "linux")]];
         for (number, wants) in (1..).zip(wants) {
-            pool.arrive(Arc::new(claim(number).into_waiter(at(0))), Arc::new(labels(wants))).unwrap();
+            pool.put_back(Arc::new(claim(number).into_waiter(at(0))), Arc::new(labels(wants)));
         }
         let position = |number| pool.position(pool.get(Ticket(number)).unwrap());
         assert_eq!([1, 2, 3, 4, 5].map(position), [1, 1, 2, 2, 3]);
@@ -268,7 +266,7 @@ mod tests {
         let everybody_is_there = |_: &Waiter| Presence::Connected;
         let any = Arc::new(Labels::new());
         for number in 1..=2 {
-            pool.arrive(Arc::new(claim(number).into_waiter(at(0))), any.clone()).unwrap();
+            pool.put_back(Arc::new(claim(number).into_waiter(at(0))), any.clone());
         }
         let taken = pool.take(&Configuration::default(), None, everybody_is_there).unwrap();
         assert_eq!(taken.ticket, Ticket(1));

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::domain::samples::{self, Subject, claim, commit, person, seed};
+use crate::domain::samples::{self, Subject, by_force, claim, commit, person, request, seed};
 use crate::domain::*;
 
 proptest! {
@@ -186,7 +186,7 @@ impl Site {
             }
             Deed::Force { deploys } => {
                 let claim = self.next_claim(deploys);
-                self.run(ForceClaim { claim, role: Role::Admin }).ok();
+                self.run(by_force(claim, Role::Admin)).ok();
             }
             Deed::Release => {
                 let Some(session) = self.holder() else { return };
@@ -349,6 +349,6 @@ impl Site {
 
     fn next_claim(&mut self, deploys: bool) -> Claim {
         self.numbers += 1;
-        Claim { commit: deploys.then(commit), ..claim(self.numbers) }
+        Claim { request: ClaimRequest { commit: deploys.then(commit), ..request(1) }, ..claim(self.numbers) }
     }
 }

@@ -135,12 +135,12 @@ impl World {
     fn claim(&mut self, who: u8, deploys: bool, staged: bool) -> Claim {
         self.clients.staged = staged;
         let seed = self.clients.seed();
-        let claim = samples::claim(number(seed));
-        Claim { user: person(who), commit: deploys.then(commit), ..claim }
+        let request = ClaimRequest { commit: deploys.then(commit), ..samples::request(who) };
+        Claim { request, ..samples::claim(number(seed)) }
     }
 
     fn queue_up(&mut self, claim: &mut Claim, waits: Waits, priority: i64) {
-        claim.priority = Priority::new(priority).unwrap();
+        claim.request.priority = Priority::new(priority).unwrap();
         claim.waits = waits.kept(claim.ticket);
         let presence = match waits {
             Waits::No | Waits::Connected | Waits::Keyed => Presence::Connected,
@@ -162,7 +162,8 @@ impl World {
     fn play(&mut self, step: Step) {
         match step {
             Step::Claim { person: who, deploys, staged, ttl_seconds, waits, priority } => {
-                let mut claim = Claim { ttl_seconds, ..self.claim(who, deploys, staged) };
+                let mut claim = self.claim(who, deploys, staged);
+                claim.request.ttl_seconds = ttl_seconds;
                 self.queue_up(&mut claim, waits, priority);
                 self.check_claim(claim);
             }
@@ -178,7 +179,7 @@ impl World {
                 let holder = self.environment.lock.as_ref().map(|s| s.id);
                 let queue = self.environment.queue.clone();
                 self.forcing = true;
-                let reply = self.run(ForceClaim { claim, role });
+                let reply = self.run(samples::by_force(claim, role));
                 self.forcing = false;
                 assert_eq!(reply.is_ok(), allowed, "{reply:?}");
                 if let Ok(claimed) = reply {
@@ -293,7 +294,7 @@ impl World {
         let (before, ticket, waits) = (self.environment.clone(), claim.ticket, claim.waits.is_some());
         let (limit, max_ttl) =
             before.configuration.as_ref().map_or((0, 0), |c| (c.max_queue_length as usize, c.max_ttl_seconds));
-        let too_long = claim.ttl_seconds.is_some_and(|ttl| ttl > max_ttl);
+        let too_long = claim.request.ttl_seconds.is_some_and(|ttl| ttl > max_ttl);
         let claimable = before.configuration.as_ref().is_some_and(|c| !c.disabled) && !too_long;
         let reply = self.run(claim);
         assert_eq!(reply.is_ok(), claimable, "{reply:?}");

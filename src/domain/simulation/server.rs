@@ -154,7 +154,7 @@ impl World {
         let stands = match what {
             What::Claim(wish) => return self.claim(index, request, &wish),
             What::Force(_, wish) => {
-                let force = ForceClaim { claim: self.claim_of(request, &wish), role: Role::Admin };
+                let force = samples::by_force(self.claim_of(request, &wish), Role::Admin);
                 let answer = match self.run(index, force, Cause { forced: true, ..asked }) {
                     Ok(claimed) => Answer::Granted(index, claimed.session),
                     Err(_) => Answer::Refused,
@@ -187,17 +187,14 @@ impl World {
             Some(key) => Some(by_key(key)),
             None => Some(Kept::ByConnection),
         };
-        Claim {
-            seed: seed(request as u64),
+        let claimed = ClaimRequest {
             user: person(self.requests[request].client as u8),
             commit: wish.deploys.then(commit),
             context: None,
             ttl_seconds: wish.ttl_seconds,
             priority: wish.priority,
-            ticket: wish.ticket,
-            waits,
-            via: None,
-        }
+        };
+        Claim { request: claimed, seed: seed(request as u64), ticket: wish.ticket, waits, via: None }
     }
 
     fn claim(&mut self, index: usize, request: usize, wish: &Wish) {

@@ -10,9 +10,8 @@ use super::{deployments, environments};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
 use crate::domain::{
-    ASK_WITHIN_MILLIS, Claim, CommitId, Context, Deploy, DeploymentRecord, EnvironmentKey, ForceClaim, ForceClaimed,
+    ASK_WITHIN_MILLIS, ClaimRequest, CommitId, Context, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed,
     Heartbeat, Identifier, LABELS_MAX, LabelValue, PipelineKey, Priority, Release, SECONDS_MAX, Session, SessionId,
-    Ticket,
 };
 use crate::entropy;
 use crate::http::access::{Access, session_id};
@@ -103,7 +102,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &access).await?;
     let mut fields = body.fields()?;
-    let claim = read_request(&access, &mut fields);
+    let request = read_request(&access, &mut fields, Priority::default());
     fields.finish()?;
     let role = access.caller.role;
     let render = {
@@ -114,7 +113,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
         }
     };
     let keyed = keyed(pending, render.clone());
-    let claimed = access.environments().force_claim(&key, ForceClaim { claim, role }, keyed).await?;
+    let claimed = access.environments().force_claim(&key, request, role, keyed).await?;
     Ok(idempotent::response(render(&claimed)))
 }
 
@@ -322,33 +321,27 @@ async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
 }
 
 /// What a claim asks for, and what it does if it cannot have it at once.
-fn read_claim(access: &Access, fields: &mut Fields) -> Result<(Claim, Patience), Problem> {
+fn read_claim(access: &Access, fields: &mut Fields) -> Result<(ClaimRequest, Patience), Problem> {
     let wait = read_wait(fields);
     let queue = fields.nullable_boolean("queue").unwrap_or(false);
     let priority = fields.nullable_integer("priority", Priority::RANGE).unwrap_or(0);
     if priority > 0 && !access.may(Permission::RaisePriority) {
         return Err(refusals::priority_too_high(&access.caller));
     }
-    let mut claim = read_request(access, fields);
-    claim.priority = Priority::new(priority).unwrap_or_default();
-    Ok((claim, Patience { wait, queue }))
+    let request = read_request(access, fields, Priority::new(priority).unwrap_or_default());
+    Ok((request, Patience { wait, queue }))
 }
 
-fn read_request(access: &Access, fields: &mut Fields) -> Claim {
+fn read_request(access: &Access, fields: &mut Fields, priority: Priority) -> ClaimRequest {
     let commit = fields.nullable_text("commitId", CommitId::parse);
     let context = fields.nullable_text("context", Context::parse);
     let ttl = fields.nullable_integer("ttlSeconds", 1..=i64::from(SECONDS_MAX));
-    Claim {
-        seed: entropy::id_seed(),
+    ClaimRequest {
         user: access.caller.person.clone(),
         commit,
         context,
         ttl_seconds: ttl.and_then(|ttl| u32::try_from(ttl).ok()),
-        priority: Priority::default(),
-        // What it needs if it has to wait, it gets on the way.
-        ticket: Ticket(0),
-        waits: None,
-        via: None,
+        priority,
     }
 }
 

@@ -38,7 +38,7 @@ fn largest_configuration() -> Configuration {
 
 async fn claim_largest(bench: &Bench) -> Session {
     let context = Some(Context::parse(&"\u{1f512}".repeat(1024)).unwrap());
-    claim_at_once(&bench.environments, &key(), Claim { context, ..claim(1) }).await.unwrap()
+    claim_at_once(&bench.environments, &key(), ClaimRequest { context, ..claim(1) }).await.unwrap()
 }
 
 /// A deployment with the longest commit, which fails with the longest error.

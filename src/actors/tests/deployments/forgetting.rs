@@ -61,9 +61,8 @@ async fn nothing_is_left_though_the_disk_did_not_know_yet_what_is_forgotten() {
     bench.sessions(6).await;
     bench.store.hold();
     for who in 0..20 {
-        let claim = Claim { commit: Some(commit()), ..claim(who) };
-        let force = ForceClaim { claim, role: Role::Admin };
-        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
+        let force = ClaimRequest { commit: Some(commit()), ..claim(who) };
+        bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     }
     bench.store.release();
     bench.let_others_run().await;

@@ -111,8 +111,8 @@ async fn nothing_is_run_or_stopped_before_it_is_durable_and_then_in_order() {
     let id = bench.orders.only_run();
 
     bench.in_the_background(async move |all| drop(all.end_stage(&key(), end_of(id, StageEnd::Succeeded)).await)).await;
-    let force = ForceClaim { claim: claim(2), role: Role::Admin };
-    bench.in_the_background(async |all| drop(all.force_claim(&key(), force, None).await)).await;
+    let force = claim(2);
+    bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     assert_eq!(bench.orders.take(), []);
     bench.store.release();
     bench.let_others_run().await;

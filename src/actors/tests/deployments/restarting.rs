@@ -58,9 +58,8 @@ async fn what_was_told_to_stop_is_swept_and_only_then_the_next_one_starts() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
     bench.begin(id).await;
-    let force = Claim { commit: Some(commit()), ..claim(2) };
-    let force = ForceClaim { claim: force, role: Role::Admin };
-    let next = bench.environments.force_claim(&key(), force, None).await.unwrap().session.deployments[0].id;
+    let force = ClaimRequest { commit: Some(commit()), ..claim(2) };
+    let next = bench.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap().session.deployments[0].id;
     let (after, _, orders) = bench.restarted().await;
     assert_eq!(orders, [Order::Sweep(key(), id)]);
     after.environments.swept(&key(), Swept(attempt(id))).await.unwrap();
@@ -144,7 +143,7 @@ async fn many_environments_are_taken_up() {
     for number in 0..200 {
         let key = named(&format!("review-{number}"));
         bench.configure(&key, Configuration::default()).await;
-        let claim = Claim { commit: Some(commit()), ..claim(1) };
+        let claim = ClaimRequest { commit: Some(commit()), ..claim(1) };
         claim_at_once(&bench.environments, &key, claim).await.unwrap();
     }
     let (_, found, orders) = bench.restarted().await;

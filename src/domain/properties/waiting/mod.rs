@@ -149,9 +149,10 @@ impl Building {
         match step {
             Step::Claim { wants, waits, priority, ttl_seconds } => self.claim(wants, waits, priority, ttl_seconds),
             Step::Force { room, ttl_seconds } => {
-                let claim = Claim { ttl_seconds, ..self.next_claim() };
+                let mut claim = self.next_claim();
+                claim.request.ttl_seconds = ttl_seconds;
                 let verdict = self.paper.force(room, claim.ticket.0, millis(ttl_seconds));
-                let forced = self.run(room, ForceClaim { claim, role: Role::Admin });
+                let forced = self.run(room, samples::by_force(claim, Role::Admin));
                 assert_eq!(forced.is_ok(), verdict == Verdict::Granted);
             }
             Step::Release { room } => {
@@ -208,7 +209,8 @@ impl Building {
     }
 
     fn claim(&mut self, wants: Wants, waits: Waits, priority: i64, ttl_seconds: Option<u32>) {
-        let mut claim = Claim { ttl_seconds, priority: Priority::new(priority).unwrap(), ..self.next_claim() };
+        let mut claim = self.next_claim();
+        claim.request = ClaimRequest { ttl_seconds, priority: Priority::new(priority).unwrap(), ..claim.request };
         claim.waits = waits.kept(claim.ticket);
         let (presence, there) = match waits {
             Waits::No | Waits::Connected => (Presence::Connected, There::Connected { keyed: false }),
