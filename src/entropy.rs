@@ -1,8 +1,8 @@
-//! Where new ids come from: the clock and chance, which the domain has neither of.
+//! Makes seeds for new ids. The domain has neither a clock nor randomness.
 
 use crate::domain::IdSeed;
 
-/// A seed no other call has given: the first 96 bits of a UUID of version 7 are its millisecond and its counter.
+/// Unique per call: the first 96 bits of a version 7 UUID, which are its millisecond and its counter.
 pub fn id_seed() -> IdSeed {
     let mut seed = [0; 12];
     seed.copy_from_slice(&uuid::Uuid::now_v7().as_bytes()[..12]);

@@ -1,12 +1,13 @@
-//! Claim: takes the lock if it is free, and waits for it if it is not and the caller wants that.
+//! Claim: takes the lock if it is free; otherwise waits for it, if the caller wants that.
 
 use std::sync::Arc;
 
-use super::draft::GrantedWaiter;
+use super::decision::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Agent, Claimed, Command, CommitId, Configuration, Context, Deadline, Deployment, DeploymentId, Draft, Event, IdSeed, Kept, Lease,
-    Notice, Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Via, Waiter, deploy, queue,
+    Agent, Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event,
+    IdSeed, KeptBy, Lease, Notice, Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Via,
+    Waiter, deploy, queue,
 };
 
 /// What a caller asks for, by force or not. Becomes part of the session.
@@ -24,17 +25,17 @@ pub struct Claim {
     pub request: ClaimRequest,
     pub seed: IdSeed,
     pub ticket: Ticket,
-    /// What keeps its place if it has to wait; without, it does not wait.
-    pub waits: Option<Kept>,
+    /// What keeps its place if it has to wait. None: it does not wait.
+    pub waits: Option<KeptBy>,
     pub via: Option<Via>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
     Granted(Session),
-    /// Its place is kept by asking: here is what to ask about, and its position.
+    /// Its place is kept by polling this session. With its position in the queue.
     Queued(Session, usize),
-    /// It waits for its turn; there is nothing to say yet.
+    /// It waits on its connection and is answered later.
     Waiting,
     Refused(Rejection),
 }
@@ -42,29 +43,29 @@ pub enum ClaimReply {
 impl Command for Claim {
     type Reply = ClaimReply;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<ClaimReply, Rejection> {
-        let configuration = draft.next.available()?.clone();
+    fn decide(self, decision: &mut Decision<'_>) -> Result<ClaimReply, Rejection> {
+        let configuration = decision.next.available()?.clone();
         self.request.check(&configuration)?;
         let waits = self.waits.clone();
-        let waiter = self.into_waiter(draft.now);
-        // Whoever came first gets it, also if they wait for any environment like this one, or are back only now.
-        queue::hand_over(draft, Some(waiter.turn()));
-        if draft.next.is_vacant() {
-            return Ok(ClaimReply::Granted(grant(draft, waiter.session)));
+        let waiter = self.into_waiter(decision.now);
+        // Earlier arrivals go first, including waiters of the pool and clients that have just come back.
+        queue::hand_over(decision, Some(waiter.turn()));
+        if decision.next.is_vacant() {
+            return Ok(ClaimReply::Granted(grant(decision, waiter.session)));
         }
         let limit = configuration.max_queue_length as usize;
-        let Some(kept) = waits else {
-            return Ok(ClaimReply::Refused(draft.next.occupied()));
+        let Some(kept_by) = waits else {
+            return Ok(ClaimReply::Refused(decision.next.occupied()));
         };
-        if draft.next.queue.len() >= limit {
+        if decision.next.queue.len() >= limit {
             return Ok(ClaimReply::Refused(Rejection::QueueFull { limit }));
         }
-        let waiter = draft.enqueue(waiter);
-        if kept != Kept::ByAsking {
+        let waiter = decision.enqueue(waiter);
+        if kept_by != KeptBy::Polling {
             return Ok(ClaimReply::Waiting);
         }
-        let position = draft.next.queue.position(&waiter);
-        draft.outcome.events.push(waiter.queued(position));
+        let position = decision.next.queue.position(&waiter);
+        decision.outcome.events.push(waiter.queued(position));
         Ok(ClaimReply::Queued(waiter.session.clone(), position))
     }
 }
@@ -73,7 +74,7 @@ impl Claim {
     pub fn into_waiter(self, now: Now) -> Waiter {
         let Claim { request, seed, ticket, waits, via } = self;
         let session = request.into_session(SessionId { seed, origin: Origin::Queued(ticket) }, now);
-        Waiter { ticket, kept: waits.unwrap_or(Kept::ByConnection), session, via }
+        Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), session, via }
     }
 }
 
@@ -86,7 +87,7 @@ impl ClaimRequest {
         }
     }
 
-    /// Without the lock.
+    /// A session without the lock.
     pub(super) fn into_session(self, id: SessionId, now: Now) -> Session {
         let ClaimRequest { user, commit, context, ttl_seconds, priority } = self;
         Session {
@@ -106,38 +107,38 @@ impl ClaimRequest {
     }
 }
 
-/// Gives the lock to one who has waited. If its client is not there to be told, somebody has to ask about it in time.
-pub(super) fn grant_waiter(draft: &mut Draft<'_>, waiter: Arc<Waiter>, outsider: bool) {
-    let away = waiter.kept == Kept::ByAsking && draft.crowd.presence(&waiter) != Presence::Connected;
+/// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
+pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
+    let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
     let mut session = waiter.session.clone();
-    let before = draft.outcome.events.len();
-    if waiter.kept == Kept::ByAsking {
-        session = grant_named(draft, session);
+    let before = decision.outcome.events.len();
+    if waiter.kept_by == KeptBy::Polling {
+        session = grant_named(decision, session);
     } else {
-        session = grant(draft, session);
+        session = grant(decision, session);
     }
-    if away && let Some(claimed) = draft.next.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) {
-        claimed.unseen_until = Some(Deadline::after(draft.now, ASK_WITHIN_MILLIS));
+    if away && let Some(claimed) = decision.next.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) {
+        claimed.unseen_until = Some(Deadline::after(decision.now, ASK_WITHIN_MILLIS));
         session.claimed = Some(claimed.clone());
     }
-    // Whoever let go of the lock did none of this.
-    for event in draft.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
+    // The caller of this decision is not the one who claimed.
+    for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
         event.by = Some(Agent { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
-    draft.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
+    decision.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
 }
 
-/// Gives the lock to a session that nobody knows by an id yet: it gets one that its record is found by without an index.
-pub(super) fn grant(draft: &mut Draft<'_>, mut session: Session) -> Session {
-    session.id.origin = Origin::Granted(draft.next.fencing_token + 1);
-    grant_named(draft, session)
+/// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
+pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Session {
+    session.id.origin = Origin::Granted(decision.next.fencing_token + 1);
+    grant_named(decision, session)
 }
 
-/// The one place where a lock is given: the next fencing token, the lease, and the first deployment if there is one to
-/// make. Whoever held it before is gone already.
-fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
-    draft.touch();
-    let (now, next) = (draft.now, &mut draft.next);
+/// The only place where a lock is given: the next fencing token, the lease, and the first deployment if there is one. The
+/// previous holder has left already.
+fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Session {
+    decision.touch();
+    let (now, next) = (decision.now, &mut decision.next);
     let configuration = next.configuration.clone().unwrap_or_default();
     next.fencing_token += 1;
     let ttl =
@@ -154,13 +155,13 @@ fn grant_named(draft: &mut Draft<'_>, mut session: Session) -> Session {
     session.revision += 1;
     let (seed, commit) = (session.id.seed, session.commit.clone());
     let event = Event::session(Notice::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
-    draft.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
+    decision.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
     let session = next.lock.insert(session);
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
-        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut draft.outcome);
-        deploy::advance(draft);
+        deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut decision.outcome);
+        deploy::advance(decision);
     }
-    draft.next.lock.clone().expect("the lock was given a few lines above")
+    decision.next.lock.clone().expect("the lock was given a few lines above")
 }
 
 #[cfg(test)]
@@ -175,13 +176,17 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        // The server has started anew, and the client has not come back for its place when the lock becomes free.
-        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        // The server has restarted, and the client has not come back for its place when the lock becomes free.
+        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
-        assert_eq!((subject.holder(), subject.queue()), (None, vec![2]), "the lock is not given to nobody");
-        // Now it has, and nothing has been handed over to it yet.
-        subject.crowd.except.clear();
+        assert_eq!(
+            (subject.holder(), subject.queue()),
+            (None, vec![2]),
+            "the lock is not given to a client that is away"
+        );
+        // Now it has come back, but nothing has been handed over to it yet.
+        subject.surroundings.except.clear();
         let (reply, _) = subject.run(3, claim(3)).unwrap();
         assert!(matches!(reply, ClaimReply::Refused(Rejection::EnvironmentLocked { .. })), "{reply:?}");
         assert_eq!((subject.holder(), subject.queue()), (Some(2), vec![]));
@@ -192,11 +197,13 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(1, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
+        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(1)))];
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         subject.run(2, Release { session, by: person(1), any: false }).unwrap();
-        subject.crowd.except.clear();
-        subject.run(3, Claim { request: ClaimRequest { priority: Priority::new(1).unwrap(), ..request(1) }, ..claim(3) }).unwrap();
+        subject.surroundings.except.clear();
+        subject
+            .run(3, Claim { request: ClaimRequest { priority: Priority::new(1).unwrap(), ..request(1) }, ..claim(3) })
+            .unwrap();
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
     }
 }

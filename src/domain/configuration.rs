@@ -1,18 +1,18 @@
-//! How one environment is set up. Everything here is within its bounds; whoever makes one has checked.
+//! The configuration of an environment. All values are within their bounds: the reader has checked them.
 
 use std::collections::BTreeMap;
 
 use super::{CommitId, Description, Identifier, LabelValue, Role, VariableName, VariableValue};
 
-/// More labels than anybody selects by, few enough to match against in passing.
+/// More than anybody selects by, and few enough to compare quickly.
 pub const LABELS_MAX: usize = 32;
 pub const VARIABLES_MAX: usize = 64;
-/// All its texts together: an environment's record stays far below the store's limit for one batch.
+/// Of all its texts together, so that an environment's record stays far below the store's limit per batch.
 pub const CONFIGURATION_BYTES_MAX: usize = 64 * 1024;
 
-/// A year: whoever means longer means no limit at all.
+/// A year: anything longer means no limit.
 pub const SECONDS_MAX: u32 = 366 * 24 * 60 * 60;
-/// As many as may wait for one environment; enough for the largest fleets, and a bound on memory.
+/// Waiters per environment: enough for the largest fleets, and a bound on memory.
 pub const QUEUE_LENGTH_MAX: u32 = 100_000;
 
 pub type Labels = BTreeMap<Identifier, LabelValue>;
@@ -23,21 +23,21 @@ pub struct Configuration {
     pub labels: Labels,
     /// Whether a claim that names a commit also deploys it.
     pub deploy_on_claim: bool,
-    /// The TTL of a session that names none; without it, such a session does not expire.
+    /// For sessions that ask for none. None: such sessions do not expire.
     pub default_ttl_seconds: Option<u32>,
-    /// The longest TTL a session may have.
+    /// The longest TTL that a session may ask for.
     pub max_ttl_seconds: u32,
-    /// How long a session may hold the lock in all.
+    /// How long a session may hold the lock in total.
     pub max_hold_seconds: Option<u32>,
-    /// How many may wait for it.
+    /// The maximum number of waiters.
     pub max_queue_length: u32,
-    /// What is deployed after a release or an expiry, before anybody else gets the lock.
+    /// Deployed after a release or an expiry, before the next session gets the lock.
     pub on_release: Option<CommitId>,
-    /// The least role that may take the lock away from its holder.
+    /// The lowest role that may force-claim.
     pub force_claim_role: Role,
-    /// A disabled environment is not handed out; whoever holds it may finish.
+    /// A disabled environment cannot be claimed; its holder may finish.
     pub disabled: bool,
-    /// What the steps of its deployments get to see.
+    /// Visible to the steps of its deployments.
     pub variables: BTreeMap<VariableName, VariableValue>,
 }
 

@@ -1,21 +1,21 @@
-//! Making, changing and deleting an environment.
+//! Creates, changes and deletes an environment.
 
 use std::sync::Arc;
 
-use super::{Command, Configuration, Deadline, Draft, Environment, Event, Notice, Now, Rejection};
+use super::{Command, Configuration, Deadline, Decision, Environment, Event, Notice, Now, Rejection};
 
-/// What a caller insists on before anything is changed.
+/// The precondition of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
-    /// That there is such an environment.
+    /// The environment exists.
     Existing,
-    /// That there is none.
+    /// The environment does not exist.
     Absent,
-    /// That its configuration is still at one of these revisions.
+    /// Its configuration is still at one of these revisions.
     Revisions(Vec<u64>),
 }
 
-/// Makes the environment, or replaces its configuration.
+/// Creates the environment, or replaces its configuration.
 #[derive(Debug, Clone)]
 pub struct Configure {
     pub configuration: Configuration,
@@ -31,12 +31,12 @@ pub struct Configured {
 impl Command for Configure {
     type Reply = Configured;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Configured, Rejection> {
-        check(&draft.next, self.expected.as_ref())?;
-        let created = !draft.next.exists();
-        if draft.next.configuration.as_deref() != Some(&self.configuration) {
-            draft.touch();
-            let next = &mut draft.next;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Configured, Rejection> {
+        check(&decision.next, self.expected.as_ref())?;
+        let created = !decision.next.exists();
+        if decision.next.configuration.as_deref() != Some(&self.configuration) {
+            decision.touch();
+            let next = &mut decision.next;
             next.configuration_revision += 1;
             if !self.configuration.disabled {
                 next.disabled_reason = None;
@@ -44,18 +44,18 @@ impl Command for Configure {
             limit_hold(next, self.configuration.max_hold_seconds);
             next.configuration = Some(Arc::new(self.configuration));
             let notice = if created { Notice::EnvironmentCreated } else { Notice::EnvironmentUpdated };
-            draft.outcome.events.push(Event::environment(notice));
+            decision.outcome.events.push(Event::environment(notice));
         }
-        Ok(Configured { environment: draft.next.clone(), created })
+        Ok(Configured { environment: decision.next.clone(), created })
     }
 
-    /// The same decision may give the lock to one who waits.
+    /// The same decision may give the lock to a waiter.
     fn complete(reply: &mut Configured, next: &Environment) {
         reply.environment = next.clone();
     }
 }
 
-/// A limit that is set or changed holds for the present holder too, from when it got the lock.
+/// A new limit applies to the present holder too, counted from when it got the lock.
 fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>) {
     let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
     let Some(lock) = next.lock.as_mut().filter(|_| changed) else { return };
@@ -65,7 +65,7 @@ fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>) {
     lock.revision += 1;
 }
 
-/// Deletes the environment if nobody holds it. Its counters stay behind.
+/// Deletes the environment if nobody holds it. Its counters stay.
 #[derive(Debug, Clone)]
 pub struct Delete {
     pub expected: Option<Expected>,
@@ -74,8 +74,8 @@ pub struct Delete {
 impl Command for Delete {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        let environment = &draft.next;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        let environment = &decision.next;
         if !environment.exists() {
             return Err(Rejection::EnvironmentNotFound);
         }
@@ -89,16 +89,16 @@ impl Command for Delete {
         if !environment.queue.is_empty() {
             return Err(Rejection::QueueNotEmpty { length: environment.queue.len() });
         }
-        draft.touch();
-        draft.outcome.forgotten.extend(draft.next.last_reset.map(|reset| reset.id));
-        draft.next = Environment {
-            configuration_revision: draft.next.configuration_revision + 1,
-            revision: draft.next.revision,
-            fencing_token: draft.next.fencing_token,
-            first_session: draft.next.fencing_token + 1,
+        decision.touch();
+        decision.outcome.forgotten.extend(decision.next.last_reset.map(|reset| reset.id));
+        decision.next = Environment {
+            configuration_revision: decision.next.configuration_revision + 1,
+            revision: decision.next.revision,
+            fencing_token: decision.next.fencing_token,
+            first_session: decision.next.fencing_token + 1,
             ..Environment::absent()
         };
-        draft.outcome.events.push(Event::environment(Notice::EnvironmentDeleted));
+        decision.outcome.events.push(Event::environment(Notice::EnvironmentDeleted));
         Ok(())
     }
 }
@@ -130,7 +130,7 @@ mod tests {
         subject.run(4_000, Configure { configuration, expected: None }).unwrap();
         let after = subject.environment.lock.clone().unwrap();
         assert_eq!(after.expiry().unwrap().0.due, at(10_000).tick, "it counts from when the lock was given");
-        assert!(after.revision > before.revision, "whoever asks whether the session has changed must be told so");
+        assert!(after.revision > before.revision, "the session's ETag changes");
         subject.run(9_999, Elapse).unwrap();
         assert_eq!(subject.holder(), Some(1));
         subject.run(10_000, Elapse).unwrap();

@@ -1,16 +1,15 @@
-//! Deploy: a session's deployments, one at a time in an environment, in order of arrival.
+//! Deploy: a session's deployments, one at a time per environment, in order of arrival.
 
 use super::session::DEPLOYMENTS_LISTED;
-use super::stages::{self, Maker};
+use super::stages::{self, Owner};
 use super::{
-    Command, CommitId, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Draft, IdSeed,
-    Notice, Outcome, Person, Rejection, Session, SessionRef, release, reset,
+    Command, CommitId, Decision, Deployment, DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus,
+    IdSeed, Notice, Outcome, Person, Rejection, Session, SessionRef, release, reset,
 };
 
-/// How many deployments of one session may wait; below what a session lists, so that none that waits drops out.
+/// Waiting deployments per session. Below what a session lists, so that no waiting one drops out of the list.
 pub(super) const QUEUED_MAX: usize = 50;
-/// How many of those may be ones that are run again: the end of the session writes down how all stages of each of them
-/// stand, and still is one batch of the store.
+/// How many of those may be retried ones: the end of the session writes the stages of each of them, in one batch.
 pub(super) const RETRIED_QUEUED_MAX: usize = 4;
 
 #[derive(Debug, Clone)]
@@ -19,7 +18,7 @@ pub struct Deploy {
     pub by: Person,
     pub seed: IdSeed,
     pub commit: CommitId,
-    /// Which the caller believes to have; an old one is refused.
+    /// The one that the caller believes to have; an old one is refused.
     pub fencing_token: Option<u64>,
 }
 
@@ -30,27 +29,27 @@ impl Command for Deploy {
         Some(&mut self.session)
     }
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find_holder(&draft.next, &self.session, &self.by, self.fencing_token)?;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
+        let session = release::find_holder(&decision.next, &self.session, &self.by, self.fencing_token)?;
         check_queue(session)?;
-        draft.touch();
-        let now = draft.now;
-        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        decision.touch();
+        let now = decision.now;
+        let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
         holder.renew(now);
         let id = DeploymentId(self.seed);
-        enqueue(holder, Deployment::new(id, self.commit, now.at), &mut draft.outcome);
-        advance(draft);
-        draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        enqueue(holder, Deployment::new(id, self.commit, now.at), &mut decision.outcome);
+        advance(decision);
+        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
     }
 }
 
-/// Whether one more may wait.
+/// Whether one more deployment may wait.
 pub(super) fn check_queue(session: &Session) -> Result<(), Rejection> {
     let waiting = session.deployments.iter().filter(|d| d.status == DeploymentStatus::Queued).count();
     if waiting >= QUEUED_MAX { Err(Rejection::DeploymentQueueFull { limit: QUEUED_MAX }) } else { Ok(()) }
 }
 
-/// The same for one that is run again.
+/// The same for a retried deployment.
 pub(super) fn check_retries(session: &Session) -> Result<(), Rejection> {
     let waits = |d: &&Deployment| d.status == DeploymentStatus::Queued && d.run.is_some();
     if session.deployments.iter().filter(waits).count() >= RETRIED_QUEUED_MAX {
@@ -66,7 +65,7 @@ pub(super) fn enqueue(session: &mut Session, deployment: Deployment, outcome: &m
     push(session, deployment, outcome);
 }
 
-/// The same for one that has been in the session before, and is run again.
+/// The same for a retried deployment, which may still be in the session's list.
 pub(super) fn push(session: &mut Session, mut deployment: Deployment, outcome: &mut Outcome) {
     session.deployments.retain(|listed| listed.id != deployment.id);
     if session.deployments.len() >= DEPLOYMENTS_LISTED
@@ -74,64 +73,63 @@ pub(super) fn push(session: &mut Session, mut deployment: Deployment, outcome: &
     {
         outcome.forgotten.push(session.deployments.remove(oldest).id);
     }
-    stages::record(&mut deployment, &Maker::of(session), outcome);
+    stages::record(&mut deployment, &Owner::of(session), outcome);
     session.deployments.push(deployment);
     session.revision += 1;
 }
 
-/// The pipeline starts deployments again.
+/// The pipeline is no longer stopped.
 #[derive(Debug, Clone)]
 pub struct Resume;
 
 impl Command for Resume {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        advance(draft);
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        advance(decision);
         Ok(())
     }
 }
 
-/// Starts what is next, as long as nothing runs and the pipeline is not stopped. Without stages, a deployment ends as it
-/// starts.
-pub(super) fn advance(draft: &mut Draft<'_>) {
-    draft.next.held_back = false;
-    while draft.next.current_deployment().is_none() {
-        let Some(id) = next_in_line(draft) else { return };
-        let pipeline = draft.crowd.pipeline();
+/// Starts the next deployments as long as none runs and the pipeline is not stopped. One without stages ends at once.
+pub(super) fn advance(decision: &mut Decision<'_>) {
+    decision.next.held_back = false;
+    while decision.next.current_deployment().is_none() {
+        let Some(id) = next_in_line(decision) else { return };
+        let pipeline = decision.surroundings.pipeline();
         if pipeline.stopped {
-            draft.next.held_back = true;
+            decision.next.held_back = true;
             return;
         }
-        draft.touch();
-        let Some((deployment, maker, mut scene)) = draft.deployment(id) else { return };
-        if let Some(outcome) = stages::start(deployment, &maker, &mut scene, pipeline) {
-            end(draft, id, outcome);
+        decision.touch();
+        let Some((deployment, owner, mut context)) = decision.deployment(id) else { return };
+        if let Some(outcome) = stages::start(deployment, &owner, &mut context, pipeline) {
+            end(decision, id, outcome);
         }
     }
 }
 
-fn next_in_line(draft: &Draft<'_>) -> Option<DeploymentId> {
+fn next_in_line(decision: &Decision<'_>) -> Option<DeploymentId> {
     let waits = |deployment: &&Deployment| deployment.status == DeploymentStatus::Queued;
-    let reset = draft.next.reset.as_ref().filter(waits);
-    let of_session = || draft.next.lock.as_ref().and_then(|session| session.deployments.iter().find(waits));
+    let reset = decision.next.reset.as_ref().filter(waits);
+    let of_session = || decision.next.lock.as_ref().and_then(|session| session.deployments.iter().find(waits));
     reset.or_else(of_session).map(|deployment| deployment.id)
 }
 
-/// A deployment has really ended, and how. What waits may start.
-pub(super) fn finish(draft: &mut Draft<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
-    end(draft, id, outcome);
-    if let Some(left) = draft.next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {
-        draft.outcome.ended.push(left);
+/// A deployment has ended: nothing of it runs. The next one may start.
+pub(super) fn finish(decision: &mut Decision<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
+    end(decision, id, outcome);
+    if let Some(left) = decision.next.leaving.take_if(|session| session.unfinished_deployment().is_none()) {
+        decision.outcome.ended.push(left);
     }
-    advance(draft);
+    advance(decision);
 }
 
-fn end(draft: &mut Draft<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
-    if draft.next.reset.as_ref().is_some_and(|reset| reset.id == id) {
-        return reset::finish(draft, outcome);
+fn end(decision: &mut Decision<'_>, id: DeploymentId, outcome: DeploymentOutcome) {
+    if decision.next.reset.as_ref().is_some_and(|reset| reset.id == id) {
+        return reset::finish(decision, outcome);
     }
-    if let Some((deployment, maker, mut scene)) = draft.deployment(id) {
-        stages::conclude(deployment, &maker, &mut scene, outcome);
+    if let Some((deployment, owner, mut context)) = decision.deployment(id) {
+        stages::conclude(deployment, &owner, &mut context, outcome);
     }
 }

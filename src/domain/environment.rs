@@ -5,36 +5,36 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session, SessionId,
-    Standing, Timestamp,
+    Availability, CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session,
+    SessionId, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environment {
-    /// None before it is made and after it is deleted. What it counts stays, so that a fencing token is never given
-    /// twice under one name.
+    /// None before it is created and after it is deleted. The counters stay, so that no fencing token is given twice under
+    /// one name.
     pub configuration: Option<Arc<Configuration>>,
     pub configuration_revision: u64,
     /// Counts the changes of this environment, for its ETag.
     pub revision: u64,
-    /// Of the last grant. It counts the grants, so it also numbers the sessions of the history.
+    /// Of the last grant. Counts the grants, so it also numbers the sessions of the history.
     pub fencing_token: u64,
-    /// The first grant since the environment was made; those before a deletion are not its history.
+    /// The first grant since the environment was created; earlier ones are not part of its history.
     pub first_session: u64,
     pub lock: Option<Session>,
-    /// A session that has ended while its deployment has not: nothing else is deployed here until it has.
+    /// An ended session whose deployment still runs: nothing else is deployed until that has ended.
     pub leaving: Option<Session>,
-    /// The deployment that puts it back in order: nobody gets the lock until it has ended, except by force.
+    /// The deployment that resets the environment. Nobody gets the lock until it has ended, except by force.
     pub reset: Option<Deployment>,
-    /// The last of those: only this one is kept, since it belongs to no session.
+    /// The last reset. Only this one is kept, since it belongs to no session.
     pub last_reset: Option<LastReset>,
-    /// A deployment could start, but for its pipeline, which is stopped.
+    /// A deployment could start, but its pipeline is stopped.
     pub held_back: bool,
-    /// Why it was taken out of service, if it was not a person's doing.
+    /// Why it was disabled, unless a person did it.
     pub disabled_reason: Option<Arc<str>>,
     /// When a session last ended here.
     pub last_used: Option<Timestamp>,
-    /// Who waits. Changes of it alone do not count as revisions of the environment.
+    /// Changes of the queue alone do not count as revisions of the environment.
     pub queue: Queue,
     pub last_deployment: Option<LastDeployment>,
 }
@@ -42,7 +42,7 @@ pub struct Environment {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LastReset {
     pub id: DeploymentId,
-    /// Of the session it put in order after. A higher one says that somebody has taken the environment by force since.
+    /// Of the session that it followed. A higher one since then means a force-claim.
     pub fencing_token: u64,
 }
 
@@ -58,14 +58,14 @@ named_enum! {
     pub enum LockStatus {
         Unlocked = "unlocked",
         Locked = "locked",
-        /// Being put back in order after a release.
+        /// Being reset after a release.
         Resetting = "resetting",
         Disabled = "disabled",
     }
 }
 
 impl Environment {
-    /// An environment nobody has made yet.
+    /// An environment that does not exist yet.
     pub fn absent() -> Self {
         Self {
             configuration: None,
@@ -89,7 +89,7 @@ impl Environment {
         self.configuration.is_some()
     }
 
-    /// A held environment is locked, also while it is being taken out of service.
+    /// A held environment is locked, even if it is disabled.
     pub fn lock_status(&self) -> LockStatus {
         match (&self.lock, &self.configuration) {
             (Some(_), _) => LockStatus::Locked,
@@ -99,23 +99,23 @@ impl Environment {
         }
     }
 
-    /// Whether the lock can be given to somebody now.
+    /// Whether the lock can be given now.
     pub fn is_vacant(&self) -> bool {
         self.lock_status() == LockStatus::Unlocked
     }
 
-    /// What the pool of its pipeline needs to know.
-    pub fn standing(&self) -> Standing {
+    /// For the pool of its pipeline.
+    pub fn availability(&self) -> Availability {
         match &self.configuration {
-            None => Standing::Gone,
+            None => Availability::Gone,
             Some(configuration) if self.is_vacant() => {
-                Standing::Free { configuration: configuration.clone(), last_used: self.last_used }
+                Availability::Free { configuration: configuration.clone(), last_used: self.last_used }
             }
-            Some(configuration) => Standing::Taken { configuration: configuration.clone() },
+            Some(configuration) => Availability::Taken { configuration: configuration.clone() },
         }
     }
 
-    /// Its configuration, if it can be claimed at all, now or later.
+    /// Its configuration, if it exists and is not disabled.
     pub(super) fn available(&self) -> Result<&Arc<Configuration>, Rejection> {
         let configuration = self.configuration.as_ref().ok_or(Rejection::EnvironmentNotFound)?;
         if configuration.disabled {
@@ -124,7 +124,7 @@ impl Environment {
         Ok(configuration)
     }
 
-    /// Why it cannot be had now.
+    /// Why it cannot be claimed now.
     pub(super) fn occupied(&self) -> Rejection {
         let queue_length = self.queue.len();
         match (&self.lock, self.available()) {
@@ -134,7 +134,7 @@ impl Environment {
         }
     }
 
-    /// The session with this id, if the environment still has to do with it.
+    /// The session with this id, if it holds the lock, is leaving or waits.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         let present = [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id);
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
@@ -145,13 +145,13 @@ impl Environment {
         self.fencing_token - u64::from(self.lock.is_some())
     }
 
-    /// The numbers of its sessions, as far as a history that keeps `retention` ended ones still has them.
+    /// The numbers of the sessions in a history that keeps `retention` ended ones.
     pub fn remembered_sessions(&self, retention: u64) -> RangeInclusive<u64> {
         let oldest = (self.newest_ended() + 1).saturating_sub(retention);
         oldest.max(self.first_session)..=self.fencing_token
     }
 
-    /// A deployment that has not ended, waiting or begun, and whose it is.
+    /// A waiting or running deployment, and its session.
     pub fn unfinished_deployment(&self, id: DeploymentId) -> Option<(&Deployment, Option<&Session>)> {
         let of_sessions = [&self.leaving, &self.lock].into_iter().flatten();
         let mut all = of_sessions
@@ -160,14 +160,14 @@ impl Environment {
         all.find(|(deployment, _)| deployment.id == id && !deployment.status.is_finished())
     }
 
-    /// Whether something waits to be deployed.
+    /// Whether a deployment waits.
     pub fn has_waiting_deployment(&self) -> bool {
         let waits = |deployment: &Deployment| deployment.status == DeploymentStatus::Queued;
         self.reset.as_ref().is_some_and(waits)
             || self.lock.as_ref().is_some_and(|session| session.deployments.iter().any(waits))
     }
 
-    /// The one deployment that has begun here and not ended.
+    /// The one running deployment.
     pub fn current_deployment(&self) -> Option<&Deployment> {
         let of_sessions = [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment);
         of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))

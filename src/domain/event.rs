@@ -1,4 +1,4 @@
-//! What has happened: what the audit keeps and others are told of, once it is durable.
+//! Events: kept for the audit and published once they are durable.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ pub struct Event {
     pub notice: Notice,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// Whose doing it is, where that is not whoever asked for the decision.
+    /// Who did it, if not the caller of the decision.
     pub by: Option<Agent>,
-    /// Whether it has followed by itself, though somebody may do the same: then it is the system's doing.
+    /// Whether the system did it, although a person may do the same.
     pub automatic: bool,
     pub data: Data,
 }
@@ -22,7 +22,7 @@ pub struct Event {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Agent {
     pub person: Person,
-    /// Unknown where nobody came over the API.
+    /// None if it did not come over the API.
     pub via: Option<Via>,
 }
 
@@ -32,7 +32,7 @@ pub struct Via {
     pub request: Arc<str>,
 }
 
-/// What there is to know of an event beside its place and time, by the names that readers see.
+/// The details of an event, by the names that clients see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Data(pub Vec<(Cow<'static, str>, Datum)>);
 
@@ -95,7 +95,7 @@ named_enum! {
 }
 
 impl Notice {
-    /// Whether it follows by itself, also where somebody's request set it off: the system's doing.
+    /// Whether the system does it, even if a request triggered it.
     pub const fn is_automatic(self) -> bool {
         matches!(
             self,
@@ -129,7 +129,7 @@ impl Event {
         Self::new(notice, session, Some(deployment))
     }
 
-    /// That it has followed by itself this time.
+    /// Marks it as done by the system this time.
     pub(super) fn by_itself(self) -> Self {
         Self { automatic: true, ..self }
     }

@@ -1,7 +1,8 @@
-//! Force-claim: ends the holder's session and takes the lock, in one step without a gap. The queue keeps waiting.
+//! Force-claim: ends the holder's session and takes the lock in one step. The queue keeps waiting.
 
 use super::{
-    ClaimRequest, Command, Draft, Ended, EndedHow, IdSeed, Origin, Rejection, Role, Session, SessionId, claim, release, reset,
+    ClaimRequest, Command, Decision, Ended, EndedHow, IdSeed, Origin, Rejection, Role, Session, SessionId, claim,
+    release, reset,
 };
 
 #[derive(Debug, Clone)]
@@ -21,23 +22,23 @@ pub struct ForceClaimed {
 impl Command for ForceClaim {
     type Reply = ForceClaimed;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<ForceClaimed, Rejection> {
-        let configuration = draft.next.configuration.clone().ok_or(Rejection::EnvironmentNotFound)?;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<ForceClaimed, Rejection> {
+        let configuration = decision.next.configuration.clone().ok_or(Rejection::EnvironmentNotFound)?;
         if self.role < configuration.force_claim_role {
             return Err(Rejection::RoleTooLow { required: configuration.force_claim_role });
         }
-        draft.next.available()?;
+        decision.next.available()?;
         self.request.check(&configuration)?;
 
-        let origin = Origin::Granted(draft.next.fencing_token + 1);
+        let origin = Origin::Granted(decision.next.fencing_token + 1);
         let successor = SessionId { seed: self.seed, origin };
         let by = Some(self.request.user.clone());
-        let ended = Ended { at: draft.now.at, by, how: EndedHow::Overridden(successor) };
-        let overrode = release::end_session(draft, ended);
-        draft.outcome.events.extend(overrode.as_ref().and_then(Session::end_event));
-        reset::cancel(draft);
-        let session = self.request.into_session(successor, draft.now);
-        let session = claim::grant(draft, session);
+        let ended = Ended { at: decision.now.at, by, how: EndedHow::Overridden(successor) };
+        let overrode = release::end_session(decision, ended);
+        decision.outcome.events.extend(overrode.as_ref().and_then(Session::end_event));
+        reset::cancel(decision);
+        let session = self.request.into_session(successor, decision.now);
+        let session = claim::grant(decision, session);
         Ok(ForceClaimed { session, overrode })
     }
 

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use super::{Identifier, Malformed};
 
-/// What makes a new id unique: 48 bits of milliseconds, then 48 that no other seed of that millisecond has.
-/// Comes in with the command, since the domain has neither a clock nor randomness.
+/// Makes a new id unique: 48 bits of milliseconds, then 48 bits unique within that millisecond. Comes with the command,
+/// since the domain has neither a clock nor randomness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdSeed(pub [u8; 12]);
 
@@ -41,7 +41,7 @@ fn is_lower_hex(digits: &str) -> bool {
     digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// A place in the one order of arrival of all who ever had to wait.
+/// The order of arrival of all claims, across environments and restarts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
@@ -52,7 +52,7 @@ pub struct SessionId {
     pub origin: Origin,
 }
 
-/// How a session began, which is also how its record is found: no index is needed for those that never waited.
+/// How a session began, which also says how its record is found: one that never waited needs no index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// It got its id with the lock: the grant of this fencing token.
@@ -127,15 +127,14 @@ macro_rules! seeded_id {
 
 seeded_id! { DeploymentId, "dep_", "a deployment id" }
 seeded_id! {
-    /// Somebody's leave for a stage to start, asked for or given.
+    /// The approval of a stage, requested or given.
     ApprovalId, "apr_", "an approval id"
 }
 seeded_id! {
-    /// A look into why a deployment failed.
+    /// An analysis of a failed deployment.
     AnalysisId, "anl_", "an analysis id"
 }
 seeded_id! {
-    /// A registry of steps.
     RegistryId, "reg_", "a registry id"
 }
 seeded_id! {
@@ -144,17 +143,16 @@ seeded_id! {
 }
 
 seeded_id! {
-    /// A token, by which its text need not be known.
+    /// An API token. Does not reveal its text.
     TokenId, "tok_", "a token id"
 }
 
 seeded_id! {
-    /// Somewhere that is told of events.
     WebhookId, "whk_", "a webhook id"
 }
 
 seeded_id! {
-    /// One event on its way to one webhook.
+    /// The delivery of one event to one webhook.
     DeliveryId, "dlv_", "a delivery id"
 }
 
@@ -164,7 +162,6 @@ pub struct PipelineKey {
     pub pipeline: Identifier,
 }
 
-/// Names one environment among all of them.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EnvironmentKey {
     pub pipeline: PipelineKey,

@@ -1,21 +1,21 @@
-//! What people do to a deployment under way: cancel a stage, run it again, approve or reject.
+//! Commands on a deployment's stages: cancel, retry, approve, reject.
 
 use std::sync::Arc;
 
-use super::stages::{self, Maker};
+use super::stages::{self, Owner};
 use super::{
-    ApprovalId, ApprovalRecord, ApprovalStatus, Command, DeploymentId, DeploymentOutcome, DeploymentRecord,
-    DeploymentRef, DeploymentStatus, Draft, EndedDeployment, Identifier, Notice, Person, Rejection, Retried, Run,
-    Session, SessionRef, StageRun, StageStatus, deploy, release,
+    ApprovalId, ApprovalRecord, ApprovalStatus, Command, Decision, DeploymentId, DeploymentOutcome, DeploymentRecord,
+    DeploymentRef, DeploymentStatus, EndedDeployment, Identifier, Notice, Person, Rejection, Retried, Run, Session,
+    SessionRef, StageRun, StageStatus, deploy, release,
 };
 
-/// Stops the stage that a deployment is at, and with it the deployment.
+/// Stops the current stage of a deployment, and with it the deployment.
 #[derive(Debug, Clone)]
 pub struct CancelStage {
     pub target: DeploymentRef,
     pub stage: Identifier,
     pub by: Person,
-    /// Whether the caller may cancel what is not their own.
+    /// Whether the caller may cancel deployments of others.
     pub any: bool,
 }
 
@@ -26,9 +26,9 @@ impl Command for CancelStage {
         Some(&mut self.target)
     }
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<DeploymentRecord, Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
         let id = self.target.id;
-        let Some((present, session)) = draft.next.unfinished_deployment(id) else {
+        let Some((present, session)) = decision.next.unfinished_deployment(id) else {
             let ended = self.target.ended.ok_or(Rejection::DeploymentNotFound)?.record;
             check_owner(ended.user.as_ref(), &self.by, self.any)?;
             return match status_of(&ended, &self.stage)? {
@@ -37,36 +37,40 @@ impl Command for CancelStage {
             };
         };
         check_owner(session.map(|session| &session.user), &self.by, self.any)?;
-        let maker = session.map_or_else(|| Maker::system(draft.next.last_reset), Maker::of);
+        let owner = session.map_or_else(|| Owner::system(decision.next.last_reset), Owner::of);
         let waiting = present.status == DeploymentStatus::Queued;
         let status = match &present.run {
             Some(run) => run.stages[run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?].status,
             None => StageStatus::Pending,
         };
         match status {
-            StageStatus::Cancelling | StageStatus::Cancelled => return Ok(stages::shown(present, &maker)),
+            StageStatus::Cancelling | StageStatus::Cancelled => return Ok(stages::shown(present, &owner)),
             StageStatus::Queued | StageStatus::Running | StageStatus::AwaitingApproval => {}
-            StageStatus::Pending if waiting => return cancel_waiting(draft, id, &self.stage),
+            StageStatus::Pending if waiting => return cancel_waiting(decision, id, &self.stage),
             StageStatus::Pending | StageStatus::Succeeded | StageStatus::Failed | StageStatus::Skipped => {
                 return Err(Rejection::StageNotRunning { status });
             }
         }
-        draft.touch();
-        let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        decision.touch();
+        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
         if deployment.status == DeploymentStatus::AwaitingApproval {
-            stages::abandon(deployment, &maker, &mut scene);
-            deploy::finish(draft, id, DeploymentOutcome::Cancelled);
+            stages::abandon(deployment, &owner, &mut context);
+            deploy::finish(decision, id, DeploymentOutcome::Cancelled);
         } else {
-            stages::cancel(deployment, &maker, &mut scene);
+            stages::cancel(deployment, &owner, &mut context);
         }
-        draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
     }
 }
 
-/// Its turn has not come. It can be cancelled by the stage that would come first.
-fn cancel_waiting(draft: &mut Draft<'_>, id: DeploymentId, stage: &Identifier) -> Result<DeploymentRecord, Rejection> {
-    let blueprint = draft.crowd.pipeline().blueprint;
-    let (present, _) = draft.next.unfinished_deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+/// The deployment has not started. It can be cancelled through its first stage.
+fn cancel_waiting(
+    decision: &mut Decision<'_>,
+    id: DeploymentId,
+    stage: &Identifier,
+) -> Result<DeploymentRecord, Rejection> {
+    let blueprint = decision.surroundings.pipeline().blueprint;
+    let (present, _) = decision.next.unfinished_deployment(id).ok_or(Rejection::DeploymentNotFound)?;
     let first = match &present.run {
         Some(run) => run.stages.iter().find(|stage| stage.status == StageStatus::Pending).map(|stage| &stage.name),
         None => {
@@ -78,17 +82,17 @@ fn cancel_waiting(draft: &mut Draft<'_>, id: DeploymentId, stage: &Identifier) -
     if first != Some(stage) {
         return Err(Rejection::StageNotRunning { status: StageStatus::Pending });
     }
-    draft.touch();
-    let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+    decision.touch();
+    let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
     if deployment.run.is_none() {
-        stages::give_run(deployment, scene.outcome, blueprint);
+        stages::give_run(deployment, context.outcome, blueprint);
     }
-    stages::abandon(deployment, &maker, &mut scene);
-    deploy::finish(draft, id, DeploymentOutcome::Cancelled);
-    draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+    stages::abandon(deployment, &owner, &mut context);
+    deploy::finish(decision, id, DeploymentOutcome::Cancelled);
+    decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
 }
 
-/// Runs a stage that failed or was cancelled again, from its first step, and goes on from there.
+/// Runs a failed or cancelled stage again from its first step, and then the stages after it.
 #[derive(Debug, Clone)]
 pub struct RetryStage {
     pub target: DeploymentRef,
@@ -110,20 +114,20 @@ impl Command for RetryStage {
         Some(&mut self.target)
     }
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<DeploymentRecord, Rejection> {
-        let session = release::find(&draft.next, &self.session)?;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
+        let session = release::find(&decision.next, &self.session)?;
         check_owner(Some(&session.user), &self.by, self.any)?;
         if session.ended.is_some() {
             return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
         }
         let id = self.target.id;
-        if let Some((present, _)) = draft.next.unfinished_deployment(id) {
+        if let Some((present, _)) = decision.next.unfinished_deployment(id) {
             let run = present.run.as_ref().ok_or(Rejection::StageNotRetryable { status: StageStatus::Pending })?;
             let index = run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?;
-            // Whoever asks twice gets it once.
+            // A repeated request has no further effect.
             return match &run.retried {
                 Some(retried) if retried.stage == index && !run.stages[index].status.is_finished() => {
-                    Ok(stages::shown(present, &Maker::of(session)))
+                    Ok(stages::shown(present, &Owner::of(session)))
                 }
                 Some(_) | None => Err(Rejection::StageNotRetryable { status: run.stages[index].status }),
             };
@@ -143,9 +147,9 @@ impl Command for RetryStage {
         }
         run.retried = Some(Retried { by: self.by, stage: index });
 
-        draft.touch();
-        let now = draft.now;
-        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        decision.touch();
+        let now = decision.now;
+        let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
         if own {
             holder.renew(now);
         }
@@ -154,15 +158,15 @@ impl Command for RetryStage {
         deployment.finished_at = None;
         deployment.error = None;
         let again = StageRun { attempt: run.stages[index].attempt + 1, ..run.stages[index].clone() };
-        stages::tell(&mut draft.outcome, Notice::StageRetried, &Maker::of(holder), id, &again);
+        stages::tell(&mut decision.outcome, Notice::StageRetried, &Owner::of(holder), id, &again);
         deployment.run = Some(Arc::new(run));
-        deploy::push(holder, deployment, &mut draft.outcome);
-        deploy::advance(draft);
-        draft.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        deploy::push(holder, deployment, &mut decision.outcome);
+        deploy::advance(decision);
+        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
     }
 }
 
-/// Somebody says whether a stage may start.
+/// Approves or rejects the start of a stage.
 #[derive(Debug, Clone)]
 pub struct DecideApproval {
     pub approval: ApprovalId,
@@ -181,9 +185,9 @@ pub enum Verdict {
 impl Command for DecideApproval {
     type Reply = ApprovalRecord;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<ApprovalRecord, Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<ApprovalRecord, Rejection> {
         let id = self.deployment;
-        let current = draft.next.unfinished_deployment(id);
+        let current = decision.next.unfinished_deployment(id);
         let (present, session) = current.ok_or(Rejection::ApprovalNotPending { status: ApprovalStatus::Cancelled })?;
         let run = present.run.as_ref().ok_or(Rejection::ApprovalNotFound)?;
         let asked = |approval: &super::Approval| approval.id == self.approval;
@@ -197,8 +201,8 @@ impl Command for DecideApproval {
         if self.verdict == Verdict::Approve && triggered && !run.blueprint.self_approval {
             return Err(Rejection::SelfApproval);
         }
-        draft.touch();
-        let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        decision.touch();
+        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
         let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::ApprovalNotFound)?;
         let stage = &mut run.stages[index];
         let reason = self.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
@@ -208,30 +212,30 @@ impl Command for DecideApproval {
                 Verdict::Approve => ApprovalStatus::Approved,
                 Verdict::Reject => ApprovalStatus::Rejected,
             };
-            approval.decided_at = Some(scene.at);
+            approval.decided_at = Some(context.at);
             approval.decided_by = Some(self.by);
             approval.comment = self.comment;
         }
         match self.verdict {
             Verdict::Approve => {
-                stages::tell(scene.outcome, Notice::ApprovalApproved, &maker, id, stage);
-                stages::record_approval(deployment, &maker, scene.outcome, index);
-                stages::hand_to_runner(deployment, &maker, &mut scene, index);
+                stages::tell(context.outcome, Notice::ApprovalApproved, &owner, id, stage);
+                stages::record_approval(deployment, &owner, context.outcome, index);
+                stages::hand_to_runner(deployment, &owner, &mut context, index);
             }
             Verdict::Reject => {
                 stage.status = StageStatus::Failed;
-                stages::tell(scene.outcome, Notice::ApprovalRejected, &maker, id, stage);
-                stages::tell(scene.outcome, Notice::StageFailed, &maker, id, stage);
-                stages::record_approval(deployment, &maker, scene.outcome, index);
-                deploy::finish(draft, id, DeploymentOutcome::Failed(error.into()));
+                stages::tell(context.outcome, Notice::ApprovalRejected, &owner, id, stage);
+                stages::tell(context.outcome, Notice::StageFailed, &owner, id, stage);
+                stages::record_approval(deployment, &owner, context.outcome, index);
+                deploy::finish(decision, id, DeploymentOutcome::Failed(error.into()));
             }
         }
-        let decided = draft.outcome.approvals.iter().find(|record| record.approval.id == self.approval);
+        let decided = decision.outcome.approvals.iter().find(|record| record.approval.id == self.approval);
         decided.cloned().ok_or(Rejection::ApprovalNotFound)
     }
 }
 
-/// Those who want the deployment to happen: whose session it is, and who had it run again.
+/// Whether this person triggered the deployment: the session's user, or who retried it.
 fn triggered_by<'a>(session: Option<&'a Session>, run: &'a Run) -> impl Iterator<Item = &'a Person> {
     session.map(|session| &session.user).into_iter().chain(run.retried.as_ref().map(|retried| &retried.by))
 }
@@ -241,7 +245,7 @@ fn status_of(record: &DeploymentRecord, stage: &Identifier) -> Result<StageStatu
     stage.map(|stage| stage.status).ok_or(Rejection::StageNotFound)
 }
 
-/// A session's own user, or who may do so for others.
+/// The session's own user, or a caller who may do so for others.
 fn check_owner(owner: Option<&Person>, by: &Person, any: bool) -> Result<(), Rejection> {
     match owner {
         _ if any => Ok(()),

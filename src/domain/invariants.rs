@@ -1,8 +1,8 @@
-//! What is true of every environment, after every command. Debug builds, property tests and simulations check it.
+//! What holds for every environment after every command. Checked by debug builds, property tests and the simulation.
 
 use super::{Deployment, DeploymentStatus, Environment, Session, SessionStatus, StageStatus};
 
-/// What holds of a state by itself.
+/// Invariants of a single state.
 pub fn check(environment: &Environment) -> Result<(), String> {
     if let Some(holder) = &environment.lock {
         require(environment.exists(), "a deleted environment is locked")?;
@@ -44,7 +44,7 @@ pub fn check(environment: &Environment) -> Result<(), String> {
     check_queue(environment)
 }
 
-/// What holds of a step from one state to the next.
+/// Invariants of a transition.
 pub fn check_step(before: &Environment, after: &Environment) -> Result<(), String> {
     let granted = after.lock.as_ref().map(|s| s.id) != before.lock.as_ref().map(|s| s.id) && after.lock.is_some();
     require(
@@ -62,7 +62,7 @@ pub fn check_step(before: &Environment, after: &Environment) -> Result<(), Strin
     require(after.revision > before.revision || *after == before_but_queue, "a change does not raise the revision")
 }
 
-/// A deployment that has begun is at one stage, has done those before it, and not those after it.
+/// A running deployment is at one stage; the stages before it are done, those after it are not.
 fn check_run(deployment: &Deployment) -> Result<(), String> {
     let run = deployment.run.as_ref().ok_or("a deployment has begun and has no stages")?;
     let (index, stage) = run.active().ok_or("a deployment has begun and is at no stage")?;

@@ -1,12 +1,12 @@
-//! What ends by itself, and what keeps it from ending: heartbeats, and asking.
+//! Expiry, and what prevents it: heartbeats and polling.
 
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
-    Command, Deadline, Draft, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session, SessionId,
-    SessionRef, Tick, Ticket, queue, release,
+    Command, Deadline, Decision, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session,
+    SessionId, SessionRef, Tick, Ticket, queue, release,
 };
 
-/// What is left of a lease after a start, at least: its holder could not keep it up while the server was down.
+/// The least that is left of a lease after a start: its holder could not renew it while the server was down.
 pub const LEFT_AFTER_START_MILLIS: i64 = 30_000;
 
 impl Lease {
@@ -16,7 +16,7 @@ impl Lease {
 }
 
 impl Session {
-    /// Its holder has done something: the lease begins anew.
+    /// Any activity of the holder renews the lease.
     pub(super) fn renew(&mut self, now: Now) {
         if let Some(claimed) = &mut self.claimed {
             claimed.lease = claimed.lease.map(|lease| Lease::new(lease.ttl_seconds, now));
@@ -27,7 +27,7 @@ impl Session {
     }
 }
 
-/// The holder is alive.
+/// A sign of life of the holder.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
     pub session: SessionRef,
@@ -42,17 +42,17 @@ impl Command for Heartbeat {
         Some(&mut self.session)
     }
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Session, Rejection> {
-        release::find_holder(&draft.next, &self.session, &self.by, self.fencing_token)?;
-        draft.touch();
-        let now = draft.now;
-        let holder = draft.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
+        release::find_holder(&decision.next, &self.session, &self.by, self.fencing_token)?;
+        decision.touch();
+        let now = decision.now;
+        let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
         holder.renew(now);
         Ok(holder.clone())
     }
 }
 
-/// Somebody has asked about a session whose client may not have known that it has the lock.
+/// The client has polled a session and knows now that it has the lock.
 #[derive(Debug, Clone)]
 pub struct Seen {
     pub session: SessionId,
@@ -61,77 +61,77 @@ pub struct Seen {
 impl Command for Seen {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        let Some(holder) = draft.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        let Some(holder) = decision.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
             return Ok(());
         };
         if let Some(claimed) = holder.claimed.as_mut().filter(|claimed| !claimed.seen) {
             claimed.unseen_until = None;
             claimed.seen = true;
             holder.revision += 1;
-            draft.touch();
+            decision.touch();
         }
         Ok(())
     }
 }
 
-/// A grant could not be told to its client, who has gone.
+/// A grant did not reach its client.
 #[derive(Debug, Clone)]
 pub struct Undelivered {
     pub session: SessionId,
-    /// Whether the client can come back for it with its idempotency key; it then has a while to do so.
+    /// Whether the client has a while to come back for it with its idempotency key.
     pub keyed: bool,
 }
 
 impl Command for Undelivered {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        let now = draft.now;
-        let Some(holder) = draft.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        let now = decision.now;
+        let Some(holder) = decision.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
             return Ok(());
         };
         if holder.claimed.as_ref().is_some_and(|claimed| claimed.seen) {
-            // It has come back on another connection meanwhile.
+            // The client has come back on another connection meanwhile.
             return Ok(());
         }
         if !self.keyed {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(Expiry::Vanished) };
-            release::vacate(draft, ended);
+            release::vacate(decision, ended);
         } else if let Some(claimed) = &mut holder.claimed {
             claimed.unseen_until = Some(Deadline::after(now, ASK_WITHIN_MILLIS));
             holder.revision += 1;
-            draft.touch();
+            decision.touch();
         }
         Ok(())
     }
 }
 
-/// Time has passed: whatever has run out ends.
+/// Ends whatever has expired.
 #[derive(Debug, Clone)]
 pub struct Elapse;
 
 impl Command for Elapse {
-    /// When somebody in the queue is next due to lose their place, at the earliest.
+    /// When the next waiter loses its place, at the earliest.
     type Reply = Option<Tick>;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Option<Tick>, Rejection> {
-        let now = draft.now;
-        let expiry = draft.next.lock.as_ref().and_then(Session::expiry);
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Tick>, Rejection> {
+        let now = decision.now;
+        let expiry = decision.next.lock.as_ref().and_then(Session::expiry);
         if let Some((_, why)) = expiry.filter(|(until, _)| until.has_passed(now)) {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(why) };
-            release::vacate(draft, ended);
+            release::vacate(decision, ended);
         }
-        let overdue = queue::overdue(draft.next.queue.iter(), |waiter| draft.crowd.presence(waiter), now);
+        let overdue = queue::overdue(decision.next.queue.iter(), |waiter| decision.surroundings.presence(waiter), now);
         let overdue: Vec<_> = overdue.map(|(waiter, why)| (waiter.ticket, why)).take(LET_GO_AT_ONCE).collect();
         for (ticket, why) in overdue {
-            queue::expire(draft, ticket, why);
+            queue::expire(decision, ticket, why);
         }
-        Ok(queue::next_due(&draft.next.queue, draft.crowd))
+        Ok(queue::next_due(&decision.next.queue, decision.surroundings))
     }
 }
 
-/// The clients of these have hung up.
+/// The clients of these waiters have hung up.
 #[derive(Debug, Clone)]
 pub struct HangUp {
     pub tickets: Vec<Ticket>,
@@ -140,47 +140,47 @@ pub struct HangUp {
 impl Command for HangUp {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         for ticket in self.tickets {
-            queue::expire(draft, ticket, Expiry::Vanished);
+            queue::expire(decision, ticket, Expiry::Vanished);
         }
         Ok(())
     }
 }
 
-/// One has waited as long as it wanted to.
+/// A client stops waiting on its connection.
 #[derive(Debug, Clone)]
 pub struct StopWaiting {
     pub ticket: Ticket,
 }
 
 impl Command for StopWaiting {
-    /// What to tell it, if it still waited.
+    /// The answer, if it still waited.
     type Reply = Option<Rejection>;
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Option<Rejection>, Rejection> {
-        // It may have come back for its place just now, and the lock be free.
-        queue::hand_over(draft, None);
-        let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Released };
-        let left = queue::leave(draft, self.ticket, ended);
-        Ok(left.map(|_| draft.next.occupied()))
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Rejection>, Rejection> {
+        // It may have come back just now, and the lock may be free.
+        queue::hand_over(decision, None);
+        let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Released };
+        let left = queue::leave(decision, self.ticket, ended);
+        Ok(left.map(|_| decision.next.occupied()))
     }
 }
 
-/// Somebody may be ready for the lock who was not before.
+/// A waiter may be ready for the lock that was not before.
 #[derive(Debug, Clone)]
 pub struct HandOver;
 
 impl Command for HandOver {
     type Reply = ();
 
-    fn decide(self, _: &mut Draft<'_>) -> Result<(), Rejection> {
+    fn decide(self, _: &mut Decision<'_>) -> Result<(), Rejection> {
         Ok(())
     }
 }
 
 impl Environment {
-    /// Makes the deadlines those of a process that started at `started`, with the time that is left to each.
+    /// Converts the deadlines to the clock of a process that started at `started`, with the time that is left of each.
     pub fn rearm(&mut self, started: Now) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) else { return };
@@ -203,7 +203,7 @@ mod tests {
 
     use super::*;
     use crate::domain::samples::{Subject, at, by_key, claim, person, request};
-    use crate::domain::{Claim, ClaimRequest, Configuration, Kept, Presence, Timestamp};
+    use crate::domain::{Claim, ClaimRequest, Configuration, KeptBy, Presence, Timestamp};
 
     fn holder(subject: &Subject) -> Session {
         subject.environment.lock.clone().unwrap()
@@ -229,8 +229,8 @@ mod tests {
         for (asks, holder) in [(false, None), (true, Some(2))] {
             let mut subject = Subject::with(Configuration::default());
             subject.run(0, claim(1)).unwrap();
-            subject.run(0, Claim { waits: Some(Kept::ByAsking), ..claim(2) }).unwrap();
-            subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+            subject.run(0, Claim { waits: Some(KeptBy::Polling), ..claim(2) }).unwrap();
+            subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
             let first = subject.environment.lock.as_ref().unwrap().id.into();
             subject.run(1, release::Release { session: first, by: person(1), any: false }).unwrap();
             let session = subject.environment.lock.as_ref().unwrap().id;
@@ -247,11 +247,11 @@ mod tests {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         subject.run(0, Claim { waits: Some(by_key(2)), ..claim(2) }).unwrap();
-        // The server has started anew, and the client comes back for its place only after the lock has become free.
-        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
+        // The server has restarted, and the client comes back for its place only after the lock has become free.
+        subject.surroundings.except = vec![(Ticket(2), Presence::LastSeen(Tick(0)))];
         let session = holder(&subject).id.into();
         subject.run(1, release::Release { session, by: person(1), any: false }).unwrap();
-        subject.crowd.except.clear();
+        subject.surroundings.except.clear();
         let (refused, outcome) = subject.run(2, StopWaiting { ticket: Ticket(2) }).unwrap();
         assert_eq!((refused, outcome.granted.map(|granted| granted.waiter.ticket)), (None, Some(Ticket(2))));
     }

@@ -1,14 +1,14 @@
-//! The rules: what an environment, its lock, its sessions and its deployments may do, and nothing else.
+//! The rules of environments, locks, queues, sessions and deployments, and nothing else.
 //!
-//! Pure by design: no clock, no randomness, no I/O, no await. Time and new ids come in with the call, so every rule can
-//! be read and tested here alone. The actors add order and durability; they add no rules.
+//! Pure: no clock, no randomness, no I/O, no await. Time and new ids come with the call, so every rule can be read and
+//! tested alone. The actors add order and durability, and no rules.
 
 mod bounded;
 mod claim;
 mod configuration;
 mod configure;
+mod decision;
 mod deploy;
-mod draft;
 mod environment;
 mod event;
 mod force_claim;
@@ -48,8 +48,8 @@ pub use configuration::{
     CONFIGURATION_BYTES_MAX, Configuration, LABELS_MAX, Labels, QUEUE_LENGTH_MAX, SECONDS_MAX, VARIABLES_MAX,
 };
 pub use configure::{Configure, Configured, Delete, Expected};
+pub use decision::{Decision, GrantedWaiter, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
-pub use draft::{Draft, GrantedWaiter, Outcome, Transition};
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Agent, Data, Datum, Event, Notice, Via};
 pub use force_claim::{ForceClaim, ForceClaimed};
@@ -60,10 +60,10 @@ pub use ids::{
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
-pub use pool::{ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Standing, Unserved};
+pub use pool::{Availability, ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Unserved};
 pub use queue::{
-    ASK_WITHIN_MILLIS, AfterHangUp, Connection, Crowd, Departure, Kept, PipelineNow, PlaceKey, Presence, Priority,
-    Queue, Turn, Waiter,
+    ASK_WITHIN_MILLIS, AfterHangUp, Connection, Departure, KeptBy, PipelineNow, PlaceKey, Presence, Priority, Queue,
+    Surroundings, Turn, Waiter,
 };
 pub use rejection::Rejection;
 pub use release::Release;
@@ -83,15 +83,14 @@ pub use uses::{
     Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,
 };
 
-/// Something a caller asks of one environment.
+/// A command to one environment.
 pub trait Command {
     type Reply;
 
-    /// Decides on the environment as it is in the draft. Called through [`decide`], which also hands a free lock over,
-    /// starts what waits and checks the invariants.
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Self::Reply, Rejection>;
+    /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;
 
-    /// The session the command speaks of, if any: the actor looks it up where the environment no longer has it.
+    /// The session that the command refers to: the actor looks it up if the environment no longer has it.
     fn subject(&mut self) -> Option<&mut SessionRef> {
         None
     }
@@ -101,27 +100,27 @@ pub trait Command {
         None
     }
 
-    /// The session that a reply says has the lock now: its holder must be told, or it is taken back.
+    /// The session that the reply says has the lock. If the reply does not reach its client, the lock is taken back.
     fn grants(_reply: &Self::Reply) -> Option<SessionId> {
         None
     }
 
-    /// For replies that show the environment as the whole decision leaves it.
+    /// For replies that show the environment after the whole decision.
     fn complete(_reply: &mut Self::Reply, _next: &Environment) {}
 }
 
-/// The one way a command changes an environment.
+/// The only way a command changes an environment.
 pub fn decide<C: Command>(
     environment: &Environment,
     command: C,
     now: Now,
-    crowd: &mut dyn Crowd,
+    surroundings: &mut dyn Surroundings,
 ) -> Result<Transition<C::Reply>, Rejection> {
-    let mut draft = Draft::new(environment, now, crowd);
-    let reply = command.decide(&mut draft)?;
-    queue::hand_over(&mut draft, None);
-    deploy::advance(&mut draft);
-    let mut transition = draft.finish(reply);
+    let mut decision = Decision::new(environment, now, surroundings);
+    let reply = command.decide(&mut decision)?;
+    queue::hand_over(&mut decision, None);
+    deploy::advance(&mut decision);
+    let mut transition = decision.finish(reply);
     C::complete(&mut transition.reply, &transition.next);
     debug_assert_eq!(invariants::check(&transition.next), Ok(()));
     debug_assert_eq!(invariants::check_step(environment, &transition.next), Ok(()));

@@ -1,5 +1,5 @@
-//! What a pipeline does for a deployment: stages in order, each with its steps. Everything here is within its bounds;
-//! whoever makes one has checked, with the functions that stand here.
+//! What a pipeline does for a deployment: stages in order, each with its steps. All values are within their bounds: the
+//! reader has checked them, with the rules below.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ pub const STAGES_MAX: usize = 32;
 pub const STEPS_MAX: usize = 32;
 pub const ARGUMENTS_MAX: usize = 64;
 pub const HEADERS_MAX: usize = 32;
-/// A day: whoever needs longer has a step that watches something.
+/// A day. Longer work belongs elsewhere, with a step that watches it.
 pub const TIMEOUT_SECONDS_MAX: u32 = 24 * 60 * 60;
 pub const TIMEOUT_SECONDS_DEFAULT: u32 = 60 * 60;
-/// All its texts together: a deployment keeps a copy of what it ran, and a batch of the store takes that at once.
+/// Of all its texts together: a deployment keeps a copy of what it ran, which must fit into one batch of the store.
 pub const BLUEPRINT_BYTES_MAX: usize = 60 * 1024;
 const ARGUMENT_BYTES_MAX: usize = 32 * 1024;
 
-/// The stages of a pipeline as they stand at one moment. A deployment keeps the one it started with.
+/// The stages of a pipeline at one moment. A deployment keeps the blueprint it started with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blueprint {
-    /// None: a deployment succeeds in the moment it starts.
+    /// Without stages a deployment succeeds when it starts.
     pub stages: Vec<Stage>,
-    /// What all its steps get to see; an environment's own win over them.
+    /// Visible to all its steps; an environment's own variables take precedence.
     pub variables: BTreeMap<VariableName, VariableValue>,
-    /// Whether people may approve what they triggered themselves.
+    /// Whether people may approve deployments that they triggered themselves.
     pub self_approval: bool,
 }
 
@@ -38,17 +38,17 @@ pub struct Stage {
     pub approval: ApprovalRule,
     /// For all its steps together, from when the first starts.
     pub timeout_seconds: u32,
-    /// Whether running it again from its first step does no harm: then a stage that a crash of the server has cut off is
-    /// started again by itself.
+    /// Whether it can be run again from its first step without harm: then it is restarted automatically after a crash of
+    /// the server.
     pub idempotent: bool,
-    /// One at least.
+    /// At least one.
     pub steps: Vec<Step>,
 }
 
 named_enum! {
     pub enum ApprovalRule {
         Never = "never",
-        /// Each time, somebody has to approve before it starts.
+        /// Somebody has to approve each start.
         Always = "always",
     }
 }
@@ -58,23 +58,23 @@ pub struct Step {
     /// Unique in its stage.
     pub name: Identifier,
     pub action: Action,
-    /// What it finds in its variables beside what all steps do, and over that.
+    /// Its own variables; they take precedence over those of all steps.
     pub inputs: BTreeMap<VariableName, VariableValue>,
-    /// In a deployment: which step of a registry stands here.
+    /// In a deployment: the step of a registry that was filled in.
     pub source: Option<Arc<StepSource>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Action {
-    /// A program and its arguments; no shell, unless it is one.
+    /// A program and its arguments, run without a shell.
     Run(Vec<Arc<str>>),
     Http(HttpCall),
-    /// What a registry has under this name when a deployment starts, which keeps that in its place.
+    /// A step of a registry. It is filled in when a deployment starts.
     Uses(Box<Use>),
 }
 
-/// `url`, `body` and the values of `headers` may have `${NAME}` of a variable; `$${` is a plain `${`. In a URL a value is
-/// percent-encoded, in a body of JSON (by its `Content-Type`) it is escaped as within a string.
+/// `url`, `body` and the values of `headers` may contain `${NAME}` of a variable; `$${` stands for a literal `${`. Values
+/// are percent-encoded in a URL, and escaped as in a string in a JSON body (by its `Content-Type`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpCall {
     pub method: Arc<str>,
@@ -103,7 +103,7 @@ impl Blueprint {
 }
 
 impl Step {
-    /// One that is defined in its pipeline.
+    /// A step that is defined in its pipeline.
     pub fn own(name: Identifier, action: Action) -> Self {
         Self { name, action, inputs: BTreeMap::new(), source: None }
     }

@@ -1,4 +1,4 @@
-//! Who waits for an environment, and whose turn it is: higher priority first, then arrival.
+//! The queue of an environment: higher priority first, then order of arrival.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -6,18 +6,18 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Blueprint, Configuration, Draft, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session,
+    Blueprint, Configuration, Decision, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session,
     SessionId, Tick, Ticket, Via, claim,
 };
 
-/// A queued session that nobody has asked about for this long expires, and so does a grant that nobody comes for.
+/// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
 pub const ASK_WITHIN_MILLIS: i64 = 60_000;
 
-/// How many of those who wait one transition lets go, so that it stays within what the store takes at once: the record
-/// that one leaves behind has up to 5 KiB, most of it a context of 1,024 characters.
+/// How many waiters one transition removes, so that the store accepts its batch: the record of an ended session has up to
+/// 5 KiB, most of it a context of 1,024 characters.
 pub(super) const LET_GO_AT_ONCE: usize = 50;
 
-/// From -100 to 100; the higher go first.
+/// From -100 to 100; higher priorities go first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Priority(i8);
 
@@ -29,7 +29,7 @@ impl Priority {
             .ok()
             .filter(|_| Self::RANGE.contains(&value))
             .map(Self)
-            .ok_or(Malformed("is a whole number from -100 to 100"))
+            .ok_or(Malformed("must be an integer from -100 to 100"))
     }
 
     pub const fn get(self) -> i8 {
@@ -37,35 +37,36 @@ impl Priority {
     }
 }
 
-/// A place in line: who has the smaller one goes first.
+/// The order in a queue: the smaller turn goes first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Turn {
     pub priority: Reverse<Priority>,
     pub ticket: Ticket,
 }
 
-/// One who waits: a session that has not got its lock yet.
+/// A session that waits for its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waiter {
     pub ticket: Ticket,
-    pub kept: Kept,
+    pub kept_by: KeptBy,
     pub session: Session,
-    /// How it was asked for.
+    /// The request that it came with.
     pub via: Option<Via>,
 }
 
 /// What keeps a place in the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kept {
-    /// Its client's open connection, and nothing else.
-    ByConnection,
-    /// The same; but if the server ends, the client may come back for its place with its idempotency key.
-    ByKey(PlaceKey),
-    /// Its client's asking about it. Its session has an id that the client knows.
-    ByAsking,
+pub enum KeptBy {
+    /// The client's open connection.
+    Connection,
+    /// The client's open connection; after a restart of the server, the client may come back for its place with its
+    /// idempotency key.
+    Key(PlaceKey),
+    /// The client polls the session, whose id it knows.
+    Polling,
 }
 
-/// By which a client that comes again is known.
+/// Identifies a client that comes back.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PlaceKey {
     pub record: Arc<[u8]>,
@@ -100,40 +101,39 @@ pub struct Departure {
     pub session: Session,
 }
 
-/// Whether the client of one who waits is there.
+/// Whether the client of a waiter is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
-    /// Holding its connection open for the answer.
     Connected,
     /// It hung up.
     Vanished,
-    /// Not connected; it was last heard of then.
+    /// Not connected; the last sign of life was then.
     LastSeen(Tick),
 }
 
-/// What the rules ask about those who wait and cannot know from the environment alone.
-pub trait Crowd {
+/// What a decision needs to know beyond the environment itself.
+pub trait Surroundings {
     fn presence(&self, waiter: &Waiter) -> Presence;
 
-    /// Takes the first of those who wait for any environment like this one, if it comes before `before`. It is then
-    /// nobody else's to grant.
+    /// Takes the first waiter of the pool that this environment would do for, if it comes before `before`. No other
+    /// environment can then take it.
     fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>>;
 
-    /// What makes a new id unique.
+    /// For a new id.
     fn seed(&mut self) -> IdSeed;
 
     /// The environment's pipeline as it is now. Asked only when a deployment could start.
     fn pipeline(&self) -> PipelineNow;
 }
 
-/// What a deployment that could start finds.
+/// A pipeline at the moment a deployment could start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PipelineNow {
     /// A stopped pipeline starts nothing; what has started goes on.
     pub stopped: bool,
-    /// With the steps of registries filled in, unless they cannot be had.
+    /// With the steps of registries filled in, unless that failed.
     pub blueprint: Arc<Blueprint>,
-    /// Why they cannot: then a deployment that would start fails with it.
+    /// Why that failed: the error of a deployment that would start.
     pub unresolved: Option<Arc<str>>,
 }
 
@@ -142,21 +142,21 @@ impl Waiter {
         Turn { priority: Reverse(self.session.priority), ticket: self.ticket }
     }
 
-    /// Whether its place outlives the process.
+    /// Whether its place survives a restart.
     pub fn is_durable(&self) -> bool {
-        !matches!(self.kept, Kept::ByConnection)
+        !matches!(self.kept_by, KeptBy::Connection)
     }
 
     /// Whether the lock can be given to it now.
     pub fn is_ready(&self, presence: Presence) -> bool {
-        match (presence, &self.kept) {
-            (Presence::Connected, _) | (Presence::LastSeen(_), Kept::ByAsking) => true,
-            // Its client is away; it keeps its place for a while, but the lock is not given to nobody.
-            (Presence::LastSeen(_), Kept::ByKey(_) | Kept::ByConnection) | (Presence::Vanished, _) => false,
+        match (presence, &self.kept_by) {
+            (Presence::Connected, _) | (Presence::LastSeen(_), KeptBy::Polling) => true,
+            // Its client is away: it keeps its place for a while, but gets no lock.
+            (Presence::LastSeen(_), KeptBy::Key(_) | KeptBy::Connection) | (Presence::Vanished, _) => false,
         }
     }
 
-    /// When it loses its place for want of a sign of life, if nothing is heard of it until then.
+    /// When it loses its place without another sign of life.
     pub fn due(&self, presence: Presence) -> Option<Tick> {
         match presence {
             Presence::Connected => None,
@@ -165,7 +165,7 @@ impl Waiter {
         }
     }
 
-    /// That it is queued as a session from now on.
+    /// The event of its arrival, for a session that its client knows.
     pub fn queued(&self, position: usize) -> Event {
         Event::session(Notice::SessionQueued, self.session.id).with("position", position as u64)
     }
@@ -179,22 +179,22 @@ impl Waiter {
         now: Tick,
         last_poll: impl FnOnce(Ticket) -> Tick,
     ) -> Presence {
-        match (connection, &self.kept) {
+        match (connection, &self.kept_by) {
             (Connection::Open, _) => Presence::Connected,
             // Its key leads to its session id, so it can still poll.
-            (Connection::Closed { keyed: true }, Kept::ByAsking)
-            | (Connection::Absent, Kept::ByKey(_) | Kept::ByAsking) => Presence::LastSeen(last_poll(self.ticket)),
-            (Connection::Closed { .. }, Kept::ByKey(_)) if closing => Presence::LastSeen(now),
-            (Connection::Closed { .. }, _) | (Connection::Absent, Kept::ByConnection) => Presence::Vanished,
+            (Connection::Closed { keyed: true }, KeptBy::Polling)
+            | (Connection::Absent, KeptBy::Key(_) | KeptBy::Polling) => Presence::LastSeen(last_poll(self.ticket)),
+            (Connection::Closed { .. }, KeptBy::Key(_)) if closing => Presence::LastSeen(now),
+            (Connection::Closed { .. }, _) | (Connection::Absent, KeptBy::Connection) => Presence::Vanished,
         }
     }
 
     /// `connection` is the one it has by the time the server handles the hang-up.
     pub fn after_hang_up(&self, connection: Connection) -> AfterHangUp {
-        match (connection, &self.kept) {
+        match (connection, &self.kept_by) {
             // Its client came back meanwhile.
             (Connection::Open, _) => AfterHangUp::Stays,
-            (Connection::Closed { keyed: true }, Kept::ByAsking) => AfterHangUp::Polls,
+            (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
             (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
         }
     }
@@ -213,14 +213,14 @@ impl Waiter {
 impl Departure {
     /// None if no client ever knew the session: then nothing is recorded of it.
     pub fn event(&self) -> Option<Event> {
-        (self.waiter.kept == Kept::ByAsking).then(|| self.session.end_event()).flatten()
+        (self.waiter.kept_by == KeptBy::Polling).then(|| self.session.end_event()).flatten()
     }
 }
 
-/// Those who wait, in order. Cheap to clone, however many they are: copies share all they have in common.
+/// The waiters in order. Cheap to clone at any length: copies share their common parts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Queue {
-    /// One lane a priority. A lane that is empty is not there.
+    /// One lane per priority, without empty ones.
     lanes: RedBlackTreeMapSync<Reverse<Priority>, Lane>,
     length: usize,
     durable: usize,
@@ -241,7 +241,7 @@ impl Queue {
         self.length == 0
     }
 
-    /// Whether there is anybody whose place must outlive the process.
+    /// Whether any place must survive a restart.
     pub fn has_durable(&self) -> bool {
         self.durable > 0
     }
@@ -254,7 +254,7 @@ impl Queue {
         self.lanes.values().find_map(|lane| lane.get(&ticket))
     }
 
-    /// The one who waits under this session id.
+    /// The waiter under this session id.
     pub fn session(&self, id: SessionId) -> Option<&Arc<Waiter>> {
         match id.origin {
             super::Origin::Queued(ticket) => self.get(ticket).filter(|waiter| waiter.session.id == id),
@@ -262,7 +262,7 @@ impl Queue {
         }
     }
 
-    /// How many go first, and itself: the next one is at 1.
+    /// From 1, which is the next to be served.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let ahead = self.lanes.iter().take_while(|(priority, _)| **priority < turn.priority);
@@ -295,60 +295,59 @@ impl Queue {
     }
 }
 
-/// Gives a lock that nobody holds to whoever is first in line, of those who wait for this environment and those who wait
-/// for any like it; with a newcomer, only to those who come before it. Part of every transition, so there is no moment at
-/// which a newcomer can slip in.
-pub(super) fn hand_over(draft: &mut Draft<'_>, newcomer: Option<Turn>) {
-    if !draft.next.is_vacant() {
+/// Gives a free lock to the first ready waiter of this environment's queue and of the pool; with a newcomer, only to one
+/// that comes before it. Part of every transition, so that no newcomer can overtake a waiter.
+pub(super) fn hand_over(decision: &mut Decision<'_>, newcomer: Option<Turn>) {
+    if !decision.next.is_vacant() {
         return;
     }
-    let Some(configuration) = draft.next.configuration.clone() else { return };
-    let own = first_ready(draft).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
+    let Some(configuration) = decision.next.configuration.clone() else { return };
+    let own = first_ready(decision).filter(|waiter| newcomer.is_none_or(|newcomer| waiter.turn() < newcomer));
     let before = own.as_ref().map(|waiter| waiter.turn()).or(newcomer);
-    if let Some(outsider) = draft.crowd.take_outsider(&configuration, before) {
-        claim::grant_waiter(draft, outsider, true);
+    if let Some(outsider) = decision.surroundings.take_outsider(&configuration, before) {
+        claim::grant_waiter(decision, outsider, true);
     } else if let Some(waiter) = own {
-        draft.dequeue(waiter.ticket);
-        claim::grant_waiter(draft, waiter, false);
+        decision.dequeue(waiter.ticket);
+        claim::grant_waiter(decision, waiter, false);
     }
 }
 
-/// The first whose client is there. Those found to have hung up leave the queue on the way; those who have not asked in
-/// time are passed over until the timer comes for them.
-fn first_ready(draft: &mut Draft<'_>) -> Option<Arc<Waiter>> {
-    let queue = draft.next.queue.clone();
+/// The first waiter whose client is there. Waiters whose clients hung up leave the queue on the way; overdue ones are
+/// skipped until the timer removes them.
+fn first_ready(decision: &mut Decision<'_>) -> Option<Arc<Waiter>> {
+    let queue = decision.next.queue.clone();
     for waiter in queue.iter() {
-        let presence = draft.crowd.presence(waiter);
-        let overdue = waiter.due(presence).is_some_and(|due| due <= draft.now.tick);
+        let presence = decision.surroundings.presence(waiter);
+        let overdue = waiter.due(presence).is_some_and(|due| due <= decision.now.tick);
         if waiter.is_ready(presence) && !overdue {
             return Some(waiter.clone());
         }
-        if presence == Presence::Vanished && draft.outcome.dequeued.len() < LET_GO_AT_ONCE {
-            expire(draft, waiter.ticket, Expiry::Vanished);
+        if presence == Presence::Vanished && decision.outcome.dequeued.len() < LET_GO_AT_ONCE {
+            expire(decision, waiter.ticket, Expiry::Vanished);
         }
     }
     None
 }
 
 /// Removes a waiter whose client is gone.
-pub(super) fn expire(draft: &mut Draft<'_>, ticket: Ticket, why: Expiry) {
-    let ended = Ended { at: draft.now.at, by: None, how: EndedHow::Expired(why) };
-    leave(draft, ticket, ended);
+pub(super) fn expire(decision: &mut Decision<'_>, ticket: Ticket, why: Expiry) {
+    let ended = Ended { at: decision.now.at, by: None, how: EndedHow::Expired(why) };
+    leave(decision, ticket, ended);
 }
 
 /// Removes a waiter. If its client knows it as a session, it ends as one.
-pub(super) fn leave(draft: &mut Draft<'_>, ticket: Ticket, ended: Ended) -> Option<Session> {
-    let departure = draft.dequeue(ticket)?.departure(ended);
+pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Session> {
+    let departure = decision.dequeue(ticket)?.departure(ended);
     if let Some(event) = departure.event() {
-        draft.outcome.events.push(event);
-        draft.outcome.left.push(departure.session.clone());
+        decision.outcome.events.push(event);
+        decision.outcome.left.push(departure.session.clone());
     }
     Some(departure.session)
 }
 
 /// When the next waiter loses its place, at the earliest.
-pub(super) fn next_due(queue: &Queue, crowd: &dyn Crowd) -> Option<Tick> {
-    queue.iter().filter_map(|waiter| waiter.due(crowd.presence(waiter))).min()
+pub(super) fn next_due(queue: &Queue, surroundings: &dyn Surroundings) -> Option<Tick> {
+    queue.iter().filter_map(|waiter| waiter.due(surroundings.presence(waiter))).min()
 }
 
 /// The waiters that have lost their place by now, and why.
@@ -373,11 +372,11 @@ mod tests {
     use crate::domain::{Claim, Elapse, Release};
 
     /// Locked by 1, and so many wait behind.
-    fn queued(kept: Kept, waiting: u64) -> Subject {
+    fn queued(kept_by: KeptBy, waiting: u64) -> Subject {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, claim(1)).unwrap();
         for number in 2..2 + waiting {
-            subject.run(0, Claim { waits: Some(kept.clone()), ..claim(number) }).unwrap();
+            subject.run(0, Claim { waits: Some(kept_by.clone()), ..claim(number) }).unwrap();
         }
         subject
     }
@@ -389,8 +388,9 @@ mod tests {
 
     #[test]
     fn who_has_not_asked_in_time_is_passed_over_even_if_the_timer_is_late() {
-        let mut subject = queued(Kept::ByAsking, 2);
-        subject.crowd.except = vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
+        let mut subject = queued(KeptBy::Polling, 2);
+        subject.surroundings.except =
+            vec![(Ticket(2), Presence::LastSeen(Tick(0))), (Ticket(3), Presence::LastSeen(Tick(1)))];
         release(&mut subject, ASK_WITHIN_MILLIS);
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![2]));
         subject.run(ASK_WITHIN_MILLIS, Elapse).unwrap();
@@ -399,8 +399,8 @@ mod tests {
 
     #[test]
     fn who_hung_up_is_skipped_before_anybody_has_noticed() {
-        let mut subject = queued(Kept::ByConnection, 2);
-        subject.crowd.except = vec![(Ticket(2), Presence::Vanished)];
+        let mut subject = queued(KeptBy::Connection, 2);
+        subject.surroundings.except = vec![(Ticket(2), Presence::Vanished)];
         release(&mut subject, 1);
         assert_eq!((subject.holder(), subject.queue()), (Some(3), vec![]));
     }
@@ -409,8 +409,8 @@ mod tests {
     fn a_crowd_that_is_gone_leaves_in_pieces_that_the_store_takes_and_gets_nothing_meanwhile() {
         let waiting = 3 * LET_GO_AT_ONCE as u64;
         for presence in [Presence::Vanished, Presence::LastSeen(Tick(0))] {
-            let mut subject = queued(Kept::ByAsking, waiting);
-            subject.crowd.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
+            let mut subject = queued(KeptBy::Polling, waiting);
+            subject.surroundings.except = (0..2 + waiting).map(|number| (Ticket(number), presence)).collect();
             release(&mut subject, ASK_WITHIN_MILLIS);
             let mut pieces = 0;
             while !subject.environment.queue.is_empty() {

@@ -1,4 +1,4 @@
-//! Why a command was refused: the caller's doing, with what helps the caller act.
+//! Why a command was refused, with what helps the caller to act.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ pub enum Rejection {
     EnvironmentNotFound,
     #[error("the environment is locked")]
     EnvironmentLocked { holder: Box<Session>, queue_length: usize },
-    #[error("the environment is being put back in order after a release")]
+    #[error("the environment is being reset after a release")]
     EnvironmentResetting { queue_length: usize },
-    #[error("all environments with these labels are taken")]
+    #[error("all environments with these labels are locked")]
     AllLocked { queue_length: usize },
     #[error("no environment has these labels")]
     NoneMatches,
-    #[error("too many wait already")]
+    #[error("the queue is full")]
     QueueFull { limit: usize },
-    #[error("somebody waits for the environment")]
+    #[error("the environment's queue is not empty")]
     QueueNotEmpty { length: usize },
     #[error("the TTL is longer than the environment allows")]
     TtlTooLong { max_seconds: u32 },
@@ -42,21 +42,21 @@ pub enum Rejection {
     DeploymentQueueFull { limit: usize },
     #[error("the deployment does not exist")]
     DeploymentNotFound,
-    #[error("the deployment is not at that point")]
+    #[error("the deployment is not running at that stage")]
     DeploymentNotRunning,
-    #[error("the deployment has no such stage")]
+    #[error("the stage does not exist")]
     StageNotFound,
     #[error("the stage is not running")]
     StageNotRunning { status: StageStatus },
     #[error("the stage has neither failed nor been cancelled")]
     StageNotRetryable { status: StageStatus },
-    #[error("the deployment was made in no session")]
+    #[error("the deployment belongs to no session")]
     DeploymentOfNoSession,
     #[error("the approval does not exist")]
     ApprovalNotFound,
     #[error("the approval is no longer pending")]
     ApprovalNotPending { status: ApprovalStatus },
-    #[error("nobody approves what they triggered in this pipeline")]
+    #[error("this pipeline does not allow self-approval")]
     SelfApproval,
     #[error("the configuration has changed since it was read")]
     ConfigurationChanged { revision: u64 },

@@ -1,7 +1,7 @@
-//! Release: the holder, or whoever may release for others, gives the lock back. One who waits leaves the queue.
+//! Release: the holder, or somebody who may release for others, gives the lock back. A waiter leaves the queue.
 
-use super::stages::{self, Maker};
-use super::{Command, Draft, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
+use super::stages::{self, Owner};
+use super::{Command, Decision, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
 
 #[derive(Debug, Clone)]
 pub struct Release {
@@ -18,24 +18,24 @@ impl Command for Release {
         Some(&mut self.session)
     }
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<Session, Rejection> {
-        let session = find(&draft.next, &self.session)?.clone();
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
+        let session = find(&decision.next, &self.session)?.clone();
         session.check_release(&self.by, self.any)?;
         if session.ended.is_some() {
-            // Releasing twice, or after somebody took the lock, is no fault: the answer says how it ended.
+            // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
             return Ok(session);
         }
-        let ended = Ended { at: draft.now.at, by: Some(self.by), how: EndedHow::Released };
-        if let Some(waiter) = draft.next.queue.session(session.id) {
+        let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
+        if let Some(waiter) = decision.next.queue.session(session.id) {
             let ticket = waiter.ticket;
-            return queue::leave(draft, ticket, ended).ok_or(Rejection::SessionNotFound);
+            return queue::leave(decision, ticket, ended).ok_or(Rejection::SessionNotFound);
         }
-        vacate(draft, ended).ok_or(Rejection::SessionNotFound)
+        vacate(decision, ended).ok_or(Rejection::SessionNotFound)
     }
 }
 
 impl Session {
-    /// Whether this person may end it; `any` for those who may release for others.
+    /// Whether this person may end it; `any` for callers who may release for others.
     pub fn check_release(&self, by: &Person, any: bool) -> Result<(), Rejection> {
         if self.user.id == by.id || any {
             Ok(())
@@ -45,7 +45,7 @@ impl Session {
     }
 }
 
-/// The session a command speaks of: the holder, one that is leaving or waiting, or what the history has of it.
+/// The session that a command refers to: the holder, one that is leaving or waiting, or one from the history.
 pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) -> Result<&'a Session, Rejection> {
     if !environment.exists() {
         return Err(Rejection::EnvironmentNotFound);
@@ -53,7 +53,7 @@ pub(super) fn find<'a>(environment: &'a Environment, session: &'a SessionRef) ->
     environment.session(session.id).or(session.ended.as_deref()).ok_or(Rejection::SessionNotFound)
 }
 
-/// The same for what only the holder may do.
+/// The same for commands that only the holder may give.
 pub(super) fn find_holder<'a>(
     environment: &'a Environment,
     session: &'a SessionRef,
@@ -77,28 +77,28 @@ pub(super) fn find_holder<'a>(
     Ok(session)
 }
 
-/// The holder gives up the lock, by itself or not, and the environment is put back in order if it is to be.
-pub(super) fn vacate(draft: &mut Draft<'_>, ended: Ended) -> Option<Session> {
-    let session = end_session(draft, ended)?;
-    draft.outcome.events.extend(session.end_event());
-    reset::begin(draft);
+/// Ends the holder's session, and begins the reset if the environment has one.
+pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Session> {
+    let session = end_session(decision, ended)?;
+    decision.outcome.events.extend(session.end_event());
+    reset::begin(decision);
     Some(session)
 }
 
-/// Takes the lock from its holder, if there is one, and answers with the session as it ended. What it still had to
-/// deploy is cancelled; what runs is told to stop, and keeps the environment to itself until it has.
-pub(super) fn end_session(draft: &mut Draft<'_>, ended: Ended) -> Option<Session> {
-    let mut session = draft.next.lock.take()?;
-    draft.touch();
+/// Takes the lock from its holder, if there is one, and returns the session as it ended. Its waiting deployments are
+/// cancelled; a running one is stopped, and nothing else is deployed until it has ended.
+pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Session> {
+    let mut session = decision.next.lock.take()?;
+    decision.touch();
     session.end(ended);
-    let maker = Maker::of(&session);
+    let owner = Owner::of(&session);
     for deployment in &mut session.deployments {
-        stages::cancel(deployment, &maker, &mut draft.scene());
+        stages::cancel(deployment, &owner, &mut decision.context());
     }
     if session.unfinished_deployment().is_some() {
-        draft.next.leaving = Some(session.clone());
+        decision.next.leaving = Some(session.clone());
     }
-    draft.next.last_used = Some(draft.now.at);
-    draft.outcome.ended.push(session.clone());
+    decision.next.last_used = Some(decision.now.at);
+    decision.outcome.ended.push(session.clone());
     Some(session)
 }

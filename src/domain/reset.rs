@@ -1,62 +1,60 @@
-//! Reset: what puts an environment back in order after a release or an expiry, before anybody else gets it.
+//! Reset: a deployment after a release or an expiry, before the next session gets the lock.
 
 use std::sync::Arc;
 
-use super::stages::{self, Maker};
-use super::{Configuration, Deployment, DeploymentId, DeploymentOutcome, Draft, Event, LastReset, Notice, deploy};
+use super::stages::{self, Owner};
+use super::{Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, LastReset, Notice, deploy};
 
-/// Begins the reset that the environment is configured to have. It starts when nothing else is deployed.
-pub(super) fn begin(draft: &mut Draft<'_>) {
-    // An earlier one was told to stop when somebody took the environment by force, and may still run: `finish` begins
-    // anew when it has ended.
-    if draft.next.reset.is_some() {
+/// Begins the configured reset. It starts when nothing else is deployed.
+pub(super) fn begin(decision: &mut Decision<'_>) {
+    // An earlier reset was told to stop by a force-claim, and may still run: `finish` begins a new one when it has ended.
+    if decision.next.reset.is_some() {
         return;
     }
-    let commit = draft.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
+    let commit = decision.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
-    let mut deployment = Deployment::new(DeploymentId(draft.crowd.seed()), commit, draft.now.at);
-    draft.outcome.events.push(deployment.event(Notice::DeploymentQueued, None));
-    let last = LastReset { id: deployment.id, fencing_token: draft.next.fencing_token };
-    draft.outcome.forgotten.extend(draft.next.last_reset.replace(last).map(|previous| previous.id));
-    stages::record(&mut deployment, &Maker::system(Some(last)), &mut draft.outcome);
-    draft.next.reset = Some(deployment);
-    deploy::advance(draft);
+    let mut deployment = Deployment::new(DeploymentId(decision.surroundings.seed()), commit, decision.now.at);
+    decision.outcome.events.push(deployment.event(Notice::DeploymentQueued, None));
+    let last = LastReset { id: deployment.id, fencing_token: decision.next.fencing_token };
+    decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
+    stages::record(&mut deployment, &Owner::system(Some(last)), &mut decision.outcome);
+    decision.next.reset = Some(deployment);
+    deploy::advance(decision);
 }
 
-/// Somebody takes the environment by force: it need not be put in order any more, and what runs is told to stop.
-pub(super) fn cancel(draft: &mut Draft<'_>) {
-    let Some(id) = draft.next.reset.as_ref().map(|deployment| deployment.id) else { return };
-    if let Some((deployment, maker, mut scene)) = draft.deployment(id) {
-        stages::cancel(deployment, &maker, &mut scene);
+/// A force-claim makes the reset unnecessary: if it runs, it is told to stop.
+pub(super) fn cancel(decision: &mut Decision<'_>) {
+    let Some(id) = decision.next.reset.as_ref().map(|deployment| deployment.id) else { return };
+    if let Some((deployment, owner, mut context)) = decision.deployment(id) {
+        stages::cancel(deployment, &owner, &mut context);
     }
-    draft.next.reset.take_if(|deployment| deployment.status.is_finished());
+    decision.next.reset.take_if(|deployment| deployment.status.is_finished());
 }
 
-/// The reset has really ended. One that failed or was cancelled half-way leaves the environment out of service, since
-/// nobody knows its state; unless somebody has taken it by force meanwhile: then nobody relies on it, and whoever has the
-/// environment leaves it to be put in order anew.
-pub(super) fn finish(draft: &mut Draft<'_>, outcome: DeploymentOutcome) {
-    let Some(mut deployment) = draft.next.reset.take() else { return };
-    let last = draft.next.last_reset;
-    let overridden = last.is_none_or(|reset| reset.fencing_token < draft.next.fencing_token);
+/// The reset has ended. If it failed or was cancelled half-way, the environment is disabled, since its state is unknown;
+/// but not after a force-claim: then nobody relies on this reset, and another one follows the new session.
+pub(super) fn finish(decision: &mut Decision<'_>, outcome: DeploymentOutcome) {
+    let Some(mut deployment) = decision.next.reset.take() else { return };
+    let last = decision.next.last_reset;
+    let overridden = last.is_none_or(|reset| reset.fencing_token < decision.next.fencing_token);
     let failed = match &outcome {
         DeploymentOutcome::Failed(error) => Some(format!("failed: {error}")),
         DeploymentOutcome::Cancelled => Some("was cancelled".to_owned()),
         DeploymentOutcome::Succeeded => None,
     };
-    stages::conclude(&mut deployment, &Maker::system(last), &mut draft.scene(), outcome);
+    stages::conclude(&mut deployment, &Owner::system(last), &mut decision.context(), outcome);
     if overridden {
-        if draft.next.lock.is_none() {
-            begin(draft);
+        if decision.next.lock.is_none() {
+            begin(decision);
         }
         return;
     }
-    if let (Some(failed), Some(configuration)) = (failed, &draft.next.configuration) {
+    if let (Some(failed), Some(configuration)) = (failed, &decision.next.configuration) {
         let reason = format!("the reset to {} after a release {failed}", deployment.commit);
-        draft.next.disabled_reason = Some(Arc::from(reason));
-        draft.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
-        draft.next.configuration_revision += 1;
-        draft.outcome.events.push(Event::environment(Notice::EnvironmentUpdated).by_itself());
+        decision.next.disabled_reason = Some(Arc::from(reason));
+        decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
+        decision.next.configuration_revision += 1;
+        decision.outcome.events.push(Event::environment(Notice::EnvironmentUpdated).by_itself());
     }
 }
 
@@ -70,7 +68,7 @@ mod tests {
     /// Claimed and released, and being put in order since.
     fn resetting() -> Subject {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-        subject.crowd.pipeline = pipeline(1);
+        subject.surroundings.pipeline = pipeline(1);
         subject.run(0, claim(1)).unwrap();
         release(&mut subject);
         assert_eq!(subject.environment.lock_status(), LockStatus::Resetting);
@@ -120,7 +118,7 @@ mod tests {
     #[test]
     fn a_reset_that_fails_takes_the_environment_out_of_service() {
         let mut subject = resetting();
-        subject.run(2, Claim { waits: Some(Kept::ByConnection), ..claim(2) }).unwrap();
+        subject.run(2, Claim { waits: Some(KeptBy::Connection), ..claim(2) }).unwrap();
         finish(&mut subject, StageEnd::Failed("exit code 1".into()));
         assert_eq!(subject.environment.lock_status(), LockStatus::Disabled);
         assert_eq!((subject.holder(), subject.queue()), (None, vec![2]), "nobody gets what nobody knows the state of");
@@ -129,7 +127,7 @@ mod tests {
     #[test]
     fn that_an_environment_is_out_of_service_is_nobodys_doing_also_where_a_release_comes_to_that_at_once() {
         let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
-        subject.crowd.pipeline = PipelineNow { unresolved: Some("a step is missing".into()), ..pipeline(1) };
+        subject.surroundings.pipeline = PipelineNow { unresolved: Some("a step is missing".into()), ..pipeline(1) };
         subject.run(0, claim(1)).unwrap();
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         let (_, outcome) = subject.run(1, Release { session, by: person(1), any: false }).unwrap();

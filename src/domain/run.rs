@@ -1,4 +1,4 @@
-//! The run of a deployment: how each of its stages and steps stands. Only its environment's decisions move it.
+//! The run of a deployment: the state of its stages and steps. Only decisions of its environment change it.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::{
     StepSource, Timestamp,
 };
 
-/// From the moment a deployment starts (or waits to be run again) until it ends.
+/// Exists from the start of a deployment (or while it waits for a retry) until its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Run {
     pub blueprint: Arc<Blueprint>,
     pub stages: Vec<StageRun>,
-    /// The last time it was run again.
+    /// The last retry.
     pub retried: Option<Retried>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Retried {
     pub by: Person,
-    /// From which stage on.
+    /// The first stage that is run again.
     pub stage: usize,
 }
 
@@ -28,9 +28,9 @@ pub struct Retried {
 pub struct StageRun {
     pub name: Identifier,
     pub status: StageStatus,
-    /// From 1, with each time it is run; 0 until then.
+    /// From 1; 0 until it is first run.
     pub attempt: u32,
-    /// Of this attempt, if it needs one.
+    /// Of this attempt, if it needs approval.
     pub approval: Option<Approval>,
     pub steps: Vec<StepRun>,
 }
@@ -38,7 +38,7 @@ pub struct StageRun {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepRun {
     pub name: Identifier,
-    /// Which step of a registry it is, if it is one.
+    /// If it is a step of a registry.
     pub source: Option<Arc<StepSource>>,
     pub status: StepStatus,
     pub exit_code: Option<i32>,
@@ -48,13 +48,12 @@ pub struct StepRun {
 
 named_enum! {
     pub enum StageStatus {
-        /// Its turn has not come.
         Pending = "pending",
         AwaitingApproval = "awaiting_approval",
-        /// Handed to the runner, which has not begun it: nothing of it has been executed.
+        /// Handed to the runner, which has executed nothing of it yet.
         Queued = "queued",
         Running = "running",
-        /// Told to stop, and not yet known to have stopped.
+        /// Told to stop, and may still run.
         Cancelling = "cancelling",
         Succeeded = "succeeded",
         Failed = "failed",
@@ -80,7 +79,7 @@ pub struct Approval {
     pub id: ApprovalId,
     pub status: ApprovalStatus,
     pub requested_at: Timestamp,
-    /// When it was decided, or ended undecided; by whom, if it was decided; and what they said.
+    /// When it was decided, or cancelled.
     pub decided_at: Option<Timestamp>,
     pub decided_by: Option<Person>,
     pub comment: Option<Arc<str>>,
@@ -91,27 +90,27 @@ named_enum! {
         Pending = "pending",
         Approved = "approved",
         Rejected = "rejected",
-        /// What it was for has ended before somebody decided.
+        /// The stage was cancelled before anybody decided.
         Cancelled = "cancelled",
     }
 }
 
-/// A deployment with all that is kept of it, but for what its stages do.
+/// Everything that is stored of a deployment, except its blueprint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
-    /// Its `run` is left out here.
+    /// Without its `run`.
     pub deployment: Deployment,
-    /// None for what puts an environment back in order.
+    /// None for a reset.
     pub session: Option<SessionId>,
     pub fencing_token: u64,
-    /// Whose session it was made in.
+    /// The session's user.
     pub user: Option<Person>,
     pub stages: Vec<StageRun>,
     pub retried: Option<Retried>,
 }
 
-/// A deployment that a command speaks of. Where the environment does not have it among those that have not ended, the
-/// actor fills in what the store has of it.
+/// The deployment that a command refers to. If it is not one of the environment's unfinished ones, the actor reads it from
+/// the store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeploymentRef {
     pub id: DeploymentId,
@@ -121,11 +120,11 @@ pub struct DeploymentRef {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EndedDeployment {
     pub record: DeploymentRecord,
-    /// What its stages did, if it had any.
+    /// If it had stages.
     pub blueprint: Option<Arc<Blueprint>>,
 }
 
-/// An approval with what it is for.
+/// An approval with its stage.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApprovalRecord {
     pub approval: Approval,
@@ -134,21 +133,21 @@ pub struct ApprovalRecord {
     pub commit: CommitId,
     pub stage: Identifier,
     pub attempt: u32,
-    /// Whose deployment it is.
+    /// The user of the deployment's session.
     pub requested_by: Option<Person>,
 }
 
-/// What a decision wants to be done by the runner, once it is durable.
+/// An order to the runner, given once the decision is durable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     RunStage(Box<StageOrder>),
-    /// Stop what runs of it, all of it, and say when it has ended.
+    /// Stop all of it, and report when it has ended.
     Stop(DeploymentId),
-    /// An earlier run of the server may have left something of it running: see that it is gone, and say so.
+    /// Remove what an earlier run of the server may have left running, and report that.
     Sweep(DeploymentId),
 }
 
-/// One stage to be run from its first step.
+/// A stage to be run from its first step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StageOrder {
     pub deployment: DeploymentId,
@@ -162,14 +161,14 @@ pub struct StageOrder {
     pub configuration: Arc<Configuration>,
 }
 
-/// How the run of a stage ended: nothing of it is left running.
+/// How a stage ended. Nothing of it is left running.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StageEnd {
     Succeeded,
     Failed(Arc<str>),
-    /// It was told to stop before it was through.
+    /// It was stopped before it was done.
     Cancelled,
-    /// The server ended while it ran.
+    /// The server stopped while it ran.
     Interrupted,
 }
 
@@ -191,7 +190,7 @@ impl StageStatus {
         }
     }
 
-    /// Whether it is the one that its deployment is at.
+    /// Whether it is the current stage of its deployment.
     pub fn is_active(self) -> bool {
         !self.is_finished() && self != StageStatus::Pending
     }

@@ -1,14 +1,14 @@
-//! What the runner reports, and what becomes of deployments that a run of the server left behind.
+//! Reports of the runner, and the recovery of deployments after a restart.
 
 use std::sync::Arc;
 
-use super::stages::{self, Maker};
+use super::stages::{self, Owner};
 use super::{
-    Command, Deployment, DeploymentId, Draft, Effect, Notice, Rejection, StageEnd, StageRun, StageStatus, StepRun,
+    Command, Decision, Deployment, DeploymentId, Effect, Notice, Rejection, StageEnd, StageRun, StageStatus, StepRun,
     StepStatus, Timestamp, deploy,
 };
 
-/// Which run of which stage a report is about.
+/// The attempt of a stage that a report is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StageAttempt {
     pub deployment: DeploymentId,
@@ -16,17 +16,17 @@ pub struct StageAttempt {
     pub attempt: u32,
 }
 
-/// The runner is about to execute the first step. It does not, if this is refused.
+/// The runner is about to execute the first step. If this is refused, it does not.
 #[derive(Debug, Clone)]
 pub struct BeginStage(pub StageAttempt);
 
 impl Command for BeginStage {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        match self.0.status(draft)? {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        match self.0.status(decision)? {
             StageStatus::Queued => {}
-            // It has been said before, and nobody knows whether it was heard.
+            // A repeated report, whose first answer may have been lost.
             StageStatus::Running => return Ok(()),
             StageStatus::Pending
             | StageStatus::AwaitingApproval
@@ -36,17 +36,18 @@ impl Command for BeginStage {
             | StageStatus::Cancelled
             | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         }
-        draft.touch();
-        let (deployment, maker, scene) = draft.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        decision.touch();
+        let (deployment, owner, context) =
+            decision.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
         let stage = self.0.stage_of(deployment)?;
         stage.status = StageStatus::Running;
-        stages::tell(scene.outcome, Notice::StageStarted, &maker, self.0.deployment, stage);
-        stages::record(deployment, &maker, scene.outcome);
+        stages::tell(context.outcome, Notice::StageStarted, &owner, self.0.deployment, stage);
+        stages::record(deployment, &owner, context.outcome);
         Ok(())
     }
 }
 
-/// How the steps of a stage stand.
+/// The state of a stage's steps.
 #[derive(Debug, Clone)]
 pub struct ReportSteps {
     pub of: StageAttempt,
@@ -56,12 +57,13 @@ pub struct ReportSteps {
 impl Command for ReportSteps {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        self.of.check_begun(draft)?;
-        draft.touch();
-        let (deployment, maker, scene) = draft.deployment(self.of.deployment).ok_or(Rejection::DeploymentNotFound)?;
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        self.of.check_begun(decision)?;
+        decision.touch();
+        let (deployment, owner, context) =
+            decision.deployment(self.of.deployment).ok_or(Rejection::DeploymentNotFound)?;
         self.of.stage_of(deployment)?.steps = self.steps;
-        stages::record(deployment, &maker, scene.outcome);
+        stages::record(deployment, &owner, context.outcome);
         Ok(())
     }
 }
@@ -77,45 +79,46 @@ pub struct EndStage {
 impl Command for EndStage {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let (of, end) = (self.of, self.end);
-        if of.status(draft)? == StageStatus::AwaitingApproval {
+        if of.status(decision)? == StageStatus::AwaitingApproval {
             return Err(Rejection::DeploymentNotRunning);
         }
-        draft.touch();
-        let (deployment, maker, mut scene) = draft.deployment(of.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        decision.touch();
+        let (deployment, owner, mut context) =
+            decision.deployment(of.deployment).ok_or(Rejection::DeploymentNotFound)?;
         of.stage_of(deployment)?.steps = self.steps;
-        if let Some(outcome) = stages::end_stage(deployment, &maker, &mut scene, of.stage, end) {
-            deploy::finish(draft, of.deployment, outcome);
+        if let Some(outcome) = stages::end_stage(deployment, &owner, &mut context, of.stage, end) {
+            deploy::finish(decision, of.deployment, outcome);
         }
         Ok(())
     }
 }
 
-/// The server has started: what became of the deployment that had begun here?
+/// The server has started: recovers the deployment that was running.
 #[derive(Debug, Clone)]
 pub struct Recover;
 
 impl Command for Recover {
     type Reply = ();
 
-    /// What has begun is not changed by it: also a store that takes nothing does not keep what is left from being swept.
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
-        let begun = draft.next.current_deployment().map(|deployment| deployment.id);
-        let begun = begun.and_then(|id| draft.next.unfinished_deployment(id));
+    /// Whether anything runs is not changed here, so that leftovers are removed even if the store refuses writes.
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        let begun = decision.next.current_deployment().map(|deployment| deployment.id);
+        let begun = begun.and_then(|id| decision.next.unfinished_deployment(id));
         if let Some((deployment, session)) = begun
             && let Some((index, stage)) = deployment.run.as_ref().and_then(|run| run.active())
         {
             match stage.status {
-                // Nothing of it was executed, or it could not be in this state.
+                // A stage in this state has executed nothing.
                 StageStatus::Queued => {
-                    let maker = session.map_or_else(|| Maker::system(draft.next.last_reset), Maker::of);
+                    let owner = session.map_or_else(|| Owner::system(decision.next.last_reset), Owner::of);
                     let deployment = deployment.clone();
-                    stages::order(&deployment, &maker, &mut draft.scene(), index);
+                    stages::order(&deployment, &owner, &mut decision.context(), index);
                 }
                 StageStatus::Running | StageStatus::Cancelling => {
                     let sweep = Effect::Sweep(deployment.id);
-                    draft.outcome.effects.push(sweep);
+                    decision.outcome.effects.push(sweep);
                 }
                 StageStatus::AwaitingApproval
                 | StageStatus::Pending
@@ -125,26 +128,26 @@ impl Command for Recover {
                 | StageStatus::Skipped => {}
             }
         }
-        deploy::advance(draft);
+        deploy::advance(decision);
         Ok(())
     }
 }
 
-/// Nothing of what an earlier run of the server had begun runs any more.
+/// Nothing of an earlier run of the server runs any more.
 #[derive(Debug, Clone)]
 pub struct Swept(pub StageAttempt);
 
 impl Command for Swept {
     type Reply = ();
 
-    fn decide(self, draft: &mut Draft<'_>) -> Result<(), Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
         let StageAttempt { deployment: id, stage: index, .. } = self.0;
-        let status = self.0.status(draft)?;
-        let run = draft.next.current_deployment().and_then(|deployment| deployment.run.as_ref());
+        let status = self.0.status(decision)?;
+        let run = decision.next.current_deployment().and_then(|deployment| deployment.run.as_ref());
         let idempotent = run.is_some_and(|run| run.blueprint.stages[index].idempotent);
         let end = match status {
             StageStatus::Cancelling => StageEnd::Cancelled,
-            StageStatus::Running if idempotent => return run_again(draft, id, index),
+            StageStatus::Running if idempotent => return run_again(decision, id, index),
             StageStatus::Running => StageEnd::Interrupted,
             StageStatus::Queued
             | StageStatus::AwaitingApproval
@@ -154,33 +157,33 @@ impl Command for Swept {
             | StageStatus::Cancelled
             | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         };
-        draft.touch();
-        let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
-        let now = scene.at;
+        decision.touch();
+        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        let now = context.at;
         end_steps(deployment, index, now);
-        if let Some(outcome) = stages::end_stage(deployment, &maker, &mut scene, index, end) {
-            deploy::finish(draft, id, outcome);
+        if let Some(outcome) = stages::end_stage(deployment, &owner, &mut context, index, end) {
+            deploy::finish(decision, id, outcome);
         }
         Ok(())
     }
 }
 
-/// It does no harm to run it again, and nothing of the first time is left.
-fn run_again(draft: &mut Draft<'_>, id: DeploymentId, index: usize) -> Result<(), Rejection> {
-    draft.touch();
-    let (deployment, maker, mut scene) = draft.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+/// The stage is idempotent and nothing of its first attempt is left, so it is run again.
+fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Result<(), Rejection> {
+    decision.touch();
+    let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
     let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::DeploymentNotRunning)?;
     let stage = &mut run.stages[index];
     let approval = stage.approval.take();
     stage.begin_anew(&run.blueprint.stages[index]);
     stage.approval = approval;
     stage.attempt += 1;
-    stages::tell(scene.outcome, Notice::StageRetried, &maker, id, stage);
-    stages::hand_to_runner(deployment, &maker, &mut scene, index);
+    stages::tell(context.outcome, Notice::StageRetried, &owner, id, stage);
+    stages::hand_to_runner(deployment, &owner, &mut context, index);
     Ok(())
 }
 
-/// Nobody saw how the step ended that was being executed.
+/// The result of the step that was being executed is unknown.
 fn end_steps(deployment: &mut Deployment, index: usize, now: Timestamp) {
     let Some(run) = deployment.run.as_mut().map(Arc::make_mut) else { return };
     for step in run.stages[index].steps.iter_mut().filter(|step| step.status == StepStatus::Running) {
@@ -190,9 +193,9 @@ fn end_steps(deployment: &mut Deployment, index: usize, now: Timestamp) {
 }
 
 impl StageAttempt {
-    /// How the stage stands, if its deployment is at this attempt of it.
-    fn status(self, draft: &Draft<'_>) -> Result<StageStatus, Rejection> {
-        let current = draft.next.current_deployment().filter(|deployment| deployment.id == self.deployment);
+    /// The state of the stage, if this attempt is the current one.
+    fn status(self, decision: &Decision<'_>) -> Result<StageStatus, Rejection> {
+        let current = decision.next.current_deployment().filter(|deployment| deployment.id == self.deployment);
         let active = current.and_then(|deployment| deployment.run.as_ref()?.active());
         match active {
             Some((index, stage)) if (index, stage.attempt) == (self.stage, self.attempt) => Ok(stage.status),
@@ -200,8 +203,8 @@ impl StageAttempt {
         }
     }
 
-    fn check_begun(self, draft: &Draft<'_>) -> Result<(), Rejection> {
-        match self.status(draft)? {
+    fn check_begun(self, decision: &Decision<'_>) -> Result<(), Rejection> {
+        match self.status(decision)? {
             StageStatus::Running | StageStatus::Cancelling => Ok(()),
             StageStatus::Queued
             | StageStatus::AwaitingApproval

@@ -1,4 +1,4 @@
-//! What the tests of the domain are made of.
+//! Sample values for the tests of the domain.
 
 #![allow(clippy::unwrap_used)]
 
@@ -42,8 +42,8 @@ pub fn by_force(claim: Claim, role: Role) -> ForceClaim {
     ForceClaim { request: claim.request, seed: claim.seed, role }
 }
 
-pub fn by_key(number: u64) -> Kept {
-    Kept::ByKey(PlaceKey { record: Arc::from(number.to_be_bytes()), fingerprint: [0; 16] })
+pub fn by_key(number: u64) -> KeptBy {
+    KeptBy::Key(PlaceKey { record: Arc::from(number.to_be_bytes()), fingerprint: [0; 16] })
 }
 
 /// A pipeline with so many plain stages, each with two steps.
@@ -83,14 +83,14 @@ pub fn at(millis: i64) -> Now {
     Now { at: Timestamp::from_millis(1_000_000 + millis), tick: Tick(millis) }
 }
 
-/// Everybody is there, except those who are said not to be; nobody waits for any environment.
+/// All clients are connected, except the listed ones; the pool is empty.
 pub struct Present {
     pub except: Vec<(Ticket, Presence)>,
     pub pipeline: PipelineNow,
     seeds: u64,
 }
 
-impl Crowd for Present {
+impl Surroundings for Present {
     fn presence(&self, waiter: &Waiter) -> Presence {
         let exception = self.except.iter().find(|(ticket, _)| *ticket == waiter.ticket);
         exception.map_or(Presence::Connected, |(_, presence)| *presence)
@@ -110,24 +110,24 @@ impl Crowd for Present {
     }
 }
 
-/// A new environment, and what happens to it.
+/// An environment under test.
 pub struct Subject {
     pub environment: Environment,
-    pub crowd: Present,
+    pub surroundings: Present,
 }
 
 impl Subject {
     /// Its pipeline has no stages.
     pub fn with(configuration: Configuration) -> Self {
-        let crowd = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
-        let mut subject = Self { environment: Environment::absent(), crowd };
+        let surroundings = Present { except: Vec::new(), pipeline: pipeline(0), seeds: 0 };
+        let mut subject = Self { environment: Environment::absent(), surroundings };
         subject.run(0, Configure { configuration, expected: None }).unwrap();
         subject
     }
 
-    /// Decides at that moment, and keeps what came of it.
+    /// Decides at that moment, and keeps the next state.
     pub fn run<C: Command>(&mut self, millis: i64, command: C) -> Result<(C::Reply, Outcome), Rejection> {
-        let transition = decide(&self.environment, command, at(millis), &mut self.crowd)?;
+        let transition = decide(&self.environment, command, at(millis), &mut self.surroundings)?;
         self.environment = transition.next;
         Ok((transition.reply, transition.outcome))
     }

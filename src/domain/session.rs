@@ -1,4 +1,4 @@
-//! A session: one person's hold on an environment, and the deployments made under it.
+//! A session: one person's lock on an environment, and the deployments made with it.
 
 use std::sync::Arc;
 
@@ -7,15 +7,15 @@ use super::{
     CommitId, Context, Deadline, DeploymentId, Event, Notice, Priority, Run, SessionId, Tick, Timestamp, UserId,
 };
 
-/// What an error says at most. A page of the history has eight sessions with a hundred deployments each, and still fits
-/// into one batch of the store.
+/// Of the error of a deployment: a page of the history with eight sessions of a hundred deployments each must fit into one
+/// batch of the store.
 pub const ERROR_BYTES_MAX: usize = 256;
 
-/// How many deployments a session lists; older ones that have finished drop out, and `deployment_count` still counts
-/// them. Keeps an environment's record small however often a session deploys.
+/// How many deployments a session lists. Older finished ones are dropped, but still counted in `deployment_count`. Bounds
+/// an environment's record.
 pub(super) const DEPLOYMENTS_LISTED: usize = 100;
 
-/// Who did something, by the name they had then.
+/// A user, by the name they had at the time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Person {
     pub id: UserId,
@@ -29,10 +29,10 @@ pub struct Session {
     pub commit: Option<CommitId>,
     pub context: Option<Context>,
     pub priority: Priority,
-    /// As its client asked for; the environment may have a default.
+    /// As requested; the environment may have a default.
     pub ttl_seconds: Option<u32>,
     pub created_at: Timestamp,
-    /// None while it is queued, and for ever if it left the queue without the lock.
+    /// None while it is queued, and if it left the queue without the lock.
     pub claimed: Option<Claimed>,
     pub ended: Option<Ended>,
     /// In order of arrival.
@@ -42,22 +42,22 @@ pub struct Session {
     pub revision: u64,
 }
 
-/// That a session got the lock, and what ends its hold by itself.
+/// The grant of the lock, and when it expires.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claimed {
-    /// Rises by one with each grant of the environment, for ever; so it also numbers the sessions of its history.
+    /// Increases by one with each grant of the environment, so it also numbers the sessions of the history.
     pub fencing_token: u64,
     pub at: Timestamp,
     pub tick: Tick,
     pub lease: Option<Lease>,
     pub hold_until: Option<Deadline>,
-    /// Its client may not know that it has the lock; until then somebody has to ask about it.
+    /// Its client may not know of the grant, and has to poll until then.
     pub unseen_until: Option<Deadline>,
-    /// Its client has shown since the grant that it knows.
+    /// Its client has shown that it knows of the grant.
     pub seen: bool,
 }
 
-/// Ends that long after the last activity.
+/// Expires `ttl_seconds` after the last activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     pub ttl_seconds: u32,
@@ -67,7 +67,7 @@ pub struct Lease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
     pub at: Timestamp,
-    /// None if it ended by itself.
+    /// None if it expired.
     pub by: Option<Person>,
     pub how: EndedHow,
 }
@@ -75,21 +75,21 @@ pub struct Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EndedHow {
     Released,
-    /// By a force-claim, whose session this is.
+    /// By the force-claim of this session.
     Overridden(SessionId),
     Expired(Expiry),
 }
 
 named_enum! {
-    /// Why a session ended by itself.
+    /// Why a session expired.
     pub enum Expiry {
         /// No activity within its TTL.
         Ttl = "ttl",
         /// It held the lock as long as the environment allows.
         MaxHold = "max_hold",
-        /// Nobody asked about it for too long, in the queue or after it was granted.
+        /// Nobody polled it for too long, in the queue or after the grant.
         Unasked = "unasked",
-        /// Its client was gone before it could be told.
+        /// Its client was gone before it could be answered.
         Vanished = "vanished",
     }
 }
@@ -104,8 +104,7 @@ named_enum! {
     }
 }
 
-/// A session a command speaks of. Where the environment does not have it as its holder, the actor fills in what the
-/// history says of it.
+/// The session that a command refers to. If it is not the environment's holder, the actor reads it from the history.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRef {
     pub id: SessionId,
@@ -130,9 +129,9 @@ pub struct Deployment {
     pub error: Option<Arc<str>>,
     /// Counts its changes, for its ETag.
     pub revision: u32,
-    /// Whether it has had stages: then more is kept of it than its record.
+    /// Whether it has had stages: then more is stored than this record.
     pub staged: bool,
-    /// From its start to its end, and while it waits to be run again.
+    /// From its start to its end, and while it waits for a retry.
     pub run: Option<Arc<Run>>,
 }
 
@@ -140,9 +139,9 @@ named_enum! {
     pub enum DeploymentStatus {
         Queued = "queued",
         Running = "running",
-        /// Somebody has to approve its next stage. Nothing of it runs, and nothing else is deployed meanwhile.
+        /// Its next stage needs approval. Nothing of it runs, and nothing else is deployed meanwhile.
         AwaitingApproval = "awaiting_approval",
-        /// Told to stop, and not yet known to have stopped.
+        /// Told to stop, and may still run.
         Cancelling = "cancelling",
         Succeeded = "succeeded",
         Failed = "failed",
@@ -172,12 +171,12 @@ impl Session {
         self.claimed.as_ref().map(|claimed| claimed.fencing_token)
     }
 
-    /// Whether it has the lock and its client may not know.
+    /// Whether it has the lock and its client may not know of it.
     pub fn is_unseen(&self) -> bool {
         self.ended.is_none() && self.claimed.as_ref().is_some_and(|claimed| claimed.unseen_until.is_some())
     }
 
-    /// When it ends by itself, and why, if nothing happens until then.
+    /// When and why it expires without further activity.
     pub fn expiry(&self) -> Option<(Deadline, Expiry)> {
         let claimed = self.claimed.as_ref()?;
         let lease = claimed.lease.map(|lease| (lease.until, Expiry::Ttl));
@@ -186,7 +185,7 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
-    /// The deployment that has begun and not ended.
+    /// The running deployment.
     pub fn unfinished_deployment(&self) -> Option<&Deployment> {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())
     }

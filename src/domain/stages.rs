@@ -1,131 +1,140 @@
-//! How a deployment goes through its stages: what starts, what is waited for, what follows from each end.
+//! How a deployment goes through its stages.
 
 use std::sync::Arc;
 
 use super::session::ERROR_BYTES_MAX;
 use super::{
-    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Crowd, Deployment,
+    Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Deployment,
     DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, LastDeployment, LastReset,
     Notice, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus,
-    Step, StepRun, StepStatus, Timestamp,
+    Step, StepRun, StepStatus, Surroundings, Timestamp,
 };
 
-/// In whose name a deployment is made.
+/// The session that a deployment belongs to.
 #[derive(Debug, Clone)]
-pub(super) struct Maker {
+pub(super) struct Owner {
     pub session: Option<SessionId>,
     pub user: Option<Person>,
     pub fencing_token: u64,
 }
 
-impl Maker {
+impl Owner {
     pub fn of(session: &Session) -> Self {
         let fencing_token = session.fencing_token().unwrap_or_default();
         Self { session: Some(session.id), user: Some(session.user.clone()), fencing_token }
     }
 
-    /// What puts an environment back in order is nobody's.
+    /// A reset belongs to no session.
     pub fn system(reset: Option<LastReset>) -> Self {
         Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
     }
 }
 
-/// What changing a deployment takes beside itself.
-pub(super) struct Scene<'a> {
+/// What a change of a deployment needs besides the deployment.
+pub(super) struct ChangeContext<'a> {
     pub at: Timestamp,
     pub outcome: &'a mut Outcome,
-    pub crowd: &'a mut dyn Crowd,
+    pub surroundings: &'a mut dyn Surroundings,
     pub configuration: &'a Option<Arc<Configuration>>,
     pub last: &'a mut Option<LastDeployment>,
 }
 
-/// A deployment's turn has come, for the first time or again. Says how it ended, if there is nothing to do.
+/// Starts a deployment, for the first time or again. Returns its outcome if there is nothing to do.
 pub(super) fn start(
     deployment: &mut Deployment,
-    maker: &Maker,
-    scene: &mut Scene<'_>,
+    owner: &Owner,
+    context: &mut ChangeContext<'_>,
     pipeline: PipelineNow,
 ) -> Option<DeploymentOutcome> {
-    deployment.started_at.get_or_insert(scene.at);
-    scene.outcome.events.push(deployment.event(Notice::DeploymentStarted, maker.session));
+    deployment.started_at.get_or_insert(context.at);
+    context.outcome.events.push(deployment.event(Notice::DeploymentStarted, owner.session));
     match &deployment.run {
         Some(run) if run.blueprint.uses().next().is_some() => {
-            let why = "it was cancelled before the steps it uses of registries could be had; deploy anew";
+            let why = "it was cancelled before its steps from registries were resolved; deploy again";
             return Some(DeploymentOutcome::Failed(Arc::from(why)));
         }
         Some(_) => {}
         None if pipeline.unresolved.is_some() => return pipeline.unresolved.map(DeploymentOutcome::Failed),
         None if pipeline.blueprint.stages.is_empty() => return Some(DeploymentOutcome::Succeeded),
-        None => give_run(deployment, scene.outcome, pipeline.blueprint),
+        None => give_run(deployment, context.outcome, pipeline.blueprint),
     }
-    enter_next(deployment, maker, scene)
+    enter_next(deployment, owner, context)
 }
 
-/// From now on it goes by these stages, whatever becomes of the pipeline.
+/// Gives the deployment its stages. Later changes of the pipeline do not affect it.
 pub(super) fn give_run(deployment: &mut Deployment, outcome: &mut Outcome, blueprint: Arc<Blueprint>) {
     outcome.blueprints.push((deployment.id, blueprint.clone()));
     deployment.staged = true;
     deployment.run = Some(Arc::new(Run::new(blueprint)));
 }
 
-/// Enters the first stage that is still to be done. Says so if there is none: it has succeeded.
-fn enter_next(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>) -> Option<DeploymentOutcome> {
+/// Enters the next pending stage. Without one, the deployment has succeeded.
+fn enter_next(
+    deployment: &mut Deployment,
+    owner: &Owner,
+    context: &mut ChangeContext<'_>,
+) -> Option<DeploymentOutcome> {
     let Some(run) = deployment.run.as_mut().map(Arc::make_mut) else { return Some(DeploymentOutcome::Succeeded) };
     let pending = run.stages.iter().position(|stage| stage.status == StageStatus::Pending);
     let Some(index) = pending else { return Some(DeploymentOutcome::Succeeded) };
     let stage = &mut run.stages[index];
     stage.attempt += 1;
     match run.blueprint.stages[index].approval {
-        ApprovalRule::Never => hand_to_runner(deployment, maker, scene, index),
+        ApprovalRule::Never => hand_to_runner(deployment, owner, context, index),
         ApprovalRule::Always => {
             stage.status = StageStatus::AwaitingApproval;
             stage.approval = Some(Approval {
-                id: ApprovalId(scene.crowd.seed()),
+                id: ApprovalId(context.surroundings.seed()),
                 status: ApprovalStatus::Pending,
-                requested_at: scene.at,
+                requested_at: context.at,
                 decided_at: None,
                 decided_by: None,
                 comment: None,
             });
-            tell(scene.outcome, Notice::ApprovalRequested, maker, deployment.id, stage);
+            tell(context.outcome, Notice::ApprovalRequested, owner, deployment.id, stage);
             deployment.status = DeploymentStatus::AwaitingApproval;
-            record_approval(deployment, maker, scene.outcome, index);
-            record(deployment, maker, scene.outcome);
+            record_approval(deployment, owner, context.outcome, index);
+            record(deployment, owner, context.outcome);
         }
     }
     None
 }
 
-/// The stage is to be run from its first step. It has not begun before the runner says so.
-pub(super) fn hand_to_runner(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>, index: usize) {
+/// Hands the stage to the runner. It has not begun until the runner reports so.
+pub(super) fn hand_to_runner(
+    deployment: &mut Deployment,
+    owner: &Owner,
+    context: &mut ChangeContext<'_>,
+    index: usize,
+) {
     let Some(run) = deployment.run.as_mut().map(Arc::make_mut) else { return };
     run.stages[index].status = StageStatus::Queued;
     deployment.status = DeploymentStatus::Running;
-    order(deployment, maker, scene, index);
-    record(deployment, maker, scene.outcome);
+    order(deployment, owner, context, index);
+    record(deployment, owner, context.outcome);
 }
 
-/// Has the runner run a stage, now that it is known to run nowhere.
-pub(super) fn order(deployment: &Deployment, maker: &Maker, scene: &mut Scene<'_>, index: usize) {
+/// Orders the runner to run a stage, which runs nowhere else.
+pub(super) fn order(deployment: &Deployment, owner: &Owner, context: &mut ChangeContext<'_>, index: usize) {
     let Some(run) = &deployment.run else { return };
-    scene.outcome.effects.push(Effect::RunStage(Box::new(StageOrder {
+    context.outcome.effects.push(Effect::RunStage(Box::new(StageOrder {
         deployment: deployment.id,
-        session: maker.session,
-        fencing_token: maker.fencing_token,
+        session: owner.session,
+        fencing_token: owner.fencing_token,
         commit: deployment.commit.clone(),
         stage: index,
         attempt: run.stages[index].attempt,
         blueprint: run.blueprint.clone(),
-        configuration: scene.configuration.clone().unwrap_or_default(),
+        configuration: context.configuration.clone().unwrap_or_default(),
     })));
 }
 
-/// The stage it is at has ended. Enters the next one, or says how the deployment has ended with it. What was told to stop
-/// and got through all the same has only succeeded if nothing was left to do.
+/// The current stage has ended. Enters the next one, or returns how the deployment ended. If it was told to stop and
+/// finished the stage all the same, it has succeeded only if no stage is left.
 pub(super) fn end_stage(
     deployment: &mut Deployment,
-    maker: &Maker,
-    scene: &mut Scene<'_>,
+    owner: &Owner,
+    context: &mut ChangeContext<'_>,
     index: usize,
     end: StageEnd,
 ) -> Option<DeploymentOutcome> {
@@ -149,35 +158,35 @@ pub(super) fn end_stage(
         }
     };
     stage.status = status;
-    tell(scene.outcome, notice, maker, id, stage);
+    tell(context.outcome, notice, owner, id, stage);
     let through = run.stages[index + 1..].is_empty();
     match outcome {
         Some(outcome) => Some(outcome),
         None if through => Some(DeploymentOutcome::Succeeded),
         None if cancelling => {
-            // What was to come next does not come: from there it can be run again.
-            abandon(deployment, maker, scene);
+            // The next stage is cancelled: a retry starts from there.
+            abandon(deployment, owner, context);
             Some(DeploymentOutcome::Cancelled)
         }
-        None => enter_next(deployment, maker, scene),
+        None => enter_next(deployment, owner, context),
     }
 }
 
-/// Cancels a deployment wherever it is: at once if nothing of it runs, else it is told to stop.
-pub(super) fn cancel(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>) {
+/// Cancels a deployment: at once if nothing of it runs, otherwise it is told to stop.
+pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut ChangeContext<'_>) {
     match deployment.status {
         DeploymentStatus::Queued | DeploymentStatus::AwaitingApproval => {
-            abandon(deployment, maker, scene);
-            conclude(deployment, maker, scene, DeploymentOutcome::Cancelled);
+            abandon(deployment, owner, context);
+            conclude(deployment, owner, context, DeploymentOutcome::Cancelled);
         }
         DeploymentStatus::Running => {
             deployment.status = DeploymentStatus::Cancelling;
             if let Some(run) = deployment.run.as_mut().map(Arc::make_mut) {
                 run.stages.iter_mut().filter(|s| s.status.is_active()).for_each(|s| s.status = StageStatus::Cancelling);
             }
-            scene.outcome.effects.push(Effect::Stop(deployment.id));
-            scene.outcome.events.push(deployment.event(Notice::DeploymentCancelling, maker.session));
-            record(deployment, maker, scene.outcome);
+            context.outcome.effects.push(Effect::Stop(deployment.id));
+            context.outcome.events.push(deployment.event(Notice::DeploymentCancelling, owner.session));
+            record(deployment, owner, context.outcome);
         }
         DeploymentStatus::Cancelling
         | DeploymentStatus::Succeeded
@@ -186,23 +195,28 @@ pub(super) fn cancel(deployment: &mut Deployment, maker: &Maker, scene: &mut Sce
     }
 }
 
-/// The stage that would come next, or that somebody should have approved, does not come any more.
-pub(super) fn abandon(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>) {
+/// Cancels the next stage, or the one that awaits approval.
+pub(super) fn abandon(deployment: &mut Deployment, owner: &Owner, context: &mut ChangeContext<'_>) {
     let Some(run) = deployment.run.as_mut().map(Arc::make_mut) else { return };
     let Some(index) = run.stages.iter().position(|stage| !stage.status.is_finished()) else { return };
     let stage = &mut run.stages[index];
     stage.status = StageStatus::Cancelled;
-    tell(scene.outcome, Notice::StageCancelled, maker, deployment.id, stage);
+    tell(context.outcome, Notice::StageCancelled, owner, deployment.id, stage);
     if let Some(approval) = stage.approval.as_mut().filter(|approval| approval.status == ApprovalStatus::Pending) {
         approval.status = ApprovalStatus::Cancelled;
-        approval.decided_at = Some(scene.at);
-        record_approval(deployment, maker, scene.outcome, index);
+        approval.decided_at = Some(context.at);
+        record_approval(deployment, owner, context.outcome, index);
     }
 }
 
-/// A deployment has really ended, and how: what has not been done by then is skipped.
-pub(super) fn conclude(deployment: &mut Deployment, maker: &Maker, scene: &mut Scene<'_>, outcome: DeploymentOutcome) {
-    deployment.finished_at = Some(scene.at);
+/// A deployment has ended. Stages that have not run are skipped.
+pub(super) fn conclude(
+    deployment: &mut Deployment,
+    owner: &Owner,
+    context: &mut ChangeContext<'_>,
+    outcome: DeploymentOutcome,
+) {
+    deployment.finished_at = Some(context.at);
     let (status, notice, error) = match outcome {
         DeploymentOutcome::Succeeded => (DeploymentStatus::Succeeded, Notice::DeploymentSucceeded, None),
         DeploymentOutcome::Failed(error) => (DeploymentStatus::Failed, Notice::DeploymentFailed, Some(error)),
@@ -220,17 +234,17 @@ pub(super) fn conclude(deployment: &mut Deployment, maker: &Maker, scene: &mut S
             }
         }
     }
-    // The environment's last deployment is the last that really ran, so one cancelled in the queue does not count.
+    // A deployment that was cancelled in the queue never ran, so it is not the environment's last one.
     if deployment.started_at.is_some() {
-        *scene.last = Some(LastDeployment {
+        *context.last = Some(LastDeployment {
             id: deployment.id,
             commit: deployment.commit.clone(),
             status,
-            finished_at: scene.at,
+            finished_at: context.at,
         });
     }
-    scene.outcome.events.push(deployment.event(notice, maker.session));
-    record(deployment, maker, scene.outcome);
+    context.outcome.events.push(deployment.event(notice, owner.session));
+    record(deployment, owner, context.outcome);
     deployment.run = None;
 }
 
@@ -243,49 +257,49 @@ fn shortened(error: Arc<str>) -> Arc<str> {
     Arc::from(format!("{}{ELLIPSIS}", &error[..end]))
 }
 
-/// Notes how a deployment stands, for its record.
-pub(super) fn record(deployment: &mut Deployment, maker: &Maker, outcome: &mut Outcome) {
+/// Updates the record of a deployment.
+pub(super) fn record(deployment: &mut Deployment, owner: &Owner, outcome: &mut Outcome) {
     deployment.revision += 1;
-    let record = shown(deployment, maker);
+    let record = shown(deployment, owner);
     match outcome.deployments.iter_mut().find(|known| known.deployment.id == deployment.id) {
         Some(known) => *known = record,
         None => outcome.deployments.push(record),
     }
 }
 
-/// A deployment that has not ended, with all that is kept of it.
-pub(super) fn shown(deployment: &Deployment, maker: &Maker) -> DeploymentRecord {
+/// An unfinished deployment, with all that is stored of it.
+pub(super) fn shown(deployment: &Deployment, owner: &Owner) -> DeploymentRecord {
     let (stages, retried) = match deployment.run.as_deref() {
         Some(run) => (run.stages.clone(), run.retried.clone()),
         None => (Vec::new(), None),
     };
     DeploymentRecord {
         deployment: Deployment { run: None, ..deployment.clone() },
-        session: maker.session,
-        fencing_token: maker.fencing_token,
-        user: maker.user.clone(),
+        session: owner.session,
+        fencing_token: owner.fencing_token,
+        user: owner.user.clone(),
         stages,
         retried,
     }
 }
 
-pub(super) fn record_approval(deployment: &Deployment, maker: &Maker, outcome: &mut Outcome, index: usize) {
+pub(super) fn record_approval(deployment: &Deployment, owner: &Owner, outcome: &mut Outcome, index: usize) {
     let stage = deployment.run.as_ref().map(|run| &run.stages[index]);
     let Some((stage, approval)) = stage.and_then(|stage| Some((stage, stage.approval.clone()?))) else { return };
     outcome.approvals.push(ApprovalRecord {
         approval,
         deployment: deployment.id,
-        session: maker.session,
+        session: owner.session,
         commit: deployment.commit.clone(),
         stage: stage.name.clone(),
         attempt: stage.attempt,
-        requested_by: maker.user.clone(),
+        requested_by: owner.user.clone(),
     });
 }
 
-/// That something has happened to a stage, or to the approval that it needs.
-pub(super) fn tell(outcome: &mut Outcome, notice: Notice, maker: &Maker, deployment: DeploymentId, stage: &StageRun) {
-    let event = Event::deployment(notice, maker.session, deployment);
+/// Adds the event of a stage or its approval.
+pub(super) fn tell(outcome: &mut Outcome, notice: Notice, owner: &Owner, deployment: DeploymentId, stage: &StageRun) {
+    let event = Event::deployment(notice, owner.session, deployment);
     let event = event.with("stage", &stage.name).with("attempt", stage.attempt);
     let approval = stage
         .approval
@@ -300,7 +314,7 @@ pub(super) fn tell(outcome: &mut Outcome, notice: Notice, maker: &Maker, deploym
 }
 
 impl Outcome {
-    /// How a deployment stands that has changed.
+    /// Adds the record of a changed deployment.
     pub(super) fn deployment(&self, id: DeploymentId) -> Option<&DeploymentRecord> {
         self.deployments.iter().find(|record| record.deployment.id == id)
     }
@@ -312,12 +326,12 @@ impl Run {
         Self { blueprint, stages, retried: None }
     }
 
-    /// The stage it is at, unless it waits for its turn.
+    /// The current stage, unless the deployment waits.
     pub fn active(&self) -> Option<(usize, &StageRun)> {
         self.stages.iter().enumerate().find(|(_, stage)| stage.status.is_active())
     }
 
-    /// Where a stage of this name is.
+    /// The index of the stage with this name.
     pub(super) fn stage_named(&self, name: &str) -> Option<usize> {
         self.stages.iter().position(|stage| stage.name.as_str() == name)
     }
@@ -336,7 +350,7 @@ impl StageRun {
         run
     }
 
-    /// As if it had not been run, but for the number of attempts.
+    /// Back to its initial state, except for the number of attempts.
     pub(super) fn begin_anew(&mut self, stage: &Stage) {
         self.status = StageStatus::Pending;
         self.approval = None;
@@ -345,7 +359,7 @@ impl StageRun {
 }
 
 impl StepRun {
-    /// As it is before it is run.
+    /// In its initial state.
     pub fn pending(step: &Step) -> Self {
         Self {
             name: step.name.clone(),

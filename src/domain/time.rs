@@ -1,6 +1,6 @@
-//! Points in time as the domain sees them: readings that somebody else took off two clocks.
+//! Points in time. The domain reads no clock: callers pass the readings of two clocks.
 
-/// Milliseconds since the Unix epoch, off the wall clock. For people to read; it may jump.
+/// Milliseconds since the Unix epoch, from the wall clock. For people to read; it may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
 
@@ -18,8 +18,8 @@ impl Timestamp {
     }
 }
 
-/// Milliseconds off a clock that only goes forward, and only while the process runs. What ends by itself ends by this
-/// one, so that a wall clock that is set does not free a lock early.
+/// Milliseconds from a monotonic clock of this process. Expiry uses this one, so that setting the wall clock does not free
+/// a lock early.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub i64);
 
@@ -29,14 +29,14 @@ impl Tick {
     }
 }
 
-/// One moment on both clocks.
+/// One moment, on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     pub at: Timestamp,
     pub tick: Tick,
 }
 
-/// When something ends by itself: on the steady clock, and what that is for people.
+/// When something expires: on the monotonic clock, and for people on the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadline {
     pub at: Timestamp,
@@ -52,8 +52,8 @@ impl Deadline {
         self.due <= now.tick
     }
 
-    /// The same deadline in a process that has started since: its steady clock is another one, so the wall clock says
-    /// how much is left, within reason.
+    /// The same deadline in a new process: its monotonic clock is another one, so the wall clock says how much is left,
+    /// within bounds.
     #[must_use]
     pub fn rearmed(self, started: Now, least_millis: i64, most_millis: i64) -> Self {
         let left = self.at.as_millis().saturating_sub(started.at.as_millis());

@@ -1,4 +1,4 @@
-//! Steps that come from a registry: how a pipeline names one, what it takes, and what a deployment runs in its place.
+//! Steps from a registry: how a pipeline refers to one, its inputs, and how a deployment resolves it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::named::named_enum;
 use super::pipeline::{Action, BLUEPRINT_BYTES_MAX, Blueprint, Step};
 use super::{Description, Identifier, Malformed, VariableName, VariableValue};
 
-/// More than a step that one still understands takes.
+/// Inputs per step; more than an understandable step has.
 pub const INPUTS_MAX: usize = 64;
 
 /// One version of one step of a registry: `registry/step@version`.
@@ -23,18 +23,18 @@ pub struct StepReference {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Use {
     pub reference: StepReference,
-    /// What it is given, as it is: nothing is substituted in it.
+    /// The inputs, taken literally: nothing is substituted in them.
     pub with: BTreeMap<VariableName, InputValue>,
 }
 
-/// A step as a registry has it.
+/// A step of a registry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegistryStep {
     pub name: Identifier,
     pub version: Identifier,
     pub description: Description,
     pub inputs: BTreeMap<VariableName, Input>,
-    /// Never a use of another.
+    /// Never `Uses`.
     pub action: Action,
 }
 
@@ -42,7 +42,7 @@ pub struct RegistryStep {
 pub struct Input {
     pub kind: InputKind,
     pub required: bool,
-    /// Of its kind. Without one, an input that is not given is no variable of the step.
+    /// Of the same kind. Without a default, an input that is not given sets no variable.
     pub default: Option<InputValue>,
 }
 
@@ -54,7 +54,7 @@ named_enum! {
     }
 }
 
-/// A value with what it is; its text is what a step finds in its variable.
+/// A value with its kind; the text is the value of the step's variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputValue {
     kind: InputKind,
@@ -65,27 +65,27 @@ pub struct InputValue {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StepSource {
     pub reference: StepReference,
-    /// That of the registry's repository, if it has one.
+    /// Of the registry's repository, if it has one.
     pub commit: Option<Arc<str>>,
 }
 
-/// What a registry has under a reference.
+/// The step under a reference.
 #[derive(Debug, Clone)]
 pub struct Found {
     pub step: Arc<RegistryStep>,
     pub commit: Option<Arc<str>>,
 }
 
-/// What there is under a reference, or the end of a sentence that begins with it: why there is nothing.
+/// Finds the step under a reference, or the end of a sentence that begins with it: why it cannot be used.
 pub type Lookup<'a> = dyn Fn(&StepReference) -> Result<Found, String> + 'a;
 
-/// A step that cannot be had, or not with what it is given.
+/// A reference that cannot be resolved, or an input that does not fit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseFault {
-    /// Places of the stage and the step.
+    /// Indexes of the stage and the step.
     pub stage: usize,
     pub step: usize,
-    /// What is wrong: `uses`, or `with.NAME`.
+    /// `uses`, or `with.NAME`.
     pub field: String,
     /// As the end of a sentence that begins with the field.
     pub message: String,
@@ -126,7 +126,7 @@ impl InputValue {
     pub fn number(text: &str) -> Result<Self, Malformed> {
         let sane = text.parse::<f64>().is_ok_and(f64::is_finite)
             && text.bytes().all(|byte| byte.is_ascii_digit() || b"+-.eE".contains(&byte));
-        let text = sane.then(|| VariableValue::parse(text)).ok_or(Malformed("is a finite number"))??;
+        let text = sane.then(|| VariableValue::parse(text)).ok_or(Malformed("must be a finite number"))??;
         Ok(Self { kind: InputKind::Number, text })
     }
 
@@ -150,14 +150,14 @@ impl Use {
         self.reference.bytes() + with.sum::<usize>()
     }
 
-    /// What is wrong with what the step is given, as `with.NAME` and the end of a sentence.
+    /// The faults of the inputs, as `with.NAME` and the end of a sentence.
     pub fn faults(&self, step: &RegistryStep) -> Vec<(String, String)> {
         let mut faults = Vec::new();
         for (name, value) in &self.with {
             let message = match step.inputs.get(name) {
-                None => format!("is no input of {}", self.reference),
+                None => format!("is not an input of {}", self.reference),
                 Some(input) if input.kind != value.kind => {
-                    format!("is a {}, not a {}", input.kind.as_str(), value.kind.as_str())
+                    format!("must be a {}, got a {}", input.kind, value.kind)
                 }
                 Some(_) => continue,
             };
@@ -168,7 +168,7 @@ impl Use {
         faults
     }
 
-    /// What the step finds in its variables.
+    /// The step's variables.
     fn variables(&self, step: &RegistryStep) -> BTreeMap<VariableName, VariableValue> {
         let given = |name: &VariableName, input: &Input| {
             let value = self.with.get(name).or(input.default.as_ref())?;
@@ -204,7 +204,7 @@ impl Blueprint {
         })
     }
 
-    /// The same with what is in the registries now, which is what a deployment keeps; or all that stands in the way.
+    /// With the steps of registries filled in, as a deployment keeps it; or all faults.
     pub fn resolved(&self, lookup: &Lookup<'_>) -> Result<Blueprint, Vec<UseFault>> {
         let mut faults = Vec::new();
         let mut resolved = self.clone();
@@ -224,9 +224,11 @@ impl Blueprint {
         if faults.is_empty() { Ok(resolved) } else { Err(faults) }
     }
 
-    /// One sentence for a deployment that cannot start.
+    /// The error of a deployment that cannot start.
     pub fn why_unresolved(&self, faults: &[UseFault]) -> Arc<str> {
-        let Some(fault) = faults.first() else { return Arc::from("a step of a registry cannot be had; deploy anew") };
+        let Some(fault) = faults.first() else {
+            return Arc::from("a step from a registry cannot be resolved; deploy again");
+        };
         let stage = self.stages.get(fault.stage);
         let step = stage.and_then(|stage| stage.steps.get(fault.step));
         let name = |name: Option<&Identifier>| name.map_or("", Identifier::as_str).to_owned();
@@ -299,7 +301,7 @@ mod tests {
             (reference.registry.as_str(), &reference.step, &reference.version) == ("tools", &step.name, &step.version);
         known
             .then(|| Found { step: Arc::new(step), commit: Some(Arc::from("c0ffee")) })
-            .ok_or_else(|| "which is not there".to_owned())
+            .ok_or_else(|| "which does not exist".to_owned())
     }
 
     fn blueprint(uses: &str, with: &[(&str, InputValue)]) -> Blueprint {
@@ -357,14 +359,14 @@ mod tests {
         let with = [("JOBS", string("4")), ("COLOUR", string("red"))];
         let told = faults(&blueprint("tools/build@1", &with));
         let expected = [
-            ("with.COLOUR", "is no input of tools/build@1"),
-            ("with.JOBS", "is a number, not a string"),
+            ("with.COLOUR", "is not an input of tools/build@1"),
+            ("with.JOBS", "must be a number, got a string"),
             ("with.TARGET", "is required by tools/build@1"),
         ];
         assert_eq!(told, expected.map(|(field, message)| (field.to_owned(), message.to_owned())));
         for unknown in ["tools/build@2", "tools/test@1", "other/build@1"] {
             let told = faults(&blueprint(unknown, &[("TARGET", string("x"))]));
-            assert_eq!(told, [("uses".to_owned(), format!("names {unknown}, which is not there"))]);
+            assert_eq!(told, [("uses".to_owned(), format!("names {unknown}, which does not exist"))]);
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::ActorLinks;
 use crate::actors::services::clients::HeldClient;
-use crate::domain::{Configuration, Crowd, IdSeed, PipelineNow, Presence, Tick, Ticket, Turn, Waiter};
+use crate::domain::{Configuration, IdSeed, PipelineNow, Presence, Surroundings, Tick, Ticket, Turn, Waiter};
 use crate::entropy;
 
 pub struct DecisionContext<'a> {
@@ -16,7 +16,7 @@ pub struct DecisionContext<'a> {
     pub taken: Option<(Ticket, Presence)>,
 }
 
-impl Crowd for DecisionContext<'_> {
+impl Surroundings for DecisionContext<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         match self.taken {
             Some((ticket, presence)) if ticket == waiter.ticket => presence,

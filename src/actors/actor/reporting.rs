@@ -2,7 +2,7 @@
 //! at it again.
 
 use super::EnvironmentActor;
-use crate::domain::Standing;
+use crate::domain::Availability;
 
 impl EnvironmentActor {
     /// Reports to the pool, if it is in use and something has changed. Returns whether a waiter there wants the
@@ -19,7 +19,7 @@ impl EnvironmentActor {
             return false;
         }
         self.reported = Some(standing);
-        self.links.pool.report(&self.links.services, &self.links.key.name, environment.standing())
+        self.links.pool.report(&self.links.services, &self.links.key.name, environment.availability())
     }
 
     /// Reports even if nothing has changed: an offer has been answered.
@@ -33,7 +33,7 @@ impl EnvironmentActor {
         let Ok(loaded) = &self.loaded else { return };
         self.reported = None;
         let configuration = loaded.environment().configuration.clone();
-        let standing = configuration.map_or(Standing::Gone, |configuration| Standing::Taken { configuration });
+        let standing = configuration.map_or(Availability::Gone, |configuration| Availability::Taken { configuration });
         self.links.pool.report(&self.links.services, &self.links.key.name, standing);
     }
 

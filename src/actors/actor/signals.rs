@@ -7,7 +7,9 @@ use super::settling::Executed;
 use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::services::signals::Signal;
-use crate::domain::{AfterHangUp, Command, Elapse, HandOver, HangUp, Kept, Resume, Standing, StopWaiting, Ticket, Undelivered};
+use crate::domain::{
+    AfterHangUp, Availability, Command, Elapse, HandOver, HangUp, KeptBy, Resume, StopWaiting, Ticket, Undelivered,
+};
 
 /// How many disconnected waiters one commit removes, so that the store accepts the batch.
 const HUNG_UP_AT_ONCE: usize = 50;
@@ -49,7 +51,7 @@ impl EnvironmentActor {
         for signal in self.links.inbox.take_signals() {
             tracing::warn!(environment = %self.links.key, ?signal, "dropped a signal to an environment that cannot be loaded");
             if let Signal::Offer = signal {
-                self.links.pool.report(self.services(), &self.links.key.name, Standing::Gone);
+                self.links.pool.report(self.services(), &self.links.key.name, Availability::Gone);
                 self.links.pool.offer_around(self.services());
             }
         }
@@ -123,7 +125,7 @@ impl EnvironmentActor {
     fn stop_waiting(&mut self, ticket: Ticket, context: &mut Context<Self>) {
         let Ok(loaded) = &self.loaded else { return };
         let Some(waiter) = loaded.environment().queue.get(ticket).cloned() else { return };
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             let position = loaded.environment().queue.position(&waiter);
             return self.leave_queued(
                 ticket,

@@ -11,7 +11,9 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
-use crate::domain::{Claim, ClaimAny, ClaimRequest, EnvironmentKey, Kept, Labels, PipelineKey, PlaceKey, SessionId, Ticket};
+use crate::domain::{
+    Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, SessionId, Ticket,
+};
 use crate::entropy;
 
 /// How long a claim waits if the lock is not free.
@@ -108,13 +110,13 @@ impl Environments {
 
     fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
         let waits = match keyed {
-            _ if patience.queue => Some(Kept::ByAsking),
+            _ if patience.queue => Some(KeptBy::Polling),
             _ if patience.wait.is_zero() => None,
-            Some(keyed) => Some(Kept::ByKey(PlaceKey {
+            Some(keyed) => Some(KeptBy::Key(PlaceKey {
                 record: keyed.pending.record_key().into(),
                 fingerprint: keyed.pending.fingerprint().0,
             })),
-            None => Some(Kept::ByConnection),
+            None => Some(KeptBy::Connection),
         };
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|agent| agent.via.clone());

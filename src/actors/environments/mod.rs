@@ -18,8 +18,8 @@ use super::services::clients::Keyed;
 use super::services::watchers::{Subject, Watch};
 use super::{restart, timer};
 use crate::domain::{
-    Agent, ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
-    Heartbeat, Release, Role, Seen, Session, SessionId,
+    Agent, ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim,
+    ForceClaimed, Heartbeat, Release, Role, Seen, Session, SessionId,
 };
 use crate::entropy;
 use crate::store::{Store, StoreError};

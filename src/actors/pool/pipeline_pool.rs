@@ -16,8 +16,8 @@ use crate::actors::services::signals::Signal;
 use crate::actors::state::change::record_events;
 use crate::actors::{keys, stored};
 use crate::domain::{
-    Agent, ClaimAny, Configuration, EnvironmentKey, Identifier, Kept, Labels, Now, Origin, PipelineKey, Pool, Presence,
-    SessionId, Standing, Tick, Ticket, Turn, Waiter,
+    Agent, Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, KeptBy, Labels, Now, Origin,
+    PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Turn, Waiter,
 };
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
@@ -83,7 +83,7 @@ impl PipelinePool {
         let (reader, pipeline) = (services.clone(), self.pipeline.clone());
         let read = tokio::task::spawn_blocking(move || {
             let mut all = Vec::new();
-            let visit = |name, environment: Arc<crate::domain::Environment>| all.push((name, environment.standing()));
+            let visit = |name, environment: Environment| all.push((name, environment.availability()));
             reader.records.each_environment(&pipeline, visit).map(|()| all)
         });
         let all = read.await.map_err(|error| StoreError::Read(error.to_string()))??;
@@ -146,11 +146,11 @@ impl PipelinePool {
     }
 
     /// Notes whether an environment is free, and returns whether a waiter here wants it.
-    pub fn report(&self, services: &Services, name: &Identifier, standing: Standing) -> bool {
+    pub fn report(&self, services: &Services, name: &Identifier, standing: Availability) -> bool {
         let mut inner = self.inner.lock();
         let free = match &standing {
-            Standing::Free { configuration, .. } => Some(configuration.clone()),
-            Standing::Taken { .. } | Standing::Gone => None,
+            Availability::Free { configuration, .. } => Some(configuration.clone()),
+            Availability::Taken { .. } | Availability::Gone => None,
         };
         inner.pool.report(name, standing);
         let presence = presence(&inner.clients, services, services.tick());
@@ -168,7 +168,7 @@ impl PipelinePool {
             inner.pool.leave(waiter.ticket);
             return Err(error.into());
         }
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             services.waiters.start_polling(waiter.ticket, now.tick);
         }
         let offer = inner.pool.offer(&labels);
@@ -192,7 +192,7 @@ impl PipelinePool {
     ) -> Result<Sequence, StoreError> {
         let mut batch = Batch::default();
         batch.put(keys::outsider(&self.pipeline, waiter.ticket), stored::encode_waiter(waiter, Some(labels)));
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             let position = pool.position(waiter);
             let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
             client.record(&mut batch, &outcome, now.at);
@@ -235,7 +235,7 @@ impl PipelinePool {
         for name in offers {
             let key = EnvironmentKey { pipeline: self.pipeline.clone(), name };
             if !services.signal(&key, Signal::Offer) {
-                self.inner.lock().pool.report(&key.name, Standing::Gone);
+                self.inner.lock().pool.report(&key.name, Availability::Gone);
                 self.offer_around(services);
             }
         }

@@ -7,7 +7,7 @@ use dashmap::DashMap;
 use tokio::sync::watch;
 
 use super::clients::HeldClient;
-use crate::domain::{EnvironmentKey, Kept, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
+use crate::domain::{EnvironmentKey, KeptBy, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
 
 pub struct WaiterRegistry {
     /// One order for all who may have to wait.
@@ -62,22 +62,22 @@ impl WaiterRegistry {
     /// Takes over a waiter of the last run.
     pub fn restore(&self, waiter: &Waiter, queue: QueueKey) {
         self.next_ticket.fetch_max(waiter.ticket.0 + 1, Ordering::Relaxed);
-        match &waiter.kept {
-            Kept::ByConnection => {}
-            Kept::ByKey(key) => {
+        match &waiter.kept_by {
+            KeptBy::Connection => {}
+            KeptBy::Key(key) => {
                 let place = KeptPlace { queue, ticket: waiter.ticket, fingerprint: key.fingerprint };
                 self.kept_places.insert(key.record.clone(), place);
             }
-            Kept::ByAsking => self.start_polling(waiter.ticket, self.started),
+            KeptBy::Polling => self.start_polling(waiter.ticket, self.started),
         }
     }
 
     /// A waiter has left its queue, with or without the lock.
     pub fn forget(&self, waiter: &Waiter) {
-        match &waiter.kept {
-            Kept::ByConnection => {}
-            Kept::ByKey(place) => _ = self.kept_places.remove(&place.record),
-            Kept::ByAsking => _ = self.last_polls.remove(&waiter.ticket),
+        match &waiter.kept_by {
+            KeptBy::Connection => {}
+            KeptBy::Key(place) => _ = self.kept_places.remove(&place.record),
+            KeptBy::Polling => _ = self.last_polls.remove(&waiter.ticket),
         }
     }
 

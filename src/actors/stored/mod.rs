@@ -23,7 +23,7 @@ pub use page::Page;
 use session::{DeploymentV1, SessionV1};
 
 use crate::domain::{
-    Blueprint, Configuration, Deployment, Environment, EnvironmentKey, IdSeed, Identifier, Kept, LabelValue, Labels,
+    Blueprint, Configuration, Deployment, Environment, EnvironmentKey, IdSeed, Identifier, KeptBy, LabelValue, Labels,
     LastDeployment, Malformed, Now, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp, TokenId, Via, Waiter,
 };
 use crate::pipelines::BlueprintV1;
@@ -182,10 +182,10 @@ fn decode_session(bytes: &[u8]) -> Result<Session, Unreadable> {
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
     encode(&WaiterV1 {
         ticket: waiter.ticket.0,
-        kept: match &waiter.kept {
-            Kept::ByConnection => KeptV1::Connection,
-            Kept::ByKey(key) => KeptV1::Key { record: &key.record, fingerprint: key.fingerprint },
-            Kept::ByAsking => KeptV1::Asking,
+        kept: match &waiter.kept_by {
+            KeptBy::Connection => KeptV1::Connection,
+            KeptBy::Key(key) => KeptV1::Key { record: &key.record, fingerprint: key.fingerprint },
+            KeptBy::Polling => KeptV1::Asking,
         },
         session: SessionV1::from(&waiter.session),
         labels: labels.map(|labels| labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()),
@@ -195,16 +195,16 @@ pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
 
 pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), Unreadable> {
     let form: WaiterV1<'_> = decode(bytes)?;
-    let kept = match form.kept {
-        KeptV1::Connection => Kept::ByConnection,
-        KeptV1::Key { record, fingerprint } => Kept::ByKey(PlaceKey { record: Arc::from(record), fingerprint }),
-        KeptV1::Asking => Kept::ByAsking,
+    let kept_by = match form.kept {
+        KeptV1::Connection => KeptBy::Connection,
+        KeptV1::Key { record, fingerprint } => KeptBy::Key(PlaceKey { record: Arc::from(record), fingerprint }),
+        KeptV1::Asking => KeptBy::Polling,
     };
     let label = |(key, value)| Ok((Identifier::parse(key)?, LabelValue::parse(value)?));
     let labels =
         form.labels.map(|labels| labels.into_iter().map(label).collect::<Result<_, Malformed>>()).transpose()?;
     let via = form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
-    Ok((Waiter { ticket: Ticket(form.ticket), kept, session: Session::try_from(form.session)?, via }, labels))
+    Ok((Waiter { ticket: Ticket(form.ticket), kept_by, session: Session::try_from(form.session)?, via }, labels))
 }
 
 /// Where the record of a session lies that was once queued.

@@ -18,8 +18,8 @@ use delivery::{Orders, Pipeline};
 
 use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience};
 use crate::domain::{
-    ClaimRequest, Command, CommitId, Configuration, Configure, Deploy, Draft, EnvironmentKey, Identifier, Now,
-    Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, Tick, Ticket, Timestamp, UserId,
+    ClaimRequest, Command, CommitId, Configuration, Configure, Decision, Deploy, EnvironmentKey, Identifier, Now,
+    Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, Tick, Timestamp, UserId,
 };
 use crate::entropy;
 use crate::events::Events;
@@ -171,7 +171,11 @@ fn claim(who: u8) -> ClaimRequest {
 
 const AT_ONCE: Patience = Patience { wait: Duration::ZERO, queue: false };
 
-async fn claim_at_once(environments: &Environments, key: &EnvironmentKey, request: ClaimRequest) -> Result<Session, Failure> {
+async fn claim_at_once(
+    environments: &Environments,
+    key: &EnvironmentKey,
+    request: ClaimRequest,
+) -> Result<Session, Failure> {
     environments.claim(key, request, AT_ONCE, None).await.map(granted)
 }
 
@@ -259,9 +263,7 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     let old = bench.claim(1).await.unwrap();
     bench.store.hold();
     let environments = bench.environments.clone();
-    let taking = actix::spawn(async move {
-        environments.force_claim(&key(), claim(2), Role::Admin, None).await
-    });
+    let taking = actix::spawn(async move { environments.force_claim(&key(), claim(2), Role::Admin, None).await });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());
     let deploying = actix::spawn(async move { environments.deploy(&key(), delivery::deploy(&session), None).await });
@@ -351,7 +353,7 @@ struct Blunder;
 impl Command for Blunder {
     type Reply = ();
 
-    fn decide(self, _: &mut Draft<'_>) -> Result<(), Rejection> {
+    fn decide(self, _: &mut Decision<'_>) -> Result<(), Rejection> {
         panic!("a blunder, made on purpose by a test")
     }
 }

@@ -5,7 +5,7 @@
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::domain::{LabelValue, Labels, SessionStatus};
+use crate::domain::{LabelValue, Labels, SessionId, SessionStatus};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -279,6 +279,9 @@ async fn leaving_and_being_forgotten_end_a_queued_session_for_any() {
     let (leaves, forgotten) = (bench.any(2, QUEUE).await.unwrap().1, bench.any(3, QUEUE).await.unwrap().1);
     let somebody = bench.environments.leave_pool(&pipeline(), leaves.id, &person(9), false).await;
     assert!(matches!(somebody, Err(Failure::Rejected(Rejection::NotSessionHolder { .. }))));
+    // The right ticket under another seed is another id.
+    let forged = SessionId { seed: entropy::id_seed(), ..leaves.id };
+    assert_eq!(bench.environments.leave_pool(&pipeline(), forged, &person(9), false).await.unwrap(), None);
     let left = bench.environments.leave_pool(&pipeline(), leaves.id, &person(2), false).await.unwrap();
     assert_eq!(left.unwrap().session.status(), SessionStatus::Released);
     bench.pass(60_000).await;

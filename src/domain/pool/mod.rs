@@ -10,24 +10,22 @@ pub use rules::{ClaimAny, HungUp, Unserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::{
-    Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, Waiter,
-};
+use super::{Configuration, Identifier, Labels, Origin, Presence, SessionId, Ticket, Timestamp, Turn, Waiter};
 
-/// How many may wait for any environment of one pipeline.
+/// Waiters per pipeline for any environment.
 pub const POOL_LENGTH_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
 pub struct Pool {
-    /// By what they want, then in order: an environment looks at the first of each kind that it would do for.
+    /// By the labels they want, then in order: an environment looks at the first of each set of labels that it has.
     waiting: BTreeMap<Arc<Labels>, BTreeMap<Turn, Arc<Waiter>>>,
     turns: HashMap<Ticket, (Turn, Arc<Labels>)>,
     /// Waiters that are answered as soon as no environment is on offer for them: see [`Pool::unserved`].
     undecided: BTreeSet<Ticket>,
     environments: HashMap<Identifier, Known>,
-    /// The free ones, least recently used first; all of them, and by each label.
+    /// Least recently used first.
     free: BTreeSet<Use>,
-    /// Free as far as is known, and asked to look who waits.
+    /// Free as far as is known, and asked to take a waiter.
     offered: BTreeSet<Identifier>,
     free_by_label: BTreeMap<(Identifier, super::LabelValue), BTreeSet<Use>>,
 }
@@ -37,13 +35,13 @@ type Use = (Option<Timestamp>, Identifier);
 #[derive(Debug)]
 struct Known {
     configuration: Arc<Configuration>,
-    /// Since when it is free, if it is.
+    /// If it is free: when it was last used.
     free: Option<Use>,
 }
 
-/// How an environment stands, as far as the pool is concerned.
+/// Whether an environment can be given to a waiter.
 #[derive(Debug, Clone)]
-pub enum Standing {
+pub enum Availability {
     Free { configuration: Arc<Configuration>, last_used: Option<Timestamp> },
     Taken { configuration: Arc<Configuration> },
     Gone,
@@ -78,12 +76,12 @@ impl Pool {
         self.waiting.values().flat_map(BTreeMap::values)
     }
 
-    /// Those who would take such an environment, in no particular order.
+    /// The waiters that would take such an environment, in no particular order.
     pub fn waiting_for(&self, configuration: &Configuration) -> impl Iterator<Item = &Arc<Waiter>> {
         self.waiting.iter().filter(|(labels, _)| configuration.has_labels(labels)).flat_map(|(_, line)| line.values())
     }
 
-    /// How many of those who want the same or less go first, and itself: the next one is at 1.
+    /// Among the waiters that want the same labels or fewer, from 1.
     pub fn position(&self, waiter: &Waiter) -> usize {
         let turn = waiter.turn();
         let Some(wanted) = self.labels(waiter.ticket) else { return 0 };
@@ -91,7 +89,7 @@ impl Pool {
         rivals.map(|(_, line)| line.range(..=turn).count()).sum()
     }
 
-    /// For one that was taken and could not be granted after all: it has its old place.
+    /// Adds a waiter, or puts back one that could not be granted the lock: it has its old place.
     pub fn put_back(&mut self, waiter: Arc<Waiter>, labels: Arc<Labels>) {
         let turn = waiter.turn();
         self.turns.insert(waiter.ticket, (turn, labels.clone()));
@@ -130,7 +128,7 @@ impl Pool {
         before.is_none_or(|before| first.turn() <= before).then_some(first)
     }
 
-    /// Whether anybody who is there would take this environment.
+    /// Whether a ready waiter would take this environment.
     pub fn wants(&self, configuration: &Configuration, presence: impl Fn(&Waiter) -> Presence) -> bool {
         self.first_for(configuration, presence).is_some()
     }
@@ -143,17 +141,17 @@ impl Pool {
         lines.filter_map(|(_, line)| ready(line)).min_by_key(|waiter| waiter.turn())
     }
 
-    /// Notes how an environment stands.
-    pub fn report(&mut self, name: &Identifier, standing: Standing) {
+    /// Notes whether an environment is free.
+    pub fn report(&mut self, name: &Identifier, standing: Availability) {
         self.forget_free(name);
         self.offered.remove(name);
         let (configuration, free) = match standing {
-            Standing::Gone => {
+            Availability::Gone => {
                 self.environments.remove(name);
                 return;
             }
-            Standing::Taken { configuration } => (configuration, None),
-            Standing::Free { configuration, last_used } => (configuration, Some((last_used, name.clone()))),
+            Availability::Taken { configuration } => (configuration, None),
+            Availability::Free { configuration, last_used } => (configuration, Some((last_used, name.clone()))),
         };
         if let Some(since) = &free {
             self.free.insert(since.clone());
@@ -164,7 +162,7 @@ impl Pool {
         self.environments.insert(name.clone(), Known { configuration, free });
     }
 
-    /// Whether the pool knows how this environment stands.
+    /// Whether this environment has been reported.
     pub fn knows(&self, name: &Identifier) -> bool {
         self.environments.contains_key(name)
     }
@@ -174,7 +172,7 @@ impl Pool {
         self.waiting.contains_key(labels) || self.matching(labels).next().is_some()
     }
 
-    /// Whether all environments with these labels are out of service.
+    /// Whether all environments with these labels are disabled.
     pub fn all_disabled(&self, labels: &Labels) -> bool {
         self.matching(labels).all(|configuration| configuration.disabled)
     }
@@ -183,10 +181,10 @@ impl Pool {
         self.environments.values().map(|known| &*known.configuration).filter(|known| known.has_labels(labels))
     }
 
-    /// The least recently used free environment with these labels. It counts as offered, and not as free, until it
-    /// reports again.
+    /// The least recently used free environment with these labels. It counts as offered, not as free, until it is reported
+    /// again.
     pub fn offer(&mut self, labels: &Labels) -> Option<Identifier> {
-        // The label that fewest of the free ones have leaves the least to look through.
+        // The rarest label leaves the fewest candidates.
         let narrowest = labels.iter().map(|(key, value)| self.free_by_label.get(&(key.clone(), value.clone())));
         let candidates = match narrowest.min_by_key(|set| set.map_or(0, BTreeSet::len)) {
             None => &self.free,
@@ -199,13 +197,13 @@ impl Pool {
         Some(name)
     }
 
-    /// Whether one with these labels has been offered and has not reported since: it may yet be had.
+    /// Whether an environment with these labels is on offer, and not reported since.
     pub fn is_offered(&self, labels: &Labels) -> bool {
         let fits = |name: &Identifier| self.environments.get(name).is_some_and(|k| k.configuration.has_labels(labels));
         self.offered.iter().any(fits)
     }
 
-    /// Offers for all who wait, as far as there are free environments.
+    /// Offers for all waiters, as far as there are free environments.
     pub fn offers(&mut self, presence: impl Fn(&Waiter) -> Presence) -> Vec<Identifier> {
         if self.free.is_empty() {
             return Vec::new();

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::{POOL_LENGTH_MAX, Pool};
 use crate::domain::{
-    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, Kept, Labels, Now, Person, Presence, Rejection,
-    SessionId, Ticket, Waiter, queue,
+    AfterHangUp, Claim, Connection, Departure, Ended, EndedHow, Expiry, KeptBy, Labels, Now, Person, Presence,
+    Rejection, SessionId, Ticket, Waiter, queue,
 };
 
 /// A claim of any environment with these labels.
@@ -54,7 +54,7 @@ impl Pool {
         let waits = claim.waits.is_some();
         let waiter = Arc::new(claim.into_waiter(now));
         self.put_back(waiter.clone(), labels);
-        if !waits || (waiter.kept == Kept::ByAsking && !hold) {
+        if !waits || (waiter.kept_by == KeptBy::Polling && !hold) {
             self.undecided.insert(waiter.ticket);
         }
         Ok(waiter)
@@ -71,7 +71,7 @@ impl Pool {
     pub fn stop_waiting(&mut self, ticket: Ticket) -> Option<Unserved> {
         self.undecided.remove(&ticket);
         let waiter = self.get(ticket)?.clone();
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             let position = self.position(&waiter);
             return Some(Unserved::Queued { waiter, position });
         }
@@ -115,7 +115,7 @@ mod tests {
     fn pool() -> Pool {
         let mut pool = Pool::default();
         let configuration = Arc::new(Configuration { labels: labels(&[("os", "linux")]), ..Configuration::default() });
-        pool.report(&identifier("review-1"), Standing::Taken { configuration });
+        pool.report(&identifier("review-1"), Availability::Taken { configuration });
         pool
     }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn queued(number: u64) -> ClaimAny {
-        any(Claim { waits: Some(Kept::ByAsking), ..claim(number) })
+        any(Claim { waits: Some(KeptBy::Polling), ..claim(number) })
     }
 
     #[test]
@@ -133,7 +133,7 @@ mod tests {
         let mac = ClaimAny { labels: Arc::new(labels(&[("os", "mac")])), ..queued(1) };
         assert_eq!(pool.join(mac, at(0)), Err(Rejection::NoneMatches));
         let configuration = Arc::new(Configuration { disabled: true, ..Configuration::default() });
-        pool.report(&identifier("review-1"), Standing::Taken { configuration });
+        pool.report(&identifier("review-1"), Availability::Taken { configuration });
         assert_eq!(pool.join(queued(1), at(0)), Err(Rejection::EnvironmentDisabled { reason: None }));
         assert!(pool.is_empty());
     }
@@ -154,12 +154,12 @@ mod tests {
     fn who_does_not_wait_is_refused_once_nothing_is_on_offer() {
         let mut pool = pool();
         let configuration: Arc<Configuration> = Arc::default();
-        let free = Standing::Free { configuration: configuration.clone(), last_used: None };
+        let free = Availability::Free { configuration: configuration.clone(), last_used: None };
         pool.report(&identifier("review-1"), free);
         let waiter = pool.join(any(claim(1)), at(0)).unwrap();
         pool.offer(&Labels::new()).unwrap();
         assert_eq!(pool.unserved(), [], "it may yet be had");
-        pool.report(&identifier("review-1"), Standing::Taken { configuration });
+        pool.report(&identifier("review-1"), Availability::Taken { configuration });
         let rejection = Rejection::AllLocked { queue_length: 0 };
         assert_eq!(pool.unserved(), [Unserved::Refused { waiter, rejection }]);
         assert!(pool.is_empty());

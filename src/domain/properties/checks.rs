@@ -7,7 +7,7 @@ use crate::domain::samples::number;
 use crate::domain::*;
 
 impl World {
-    /// The outcome tells of every change of the queue: the actor knows of no other.
+    /// The outcome contains every change of the queue: the actor relies on it.
     pub fn check_queue(&self, before: &Queue, after: &Queue, outcome: &Outcome) {
         let mut expected = before.clone();
         if let Some(arrived) = &outcome.enqueued {
@@ -31,7 +31,7 @@ impl World {
                     assert!(known.revision < session.revision, "the history goes back");
                     *known = session.clone();
                 }
-                // Granted and ended in one step cannot be, but an outsider's id is known to its client before.
+                // Only an outsider's id is known to its client before the grant.
                 None => self.sessions.push(session.clone()),
             }
         }
@@ -63,7 +63,7 @@ impl World {
             assert_eq!(granted.session, *got);
             assert_eq!(number(got.id.seed), number(granted.waiter.session.id.seed));
             assert_eq!(self.environment.reset, None, "the lock was given before the environment was in order");
-            let away = granted.waiter.kept == Kept::ByAsking;
+            let away = granted.waiter.kept_by == KeptBy::Polling;
             assert_eq!(got.claimed.as_ref().unwrap().unseen_until.is_some(), away, "who is away has to ask in time");
         }
         if let Some(holder) = holder.filter(|holder| before.lock.as_ref().map(|s| s.id) != Some(holder.id)) {
@@ -81,7 +81,7 @@ impl World {
         assert!(!kept_back, "a free lock is kept from those who wait for it");
     }
 
-    /// Every session has ended for good, or the environment has it as it is on paper, or in a later revision.
+    /// Every session has ended, or the environment has it as in the model, or in a later revision.
     pub fn check_sessions(&mut self) {
         for known in &mut self.sessions {
             let Some(present) = self.environment.session(known.id) else {

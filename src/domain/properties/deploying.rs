@@ -1,5 +1,5 @@
-//! Random scripts of deployments with stages, approvals, retries and crashes, against a runner that is kept on paper: what
-//! it was told to run, and what is alive, also when the server is not.
+//! Random scripts of deployments with stages, approvals, retries and crashes, against a model of the runner: what it was
+//! told to run, and which processes are alive, even while the server is not.
 
 #![allow(clippy::unwrap_used)]
 
@@ -84,12 +84,12 @@ fn action() -> impl Strategy<Value = Deed> {
     ]
 }
 
-/// An environment, and the runner as a person would keep it on paper.
+/// An environment, and the model of its runner.
 struct Site {
     subject: Subject,
     millis: i64,
     numbers: u64,
-    /// Told to be run, and not begun.
+    /// Ordered, and not begun.
     ordered: Option<StageAttempt>,
     /// Its processes are alive, whether or not the server that started them is.
     alive: Option<StageAttempt>,
@@ -110,7 +110,8 @@ impl Site {
             stage.approval = if approval { ApprovalRule::Always } else { ApprovalRule::Never };
             stage.idempotent = idempotent;
         }
-        subject.crowd.pipeline = PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None };
+        subject.surroundings.pipeline =
+            PipelineNow { stopped: false, blueprint: Arc::new(blueprint), unresolved: None };
         Self {
             subject,
             millis: 0,
@@ -168,7 +169,7 @@ impl Site {
                     assert_eq!(self.ordered.or(self.alive).unwrap().deployment, id, "another one is to be stopped");
                     self.stopping = true;
                 }
-                // What the runner does not know, an earlier one may have left.
+                // An earlier runner may have left it running.
                 Effect::Stop(id) | Effect::Sweep(id) => self.sweeping = Some(id),
             }
         }
@@ -218,9 +219,9 @@ impl Site {
             Deed::Cancel { nth, stage, any } => self.cancel(nth, stage, any),
             Deed::Retry { nth, stage } => self.retry(nth, stage),
             Deed::Decide { approve } => self.decide(approve),
-            Deed::StopPipeline => self.subject.crowd.pipeline.stopped = true,
+            Deed::StopPipeline => self.subject.surroundings.pipeline.stopped = true,
             Deed::ResumePipeline => {
-                self.subject.crowd.pipeline.stopped = false;
+                self.subject.surroundings.pipeline.stopped = false;
                 self.run(Resume).unwrap();
             }
             Deed::Crash => {
@@ -233,7 +234,7 @@ impl Site {
         }
     }
 
-    /// The runner begins what it was told to, unless it may not any more; then it says that nothing of it runs.
+    /// The runner begins what was ordered, unless that is refused; then it reports that nothing of it runs.
     fn begin(&mut self) {
         let Some(of) = self.ordered.take() else { return };
         match self.run(BeginStage(of)) {
@@ -319,7 +320,7 @@ impl Site {
         assert!(self.run(decide).is_err(), "it is decided once");
     }
 
-    /// With nobody in the way, whatever has begun or waits comes to an end.
+    /// Undisturbed, every running or waiting deployment comes to an end.
     fn finish_everything(&mut self) {
         self.play(Deed::ResumePipeline);
         for _ in 0..1_000 {

@@ -1,5 +1,5 @@
-//! Random scripts of commands for one environment, against the invariants and what a person would keep on paper. Who
-//! must be granted what, among several environments, is in [`waiting`].
+//! Random scripts of commands for one environment, checked against the invariants and a simple model. Several environments
+//! and the pool are in [`waiting`].
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,7 +18,7 @@ use super::*;
 use script::{Change, Step, Waits};
 
 proptest! {
-    // A decision is quick enough that this many scripts take a few seconds, also in a debug build.
+    // So many scripts take a few seconds in a debug build.
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
 
     #[test]
@@ -30,8 +30,7 @@ proptest! {
     }
 }
 
-/// The environment, those who want it, and what a person would keep on paper: every session anybody knows the id of,
-/// and what the runner runs.
+/// The environment, its clients, and the model: every session whose id is known, and what the runner runs.
 struct World {
     environment: Environment,
     now: Now,
@@ -39,33 +38,33 @@ struct World {
     sessions: Vec<Session>,
     tokens: Vec<u64>,
     running: Option<DeploymentId>,
-    /// Whoever takes the lock by force need not be the next.
+    /// A force-claim need not be the next in order.
     forcing: bool,
 }
 
-/// Who is there, and who waits for any environment.
+/// Which clients are there, and the waiters of the pool.
 #[derive(Default)]
 struct Clients {
     presence: BTreeMap<Ticket, Presence>,
     outsiders: Vec<Arc<Waiter>>,
     numbers: u64,
     tick: i64,
-    /// Whether a deployment that starts finds stages.
+    /// Whether the pipeline has stages.
     staged: bool,
 }
 
 impl Clients {
-    /// Whether the lock can be given to it: its client is there, or was not long ago and will ask again.
+    /// Whether the lock can be given to it: its client is connected, or has polled recently.
     fn is_there(&self, waiter: &Waiter) -> bool {
-        match (self.presence[&waiter.ticket], &waiter.kept) {
+        match (self.presence[&waiter.ticket], &waiter.kept_by) {
             (Presence::Connected, _) => true,
-            (Presence::LastSeen(Tick(seen)), Kept::ByAsking) => self.tick < seen + 60_000,
+            (Presence::LastSeen(Tick(seen)), KeptBy::Polling) => self.tick < seen + 60_000,
             (Presence::LastSeen(_), _) | (Presence::Vanished, _) => false,
         }
     }
 }
 
-impl Crowd for Clients {
+impl Surroundings for Clients {
     fn presence(&self, waiter: &Waiter) -> Presence {
         self.presence[&waiter.ticket]
     }
@@ -121,7 +120,6 @@ impl World {
         Ok(transition.reply)
     }
 
-    /// Of those who are there.
     fn first_in_line(&self) -> Option<Turn> {
         let waiting = self.environment.queue.iter().chain(&self.clients.outsiders);
         waiting.filter(|waiter| self.clients.is_there(waiter)).map(|waiter| waiter.turn()).min()
@@ -141,7 +139,7 @@ impl World {
 
     fn queue_up(&mut self, claim: &mut Claim, waits: Waits, priority: i64) {
         claim.request.priority = Priority::new(priority).unwrap();
-        claim.waits = waits.kept(claim.ticket);
+        claim.waits = waits.kept_by(claim.ticket);
         let presence = match waits {
             Waits::No | Waits::Connected | Waits::Keyed => Presence::Connected,
             Waits::Asking => Presence::LastSeen(self.now.tick),
@@ -258,7 +256,7 @@ impl World {
                 assert_eq!(self.run(StopWaiting { ticket }), Ok(None));
             }
             Step::Ask { nth } => {
-                let asking = |waiter: &Arc<Waiter>| waiter.kept == Kept::ByAsking;
+                let asking = |waiter: &Arc<Waiter>| waiter.kept_by == KeptBy::Polling;
                 if let Some(waiter) = self.nth_waiter(nth).filter(asking) {
                     self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
                 }
@@ -266,7 +264,7 @@ impl World {
             Step::ComeBack { nth } => {
                 let Some(waiter) = self.nth_waiter(nth) else { return };
                 if matches!(self.clients.presence[&waiter.ticket], Presence::LastSeen(_))
-                    && waiter.kept != Kept::ByAsking
+                    && waiter.kept_by != KeptBy::Polling
                 {
                     self.clients.presence.insert(waiter.ticket, Presence::Connected);
                     self.run(HandOver).unwrap();
@@ -329,7 +327,7 @@ impl World {
         self.run(Configure { configuration, expected: None }).unwrap();
     }
 
-    /// What is not durable is gone, and all connections with it.
+    /// A restart loses everything that is not durable, and all connections.
     fn restart(&mut self, millis: i64) {
         self.now = Now { at: self.now.at.plus(millis), tick: Tick(self.now.tick.0 % 1_000) };
         self.clients.outsiders.retain(|waiter| waiter.is_durable());
@@ -344,7 +342,7 @@ impl World {
         self.environment.rearm(self.now);
         let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
         assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "nobody could have kept it up");
-        // Deadlines are those of another process now: on paper too, without being another revision.
+        // The deadlines are converted to the new process, in the model too, without a new revision.
         let lock = self.environment.lock.clone();
         for holder in lock.into_iter() {
             self.sessions.iter_mut().filter(|known| known.id == holder.id).for_each(|known| *known = holder.clone());

@@ -9,8 +9,8 @@ use crate::domain::*;
 
 const PEOPLE: u8 = 3;
 
-/// An outsider is somebody who wants any environment like this one. Some of them happen without anybody noticing at once:
-/// an outsider arrives, the timer is late (`Pass`), a connection is closed (`Vanish`), a client comes back with its key.
+/// An outsider is a waiter of the pool. Some steps are not noticed at once: an outsider arrives, the timer is late
+/// (`Pass`), a connection is closed (`Vanish`), a client comes back with its key.
 #[derive(Debug, Clone)]
 pub enum Step {
     Claim { person: u8, deploys: bool, staged: bool, ttl_seconds: Option<u32>, waits: Waits, priority: i64 },
@@ -45,12 +45,12 @@ pub enum Waits {
 }
 
 impl Waits {
-    pub fn kept(self, ticket: Ticket) -> Option<Kept> {
+    pub fn kept_by(self, ticket: Ticket) -> Option<KeptBy> {
         match self {
             Waits::No => None,
-            Waits::Connected => Some(Kept::ByConnection),
+            Waits::Connected => Some(KeptBy::Connection),
             Waits::Keyed => Some(by_key(ticket.0)),
-            Waits::Asking => Some(Kept::ByAsking),
+            Waits::Asking => Some(KeptBy::Polling),
         }
     }
 }
@@ -155,7 +155,7 @@ pub fn priority() -> impl Strategy<Value = i64> {
     prop_oneof![4 => Just(0i64), 1 => Just(-5i64), 1 => Just(5i64)]
 }
 
-/// Now less, now more than what anything lasts.
+/// Shorter or longer than the various deadlines.
 pub fn millis() -> impl Strategy<Value = i64> {
     prop_oneof![0..1_000i64, 1_000..30_000i64, 30_000..120_000i64]
 }

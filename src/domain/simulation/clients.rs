@@ -1,9 +1,9 @@
-//! The clients: what they want, how long they have patience, and how they come and go.
+//! The clients: what they claim, how long they wait, and how they disconnect and come back.
 
 use std::sync::Arc;
 
-use super::log::Place;
-use super::world::{Answer, Message, Reply, Request, What, Wish, World};
+use super::log::WaitsFor;
+use super::world::{Answer, ClaimPlan, Message, Reply, Request, RequestKind, World};
 use crate::domain::samples::{labels, number};
 use crate::domain::*;
 
@@ -12,9 +12,9 @@ pub struct Client {
     pub state: State,
 }
 
-/// What a client is about. `Asking` holds its connection open for a claim; `Away` lost that, and has a key to come back
-/// with; `Queued` has a session in a line, and perhaps asks about it just now; `Holding` has the lock, and perhaps sends a
-/// sign of life; if it is mortal, the lock ends when those fail to come.
+/// `Asking` waits on its connection for a claim; `Away` lost the connection and has a key to come back with; `Queued` has a
+/// session to poll, and perhaps does so now; `Holding` has the lock, and perhaps sends a heartbeat; if it is mortal, the
+/// lock expires without heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     Idle,
@@ -32,7 +32,7 @@ impl Client {
 }
 
 impl World {
-    /// One of the clients does something, or waits. When it is time to go, nobody begins anything new.
+    /// A client does something, or nothing. When `leaving`, nobody begins anything new.
     pub fn act(&mut self, client: usize, leaving: bool) {
         match self.clients[client].state {
             State::Idle if leaving => {}
@@ -86,7 +86,7 @@ impl World {
             }
             0..6 if busy.is_none() && !leaving => {
                 let deploys = self.random.percent(25);
-                let what = if deploys { What::Deploy } else { What::Heartbeat };
+                let what = if deploys { RequestKind::Deploy } else { RequestKind::Heartbeat };
                 let request = self.send(client, what(environment, session));
                 self.clients[client].state = State::Holding { environment, session, busy: Some(request), mortal };
             }
@@ -119,11 +119,11 @@ impl World {
         let forces = random.percent(10);
         let any: [&[(&str, &str)]; 3] = [&[], &[("size", "large")], &[("os", "linux")]];
         let place = match random.percent(40) {
-            true => Place::Pool(Arc::new(labels(any[random.below(count)]))),
-            false => Place::Environment(index),
+            true => WaitsFor::Pool(Arc::new(labels(any[random.below(count)]))),
+            false => WaitsFor::Environment(index),
         };
         let (waits, queue) = *random.pick(&[(false, false), (true, false), (true, false), (false, true), (true, true)]);
-        let wish = Wish {
+        let plan = ClaimPlan {
             operation: self.requests.len(),
             place,
             priority: Priority::new(*random.pick(&[0, 0, 0, 0, -7, 7])).unwrap(),
@@ -135,7 +135,8 @@ impl World {
             ticket: Ticket(0),
             until: None,
         };
-        let request = self.send(client, if forces { What::Force(index, wish) } else { What::Claim(wish) });
+        let request =
+            self.send(client, if forces { RequestKind::Force(index, plan) } else { RequestKind::Claim(plan) });
         self.clients[client].state = State::Asking(request);
     }
 
@@ -145,12 +146,11 @@ impl World {
         self.clients[client].state = State::Asking(request);
     }
 
-    /// Sends a request to whom it is for.
-    fn send(&mut self, client: usize, what: What) -> usize {
+    fn send(&mut self, client: usize, what: RequestKind) -> usize {
         let request = self.requests.len();
         self.line(|_| format!("client {client} sends {request}: {what:?}"));
         self.requests.push(Request { client, what, open: true });
-        let key = self.wish(request).and_then(|wish| wish.key);
+        let key = self.plan(request).and_then(|plan| plan.key);
         if key.is_some_and(|key| !self.server.in_flight.insert(key)) {
             self.server.replies.push(Reply { position: 0, request, answer: Answer::InFlight });
         } else {
@@ -159,40 +159,41 @@ impl World {
         request
     }
 
-    /// With a key that is known, a claim is answered from what was granted under it, or gets its old place back.
+    /// A claim with a known key is answered with its earlier grant, or gets its old place back.
     pub fn route(&mut self, request: usize) {
         let fresh = Ticket(self.server.last_ticket + 1);
         self.server.last_ticket += 1;
-        let kept = self.wish(request).and_then(|wish| wish.key).and_then(|key| self.place_kept(key));
-        let granted = self.wish(request).and_then(|wish| self.server.answers.get(&wish.key?)).copied();
+        let kept = self.plan(request).and_then(|plan| plan.key).and_then(|key| self.place_kept(key));
+        let granted = self.plan(request).and_then(|plan| self.server.answers.get(&plan.key?)).copied();
         let (tick, pool) = (self.now.tick, self.pool_mailbox());
         let (mailbox, message) = match &mut self.requests[request].what {
-            What::Claim(_) if granted.is_some() => {
+            RequestKind::Claim(_) if granted.is_some() => {
                 let grant = granted.unwrap();
                 (grant.environment, Message::Replay(request, grant.session))
             }
-            What::Claim(wish) => {
-                wish.ticket = kept.unwrap_or(fresh);
-                wish.until = (wish.wait_millis > 0).then(|| tick.plus(wish.wait_millis));
+            RequestKind::Claim(plan) => {
+                plan.ticket = kept.unwrap_or(fresh);
+                plan.until = (plan.wait_millis > 0).then(|| tick.plus(plan.wait_millis));
                 let message = kept.map_or(Message::Ask(request), |ticket| Message::Attach(request, ticket));
-                (if let Place::Environment(index) = wish.place { index } else { pool }, message)
+                (if let WaitsFor::Environment(index) = plan.place { index } else { pool }, message)
             }
-            What::Force(index, wish) => {
-                wish.ticket = fresh;
+            RequestKind::Force(index, plan) => {
+                plan.ticket = fresh;
                 (*index, Message::Ask(request))
             }
-            What::Release(index, _) | What::Heartbeat(index, _) | What::Deploy(index, _) | What::Look(index, _) => {
-                (*index, Message::Ask(request))
-            }
+            RequestKind::Release(index, _)
+            | RequestKind::Heartbeat(index, _)
+            | RequestKind::Deploy(index, _)
+            | RequestKind::Look(index, _) => (*index, Message::Ask(request)),
         };
         self.server.mailboxes[mailbox].push_back(message);
     }
 
-    /// The place in a line that is kept for whoever has this key.
+    /// The place that is kept for the client with this key.
     fn place_kept(&self, key: u64) -> Option<Ticket> {
         let queues = self.server.environments.iter().flat_map(|environment| environment.queue.iter());
         let kept = samples::by_key(key);
-        let mut waiting = queues.chain(self.server.pool.iter()).filter(|waiter| waiter.kept == kept);
+        let mut waiting = queues.chain(self.server.pool.iter()).filter(|waiter| waiter.kept_by == kept);
         waiting.next().map(|waiter| waiter.ticket)
     }
 
@@ -200,11 +201,11 @@ impl World {
         self.line(|_| format!("client {client} hangs up on {request}"));
         self.close(Some(request));
         if let Some((ticket, _)) = self.server.held.iter().find(|(_, held)| **held == request) {
-            let place = self.wish(request).unwrap().place.clone();
+            let place = self.plan(request).unwrap().place.clone();
             let (ticket, mailbox) = (*ticket, self.mailbox_of(&place));
-            self.server.notes.push((mailbox, Message::HungUp(ticket)));
+            self.server.signals.push((mailbox, Message::HungUp(ticket)));
         }
-        let keyed = self.wish(request).is_some_and(|wish| wish.key.is_some());
+        let keyed = self.plan(request).is_some_and(|plan| plan.key.is_some());
         self.clients[client].state = if keyed { State::Away(request) } else { State::Idle };
     }
 
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// Asks about a queued session, as Get Session Status does: of what is durable.
+    /// Polls a queued session, as Get Session Status does: reads what is durable.
     fn ask(&mut self, client: usize, session: SessionId, look: Option<usize>) {
         let Origin::Queued(ticket) = session.origin else { return };
         let stored = &self.log.stored;
@@ -225,21 +226,21 @@ impl World {
             self.close(look);
             self.clients[client].state = State::Idle;
         } else if let (Some(index), None) = (stored.environments.iter().position(holds), look) {
-            let look = Some(self.send(client, What::Look(index, session)));
+            let look = Some(self.send(client, RequestKind::Look(index, session)));
             self.clients[client].state = State::Queued { session, look };
         }
     }
 
     fn release(&mut self, client: usize, mailbox: usize, session: SessionId) {
         self.witness.believed_no_more(session);
-        self.send(client, What::Release(mailbox, session));
+        self.send(client, RequestKind::Release(mailbox, session));
         self.clients[client].state = State::Releasing { mailbox, session };
     }
 
-    /// An answer is sent; whether anybody is there to hear it is another matter.
+    /// Sends an answer, which may not reach its client.
     pub fn deliver(&mut self, nth: usize) {
         let reply = self.server.replies.remove(nth);
-        let key = self.wish(reply.request).and_then(|wish| wish.key);
+        let key = self.plan(reply.request).and_then(|plan| plan.key);
         let Request { client, what, open } = self.requests[reply.request].clone();
         self.line(|_| format!("{} is answered {:?}", reply.request, reply.answer));
         if let (Some(key), false) = (key, matches!(reply.answer, Answer::InFlight)) {
@@ -260,14 +261,13 @@ impl World {
         }
     }
 
-    /// Nobody was there to hear it. That a lock was granted is taken back then; but who has asked about its session, and
-    /// with it shown that it is there, is taken at its word.
-    fn miss(&mut self, what: &What, answer: Answer, keyed: bool) {
+    /// The answer did not reach its client. A grant is taken back then, unless the client has polled its session since.
+    fn miss(&mut self, what: &RequestKind, answer: Answer, keyed: bool) {
         match answer {
             Answer::Granted(index, session) => {
-                self.server.notes.push((index, Message::Undelivered { session: session.id, keyed }));
+                self.server.signals.push((index, Message::Undelivered { session: session.id, keyed }));
             }
-            Answer::Stands(index, Some(session)) if matches!(what, What::Claim(_) | What::Look(..)) => {
+            Answer::Stands(index, Some(session)) if matches!(what, RequestKind::Claim(_) | RequestKind::Look(..)) => {
                 self.witness.strand(index, &session);
             }
             Answer::Stands(..) | Answer::Queued(_) | Answer::Refused | Answer::InFlight => {}
@@ -281,18 +281,18 @@ impl World {
         self.clients[client].state = State::Holding { environment, session: session.id, busy: None, mortal };
     }
 
-    fn stands(&mut self, client: usize, what: &What, index: usize, stands: Option<Session>) {
+    fn stands(&mut self, client: usize, what: &RequestKind, index: usize, stands: Option<Session>) {
         match (what, stands) {
-            (What::Release(..), Some(session)) => {
+            (RequestKind::Release(..), Some(session)) => {
                 assert!(session.ended.is_some(), "{} was released and has not ended", session.id);
                 self.witness.ended(session.id);
                 self.clients[client].state = State::Idle;
             }
-            (What::Heartbeat(_, session) | What::Deploy(_, session), None) => {
-                // Refused because it is over; or, for a deployment, because too many wait.
+            (RequestKind::Heartbeat(_, session) | RequestKind::Deploy(_, session), None) => {
+                // Refused because the session has ended; or, for a deployment, because too many wait.
                 match self.log.stored.ended.contains_key(session) {
                     true => self.lose(client, *session),
-                    false => assert!(matches!(what, What::Deploy(..)), "a heartbeat of a holder was refused"),
+                    false => assert!(matches!(what, RequestKind::Deploy(..)), "a heartbeat of a holder was refused"),
                 }
             }
             (_, Some(session)) if session.status() == SessionStatus::Active => self.told(client, index, &session),
@@ -301,12 +301,12 @@ impl World {
         }
     }
 
-    /// The server has died, and with it every connection.
+    /// The server has crashed, and every connection is lost.
     pub fn disconnect(&mut self) {
         self.requests.iter_mut().for_each(|request| request.open = false);
         for client in 0..self.clients.len() {
             let state = match self.clients[client].state {
-                State::Asking(request) if self.wish(request).is_some_and(|wish| wish.key.is_some()) => {
+                State::Asking(request) if self.plan(request).is_some_and(|plan| plan.key.is_some()) => {
                     State::Away(request)
                 }
                 State::Asking(_) => State::Idle,
@@ -320,7 +320,7 @@ impl World {
         }
     }
 
-    /// The server is up again: who was about to release does so again, and who was queued finds its session.
+    /// After a restart, pending releases are sent again, and queued clients must find their session.
     pub fn reconnect(&mut self) {
         for client in 0..self.clients.len() {
             match self.clients[client].state {

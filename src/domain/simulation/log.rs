@@ -1,5 +1,5 @@
-//! The store as far as the domain's surroundings rely on it: batches in one order for all, and after a crash a prefix of
-//! them that has at least everything that was durable.
+//! The store as the server relies on it: batches in one order, and after a crash a prefix of them that contains everything
+//! durable.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -8,25 +8,24 @@ use crate::domain::{Environment, Labels, Queue, Session, SessionId, Ticket, Wait
 
 pub type Key = u64;
 
-/// Where one waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum WaitsFor {
     Environment(usize),
     Pool(Arc<Labels>),
 }
 
-/// What was granted under an idempotency key.
+/// The grant under an idempotency key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     pub environment: usize,
     pub session: SessionId,
 }
 
-/// What becomes durable as one.
+/// Becomes durable as a whole.
 #[derive(Debug, Default)]
 pub struct Batch {
     pub environment: Option<(usize, Environment)>,
-    pub arrived: Option<(Place, Arc<Waiter>)>,
+    pub arrived: Option<(WaitsFor, Arc<Waiter>)>,
     pub gone: Vec<Ticket>,
     pub ended: Vec<Session>,
     pub answer: Option<(Key, Grant)>,
@@ -39,14 +38,14 @@ impl Batch {
     }
 }
 
-/// What a start finds.
+/// What a start reads.
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub environments: Vec<Environment>,
-    pub waiting: BTreeMap<Ticket, (Place, Arc<Waiter>)>,
+    pub waiting: BTreeMap<Ticket, (WaitsFor, Arc<Waiter>)>,
     pub ended: BTreeMap<SessionId, Session>,
     pub answers: BTreeMap<Key, Grant>,
-    /// Of all who ever had a record: no ticket is given twice.
+    /// Of all stored waiters ever, so that no ticket is given twice.
     pub last_ticket: u64,
 }
 
@@ -86,7 +85,7 @@ impl Log {
         Self { stored, under_way: VecDeque::new(), durable: 0 }
     }
 
-    /// Answers with its place in the order: it is durable when that many are.
+    /// Returns its position: it is durable when that many batches are.
     pub fn hand_in(&mut self, mut batch: Batch) -> usize {
         if let Some((_, environment)) = &mut batch.environment {
             environment.queue = Queue::new();
@@ -103,7 +102,7 @@ impl Log {
         self.durable
     }
 
-    /// The first so many of those under way become durable.
+    /// The next `count` batches become durable.
     pub fn settle(&mut self, count: usize) {
         for batch in self.under_way.drain(..count) {
             self.stored.apply(batch);
@@ -111,7 +110,7 @@ impl Log {
         self.durable += count;
     }
 
-    /// The first so many of those under way have made it to the disk, although nobody was told; the others are lost.
+    /// The next `survive` batches have reached the disk, although nobody was told; the others are lost.
     pub fn crash(&mut self, survive: usize) {
         self.settle(survive);
         self.under_way.clear();

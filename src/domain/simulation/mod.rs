@@ -1,5 +1,5 @@
-//! Many clients, several environments, and a server that may die at any moment, as a seed decides; a witness who sees
-//! all of it says when something happens that must never happen. Every seed replays for ever:
+//! Many clients, several environments, and a server that may crash at any moment, driven by a seed; a witness checks that
+//! nothing happens that must never happen. Every seed can be replayed:
 //!
 //! `LOCKKEEPER_SIMULATION_SEED=n cargo test --lib simulation -- --nocapture` runs that one and prints its steps;
 //! `LOCKKEEPER_SIMULATION_SEEDS=n` runs so many instead of the usual number.
@@ -23,8 +23,8 @@ use clients::State;
 use witness::Cause;
 use world::{Message, Server, Trace, World};
 
-/// Of the faults planted to try it, most were found within the first fifty, the rarest after three hundred. Takes seconds
-/// in a debug build.
+/// Most planted faults were found within the first fifty seeds, the rarest after three hundred. Takes seconds in a debug
+/// build.
 const SEEDS: u64 = 3_000;
 
 #[test]
@@ -88,7 +88,7 @@ fn run(seed: u64, trace: Trace) -> Vec<String> {
     }
 }
 
-/// How long the clients may take to be done, in rounds of some seconds.
+/// How many rounds of some seconds the clients may take to finish.
 const ROUNDS: usize = 300;
 
 impl World {
@@ -134,14 +134,14 @@ impl World {
         true
     }
 
-    /// That somebody has gone is noticed.
+    /// The server notices that a client is gone.
     fn notice(&mut self) -> bool {
-        if self.server.notes.is_empty() {
+        if self.server.signals.is_empty() {
             return false;
         }
-        let nth = self.random.below(self.server.notes.len());
-        let (mailbox, note) = self.server.notes.remove(nth);
-        self.server.mailboxes[mailbox].push_back(note);
+        let nth = self.random.below(self.server.signals.len());
+        let (mailbox, signal) = self.server.signals.remove(nth);
+        self.server.mailboxes[mailbox].push_back(signal);
         true
     }
 
@@ -157,7 +157,7 @@ impl World {
         true
     }
 
-    /// The runner is done with what it knows to run.
+    /// The runner finishes a deployment that it was told to run.
     fn finish_deployment(&mut self) -> bool {
         let index = self.random.below(self.server.environments.len());
         let Some(deployment) = self.witness.running[index] else { return false };
@@ -175,7 +175,7 @@ impl World {
         true
     }
 
-    /// A maintainer changes an environment, or puts it into service again.
+    /// A maintainer changes or enables an environment.
     fn maintain(&mut self) -> bool {
         let index = self.random.below(self.server.environments.len());
         let mut configuration = self.server.environments[index].configuration.as_deref().cloned().unwrap();
@@ -191,7 +191,7 @@ impl World {
         true
     }
 
-    /// The server dies and is started again. Of what was under way to the disk, some has made it.
+    /// The server crashes and restarts. Some of the batches on their way to the disk have reached it.
     fn crash(&mut self) {
         let under_way = self.log.handed_in() - self.log.durable();
         let survive = self.random.below(under_way + 1);
@@ -206,7 +206,7 @@ impl World {
         self.reconnect();
     }
 
-    /// From what the log has.
+    /// Starts the server from the log.
     fn start(&mut self) {
         let stored = self.log.stored.clone();
         let numbers = self.server.last_number;
@@ -217,8 +217,8 @@ impl World {
         for (ticket, (place, waiter)) in stored.waiting {
             server.asked.insert(ticket, self.now.tick);
             match place {
-                log::Place::Environment(index) => server.environments[index].queue.insert(waiter),
-                log::Place::Pool(labels) => server.pool.put_back(waiter, labels),
+                log::WaitsFor::Environment(index) => server.environments[index].queue.insert(waiter),
+                log::WaitsFor::Pool(labels) => server.pool.put_back(waiter, labels),
             }
         }
         for (index, mut environment) in stored.environments.into_iter().enumerate() {
@@ -232,9 +232,9 @@ impl World {
         self.server = server;
     }
 
-    /// The clients finish what they have begun, and time passes until there is nothing left that could end by itself.
+    /// The clients finish, and time passes until nothing is left that could expire.
     fn finish(&mut self) {
-        self.line(|_| "everybody goes home".to_owned());
+        self.line(|_| "the clients finish".to_owned());
         for _ in 0..ROUNDS {
             self.settle();
             let idle = self.clients.iter().all(|client| client.state == State::Idle);
@@ -254,11 +254,11 @@ impl World {
         self.check_end();
     }
 
-    /// Until no message is under way, everything is durable, and everybody has been answered.
+    /// Runs until no message is pending, everything is durable, and everybody has been answered.
     fn settle(&mut self) {
         loop {
-            for (mailbox, note) in std::mem::take(&mut self.server.notes) {
-                self.server.mailboxes[mailbox].push_back(note);
+            for (mailbox, signal) in std::mem::take(&mut self.server.signals) {
+                self.server.mailboxes[mailbox].push_back(signal);
             }
             while let Some(busy) = (0..=self.pool_mailbox()).find(|mailbox| self.is_busy(*mailbox)) {
                 self.process(busy);
@@ -269,14 +269,14 @@ impl World {
             self.log.settle(self.log.handed_in() - self.log.durable());
             if !self.server.replies.is_empty() {
                 self.deliver(0);
-            } else if self.server.notes.is_empty() {
+            } else if self.server.signals.is_empty() {
                 return;
             }
         }
     }
 
-    /// What nobody can end but a maintainer: an environment that is out of service, and a lock whose client was never
-    /// told of it because the server died just then.
+    /// What only a maintainer can resolve: a disabled environment, and a lock whose client never learned of it because the
+    /// server crashed.
     fn clean_up(&mut self, index: usize) {
         let environment = &self.server.environments[index];
         let configuration = environment.configuration.as_deref().cloned().unwrap();

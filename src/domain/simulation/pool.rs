@@ -1,7 +1,7 @@
 //! The pool's side of the server: the waiters for any environment, and the offers made to them.
 
-use super::log::{Batch, Place};
-use super::world::{Answer, Message, What, World};
+use super::log::{Batch, WaitsFor};
+use super::world::{Answer, Message, RequestKind, World};
 use crate::domain::samples::person;
 use crate::domain::*;
 
@@ -9,10 +9,12 @@ impl World {
     pub fn process_in_pool(&mut self, message: Message) {
         match message {
             Message::Ask(request) => match self.requests[request].what {
-                What::Release(_, session) => self.release_in_pool(request, session),
-                What::Claim(_) | What::Force(..) | What::Heartbeat(..) | What::Deploy(..) | What::Look(..) => {
-                    self.join_pool(request)
-                }
+                RequestKind::Release(_, session) => self.release_in_pool(request, session),
+                RequestKind::Claim(_)
+                | RequestKind::Force(..)
+                | RequestKind::Heartbeat(..)
+                | RequestKind::Deploy(..)
+                | RequestKind::Look(..) => self.join_pool(request),
             },
             Message::Attach(request, ticket) => self.attach_in_pool(request, ticket),
             Message::HungUp(ticket) => match self.server.pool.hang_up(ticket, self.connection(ticket), self.now) {
@@ -35,24 +37,24 @@ impl World {
     }
 
     fn join_pool(&mut self, request: usize) {
-        let Some(wish) = self.wish(request).cloned() else { return };
+        let Some(plan) = self.plan(request).cloned() else { return };
         if !self.requests[request].open {
-            if let Some(key) = wish.key {
+            if let Some(key) = plan.key {
                 self.server.in_flight.remove(&key);
             }
             return;
         }
-        let Place::Pool(labels) = &wish.place else { return };
-        let claim = self.claim_of(request, &wish);
-        let claim = ClaimAny { claim, labels: labels.clone(), hold: wish.wait_millis > 0 };
+        let WaitsFor::Pool(labels) = &plan.place else { return };
+        let claim = self.claim_of(request, &plan);
+        let claim = ClaimAny { claim, labels: labels.clone(), hold: plan.wait_millis > 0 };
         let Ok(waiter) = self.server.pool.join(claim, self.now) else {
             return self.reply(self.pool_mailbox(), request, Answer::Refused);
         };
-        self.witness_arrival(&waiter, &wish.place);
+        self.witness_arrival(&waiter, &plan.place);
         if waiter.is_durable() {
-            self.log.hand_in(Batch { arrived: Some((wish.place.clone(), waiter.clone())), ..Batch::default() });
+            self.log.hand_in(Batch { arrived: Some((plan.place.clone(), waiter.clone())), ..Batch::default() });
         }
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             self.server.asked.insert(waiter.ticket, self.now.tick);
         }
         self.server.held.insert(waiter.ticket, request);

@@ -1,5 +1,5 @@
-//! The one source of chance: the same seed makes the same run, for ever and on every machine. SplitMix64, written out
-//! here because a crate's generator may give other numbers in its next version.
+//! The only source of randomness: the same seed gives the same run on every machine. SplitMix64, written out here because
+//! a crate's generator may change with its next version.
 
 pub struct Random(u64);
 
@@ -16,7 +16,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `bound`, which is small; that some numbers come a trifle more often does not matter.
+    /// Below `bound`, which is small enough for the bias not to matter.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

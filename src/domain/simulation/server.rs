@@ -1,16 +1,16 @@
-//! The server around the domain: the actors take their messages one by one, decide on their latest state, hand in what
-//! must be durable, and answer when it is. It adds order and durability, and no rules; the real one does the same.
+//! The server around the domain: actors take their messages one by one, decide on their latest state, hand batches to the
+//! log, and answer when those are durable. Like the real server it adds order and durability, and no rules.
 
 use std::sync::Arc;
 
-use super::log::{Batch, Grant, Place};
+use super::log::{Batch, Grant, WaitsFor};
 use super::witness::Cause;
-use super::world::{Answer, Hall, Message, Reply, Request, What, Wish, World};
+use super::world::{Answer, ClaimPlan, Message, Reply, Request, RequestKind, SimulatedSurroundings, World};
 use crate::domain::samples::{self, by_key, commit, person, seed};
 use crate::domain::*;
 
 impl World {
-    /// Takes the next message out of a mailbox, and does what it says.
+    /// Handles the next message of a mailbox.
     pub fn process(&mut self, mailbox: usize) {
         if self.server.unreported.remove(&mailbox) {
             return self.report(mailbox);
@@ -56,7 +56,7 @@ impl World {
         }
     }
 
-    /// Decides, hands in what came of it, and arranges for everybody to be told once it is durable.
+    /// Decides, hands the batch to the log, and prepares the answers for when it is durable.
     pub fn run<C: Command>(&mut self, index: usize, mut command: C, cause: Cause) -> Result<C::Reply, Rejection> {
         let before = self.server.environments[index].clone();
         if let Some(subject) = command.subject()
@@ -65,14 +65,14 @@ impl World {
             subject.ended = self.server.ended.get(&subject.id).cloned().map(Box::new);
         }
         let server = &mut self.server;
-        let mut hall = Hall {
+        let mut surroundings = SimulatedSurroundings {
             pool: &mut server.pool,
             held: &server.held,
             asked: &server.asked,
             requests: &self.requests,
             last_number: &mut server.last_number,
         };
-        let Transition { next, outcome, reply } = decide(&before, command, self.now, &mut hall)?;
+        let Transition { next, outcome, reply } = decide(&before, command, self.now, &mut surroundings)?;
         self.check_decision(index, &before, &next, &outcome, cause);
 
         let holder = next.lock.as_ref().filter(|holder| before.lock.as_ref().map(|lock| lock.id) != Some(holder.id));
@@ -82,10 +82,10 @@ impl World {
         };
         let durable = |waiter: &&Arc<Waiter>| waiter.is_durable();
         let outsider = outcome.granted.iter().filter(|granted| granted.outsider).map(|granted| &granted.waiter);
-        let key = told.and_then(|request| self.wish(request)?.key);
+        let key = told.and_then(|request| self.plan(request)?.key);
         let batch = Batch {
             environment: (next.revision != before.revision).then(|| (index, next.clone())),
-            arrived: outcome.enqueued.iter().find(durable).map(|waiter| (Place::Environment(index), waiter.clone())),
+            arrived: outcome.enqueued.iter().find(durable).map(|waiter| (WaitsFor::Environment(index), waiter.clone())),
             gone: outcome.dequeued.iter().chain(outsider).filter(durable).map(|waiter| waiter.ticket).collect(),
             ended: outcome.ended.iter().chain(&outcome.left).cloned().collect(),
             answer: key.zip(holder).map(|(key, holder)| (key, Grant { environment: index, session: holder.id })),
@@ -111,39 +111,39 @@ impl World {
         Ok(reply)
     }
 
-    /// Nobody waits under this ticket any more. Whoever hung up will not be answered, so its key is free again.
+    /// Forgets a waiter. A client that hung up is not answered, so its key is free again.
     pub fn forget_place(&mut self, ticket: Ticket, unanswered: bool) {
         self.server.asked.remove(&ticket);
         let Some(request) = self.server.held.remove(&ticket).filter(|request| !self.requests[*request].open) else {
             return;
         };
-        if let Some(key) = self.wish(request).and_then(|wish| wish.key).filter(|_| unanswered) {
+        if let Some(key) = self.plan(request).and_then(|plan| plan.key).filter(|_| unanswered) {
             self.server.in_flight.remove(&key);
         }
     }
 
     pub fn reply(&mut self, mailbox: usize, request: usize, answer: Answer) {
-        // The pool speaks of all environments, so its answers wait for everything.
+        // The pool's answers depend on all environments, so they wait for everything.
         let position = self.server.written.get(mailbox).copied().unwrap_or_else(|| self.log.handed_in());
         self.server.replies.push(Reply { position, request, answer });
     }
 
-    /// Tells the pool how the environment stands, and looks again if somebody there would take it. Others may come between
-    /// a decision and this.
+    /// Reports to the pool, and hands over if a waiter there wants the environment. Other messages may come between a
+    /// decision and this.
     fn report(&mut self, index: usize) {
         let environment = &self.server.environments[index];
         let configuration = environment.configuration.clone().unwrap();
         let free = environment.is_vacant();
-        self.server.pool.report(&self.server.names[index], environment.standing());
+        self.server.pool.report(&self.server.names[index], environment.availability());
         if free && self.server.pool.wants(&configuration, |waiter| self.presence(waiter)) {
             self.server.mailboxes[index].push_back(Message::HandOver { offered: false });
         }
     }
 
     fn answer_request(&mut self, index: usize, request: usize) {
-        // Who has given up must not be granted anything afterwards.
+        // A client that has given up must not be granted anything afterwards.
         if !self.requests[request].open {
-            if let Some(key) = self.wish(request).and_then(|wish| wish.key) {
+            if let Some(key) = self.plan(request).and_then(|plan| plan.key) {
                 self.server.in_flight.remove(&key);
             }
             return;
@@ -152,25 +152,25 @@ impl World {
         let by = person(client as u8);
         let asked = Cause { asker: Some(request), ..Cause::default() };
         let stands = match what {
-            What::Claim(wish) => return self.claim(index, request, &wish),
-            What::Force(_, wish) => {
-                let force = samples::by_force(self.claim_of(request, &wish), Role::Admin);
+            RequestKind::Claim(plan) => return self.claim(index, request, &plan),
+            RequestKind::Force(_, plan) => {
+                let force = samples::by_force(self.claim_of(request, &plan), Role::Admin);
                 let answer = match self.run(index, force, Cause { forced: true, ..asked }) {
                     Ok(claimed) => Answer::Granted(index, claimed.session),
                     Err(_) => Answer::Refused,
                 };
                 return self.reply(index, request, answer);
             }
-            What::Look(_, session) => return self.look(index, request, session),
-            What::Release(_, session) => {
+            RequestKind::Look(_, session) => return self.look(index, request, session),
+            RequestKind::Release(_, session) => {
                 let ticket = self.server.environments[index].queue.session(session).map(|waiter| waiter.ticket);
                 let cause = Cause { lets_go: ticket, ..asked };
                 self.run(index, Release { session: session.into(), by, any: false }, cause).ok()
             }
-            What::Heartbeat(_, session) => {
+            RequestKind::Heartbeat(_, session) => {
                 self.run(index, Heartbeat { session: session.into(), by, fencing_token: None }, asked).ok()
             }
-            What::Deploy(_, session) => {
+            RequestKind::Deploy(_, session) => {
                 let seed = seed(request as u64);
                 let deploy = Deploy { session: session.into(), by, seed, commit: commit(), fencing_token: None };
                 let deployed = self.run(index, deploy, asked);
@@ -180,43 +180,43 @@ impl World {
         self.reply(index, request, Answer::Stands(index, stands));
     }
 
-    pub fn claim_of(&self, request: usize, wish: &Wish) -> Claim {
-        let waits = match wish.key {
-            _ if wish.queue => Some(Kept::ByAsking),
-            _ if wish.wait_millis == 0 => None,
+    pub fn claim_of(&self, request: usize, plan: &ClaimPlan) -> Claim {
+        let waits = match plan.key {
+            _ if plan.queue => Some(KeptBy::Polling),
+            _ if plan.wait_millis == 0 => None,
             Some(key) => Some(by_key(key)),
-            None => Some(Kept::ByConnection),
+            None => Some(KeptBy::Connection),
         };
         let claimed = ClaimRequest {
             user: person(self.requests[request].client as u8),
-            commit: wish.deploys.then(commit),
+            commit: plan.deploys.then(commit),
             context: None,
-            ttl_seconds: wish.ttl_seconds,
-            priority: wish.priority,
+            ttl_seconds: plan.ttl_seconds,
+            priority: plan.priority,
         };
-        Claim { request: claimed, seed: seed(request as u64), ticket: wish.ticket, waits, via: None }
+        Claim { request: claimed, seed: seed(request as u64), ticket: plan.ticket, waits, via: None }
     }
 
-    fn claim(&mut self, index: usize, request: usize, wish: &Wish) {
-        let claim = self.claim_of(request, wish);
+    fn claim(&mut self, index: usize, request: usize, plan: &ClaimPlan) {
+        let claim = self.claim_of(request, plan);
         let asker = Cause { asker: Some(request), ..Cause::default() };
-        self.server.held.insert(wish.ticket, request);
+        self.server.held.insert(plan.ticket, request);
         let reply = self.run(index, claim, asker);
         let answer = match reply {
             Ok(ClaimReply::Waiting) => return,
-            Ok(ClaimReply::Queued(..)) if wish.wait_millis > 0 => return,
+            Ok(ClaimReply::Queued(..)) if plan.wait_millis > 0 => return,
             Ok(ClaimReply::Queued(session, _)) => {
-                self.server.asked.insert(wish.ticket, self.now.tick);
+                self.server.asked.insert(plan.ticket, self.now.tick);
                 Answer::Queued(session)
             }
             Ok(ClaimReply::Granted(session)) => Answer::Granted(index, session),
             Ok(ClaimReply::Refused(_)) | Err(_) => Answer::Refused,
         };
-        self.server.held.remove(&wish.ticket);
+        self.server.held.remove(&plan.ticket);
         self.reply(index, request, answer);
     }
 
-    /// Somebody asks about a session that may have the lock. It is told once that is known to have been noticed.
+    /// A client polls a session that may have the lock. The answer waits until the poll is durable.
     fn look(&mut self, index: usize, request: usize, session: SessionId) {
         self.run(index, Seen { session }, Cause::default()).unwrap();
         let present = self.server.environments[index].session(session);
@@ -239,7 +239,7 @@ impl World {
     fn give_up(&mut self, index: usize, ticket: Ticket) {
         let Some(waiter) = self.server.environments[index].queue.get(ticket).cloned() else { return };
         let Some(request) = self.server.held.get(&ticket).copied() else { return };
-        if waiter.kept == Kept::ByAsking {
+        if waiter.kept_by == KeptBy::Polling {
             if self.requests[request].open {
                 self.send_away(index, request, &waiter);
             }
@@ -251,7 +251,7 @@ impl World {
         }
     }
 
-    /// It has waited long enough, but keeps its place by asking.
+    /// The client stops waiting on its connection and keeps its place by polling.
     pub fn send_away(&mut self, mailbox: usize, request: usize, waiter: &Waiter) {
         self.server.held.remove(&waiter.ticket);
         self.server.asked.insert(waiter.ticket, self.now.tick);
@@ -260,7 +260,7 @@ impl World {
 
     fn hand_over(&mut self, index: usize, offered: bool) {
         self.run(index, HandOver, Cause::default()).unwrap();
-        // Somebody else may have got what was offered, by name or because they came first: another environment may do.
+        // Somebody else may have got what was offered: another environment may do.
         if offered {
             self.server.unreported.remove(&index);
             self.report(index);

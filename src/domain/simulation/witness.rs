@@ -1,45 +1,45 @@
-//! Sees everything, from the clients' side and the server's, and says when something happens that must never happen.
+//! Sees everything, on the clients' side and the server's, and fails when something happens that must never happen.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::log::Place;
-use super::world::{What, World};
+use super::log::WaitsFor;
+use super::world::{RequestKind, World};
 use crate::domain::samples::number;
 use crate::domain::*;
 
 pub struct Witness {
-    /// Who waits, as their arrivals and departures were seen.
-    pub waiting: BTreeMap<Ticket, Seat>,
-    /// What each operation was granted, and up to where the log must survive for that to have happened.
+    /// The waiters, by their arrivals and departures.
+    pub waiting: BTreeMap<Ticket, SeenWaiter>,
+    /// The grant of each operation, and how much of the log must survive for it to count.
     granted: BTreeMap<usize, (usize, SessionId)>,
-    /// Of each environment: to whom a fencing token was answered.
+    /// Per environment: the session that was told each fencing token.
     tokens: Vec<BTreeMap<u64, SessionId>>,
-    /// Of each environment: whose clients were told that they have the lock, and know of nothing else.
+    /// Per environment: the sessions whose clients believe to have the lock.
     believed: Vec<BTreeSet<SessionId>>,
-    /// Until when they were told they have it, if they do nothing.
+    /// Until when they were told to have it without further activity.
     promised: BTreeMap<SessionId, Timestamp>,
-    /// Whose clients were told that they have ended.
+    /// Sessions whose clients were told that they have ended.
     over: BTreeSet<SessionId>,
     /// What the runner runs.
     pub running: Vec<Option<DeploymentId>>,
-    /// Granted for good, but its client may never get to know: the server died before it could tell, or the client came
-    /// to ask and did not wait for the answer. Only a key helps, or somebody else's hand.
+    /// Granted, but the client may never learn of it: the server crashed before it could answer, or the client polled and
+    /// did not wait for the answer. Only its key helps, or a maintainer.
     pub stranded: BTreeSet<SessionId>,
 }
 
-pub struct Seat {
+pub struct SeenWaiter {
     turn: Turn,
-    place: Place,
-    /// Whether its client keeps its place by asking.
+    place: WaitsFor,
+    /// Whether its client keeps its place by polling.
     asks: bool,
 }
 
-/// What a decision is about, as far as it excuses what comes of it.
+/// The cause of a decision, as far as it justifies the outcome.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cause {
     pub asker: Option<usize>,
-    /// Who leaves the line because its client wants so.
+    /// The waiter that leaves at its client's wish.
     pub lets_go: Option<Ticket>,
     pub forced: bool,
 }
@@ -58,14 +58,14 @@ impl Witness {
         }
     }
 
-    /// Its client has sent its release, or knows that it is over, or is no more.
+    /// Its client has released it, knows that it has ended, or is gone.
     pub fn believed_no_more(&mut self, session: SessionId) {
         self.believed.iter_mut().for_each(|believed| {
             believed.remove(&session);
         });
     }
 
-    /// Its client may never get to know of it; unless it knows already.
+    /// Its client may never learn of it, unless it knows already.
     pub fn strand(&mut self, index: usize, holder: &Session) {
         let told = holder.fencing_token().and_then(|token| self.tokens[index].get(&token));
         if told != Some(&holder.id) {
@@ -79,7 +79,7 @@ impl Witness {
 }
 
 impl World {
-    /// Before anything comes of a decision.
+    /// Before a decision takes effect.
     pub fn check_decision(
         &self,
         index: usize,
@@ -124,21 +124,21 @@ impl World {
 
     fn check_grant(&self, index: usize, holder: &Session, outcome: &Outcome, cause: Cause) {
         let first_request = number(holder.id.seed) as usize;
-        let wish = self.wish(first_request).expect("only claims are granted");
-        let before = self.witness.granted.get(&wish.operation);
-        assert!(before.is_none(), "{} has {before:?} and now {} as well", wish.operation, holder.id);
-        let turn = Turn { priority: Reverse(wish.priority), ticket: wish.ticket };
+        let plan = self.plan(first_request).expect("only claims are granted");
+        let before = self.witness.granted.get(&plan.operation);
+        assert!(before.is_none(), "{} has {before:?} and now {} as well", plan.operation, holder.id);
+        let turn = Turn { priority: Reverse(plan.priority), ticket: plan.ticket };
         let there = match &outcome.granted {
             Some(granted) => {
                 assert_eq!(granted.waiter.turn(), turn);
-                assert!(self.is_for(&self.witness.waiting[&wish.ticket], index), "it asked for another one");
-                self.is_there(wish.ticket, &self.witness.waiting[&wish.ticket])
+                assert!(self.is_for(&self.witness.waiting[&plan.ticket], index), "it asked for another one");
+                self.is_there(plan.ticket, &self.witness.waiting[&plan.ticket])
             }
             None => cause.asker.is_some_and(|request| self.requests[request].open),
         };
         assert!(there, "{} was granted to a client that is gone", holder.id);
-        let rivals = self.witness.waiting.iter().filter(|(ticket, seat)| {
-            !cause.forced && self.is_for(seat, index) && self.is_there(**ticket, seat) && seat.turn < turn
+        let rivals = self.witness.waiting.iter().filter(|(ticket, waiter)| {
+            !cause.forced && self.is_for(waiter, index) && self.is_there(**ticket, waiter) && waiter.turn < turn
         });
         let overtaken: Vec<_> = rivals.map(|(ticket, _)| ticket).collect();
         assert!(overtaken.is_empty(), "{turn:?} overtakes {overtaken:?}");
@@ -146,29 +146,31 @@ impl World {
 
     fn check_nobody_is_ready(&self, index: usize, outcome: &Outcome) {
         let gone = |ticket: &Ticket| outcome.dequeued.iter().any(|waiter| waiter.ticket == *ticket);
-        let seats = self.witness.waiting.iter().filter(|(ticket, seat)| self.is_for(seat, index) && !gone(ticket));
-        let ready: Vec<_> = seats.filter(|(ticket, seat)| self.is_there(**ticket, seat)).map(|seat| seat.0).collect();
+        let waiters =
+            self.witness.waiting.iter().filter(|(ticket, waiter)| self.is_for(waiter, index) && !gone(ticket));
+        let ready: Vec<_> =
+            waiters.filter(|(ticket, waiter)| self.is_there(**ticket, waiter)).map(|waiter| waiter.0).collect();
         assert!(ready.is_empty(), "environment {index} is free, and kept from {ready:?}");
     }
 
-    fn is_for(&self, seat: &Seat, index: usize) -> bool {
-        match &seat.place {
-            Place::Environment(wanted) => *wanted == index,
-            Place::Pool(wanted) => {
+    fn is_for(&self, waiter: &SeenWaiter, index: usize) -> bool {
+        match &waiter.place {
+            WaitsFor::Environment(wanted) => *wanted == index,
+            WaitsFor::Pool(wanted) => {
                 self.server.environments[index].configuration.as_ref().is_some_and(|c| c.has_labels(wanted))
             }
         }
     }
 
     /// Whether the lock may be given to it.
-    fn is_there(&self, ticket: Ticket, seat: &Seat) -> bool {
+    fn is_there(&self, ticket: Ticket, waiter: &SeenWaiter) -> bool {
         match self.server.held.get(&ticket) {
             Some(request) => self.requests[*request].open,
-            None => seat.asks && self.keeps_place(ticket),
+            None => waiter.asks && self.keeps_place(ticket),
         }
     }
 
-    /// Whether it may not be sent away yet.
+    /// Whether it must not lose its place yet.
     fn keeps_place(&self, ticket: Ticket) -> bool {
         match (self.server.held.get(&ticket), self.server.asked.get(&ticket)) {
             (Some(request), _) => self.requests[*request].open,
@@ -177,17 +179,17 @@ impl World {
         }
     }
 
-    /// Once a decision is handed in.
+    /// After a decision was handed to the log.
     pub fn record_decision(&mut self, index: usize, holder: Option<&Session>, outcome: &Outcome) {
         let written = self.server.written[index];
         if let Some(waiter) = &outcome.enqueued {
-            self.witness_arrival(waiter, &Place::Environment(index));
+            self.witness_arrival(waiter, &WaitsFor::Environment(index));
         }
         for waiter in outcome.dequeued.iter().chain(outcome.granted.iter().map(|granted| &granted.waiter)) {
             self.witness_departure(waiter.ticket);
         }
         if let Some(holder) = holder {
-            let operation = self.wish(number(holder.id.seed) as usize).unwrap().operation;
+            let operation = self.plan(number(holder.id.seed) as usize).unwrap().operation;
             self.witness.granted.insert(operation, (written, holder.id));
         }
         let running = &mut self.witness.running[index];
@@ -202,16 +204,16 @@ impl World {
         }
     }
 
-    pub fn witness_arrival(&mut self, waiter: &Waiter, place: &Place) {
-        let seat = Seat { turn: waiter.turn(), place: place.clone(), asks: waiter.kept == Kept::ByAsking };
-        assert!(self.witness.waiting.insert(waiter.ticket, seat).is_none(), "two wait under one ticket");
+    pub fn witness_arrival(&mut self, waiter: &Waiter, place: &WaitsFor) {
+        let seen = SeenWaiter { turn: waiter.turn(), place: place.clone(), asks: waiter.kept_by == KeptBy::Polling };
+        assert!(self.witness.waiting.insert(waiter.ticket, seen).is_none(), "two wait under one ticket");
     }
 
     pub fn witness_departure(&mut self, ticket: Ticket) {
         self.witness.waiting.remove(&ticket);
     }
 
-    /// A client is told that it has the lock. By then it may have lost it again; but nobody else may believe to have it.
+    /// A client is told that it has the lock. It may have lost it again by then, but nobody else may believe to have it.
     pub fn check_told(&mut self, index: usize, session: &Session) {
         assert_eq!(session.status(), SessionStatus::Active);
         let durable = &self.log.stored;
@@ -233,7 +235,7 @@ impl World {
         }
     }
 
-    /// After a crash, before the server is up again: whatever was answered is there.
+    /// After a crash, before the restart: everything that was answered is there.
     pub fn check_survivors(&mut self) {
         let stored = &self.log.stored;
         let survived = self.log.durable();
@@ -258,8 +260,7 @@ impl World {
         }
     }
 
-    /// After a start: who waits is who the log says does, and nobody has less time left than was promised, or more than
-    /// ever.
+    /// After a start: the waiters are those of the log, and no lease is shorter than promised or longer than its TTL.
     pub fn recount(&mut self) {
         for holder in self.server.environments.iter().filter_map(|environment| environment.lock.as_ref()) {
             let promised = self.witness.promised.get(&holder.id);
@@ -277,30 +278,30 @@ impl World {
         self.witness.running = running.map(|deployment| deployment.map(|d| d.id)).collect();
     }
 
-    /// When no message is under way: nobody is left out, and everybody is where they were seen to go.
+    /// When no message is pending: nobody is left out, and the queues are as witnessed.
     pub fn check_at_rest(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             if environment.is_vacant() {
                 self.check_nobody_is_ready(index, &Outcome::default());
             }
             let queue: Vec<_> = environment.queue.iter().map(|waiter| waiter.turn()).collect();
-            let mut seen: Vec<_> = self.seats(|place| *place == Place::Environment(index));
+            let mut seen: Vec<_> = self.waiters(|place| *place == WaitsFor::Environment(index));
             seen.sort_unstable();
             assert_eq!(queue, seen, "the queue of environment {index}");
             assert_eq!(self.witness.running[index], environment.current_deployment().map(|d| d.id));
         }
         let mut pool: Vec<_> = self.server.pool.iter().map(|waiter| waiter.turn()).collect();
-        let mut seen: Vec<_> = self.seats(|place| matches!(place, Place::Pool(_)));
+        let mut seen: Vec<_> = self.waiters(|place| matches!(place, WaitsFor::Pool(_)));
         pool.sort_unstable();
         seen.sort_unstable();
         assert_eq!(pool, seen, "the pool");
     }
 
-    fn seats(&self, here: impl Fn(&Place) -> bool) -> Vec<Turn> {
-        self.witness.waiting.values().filter(|seat| here(&seat.place)).map(|seat| seat.turn).collect()
+    fn waiters(&self, here: impl Fn(&WaitsFor) -> bool) -> Vec<Turn> {
+        self.witness.waiting.values().filter(|waiter| here(&waiter.place)).map(|waiter| waiter.turn).collect()
     }
 
-    /// At the very end: nobody holds anything, nobody waits, and nobody is owed an answer.
+    /// At the end nobody holds anything, nobody waits, and every request is answered.
     pub fn check_end(&self) {
         for (index, environment) in self.server.environments.iter().enumerate() {
             assert_eq!(environment.lock_status(), LockStatus::Unlocked, "environment {index} is haunted");
@@ -310,7 +311,7 @@ impl World {
         assert!(self.witness.waiting.is_empty() && self.server.held.is_empty() && self.server.asked.is_empty());
         assert!(self.server.in_flight.is_empty(), "a key is in flight for ever");
         let open = self.requests.iter().filter(|request| request.open).map(|request| &request.what);
-        let unanswered: Vec<&What> = open.collect();
+        let unanswered: Vec<&RequestKind> = open.collect();
         assert!(unanswered.is_empty(), "never answered: {unanswered:?}");
     }
 }

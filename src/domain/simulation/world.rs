@@ -1,10 +1,10 @@
-//! Everything there is: a server of several environments, its clients, the log, and the witness who sees it all.
+//! The whole simulation: a server with several environments, its clients, the log, and the witness.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::clients::Client;
-use super::log::{Grant, Key, Log, Place};
+use super::log::{Grant, Key, Log, WaitsFor};
 use super::random::Random;
 use super::witness::Witness;
 use crate::domain::samples::{labels, seed};
@@ -16,40 +16,40 @@ pub struct World {
     pub now: Now,
     pub log: Log,
     pub server: Server,
-    /// All there ever were: they outlive the server.
+    /// All requests ever; they outlive the server.
     pub requests: Vec<Request>,
     pub clients: Vec<Client>,
     pub witness: Witness,
 }
 
-/// What a crash leaves nothing of.
+/// The state that a crash destroys.
 pub struct Server {
     pub names: Vec<Identifier>,
     /// As of the last decision, durable or not.
     pub environments: Vec<Environment>,
-    /// Up to where the log must be durable before what an environment says may be told.
+    /// Up to where the log must be durable before the environment's answers may be sent.
     pub written: Vec<usize>,
-    /// One for each environment's actor, and the last for the pool.
+    /// One per environment, and the last for the pool.
     pub mailboxes: Vec<VecDeque<Message>>,
     pub pool: Pool,
     pub ended: BTreeMap<SessionId, Session>,
     pub answers: BTreeMap<Key, Grant>,
-    /// Whose connection is held open for which place in a line.
+    /// The request that waits on its connection, per waiter.
     pub held: BTreeMap<Ticket, usize>,
-    /// When those were last heard of whose connection is not.
+    /// The last poll of the other waiters.
     pub asked: BTreeMap<Ticket, Tick>,
     pub in_flight: BTreeSet<Key>,
     pub replies: Vec<Reply>,
-    /// That somebody has gone is noticed at some time later.
-    pub notes: Vec<(usize, Message)>,
-    /// Environments that have decided something the pool does not know yet.
+    /// Disconnects that the server has not noticed yet.
+    pub signals: Vec<(usize, Message)>,
+    /// Environments whose last decision the pool does not know yet.
     pub unreported: BTreeSet<usize>,
     pub last_ticket: u64,
     pub last_number: u64,
 }
 
-/// What an actor is told. `Attach` and `Replay` are of clients that come back with their key, for a place in a line or for
-/// what they were granted. `HandOver` says that somebody in the pool may want the environment, or that it was offered.
+/// A message to an actor. `Attach` and `Replay` come from clients that come back with their key, for their place or for
+/// their grant. `HandOver`: a waiter of the pool may want the environment, or it was offered.
 #[derive(Debug, Clone)]
 pub enum Message {
     Ask(usize),
@@ -64,30 +64,30 @@ pub enum Message {
     Configure(Box<Configuration>),
 }
 
-/// What a client has sent, and whether it holds its connection open for the answer.
+/// A request, and whether its client still waits for the answer.
 #[derive(Debug, Clone)]
 pub struct Request {
     pub client: usize,
-    pub what: What,
+    pub what: RequestKind,
     pub open: bool,
 }
 
 #[derive(Debug, Clone)]
-pub enum What {
-    Claim(Wish),
-    Force(usize, Wish),
+pub enum RequestKind {
+    Claim(ClaimPlan),
+    Force(usize, ClaimPlan),
     Release(usize, SessionId),
     Heartbeat(usize, SessionId),
     Deploy(usize, SessionId),
     Look(usize, SessionId),
 }
 
-/// How a client claims.
+/// The claim that a client makes.
 #[derive(Debug, Clone)]
-pub struct Wish {
-    /// What the client wants to be done once, however often it has to ask with its key.
+pub struct ClaimPlan {
+    /// The operation that must be executed once, however often the client repeats it with its key.
     pub operation: usize,
-    pub place: Place,
+    pub place: WaitsFor,
     pub priority: Priority,
     pub ttl_seconds: Option<u32>,
     pub deploys: bool,
@@ -95,7 +95,7 @@ pub struct Wish {
     pub queue: bool,
     pub key: Option<Key>,
     pub ticket: Ticket,
-    /// When it has waited long enough; none once that is known.
+    /// When it stops waiting; none once that has been signalled.
     pub until: Option<Tick>,
 }
 
@@ -112,7 +112,7 @@ pub enum Answer {
     Granted(usize, Session),
     Queued(Session),
     Refused,
-    /// The session as it stands: after a release, a heartbeat, a deployment, or when somebody asked about it.
+    /// The session after a release, a heartbeat, a deployment or a poll.
     Stands(usize, Option<Session>),
     InFlight,
 }
@@ -178,24 +178,24 @@ impl World {
         self.server.environments.len()
     }
 
-    /// Whether an actor has something to do.
+    /// Whether an actor has work.
     pub fn is_busy(&self, mailbox: usize) -> bool {
         !self.server.mailboxes[mailbox].is_empty() || self.server.unreported.contains(&mailbox)
     }
 
-    /// Whether nothing is under way that could change who has what.
+    /// Whether no message is pending.
     pub fn is_at_rest(&self) -> bool {
-        self.server.notes.is_empty() && !(0..=self.pool_mailbox()).any(|mailbox| self.is_busy(mailbox))
+        self.server.signals.is_empty() && !(0..=self.pool_mailbox()).any(|mailbox| self.is_busy(mailbox))
     }
 
-    pub fn mailbox_of(&self, place: &Place) -> usize {
+    pub fn mailbox_of(&self, place: &WaitsFor) -> usize {
         match place {
-            Place::Environment(index) => *index,
-            Place::Pool(_) => self.pool_mailbox(),
+            WaitsFor::Environment(index) => *index,
+            WaitsFor::Pool(_) => self.pool_mailbox(),
         }
     }
 
-    /// Time passes, and the timers go off whose time has come.
+    /// Advances the time and fires the timers that are due.
     pub fn pass(&mut self, millis: i64) {
         self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
         for index in 0..self.server.environments.len() {
@@ -210,9 +210,11 @@ impl World {
         }
         self.expire_in_pool();
         for request in 0..self.requests.len() {
-            let Request { what: What::Claim(wish), open: true, .. } = &mut self.requests[request] else { continue };
-            if wish.until.take_if(|until| *until <= self.now.tick).is_some() {
-                let (ticket, place) = (wish.ticket, wish.place.clone());
+            let Request { what: RequestKind::Claim(plan), open: true, .. } = &mut self.requests[request] else {
+                continue;
+            };
+            if plan.until.take_if(|until| *until <= self.now.tick).is_some() {
+                let (ticket, place) = (plan.ticket, plan.place.clone());
                 let mailbox = self.mailbox_of(&place);
                 self.server.mailboxes[mailbox].push_back(Message::GiveUp(ticket));
             }
@@ -227,10 +229,12 @@ impl World {
         connection(ticket, &self.server.held, &self.requests)
     }
 
-    pub fn wish(&self, request: usize) -> Option<&Wish> {
+    pub fn plan(&self, request: usize) -> Option<&ClaimPlan> {
         match &self.requests[request].what {
-            What::Claim(wish) | What::Force(_, wish) => Some(wish),
-            What::Release(..) | What::Heartbeat(..) | What::Deploy(..) | What::Look(..) => None,
+            RequestKind::Claim(plan) | RequestKind::Force(_, plan) => Some(plan),
+            RequestKind::Release(..) | RequestKind::Heartbeat(..) | RequestKind::Deploy(..) | RequestKind::Look(..) => {
+                None
+            }
         }
     }
 }
@@ -249,7 +253,7 @@ impl Server {
             asked: BTreeMap::new(),
             in_flight: BTreeSet::new(),
             replies: Vec::new(),
-            notes: Vec::new(),
+            signals: Vec::new(),
             unreported: BTreeSet::new(),
             last_ticket: 0,
             last_number: 0,
@@ -257,7 +261,6 @@ impl Server {
     }
 }
 
-/// As an actor knows it: by the connection, if there is one to know it by.
 pub fn presence(
     waiter: &Waiter,
     held: &BTreeMap<Ticket, usize>,
@@ -271,13 +274,12 @@ fn connection(ticket: Ticket, held: &BTreeMap<Ticket, usize>, requests: &[Reques
     match held.get(&ticket).map(|request| &requests[*request]) {
         None => Connection::Absent,
         Some(Request { open: true, .. }) => Connection::Open,
-        Some(Request { what: What::Claim(wish), .. }) => Connection::Closed { keyed: wish.key.is_some() },
+        Some(Request { what: RequestKind::Claim(plan), .. }) => Connection::Closed { keyed: plan.key.is_some() },
         Some(_) => unreachable!("only claims wait"),
     }
 }
 
-/// What an environment gets to know of the crowd while it decides.
-pub struct Hall<'a> {
+pub struct SimulatedSurroundings<'a> {
     pub pool: &'a mut Pool,
     pub held: &'a BTreeMap<Ticket, usize>,
     pub asked: &'a BTreeMap<Ticket, Tick>,
@@ -285,10 +287,10 @@ pub struct Hall<'a> {
     pub last_number: &'a mut u64,
 }
 
-/// The numbers of requests are small; what the server numbers itself begins here.
+/// Seeds of the server start here; those of requests are smaller.
 const FIRST_OF_SERVER: u64 = 1 << 32;
 
-impl Crowd for Hall<'_> {
+impl Surroundings for SimulatedSurroundings<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         presence(waiter, self.held, self.asked, self.requests)
     }

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::{DeploymentBrief, LockView, Text, Time, UserView};
 use crate::actors::{Queued, Waiting};
-use crate::domain::{EndedHow, Expiry, ForceClaimed, Kept, Session, SessionId, SessionStatus};
+use crate::domain::{EndedHow, Expiry, ForceClaimed, KeptBy, Session, SessionId, SessionStatus};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -182,7 +182,7 @@ impl<'a> WaiterView<'a> {
         let session = &waiter.session;
         Self {
             position,
-            session_id: (waiter.kept == Kept::ByAsking).then_some(Text(session.id)),
+            session_id: (waiter.kept_by == KeptBy::Polling).then_some(Text(session.id)),
             user: UserView::from(&session.user),
             commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
             context: session.context.as_ref().map(|context| context.as_str()),

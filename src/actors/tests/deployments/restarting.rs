@@ -59,7 +59,8 @@ async fn what_was_told_to_stop_is_swept_and_only_then_the_next_one_starts() {
     let (_, id) = bench.deployed(&["build"]).await;
     bench.begin(id).await;
     let force = ClaimRequest { commit: Some(commit()), ..claim(2) };
-    let next = bench.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap().session.deployments[0].id;
+    let next =
+        bench.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap().session.deployments[0].id;
     let (after, _, orders) = bench.restarted().await;
     assert_eq!(orders, [Order::Sweep(key(), id)]);
     after.environments.swept(&key(), Swept(attempt(id))).await.unwrap();

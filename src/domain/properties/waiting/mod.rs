@@ -1,7 +1,7 @@
-//! Who gets which environment: random scripts for several environments and those who want one or any of them, against
-//! a sequential model on paper. The two must agree after every step on who has what and who waits in which order.
+//! Random scripts for several environments and the pool, against a sequential model. The two must agree after every step on
+//! the holders, and on the waiters and their order.
 
-mod paper;
+mod model;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use super::script::{self, Change, Waits};
 use crate::domain::samples::{self, number, person, seed};
 use crate::domain::*;
-use paper::{Paper, Reset, Room, There, Verdict, Wait, Wants};
+use model::{ClientState, Model, ModelEnvironment, ModelWaiter, Reset, Verdict, Wants};
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
@@ -21,10 +21,10 @@ proptest! {
         resets in prop::collection::vec(any::<bool>(), 3),
         script in prop::collection::vec(step(), 1..50),
     ) {
-        let mut building = Building::new(&resets);
+        let mut harness = Harness::new(&resets);
         for step in script {
-            building.play(step);
-            building.compare();
+            harness.play(step);
+            harness.compare();
         }
     }
 }
@@ -78,24 +78,24 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The environments and the pool, each step done to its end before the next; and the same on paper.
-struct Building {
+/// The environments and the pool, each step done to its end before the next; and the model.
+struct Harness {
     now: Now,
     environments: Vec<Environment>,
     names: Vec<Identifier>,
     pool: Pool,
     presence: BTreeMap<Ticket, Presence>,
     numbers: u64,
-    paper: Paper,
+    model: Model,
 }
 
-struct Hall<'a> {
+struct TestSurroundings<'a> {
     pool: &'a mut Pool,
     presence: &'a BTreeMap<Ticket, Presence>,
     numbers: &'a mut u64,
 }
 
-impl Crowd for Hall<'_> {
+impl Surroundings for TestSurroundings<'_> {
     fn presence(&self, waiter: &Waiter) -> Presence {
         self.presence[&waiter.ticket]
     }
@@ -115,32 +115,34 @@ impl Crowd for Hall<'_> {
     }
 }
 
-impl Building {
+impl Harness {
     fn new(resets: &[bool]) -> Self {
-        let rooms = LABELS.iter().zip(resets).map(|(labels, resets)| Room::new(labels.to_vec(), *resets)).collect();
+        let rooms =
+            LABELS.iter().zip(resets).map(|(labels, resets)| ModelEnvironment::new(labels.to_vec(), *resets)).collect();
         let now = samples::at(0);
-        let mut building = Self {
+        let mut harness = Self {
             now,
             environments: vec![Environment::absent(); ROOMS],
             names: (0..ROOMS).map(|room| Identifier::parse(&format!("room-{room}")).unwrap()).collect(),
             pool: Pool::default(),
             presence: BTreeMap::new(),
             numbers: 0,
-            paper: Paper::new(rooms, now.at.as_millis()),
+            model: Model::new(rooms, now.at.as_millis()),
         };
         for (room, resets) in resets.iter().enumerate() {
             let configuration = Configuration { labels: labels(LABELS[room]), ..Configuration::default() };
             let configuration = Change::OnRelease(*resets).applied_to(configuration);
-            building.run(room, Configure { configuration, expected: None }).unwrap();
+            harness.run(room, Configure { configuration, expected: None }).unwrap();
         }
-        building
+        harness
     }
 
     fn run<C: Command>(&mut self, room: usize, command: C) -> Result<(C::Reply, Outcome), Rejection> {
-        let mut hall = Hall { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
-        let transition = decide(&self.environments[room], command, self.now, &mut hall)?;
+        let mut surroundings =
+            TestSurroundings { pool: &mut self.pool, presence: &self.presence, numbers: &mut self.numbers };
+        let transition = decide(&self.environments[room], command, self.now, &mut surroundings)?;
         let next = transition.next;
-        self.pool.report(&self.names[room], next.standing());
+        self.pool.report(&self.names[room], next.availability());
         self.environments[room] = next;
         Ok((transition.reply, transition.outcome))
     }
@@ -151,35 +153,35 @@ impl Building {
             Step::Force { room, ttl_seconds } => {
                 let mut claim = self.next_claim();
                 claim.request.ttl_seconds = ttl_seconds;
-                let verdict = self.paper.force(room, claim.ticket.0, millis(ttl_seconds));
+                let verdict = self.model.force(room, claim.ticket.0, millis(ttl_seconds));
                 let forced = self.run(room, samples::by_force(claim, Role::Admin));
                 assert_eq!(forced.is_ok(), verdict == Verdict::Granted);
             }
             Step::Release { room } => {
                 let Some(session) = self.holder(room) else { return };
                 self.run(room, Release { session: session.into(), by: person(1), any: true }).unwrap();
-                self.paper.release(room);
+                self.model.release(room);
             }
             Step::Heartbeat { room } => {
                 let Some(session) = self.holder(room) else { return };
                 self.run(room, Heartbeat { session: session.into(), by: person(1), fencing_token: None }).unwrap();
-                self.paper.ask(number(session.seed), true);
+                self.model.ask(number(session.seed), true);
             }
             Step::Look { room } => {
                 let Some(session) = self.holder(room) else { return };
                 self.run(room, Seen { session }).unwrap();
-                self.paper.ask(number(session.seed), false);
+                self.model.ask(number(session.seed), false);
             }
             Step::Undelivered { room, keyed } => {
                 let Some(session) = self.holder(room) else { return };
                 self.run(room, Undelivered { session, keyed }).unwrap();
-                self.paper.undelivered(room, keyed);
+                self.model.undelivered(room, keyed);
             }
             Step::Ask { nth } => {
-                let asks = |wait: &&Wait| matches!(wait.there, There::Asks { .. });
-                let Some(who) = self.paper.line.get(nth).filter(asks).map(|wait| wait.who) else { return };
+                let asks = |wait: &&ModelWaiter| matches!(wait.there, ClientState::Asks { .. });
+                let Some(who) = self.model.line.get(nth).filter(asks).map(|wait| wait.who) else { return };
                 self.presence.insert(Ticket(who), Presence::LastSeen(self.now.tick));
-                self.paper.ask(who, false);
+                self.model.ask(who, false);
             }
             Step::Leave { nth, in_time } => self.leave(nth, in_time),
             Step::ComeBack { nth } => self.come_back(nth),
@@ -188,7 +190,7 @@ impl Building {
                     return;
                 }
                 let end = script::end(outcome);
-                self.paper.finish_reset(room, end != StageEnd::Succeeded);
+                self.model.finish_reset(room, end != StageEnd::Succeeded);
                 let end = samples::end_stage(&self.environments[room], end);
                 self.run(room, end).unwrap();
             }
@@ -202,7 +204,7 @@ impl Building {
                 for room in 0..ROOMS {
                     self.run(room, Elapse).unwrap();
                 }
-                self.paper.pass(millis);
+                self.model.pass(millis);
             }
             Step::Restart { millis } => self.restart(millis),
         }
@@ -211,16 +213,16 @@ impl Building {
     fn claim(&mut self, wants: Wants, waits: Waits, priority: i64, ttl_seconds: Option<u32>) {
         let mut claim = self.next_claim();
         claim.request = ClaimRequest { ttl_seconds, priority: Priority::new(priority).unwrap(), ..claim.request };
-        claim.waits = waits.kept(claim.ticket);
+        claim.waits = waits.kept_by(claim.ticket);
         let (presence, there) = match waits {
-            Waits::No | Waits::Connected => (Presence::Connected, There::Connected { keyed: false }),
-            Waits::Keyed => (Presence::Connected, There::Connected { keyed: true }),
-            Waits::Asking => (Presence::LastSeen(self.now.tick), There::Asks { last: self.now.at.as_millis() }),
+            Waits::No | Waits::Connected => (Presence::Connected, ClientState::Connected { keyed: false }),
+            Waits::Keyed => (Presence::Connected, ClientState::Connected { keyed: true }),
+            Waits::Asking => (Presence::LastSeen(self.now.tick), ClientState::Asks { last: self.now.at.as_millis() }),
         };
         let who = claim.ticket.0;
         self.presence.insert(claim.ticket, presence);
-        let wait = Wait { who, priority, ttl: millis(ttl_seconds), wants: wants.clone(), there };
-        let expected = self.paper.claim(wait, waits != Waits::No);
+        let wait = ModelWaiter { who, priority, ttl: millis(ttl_seconds), wants: wants.clone(), there };
+        let expected = self.model.claim(wait, waits != Waits::No);
         let verdict = match wants {
             Wants::Room(room) => self.claim_room(room, claim),
             Wants::Any(wanted) => self.claim_any(&wanted, claim),
@@ -237,7 +239,7 @@ impl Building {
     }
 
     fn claim_any(&mut self, wanted: &[&str], claim: Claim) -> Verdict {
-        let (ticket, labels, hold) = (claim.ticket, Arc::new(labels(wanted)), claim.waits != Some(Kept::ByAsking));
+        let (ticket, labels, hold) = (claim.ticket, Arc::new(labels(wanted)), claim.waits != Some(KeptBy::Polling));
         if self.pool.join(ClaimAny { claim, labels: labels.clone(), hold }, self.now).is_err() {
             return Verdict::Refused;
         }
@@ -261,46 +263,46 @@ impl Building {
     }
 
     fn leave(&mut self, nth: usize, in_time: bool) {
-        let Some(Wait { who, wants, there, .. }) = self.paper.line.get(nth).cloned() else { return };
+        let Some(ModelWaiter { who, wants, there, .. }) = self.model.line.get(nth).cloned() else { return };
         let ticket = Ticket(who);
         let session = SessionId { seed: seed(who), origin: Origin::Queued(ticket) };
         match (wants, there) {
-            (Wants::Any(_), There::Asks { .. }) => {
+            (Wants::Any(_), ClientState::Asks { .. }) => {
                 let departure = self.pool.release(session, &person(1), false, self.now).unwrap().unwrap();
                 assert_eq!(departure.session.status(), SessionStatus::Released);
                 self.pool.leave(ticket);
             }
-            (Wants::Any(_), There::Connected { .. }) if in_time => {
+            (Wants::Any(_), ClientState::Connected { .. }) if in_time => {
                 assert!(matches!(self.pool.stop_waiting(ticket), Some(Unserved::Refused { .. })));
             }
-            (Wants::Any(_), There::Connected { keyed }) => {
+            (Wants::Any(_), ClientState::Connected { keyed }) => {
                 let hung_up = self.pool.hang_up(ticket, Connection::Closed { keyed }, self.now);
                 assert!(matches!(hung_up, HungUp::Leaves(_)));
                 self.pool.leave(ticket);
             }
-            (Wants::Room(room), There::Asks { .. }) => {
+            (Wants::Room(room), ClientState::Asks { .. }) => {
                 let release = Release { session: session.into(), by: person(1), any: false };
                 assert_eq!(self.run(room, release).unwrap().0.status(), SessionStatus::Released);
             }
-            (Wants::Room(room), There::Connected { .. }) if in_time => {
+            (Wants::Room(room), ClientState::Connected { .. }) if in_time => {
                 assert!(self.run(room, StopWaiting { ticket }).unwrap().0.is_some());
             }
-            (Wants::Room(room), There::Connected { .. }) => {
+            (Wants::Room(room), ClientState::Connected { .. }) => {
                 self.presence.insert(ticket, Presence::Vanished);
                 self.run(room, HangUp { tickets: vec![ticket] }).unwrap();
             }
-            (Wants::Any(_) | Wants::Room(_), There::Away { .. }) => return,
+            (Wants::Any(_) | Wants::Room(_), ClientState::Away { .. }) => return,
         }
-        self.paper.leave(who);
+        self.model.leave(who);
     }
 
     fn come_back(&mut self, nth: usize) {
-        let Some(Wait { who, wants, there, .. }) = self.paper.line.get(nth).cloned() else { return };
-        if !matches!(there, There::Away { .. }) {
+        let Some(ModelWaiter { who, wants, there, .. }) = self.model.line.get(nth).cloned() else { return };
+        if !matches!(there, ClientState::Away { .. }) {
             return;
         }
         self.presence.insert(Ticket(who), Presence::Connected);
-        self.paper.come_back(who);
+        self.model.come_back(who);
         match wants {
             Wants::Room(room) => {
                 self.run(room, HandOver).unwrap();
@@ -310,16 +312,16 @@ impl Building {
     }
 
     fn configure(&mut self, room: usize, change: Change) {
-        let on_paper = &mut self.paper.rooms[room];
+        let modelled = &mut self.model.rooms[room];
         match &change {
-            Change::Disabled(disabled) => on_paper.disabled = *disabled,
-            Change::OnRelease(resets) => on_paper.resets = *resets,
-            Change::QueueLength(length) => on_paper.limit = *length as usize,
-            Change::DefaultTtl(seconds) => on_paper.default_ttl = millis(*seconds),
-            Change::MaxHold(seconds) => self.paper.set_max_hold(room, millis(*seconds)),
+            Change::Disabled(disabled) => modelled.disabled = *disabled,
+            Change::OnRelease(resets) => modelled.resets = *resets,
+            Change::QueueLength(length) => modelled.limit = *length as usize,
+            Change::DefaultTtl(seconds) => modelled.default_ttl = millis(*seconds),
+            Change::MaxHold(seconds) => self.model.set_max_hold(room, millis(*seconds)),
             Change::DeployOnClaim(_) | Change::ForceClaimRole(_) | Change::MaxTtl(_) => {}
         }
-        self.paper.serve(room);
+        self.model.serve(room);
         let present = self.environments[room].configuration.as_deref().cloned().unwrap();
         let configuration = change.applied_to(present);
         self.run(room, Configure { configuration, expected: None }).unwrap();
@@ -343,24 +345,24 @@ impl Building {
             self.environments[room].rearm(self.now);
             self.run(room, HandOver).unwrap();
         }
-        self.paper.restart(millis);
+        self.model.restart(millis);
     }
 
     fn compare(&self) {
-        for (room, (environment, on_paper)) in self.environments.iter().zip(&self.paper.rooms).enumerate() {
+        for (room, (environment, modelled)) in self.environments.iter().zip(&self.model.rooms).enumerate() {
             let holder = environment.lock.as_ref();
             let who = holder.map(|session| number(session.id.seed));
-            assert_eq!(who, on_paper.holder.as_ref().map(|holder| holder.who), "who has room-{room}");
+            assert_eq!(who, modelled.holder.as_ref().map(|holder| holder.who), "who has room-{room}");
             let queue: Vec<_> = environment.queue.iter().map(|waiter| waiter.ticket.0).collect();
-            assert_eq!(queue, self.paper.queue(room), "who waits for room-{room}");
+            assert_eq!(queue, self.model.queue(room), "who waits for room-{room}");
             let until = holder.and_then(Session::expiry).map(|(until, _)| until.at.as_millis());
-            assert_eq!(until, on_paper.holder.as_ref().and_then(|holder| holder.until()), "until when room-{room}");
-            assert_eq!(environment.reset.is_some(), on_paper.reset != Reset::None, "whether room-{room} is reset");
-            assert_eq!(environment.configuration.as_ref().unwrap().disabled, on_paper.disabled);
+            assert_eq!(until, modelled.holder.as_ref().and_then(|holder| holder.until()), "until when room-{room}");
+            assert_eq!(environment.reset.is_some(), modelled.reset != Reset::None, "whether room-{room} is reset");
+            assert_eq!(environment.configuration.as_ref().unwrap().disabled, modelled.disabled);
         }
         let mut pool: Vec<_> = self.pool.iter().map(|waiter| waiter.ticket.0).collect();
         pool.sort_unstable();
-        assert_eq!(pool, self.paper.pool(), "who waits for any");
+        assert_eq!(pool, self.model.pool(), "who waits for any");
     }
 
     fn next_claim(&mut self) -> Claim {

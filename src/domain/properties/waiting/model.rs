@@ -1,5 +1,5 @@
-//! The model: a plain list of who waits, and of each environment who has it. Written from the rules alone; it shares
-//! nothing with the code it is compared with but the numbers that clients go by.
+//! The model: a plain list of the waiters, and the holder of each environment. Written from the rules alone; it shares
+//! nothing with the code it is compared with except the numbers of the clients.
 
 use std::cmp::Reverse;
 
@@ -11,7 +11,7 @@ pub enum Wants {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum There {
+pub enum ClientState {
     /// Holds its connection open; whether it can come back for its place after a restart.
     Connected { keyed: bool },
     /// Was sent away to ask again, and last did then.
@@ -21,12 +21,12 @@ pub enum There {
 }
 
 #[derive(Debug, Clone)]
-pub struct Wait {
+pub struct ModelWaiter {
     pub who: u64,
     pub priority: i64,
     pub ttl: Option<i64>,
     pub wants: Wants,
-    pub there: There,
+    pub there: ClientState,
 }
 
 #[derive(Debug, Clone)]
@@ -50,7 +50,7 @@ pub enum Reset {
 }
 
 #[derive(Debug, Clone)]
-pub struct Room {
+pub struct ModelEnvironment {
     pub labels: Vec<&'static str>,
     pub holder: Option<Holder>,
     pub reset: Reset,
@@ -71,10 +71,10 @@ pub enum Verdict {
 
 const MINUTE: i64 = 60_000;
 
-pub struct Paper {
+pub struct Model {
     pub now: i64,
-    pub rooms: Vec<Room>,
-    pub line: Vec<Wait>,
+    pub rooms: Vec<ModelEnvironment>,
+    pub line: Vec<ModelWaiter>,
 }
 
 impl Holder {
@@ -84,7 +84,7 @@ impl Holder {
     }
 }
 
-impl Room {
+impl ModelEnvironment {
     pub fn new(labels: Vec<&'static str>, resets: bool) -> Self {
         Self {
             labels,
@@ -104,8 +104,8 @@ impl Room {
     }
 }
 
-impl Paper {
-    pub fn new(rooms: Vec<Room>, now: i64) -> Self {
+impl Model {
+    pub fn new(rooms: Vec<ModelEnvironment>, now: i64) -> Self {
         Self { now, rooms, line: Vec::new() }
     }
 
@@ -123,7 +123,7 @@ impl Paper {
         pool.iter().map(|wait| wait.who).collect()
     }
 
-    pub fn claim(&mut self, wait: Wait, patient: bool) -> Verdict {
+    pub fn claim(&mut self, wait: ModelWaiter, patient: bool) -> Verdict {
         let who = wait.who;
         let wanted = wait.wants.clone();
         if (0..self.rooms.len()).filter(|room| self.wants(&wanted, *room)).all(|room| self.rooms[room].disabled) {
@@ -131,8 +131,8 @@ impl Paper {
         }
         // Who asks for one environment has its connection open until it is answered.
         let there = wait.there;
-        let arrives = if matches!(wanted, Wants::Room(_)) { There::Connected { keyed: false } } else { there };
-        self.line.push(Wait { there: arrives, ..wait });
+        let arrives = if matches!(wanted, Wants::Room(_)) { ClientState::Connected { keyed: false } } else { there };
+        self.line.push(ModelWaiter { there: arrives, ..wait });
         self.find_room(&wanted);
         if self.rooms.iter().any(|room| room.holder.as_ref().is_some_and(|holder| holder.who == who)) {
             return Verdict::Granted;
@@ -200,7 +200,7 @@ impl Paper {
     pub fn ask(&mut self, who: u64, renews: bool) {
         let now = self.now;
         for wait in self.line.iter_mut().filter(|wait| wait.who == who) {
-            if let There::Asks { last } = &mut wait.there {
+            if let ClientState::Asks { last } = &mut wait.there {
                 *last = now;
             }
         }
@@ -225,7 +225,7 @@ impl Paper {
 
     pub fn come_back(&mut self, who: u64) {
         let Some(wait) = self.line.iter_mut().find(|wait| wait.who == who) else { return };
-        wait.there = There::Connected { keyed: true };
+        wait.there = ClientState::Connected { keyed: true };
         let wanted = wait.wants.clone();
         self.find_room(&wanted);
     }
@@ -233,11 +233,11 @@ impl Paper {
     pub fn restart(&mut self, down_millis: i64) {
         self.now += down_millis;
         let now = self.now;
-        self.line.retain(|wait| wait.there != There::Connected { keyed: false });
+        self.line.retain(|wait| wait.there != ClientState::Connected { keyed: false });
         for wait in &mut self.line {
             wait.there = match wait.there {
-                There::Asks { .. } => There::Asks { last: now },
-                There::Connected { .. } | There::Away { .. } => There::Away { since: now },
+                ClientState::Asks { .. } => ClientState::Asks { last: now },
+                ClientState::Connected { .. } | ClientState::Away { .. } => ClientState::Away { since: now },
             };
         }
         for room in &mut self.rooms {
@@ -268,19 +268,19 @@ impl Paper {
             return;
         }
         let (now, labels) = (self.now, &self.rooms[room].labels);
-        let wants_it = |wait: &&Wait| match &wait.wants {
+        let wants_it = |wait: &&ModelWaiter| match &wait.wants {
             Wants::Room(wanted) => *wanted == room,
             Wants::Any(wanted) => wanted.iter().all(|label| labels.contains(label)),
         };
-        let is_there = |wait: &&Wait| match wait.there {
-            There::Connected { .. } => true,
-            There::Asks { last } => now < last + MINUTE,
-            There::Away { .. } => false,
+        let is_there = |wait: &&ModelWaiter| match wait.there {
+            ClientState::Connected { .. } => true,
+            ClientState::Asks { last } => now < last + MINUTE,
+            ClientState::Away { .. } => false,
         };
         let first = self.line.iter().filter(wants_it).filter(is_there);
         if let Some(first) = first.min_by_key(|wait| (Reverse(wait.priority), wait.who)).cloned() {
             self.leave(first.who);
-            self.give(room, first.who, first.ttl, matches!(first.there, There::Asks { .. }));
+            self.give(room, first.who, first.ttl, matches!(first.there, ClientState::Asks { .. }));
         }
     }
 
@@ -323,9 +323,9 @@ impl Paper {
     }
 }
 
-fn overdue(wait: &Wait, now: i64) -> bool {
+fn overdue(wait: &ModelWaiter, now: i64) -> bool {
     match wait.there {
-        There::Connected { .. } => false,
-        There::Asks { last: seen } | There::Away { since: seen } => now >= seen + MINUTE,
+        ClientState::Connected { .. } => false,
+        ClientState::Asks { last: seen } | ClientState::Away { since: seen } => now >= seen + MINUTE,
     }
 }

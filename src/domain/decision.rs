@@ -1,42 +1,41 @@
-//! A decision in the making: the environment as it will be, and everything that goes with it.
+//! A decision in progress: the environment as it will be, and the outcome.
 
 use std::sync::Arc;
 
-use super::stages::{Maker, Scene};
+use super::stages::{ChangeContext, Owner};
 use super::{
-    ApprovalRecord, Blueprint, Crowd, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now,
-    Session, Ticket, Waiter,
+    ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Session,
+    Surroundings, Ticket, Waiter,
 };
 
-/// What the commands write on. Nothing of it takes effect before the decision is finished.
-pub struct Draft<'a> {
+/// What commands work on. Nothing takes effect before the decision is finished.
+pub struct Decision<'a> {
     pub(super) now: Now,
     pub(super) next: Environment,
-    pub(super) crowd: &'a mut dyn Crowd,
+    pub(super) surroundings: &'a mut dyn Surroundings,
     pub(super) outcome: Outcome,
     touched: bool,
 }
 
-/// What a decision entails, besides the next state.
+/// What follows from a decision, besides the next state.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Sessions that had the lock and have ended, as they go into the history (again, if a deployment of theirs
-    /// outlived them).
+    /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.
     pub ended: Vec<Session>,
     /// Sessions that have ended in the queue.
     pub left: Vec<Session>,
     pub enqueued: Option<Arc<Waiter>>,
-    /// Who is no longer in the queue, whatever the reason.
+    /// Waiters that are no longer in the queue, for whatever reason.
     pub dequeued: Vec<Arc<Waiter>>,
-    /// Who got the lock after waiting for it.
+    /// The waiter that got the lock.
     pub granted: Option<GrantedWaiter>,
     pub events: Vec<Event>,
-    /// Deployments that have changed, as they are now; each once.
+    /// Deployments that have changed, each once, in their new state.
     pub deployments: Vec<DeploymentRecord>,
-    /// What the stages of those that have started do.
+    /// Of the deployments that have started.
     pub blueprints: Vec<(DeploymentId, Arc<Blueprint>)>,
     pub approvals: Vec<ApprovalRecord>,
-    /// Deployments of which nothing is kept any more, though their session may be.
+    /// Deployments whose records are deleted, although their session may be kept.
     pub forgotten: Vec<DeploymentId>,
     /// In order.
     pub effects: Vec<Effect>,
@@ -46,11 +45,11 @@ pub struct Outcome {
 pub struct GrantedWaiter {
     pub waiter: Arc<Waiter>,
     pub session: Session,
-    /// Whether it waited for any environment, not in this one's queue.
+    /// Whether it waited in the pool, not in this environment's queue.
     pub outsider: bool,
 }
 
-/// What a command leads to: all of it, or nothing, becomes durable.
+/// The result of a command. Becomes durable as a whole or not at all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transition<Reply> {
     pub next: Environment,
@@ -58,9 +57,9 @@ pub struct Transition<Reply> {
     pub reply: Reply,
 }
 
-impl<'a> Draft<'a> {
-    pub(super) fn new(environment: &Environment, now: Now, crowd: &'a mut dyn Crowd) -> Self {
-        Self { now, next: environment.clone(), crowd, outcome: Outcome::default(), touched: false }
+impl<'a> Decision<'a> {
+    pub(super) fn new(environment: &Environment, now: Now, surroundings: &'a mut dyn Surroundings) -> Self {
+        Self { now, next: environment.clone(), surroundings, outcome: Outcome::default(), touched: false }
     }
 
     /// The environment itself changes, not only its queue.
@@ -71,32 +70,38 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What changing a deployment takes.
-    pub(super) fn scene(&mut self) -> Scene<'_> {
-        Scene {
+    /// For changing a deployment.
+    pub(super) fn context(&mut self) -> ChangeContext<'_> {
+        ChangeContext {
             at: self.now.at,
             outcome: &mut self.outcome,
-            crowd: &mut *self.crowd,
+            surroundings: &mut *self.surroundings,
             configuration: &self.next.configuration,
             last: &mut self.next.last_deployment,
         }
     }
 
-    /// A deployment that has not ended, to be changed, with whose it is and what changing it takes.
-    pub(super) fn deployment(&mut self, id: DeploymentId) -> Option<(&mut Deployment, Maker, Scene<'_>)> {
-        let Draft { next, outcome, crowd, now, .. } = self;
+    /// An unfinished deployment to be changed, with its owner and the context for the change.
+    pub(super) fn deployment(&mut self, id: DeploymentId) -> Option<(&mut Deployment, Owner, ChangeContext<'_>)> {
+        let Decision { next, outcome, surroundings, now, .. } = self;
         let Environment { lock, leaving, reset, last_reset, configuration, last_deployment, .. } = next;
-        let scene = Scene { at: now.at, outcome, crowd: &mut **crowd, configuration, last: last_deployment };
+        let context = ChangeContext {
+            at: now.at,
+            outcome,
+            surroundings: &mut **surroundings,
+            configuration,
+            last: last_deployment,
+        };
         for session in [leaving, lock].into_iter().flatten() {
             let place = session.deployments.iter().position(|d| d.id == id && !d.status.is_finished());
             if let Some(place) = place {
-                let maker = Maker::of(session);
+                let owner = Owner::of(session);
                 session.revision += 1;
-                return Some((&mut session.deployments[place], maker, scene));
+                return Some((&mut session.deployments[place], owner, context));
             }
         }
         let reset = reset.as_mut().filter(|deployment| deployment.id == id)?;
-        Some((reset, Maker::system(*last_reset), scene))
+        Some((reset, Owner::system(*last_reset), context))
     }
 
     pub(super) fn enqueue(&mut self, waiter: Waiter) -> Arc<Waiter> {
