@@ -172,7 +172,7 @@ async fn a_credential_is_read_at_each_sync_and_shown_to_nobody() {
     let git = json!({ "url": "https://git.example/x", "ref": "main", "credential": "STEPS_TOKEN" });
     let made = make(&mia, json!({ "name": "tools", "git": git })).await;
     let why = made.data()["error"].as_str().unwrap().to_owned();
-    assert!(why.contains("the secret STEPS_TOKEN, is not there"), "{why}");
+    assert!(why.contains("the secret STEPS_TOKEN, does not exist"), "{why}");
     assert_eq!(made.data()["git"]["credential"], "STEPS_TOKEN");
 
     mia.post("/secrets", json!({ "name": "STEPS_TOKEN", "value": TOKEN })).await.created();
