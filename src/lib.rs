@@ -43,6 +43,7 @@ pub mod domain;
 pub mod entropy;
 pub mod events;
 pub mod fixes;
+pub mod forms;
 pub mod git;
 pub mod http;
 pub mod idempotency;

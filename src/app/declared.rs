@@ -5,7 +5,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use crate::actors::{Environments, Failure};
 use crate::auth::NewMember;
 use crate::config::{Organization, Settings};
-use crate::domain::{EnvironmentKey, PipelineKey};
+use crate::domain::{EnvironmentKey, Identifier, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::registries::Registries;
 
@@ -48,6 +48,22 @@ pub fn warn_of_unresolved(declared: &[Organization], pipelines: &Pipelines, regi
             }
         }
     }
+}
+
+/// Older versions allowed environments called `sessions`. They work, but cannot be viewed or changed.
+pub fn warn_of_reserved_names(
+    declared: &[Organization],
+    pipelines: &Pipelines,
+    environments: &Environments,
+) -> Result<(), Failure> {
+    let name = Identifier::parse("sessions").expect("a word is an identifier");
+    for pipeline in declared.iter().flat_map(|organization| pipelines.list(&organization.id)) {
+        let key = EnvironmentKey { pipeline: pipeline.key.clone(), name: name.clone() };
+        if environments.environment(&key)?.is_some() {
+            tracing::warn!(environment = %key, "an environment has the reserved name `sessions`; delete it");
+        }
+    }
+    Ok(())
 }
 
 /// Creates or changes the environments whose declaration is new or has changed.

@@ -90,6 +90,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
+    declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(vault.clone());
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
     let fixes = Fixes::new(fixes::FixDependencies {

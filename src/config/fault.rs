@@ -1,10 +1,12 @@
-//! What can be wrong with a configuration and where, as an operator reads it: one line a fault.
+//! Faults of a configuration with their places, as an operator reads them: one line per fault.
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Everything that is wrong, in the order of the layers and, within a file, of its lines. Never empty.
+use crate::forms::shown;
+
+/// All faults, in the order of the layers and, within a file, of its lines. Never empty.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Faults(Vec<Fault>);
 
@@ -13,7 +15,7 @@ impl Faults {
         self.0.iter()
     }
 
-    /// `Ok` where nothing was found.
+    /// `Ok` if there are none.
     pub(super) fn none_of(found: Vec<Fault>) -> Result<(), Self> {
         if found.is_empty() { Ok(()) } else { Err(Self(found)) }
     }
@@ -31,7 +33,7 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub(super) place: Place,
@@ -43,7 +45,7 @@ impl Fault {
         Self { place, message }
     }
 
-    /// Without the file, for one that the reader has named.
+    /// Without the name of the file.
     pub(super) fn within_file(&self) -> String {
         match self.place.line() {
             Some(line) => format!("line {line}: {}", self.message),
@@ -51,13 +53,13 @@ impl Fault {
         }
     }
 
-    /// For a value that is not what its key takes. `allowed` completes "must be", `got` completes "not".
+    /// A value that its key does not take. `allowed` completes "must be", `got` completes "got".
     pub(super) fn must_be(place: Place, key: &str, allowed: &str, got: Option<&str>) -> Self {
-        let not = got.map(|got| format!(", not {got}")).unwrap_or_default();
-        Self::new(place, format!("{key} must be {allowed}{not}"))
+        let got = got.map(|got| format!(", got {got}")).unwrap_or_default();
+        Self::new(place, format!("{key} must be {allowed}{got}"))
     }
 
-    /// For a name that nothing has: what was probably meant, or else `allowed`, which completes a sentence after a ';'.
+    /// An unknown name, with the one that was probably meant, or else with `allowed`.
     pub(super) fn unknown(place: Place, what: &str, name: &str, meant: Option<&str>, allowed: &str) -> Self {
         let name = shown(name);
         let advice = meant.map_or_else(|| allowed.to_owned(), |meant| format!("did you mean `{meant}`?"));
@@ -71,7 +73,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Where a setting was given.
+/// Where a setting or a fault is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
     File(Arc<Path>),
@@ -102,50 +104,9 @@ impl fmt::Display for Place {
     }
 }
 
-/// Longer names are cut where they are shown, and not compared: none of ours comes near it.
-const NAME_MAX: usize = 80;
-
-/// A name from outside as it can stand in one line on a terminal.
-pub(super) fn shown(name: &str) -> String {
-    let cut: String = name.chars().take(NAME_MAX).collect();
-    let dots = if cut.len() < name.len() { "…" } else { "" };
-    format!("{}{dots}", cut.escape_debug())
-}
-
-/// The candidate that `name` is probably a slip of.
-pub(super) fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if name.len() > NAME_MAX {
-        return None;
-    }
-    // One slip in every three characters, and three at most: beyond that, a guess misleads.
-    let tolerated = (name.chars().count() / 3).clamp(1, 3);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::osa_distance(name, candidate), candidate))
-        .filter(|(distance, _)| *distance <= tolerated)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
-        let names = ["listen", "workers", "data_dir"];
-        assert_eq!(nearest("worker", names), Some("workers"));
-        assert_eq!(nearest("datadir", names), Some("data_dir"));
-        assert_eq!(nearest("frobnicate", names), None);
-        assert_eq!(nearest("", names), None);
-        assert_eq!(nearest(&"listen".repeat(1000), names), None);
-    }
-
-    #[test]
-    fn a_name_from_outside_stays_on_its_line() {
-        assert_eq!(shown("a\nb\u{1b}[31m"), "a\\nb\\u{1b}[31m");
-        assert_eq!(shown(&"x".repeat(1000)).chars().count(), NAME_MAX + 1);
-    }
 
     #[test]
     fn the_headline_counts() {

@@ -1,4 +1,4 @@
-//! A value of a setting as it was given, in a file or as a text, until it is known to fit.
+//! The value of a setting as given in a file or as a text, before it is checked.
 
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -10,13 +10,14 @@ use tracing_subscriber::EnvFilter;
 
 use crate::domain::Malformed;
 use crate::domain::pipeline::check_url;
+use crate::forms::nearest;
 
 use super::document::{Document, type_of, whole_number};
-use super::fault::{Fault, Place, nearest};
+use super::fault::{Fault, Place};
 use super::keys::{LOG_FILTER_MAX, ORGANIZATIONS_MAX, SEARCH_PATH_MAX};
 use super::settings::{FileUrls, LogFormat};
 
-/// A value before it is known to fit.
+/// A value before it is checked.
 pub(super) enum Given<'a> {
     InFile {
         document: &'a Document,
@@ -29,11 +30,11 @@ pub(super) enum Given<'a> {
     },
 }
 
-/// That a value does not fit. The text of one is never repeated: it may be a token in the wrong place.
+/// Why a value is refused. Its text is never repeated: it may be a misplaced token.
 pub(super) enum Unfit {
-    /// The rule alone tells enough.
+    /// The rule says enough.
     Unsaid,
-    /// Completes "not".
+    /// Completes "got".
     Is(String),
     Meant(&'static str),
 }
@@ -140,7 +141,7 @@ impl Given<'_> {
     pub(super) fn log_filter(&self) -> Result<String, Unfit> {
         let text = self.text()?;
         // An empty filter would parse, and log nothing but errors; anything beyond ASCII can make the parser panic
-        // (tracing-subscriber 0.3.23), and no part of ours is called so.
+        // (tracing-subscriber 0.3.23), and no target has such a name.
         let sane = (1..=LOG_FILTER_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic());
         let parses = sane && EnvFilter::try_new(text).is_ok();
         parses.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
@@ -156,7 +157,7 @@ impl Given<'_> {
         named.ok_or_else(|| nearest(text, all.map(name)).map_or(Unfit::Unsaid, Unfit::Meant))
     }
 
-    /// Without what could carry a password into a log.
+    /// Without the parts that may have a password, which could get into a log.
     pub(super) fn url(&self) -> Result<String, Unfit> {
         let text = self.text()?;
         let plain = text.len() <= 2_048 && !text.contains(['?', '#', '@']);
@@ -172,7 +173,7 @@ impl Given<'_> {
 
     pub(super) fn search_path(&self) -> Result<String, Unfit> {
         let text = self.text()?;
-        // An empty or relative one would be looked for wherever the step happens to run.
+        // An empty or relative directory would depend on where the step runs.
         let sane = text.len() <= SEARCH_PATH_MAX
             && !text.contains('\0')
             && text.split(':').all(|directory| directory.starts_with('/'));
@@ -181,7 +182,7 @@ impl Given<'_> {
 
     pub(super) fn program(&self) -> Result<PathBuf, Unfit> {
         let path = self.path()?;
-        // A relative one would be another program in another working directory.
+        // A relative path would depend on the working directory.
         let sane = path.is_absolute() || path.components().count() == 1;
         sane.then_some(path).ok_or(Unfit::Unsaid)
     }
@@ -209,7 +210,7 @@ impl Given<'_> {
         }
     }
 
-    /// Each path as it is from here, with the place where it was named.
+    /// Each path, relative to the working directory, with the place that names it.
     pub(super) fn organization_files(&self, faults: &mut Vec<Fault>) -> Result<Vec<(PathBuf, Place)>, Unfit> {
         let files: Vec<(PathBuf, Place)> = match self {
             Given::InFile { document, value } => {

@@ -1,4 +1,4 @@
-//! The table of settings: one row a key with what it takes and where it goes. Files, variables and flags all read it.
+//! The table of settings: one row per key with its type and its target. Files, variables and flags all use it.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -21,9 +21,9 @@ pub(super) struct Draft {
     pub(super) settings: Settings,
     pub(super) per_second: Option<NonZeroU32>,
     pub(super) burst: NonZeroU32,
-    /// The model's server, whether or not there is one.
+    /// The server of the model, if there is one or not.
     pub(super) llm: AnalysisLlm,
-    /// The organization files, and where each was named.
+    /// The organization files, with the places that name them.
     pub(super) organizations: Vec<(PathBuf, Place)>,
 }
 
@@ -86,13 +86,13 @@ pub(super) struct Key {
     pub(super) kind: Kind,
 }
 
-/// What a key takes, and where it goes.
+/// The type of a key, and its target.
 pub(super) enum Kind {
     Address(fn(&mut Draft, SocketAddr)),
     Directory(fn(&mut Draft, PathBuf)),
     Number(u32, u32, fn(&mut Draft, u32)),
     NumberOrOff(u32, u32, fn(&mut Draft, Option<u32>)),
-    /// At most so many numbers, each within these bounds.
+    /// At most this many numbers, each within these bounds.
     Numbers(usize, u32, u32, fn(&mut Draft, Vec<u32>)),
     Flag(fn(&mut Draft, bool)),
     LogFilter(fn(&mut Draft, String)),
@@ -102,20 +102,20 @@ pub(super) enum Kind {
     AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
     /// An http or https URL, or nothing.
     Url(fn(&mut Draft, String)),
-    /// A name of at most so many bytes, or nothing.
+    /// A name of at most this many bytes, or nothing.
     Name(usize, fn(&mut Draft, String)),
-    /// Taken from the environment alone.
+    /// Only from the environment.
     Secret(fn(&mut Draft, SecretValue)),
     Program(fn(&mut Draft, PathBuf)),
     FileUrls(fn(&mut Draft, FileUrls)),
-    /// Taken from the environment alone.
+    /// Only from the environment.
     Token(fn(&mut Draft, TokenText)),
-    /// Taken from the environment alone.
+    /// Only from the environment.
     MasterKey(fn(&mut Draft, MasterKey)),
 }
 
 impl Kind {
-    /// Whether it must not stand in a file.
+    /// Whether it is not allowed in a file.
     pub(super) fn is_secret(&self) -> bool {
         match self {
             Kind::Token(_) | Kind::MasterKey(_) | Kind::Secret(_) => true,
@@ -145,7 +145,7 @@ const fn key(name: &'static str, kind: Kind) -> Key {
 /// More organizations than one server should have, few enough to read at each start.
 pub(super) const ORGANIZATIONS_MAX: usize = 1_000;
 
-/// Dozens of directives; each is compiled at start and asked at each new place that logs.
+/// Dozens of directives; each is compiled at the start.
 pub(super) const LOG_FILTER_MAX: usize = 1_024;
 
 /// A fortnight of doubling waits; each attempt is kept in the delivery's record.
@@ -227,7 +227,7 @@ impl Key {
         format!("LOCKKEEPER_{}", self.name.to_ascii_uppercase().replace('.', "_"))
     }
 
-    /// Takes what was given into `draft`, or says what is wrong with it.
+    /// Puts the value into `draft`, or says why it is refused.
     pub(super) fn put(&self, given: &Given<'_>, draft: &mut Draft, faults: &mut Vec<Fault>) {
         let fits = match self.kind {
             Kind::Address(put) => given.address().map(|address| put(draft, address)),
@@ -274,10 +274,10 @@ impl Key {
         match self.kind {
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned(),
             Kind::Directory(_) => "the path of a directory".to_owned(),
-            Kind::Number(min, max, _) => format!("a whole number from {min} to {max}"),
-            Kind::NumberOrOff(min, max, _) => format!("a whole number from {min} to {max}, or \"off\""),
+            Kind::Number(min, max, _) => format!("an integer from {min} to {max}"),
+            Kind::NumberOrOff(min, max, _) => format!("an integer from {min} to {max}, or \"off\""),
             Kind::Numbers(count, min, max, _) => {
-                format!("a list of at most {count} whole numbers from {min} to {max}")
+                format!("a list of at most {count} integers from {min} to {max}")
             }
             Kind::Flag(_) => "true or false".to_owned(),
             Kind::LogFilter(_) => {

@@ -1,5 +1,5 @@
-//! The layers of the settings, each laid over the one before: defaults, a file, environment variables, flags. Every
-//! layer is checked whole, whether or not a later one overrides it.
+//! The layers of the settings, each over the one before: defaults, a file, environment variables, flags. Every layer is
+//! checked completely, even where a later one overrides it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -9,12 +9,13 @@ use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
 
 use super::document::{Document, type_of};
-use super::fault::{Fault, Place, nearest};
+use super::fault::{Fault, Place};
 use super::given::Given;
 use super::keys::{Draft, KEYS, Key};
 use super::organization;
+use crate::forms::nearest;
 
-/// What the command line says. The rest comes from the other layers.
+/// The flags of the command line.
 #[derive(Debug, Clone, Default)]
 pub struct Flags {
     /// `--config`
@@ -26,9 +27,9 @@ pub struct Flags {
 }
 
 pub(super) const PREFIX: &str = "LOCKKEEPER_";
-/// Names the settings file where `--config` does not.
+/// Names the settings file if `--config` does not.
 pub(super) const CONFIG_VARIABLE: &str = "LOCKKEEPER_CONFIG";
-/// What steps get to see: a server that a step starts (in its own pipeline, say) has them, and they are no settings.
+/// Variables of steps: a server that a step starts has them, and they are not settings.
 const OF_STEPS: [&str; 8] = [
     "LOCKKEEPER_ORGANIZATION",
     "LOCKKEEPER_PIPELINE",
@@ -68,9 +69,8 @@ pub(super) fn lay_file(document: &Document, draft: &mut Draft, faults: &mut Vec<
     faults.append(&mut found);
 }
 
-/// An organization file is known by any of its tables, so that one without its `[organization]` is told so.
 pub(super) fn declares_organization(table: &DeTable<'_>) -> bool {
-    organization::TOP_LEVEL.iter().any(|key| table.contains_key(*key))
+    table.keys().any(|key| organization::is_top_level(key.get_ref()))
 }
 
 fn lay_value<'a>(
@@ -97,7 +97,7 @@ fn lay_value<'a>(
 fn meant_key(name: &str) -> Option<&'static str> {
     let names = KEYS.iter().map(|key| key.name);
     let sections = names.clone().filter_map(|name| Some(name.split_once('.')?.0));
-    // A key that was put in the wrong section, or in none, is nearer than any slip.
+    // A key in the wrong section, or in none, is more likely than a misspelling.
     names
         .clone()
         .find(|known| known.rsplit('.').next() == name.rsplit('.').next())
@@ -150,7 +150,7 @@ fn unknown_variable(name: &str) -> Fault {
     }
     let variables: Vec<String> = KEYS.iter().map(Key::variable).collect();
     let known = variables.iter().filter_map(|variable| variable.strip_prefix(PREFIX));
-    // A key without its section is nearer than any slip.
+    // A key without its section is more likely than a misspelling.
     let meant = known
         .clone()
         .find(|known| known.strip_suffix(rest).is_some_and(|section| section.ends_with('_')))

@@ -1,14 +1,12 @@
-//! What the operator says: settings in layers, and the organizations that files declare.
+//! The configuration by the operator: settings in layers, and the organizations that files declare.
 //!
 //! Everything is checked before anything is used, and all faults are reported at once, each with its place. This is
-//! why the layers are our own: neither `config` nor `figment` goes on after the first fault or keeps line numbers.
-//! Nothing here opens a socket, makes a directory or knows who uses a setting.
+//! why the layers are our own: neither `config` nor `figment` continues after the first fault or keeps line numbers.
+//! Nothing here opens a socket, creates a directory or knows the users of a setting.
 
-mod blueprint;
 mod document;
 mod fault;
 mod given;
-mod inputs;
 mod keys;
 mod layers;
 mod organization;
@@ -37,10 +35,10 @@ use keys::Draft;
 
 /// Every key with its default, commented for an operator.
 pub const DEFAULT_TOML: &str = include_str!("../../config/default.toml");
-/// The organization that is served where none is named.
+/// The organization that is served if none is named.
 pub const SAMPLE_TOML: &str = include_str!("../../config/acme.toml");
 
-/// Settles every setting: the defaults, then the file, then `environment` (the process's, whole), then `flags`.
+/// Loads all settings: the defaults, then the file, then `environment` (all variables of the process), then `flags`.
 pub fn load<K, V>(flags: &Flags, environment: impl IntoIterator<Item = (K, V)>) -> Result<Settings, Faults>
 where
     K: Into<OsString>,
@@ -86,7 +84,7 @@ fn unreadable_settings(path: &Path, place: Place, reason: &str) -> Fault {
     Fault::new(place, format!("cannot read `{}`: {reason}; {advice}", path.display()))
 }
 
-/// Adds what takes more than one key, or a look at other files.
+/// Adds the settings that need more than one key, or other files.
 fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     let mut settings = draft.settings;
     settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
@@ -103,7 +101,7 @@ fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     settings
 }
 
-/// A model takes a URL and a name; without both, none is asked.
+/// A model needs a URL and a name; without both, there is none.
 fn settle_llm(llm: AnalysisLlm, engine: AnalysisEngine, faults: &mut Vec<Fault>) -> Option<AnalysisLlm> {
     let missing = match (llm.url.is_empty(), llm.model.is_empty()) {
         (false, false) => return Some(llm),
@@ -179,7 +177,7 @@ fn check_document(document: &Document, faults: &mut Vec<Fault>) -> Summary {
     Summary { settings: Some(path), organizations: read_organizations(draft.organizations, faults) }
 }
 
-/// What a checked file holds, a line a file.
+/// A summary of checked files, one line per file.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     pub settings: Option<PathBuf>,

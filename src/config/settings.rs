@@ -1,4 +1,4 @@
-//! What the server is told at its start, within its bounds and in the units the code works with.
+//! The settings of the server, within their bounds and in the units of the code.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -13,12 +13,12 @@ use crate::secrets::{MasterKey, SecretValue};
 pub struct Settings {
     pub listen: SocketAddr,
     pub data_dir: PathBuf,
-    /// HTTP threads; 0 is one a core.
+    /// HTTP threads; 0: one per core.
     pub workers: usize,
     pub bootstrap_token: Option<TokenText>,
-    /// `None`: that of the file in the data directory.
+    /// `None`: the key of the file in the data directory.
     pub master_key: Option<MasterKey>,
-    /// The one to take its place, for a rotation.
+    /// The next key, for a rotation.
     pub master_key_new: Option<MasterKey>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
@@ -32,7 +32,7 @@ pub struct Settings {
     pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
-    /// At least one, in the order in which they were named.
+    /// At least one, in the order of the settings.
     pub organizations: Vec<Organization>,
     /// No organization was named, and the one in `organizations` is the embedded sample.
     pub sample: bool,
@@ -73,7 +73,7 @@ impl LogFormat {
 pub struct Http {
     pub head_timeout: Duration,
     pub body_timeout: Duration,
-    /// How long a request waits for the disk before it is told that its outcome is not known.
+    /// How long a request waits for the disk before its outcome is reported as unknown.
     pub answer_timeout: Duration,
     pub keep_alive: Duration,
     pub drain: Duration,
@@ -83,7 +83,7 @@ pub struct Http {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Storage {
-    /// Ended sessions kept of each environment.
+    /// Ended sessions kept per environment.
     pub history_retention: u32,
     pub log_segment_bytes: u64,
     pub cache_bytes: u64,
@@ -94,7 +94,7 @@ pub struct Storage {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Environments {
-    /// An environment's actor that is unused that long leaves memory.
+    /// An environment's actor leaves memory after this long without use.
     pub idle: Duration,
     /// How many requests may wait for one environment.
     pub mailbox: usize,
@@ -108,12 +108,12 @@ pub struct Idempotency {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Events {
-    /// Kept of one organization.
+    /// Kept per organization.
     pub max_events: u64,
     pub max_age: Duration,
-    /// A stream that has nothing to say for so long says so.
+    /// The interval of keep-alive comments on a stream without events.
     pub heartbeat: Duration,
-    /// A stream whose client takes nothing for so long is cut off.
+    /// A stream is cut off after its client has taken nothing for this long.
     pub stall: Duration,
 }
 
@@ -121,7 +121,7 @@ pub struct Events {
 pub struct Runner {
     /// Of all deployments together.
     pub max_running_steps: usize,
-    /// What a step has between being asked to end and being killed.
+    /// The time between the request to end and the kill of a step.
     pub termination_grace: Duration,
     /// The `PATH` of steps.
     pub path: String,
@@ -132,11 +132,11 @@ pub struct Runner {
 pub struct Webhooks {
     /// Whether deliveries may go to addresses that are not public.
     pub allow_private: bool,
-    /// How long a receiver has to answer.
+    /// The time limit of a receiver.
     pub timeout: Duration,
-    /// How long to wait after each attempt that failed; after one more it is given up.
+    /// The delays after failed attempts; after the last delay comes one more attempt.
     pub retries: Vec<Duration>,
-    /// A webhook to which nothing has arrived for that long is disabled.
+    /// A webhook is disabled after it has failed for this long.
     pub disable_after: Duration,
     /// Deliveries under way at once, to all receivers.
     pub max_sending: usize,
@@ -145,7 +145,7 @@ pub struct Webhooks {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Analysis {
     pub engine: AnalysisEngine,
-    /// What the model's server is called with; `None`: no model is asked.
+    /// The server of the model; `None`: no model.
     pub llm: Option<AnalysisLlm>,
 }
 
@@ -179,18 +179,18 @@ pub struct AnalysisLlm {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Git {
-    /// A path, or a name that is looked for in the server's `PATH`.
+    /// A path, or a name to find in the server's `PATH`.
     pub program: PathBuf,
     pub timeout: Duration,
     pub file_urls: FileUrls,
 }
 
-/// Whether repositories of this machine may be named.
+/// Whether `file://` repositories are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileUrls {
     Always,
     Never,
-    /// Where the embedded sample is served, to try things out with.
+    /// Only with the embedded sample organization, to try things out.
     Sample,
 }
 

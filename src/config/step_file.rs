@@ -1,76 +1,23 @@
-//! A step of a registry as a file of its repository has it: the keys of the API but for the underscores.
+//! A step of a registry as a file of its repository: the fields of the API in snake_case.
 
 use std::path::Path;
 
-use crate::domain::{Description, INPUTS_MAX, Identifier, Input, InputKind, RegistryStep, VariableName};
-
-use super::blueprint::read_action;
-use super::document::{Document, Section};
+use super::document::{Document, element};
 use super::fault::Fault;
+use crate::domain::RegistryStep;
+use crate::forms::{Form, Reader, RegistryStepForm, Spelling};
 
-const KEYS: [&str; 6] = ["name", "version", "description", "inputs", "run", "http"];
-const INPUT_KEYS: [&str; 3] = ["type", "required", "default"];
-
-/// The step, or all that is wrong with it, each with its line.
+/// The step, or all its faults, each with its line.
 pub fn read_step(text: &str) -> Result<RegistryStep, Vec<String>> {
     let document = Document::new(Path::new(""), text.to_owned());
-    let mut faults = Vec::new();
-    let step = match document.parse() {
-        Ok(table) => read(Section::root(&document, &table), &mut faults),
-        Err(syntax) => {
-            faults = syntax;
-            None
-        }
-    };
+    let told = |faults: Vec<Fault>| faults.iter().map(Fault::within_file).collect::<Vec<_>>();
+    let table = document.parse().map_err(told)?;
+    let mut reader = Reader::new(Spelling::Snake);
+    let step = RegistryStepForm::read(&element(&table), &mut reader).and_then(|form| form.step());
     match step {
-        Some(step) if faults.is_empty() => Ok(step),
-        Some(_) | None => {
-            faults.sort_by_key(|fault| fault.place.line());
-            Err(faults.iter().map(Fault::within_file).collect())
-        }
+        Some(step) if !reader.has_faults() => Ok(step),
+        Some(_) | None => Err(told(document.faults(reader))),
     }
-}
-
-fn read(root: Section<'_>, faults: &mut Vec<Fault>) -> Option<RegistryStep> {
-    root.refuse_keys_other_than(&KEYS, faults);
-    let name = root.required("name", Identifier::parse, faults);
-    let version = root.required("version", Identifier::parse, faults);
-    let description = root.optional("description", Description::parse, faults);
-    let sections = root.named_sections("inputs", "inputs", INPUTS_MAX, faults);
-    let inputs = sections.into_iter().filter_map(|(name, input)| read_input(name, input, faults)).collect();
-    if root.has("run") == root.has("http") {
-        let message = if root.has("run") {
-            "a step has either run or http, not both; make two steps of it"
-        } else {
-            "a step needs run = [\"program\", \"argument\"] or http = { url = \"…\" }"
-        };
-        faults.push(Fault::new(root.place(), message.to_owned()));
-    }
-    let action = read_action(root, "http", faults);
-    let description = description.or_else(|| Description::parse("").ok());
-    Some(RegistryStep { name: name?, version: version?, description: description?, inputs, action: action? })
-}
-
-fn read_input(
-    name: Option<VariableName>,
-    input: Section<'_>,
-    faults: &mut Vec<Fault>,
-) -> Option<(VariableName, Input)> {
-    input.refuse_keys_other_than(&INPUT_KEYS, faults);
-    let kind = input.required("type", InputKind::parse, faults);
-    let required = input.boolean("required", faults).unwrap_or(false);
-    let default = input.input("default", faults);
-    if let (Some(kind), Some(default)) = (kind, &default)
-        && kind != default.kind()
-    {
-        let message = format!("inputs.default must be a {}, not a {}", kind.as_str(), default.kind().as_str());
-        faults.push(Fault::new(input.place_of("default"), message));
-    }
-    if required && default.is_some() {
-        let message = "inputs.default is never used where the input is required; leave one of them out".to_owned();
-        faults.push(Fault::new(input.place_of("default"), message));
-    }
-    Some((name?, Input { kind: kind?, required, default }))
 }
 
 #[cfg(test)]
@@ -78,7 +25,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::Action;
+    use crate::domain::{Action, InputKind};
 
     #[test]
     fn a_file_is_a_step_with_its_inputs() {
@@ -135,17 +82,17 @@ mod tests {
         .unwrap_err();
         let said = faults.join("\n");
         for part in [
-            "version is missing",
+            "version is required",
             "line 1: name must be 1 to 63",
-            "line 2: run must be",
+            "line 2: run must have",
             "line 3: http.url must be",
-            "line 4: unknown key `colour`",
-            "line 6: inputs.1A: the name must be",
-            "line 6: inputs.type must be one of string, number, boolean",
-            "line 7: inputs.default must be a number, not a string",
-            "line 8: inputs.default is never used",
+            "line 4: colour is not a known key",
+            "line 6: inputs.1A is not a valid name: must be",
+            "line 6: inputs.1A.type must be one of string, number, boolean",
+            "line 7: inputs.B.default must be a number, got a string",
+            "line 8: inputs.C.default is never used",
             "line 9: inputs.D must be a table",
-            "either run or http",
+            "run must not be combined with `http`",
         ] {
             assert!(said.contains(part), "{part} is not in:\n{said}");
         }

@@ -70,6 +70,12 @@ bounded_text! {
     /// What an environment is for.
     Description, PROSE
 }
+impl Default for Description {
+    fn default() -> Self {
+        Self(Arc::from(""))
+    }
+}
+
 bounded_text! {
     /// The value of a label; its key is an [`Identifier`].
     LabelValue,

@@ -42,6 +42,9 @@ pub struct Configuration {
 }
 
 impl Configuration {
+    pub const MAX_TTL_SECONDS: u32 = 24 * 60 * 60;
+    pub const MAX_QUEUE_LENGTH: u32 = 10_000;
+
     /// Whether it has all of these labels.
     pub fn has_labels(&self, wanted: &Labels) -> bool {
         wanted.iter().all(|(key, value)| self.labels.get(key) == Some(value))
@@ -57,13 +60,13 @@ impl Configuration {
 impl Default for Configuration {
     fn default() -> Self {
         Self {
-            description: Description::parse("").expect("an empty text is within the bounds"),
+            description: Description::default(),
             labels: BTreeMap::new(),
             deploy_on_claim: true,
             default_ttl_seconds: None,
-            max_ttl_seconds: 24 * 60 * 60,
+            max_ttl_seconds: Self::MAX_TTL_SECONDS,
             max_hold_seconds: None,
-            max_queue_length: 10_000,
+            max_queue_length: Self::MAX_QUEUE_LENGTH,
             on_release: None,
             force_claim_role: Role::Developer,
             disabled: false,

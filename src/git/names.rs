@@ -10,8 +10,6 @@ use zeroize::Zeroizing;
 
 use crate::domain::Malformed;
 
-const URL_BYTES_MAX: usize = 2048;
-const REF_BYTES_MAX: usize = 128;
 /// Within the limits of every file system.
 const PATH_BYTES_MAX: usize = 1024;
 /// The user name that accompanies a token; repository hosts only check the token.
@@ -34,6 +32,7 @@ enum Scheme {
 
 impl RemoteUrl {
     /// Allows what [`Self::parse`] does, and larger numbers for a port.
+    pub const BYTES_MAX: usize = 2048;
     pub const PATTERN: &str = "^(https://[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
                                |ssh://([A-Za-z0-9][A-Za-z0-9._-]*@)?[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?/[!-~]+\
                                |[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*:[!-,.-9;-~][!-~]*|file:///[!-~]+)$";
@@ -43,7 +42,7 @@ impl RemoteUrl {
         const FORM: Malformed = Malformed(
             "must be the https or ssh URL of a repository, or git@host:path, of at most 2048 visible ASCII characters",
         );
-        if text.len() > URL_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        if text.len() > Self::BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(FORM);
         }
         if text.starts_with("http://") {
@@ -119,9 +118,11 @@ fn is_host(text: &str) -> bool {
 pub struct RefName(Arc<str>);
 
 impl RefName {
+    pub const BYTES_MAX: usize = 128;
+
     pub fn parse(text: &str) -> Result<Self, Malformed> {
         let part = |part: &str| !part.is_empty() && !part.starts_with('.') && !part.ends_with(".lock");
-        let is_valid = text.len() <= REF_BYTES_MAX
+        let is_valid = text.len() <= Self::BYTES_MAX
             && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"~^:?*[\\".contains(&byte))
             && text.split('/').all(part)
             && !text.starts_with(['-', '+'])

@@ -16,8 +16,6 @@ use super::connections::Connection;
 use super::problem::Problem;
 use crate::actors::{Environments, Watch};
 
-/// The longest time that a request may wait.
-pub const WAIT_SECONDS_MAX: u64 = 300;
 /// How often a request that waits for a queued session counts as polling it, which holds its place.
 const POLL_EVERY: Duration = Duration::from_secs(20);
 

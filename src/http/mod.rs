@@ -19,7 +19,6 @@ mod call;
 mod clients;
 mod codes;
 mod connections;
-mod definition;
 mod dto;
 mod event_hubs;
 mod idempotent;
@@ -38,7 +37,6 @@ mod scans;
 mod server;
 mod socket;
 mod state;
-mod step_body;
 mod streaming;
 
 pub use connections::Connections;

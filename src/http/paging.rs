@@ -13,7 +13,7 @@ use super::problem::{FieldError, Problem};
 use crate::domain::Malformed;
 
 const LIMIT_DEFAULT: u64 = 50;
-const LIMIT_MAX: u64 = 100;
+pub const LIMIT_MAX: u64 = 100;
 /// The largest integer that every JSON implementation keeps exact.
 pub const PLACE_MAX: u64 = (1 << 53) - 1;
 

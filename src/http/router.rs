@@ -60,12 +60,12 @@ impl Router {
 
 impl Resource {
     fn new(base: &str, routes: Routes) -> Self {
-        let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.others).collect();
-        let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
-        let mut allowed: Vec<_> = methods.iter().map(Method::as_str).collect();
-        if methods.contains(&Method::GET) {
-            allowed.push("HEAD");
+        let mut allowed: Vec<_> = routes.endpoints.iter().map(|endpoint| endpoint.method.to_string()).collect();
+        if routes.endpoints.iter().any(|endpoint| endpoint.method == Method::GET) {
+            allowed.push("HEAD".to_owned());
         }
+        let endpoints: Vec<_> = routes.endpoints.into_iter().chain(routes.refused).collect();
+        let methods: Vec<_> = endpoints.iter().map(|endpoint| endpoint.method.clone()).collect();
         Self {
             allowed: allowed.join(", "),
             parameters: parameters(&format!("{base}{}", routes.named)),

@@ -28,8 +28,8 @@ pub struct Routes {
     pub pattern: &'static str,
     /// The same with a name for each segment that a handler asks for.
     pub named: &'static str,
-    /// Served here too, and described under another path.
-    pub others: Vec<Endpoint>,
+    /// Answered here too, although they are not allowed.
+    pub refused: Vec<Endpoint>,
 }
 
 pub struct Endpoint {
@@ -51,10 +51,11 @@ pub fn environment_routes() -> Vec<Routes> {
             ],
         )
         .matching("/sessions/ses_{sessionId}"),
-        // An environment may be called `sessions` too.
-        at("/sessions", [on(Method::POST, sessions::claim_any, openapi::claim_any())])
-            .named("/{envName}")
-            .and(environment()),
+        // No environment is called `sessions`: who makes one learns why, and one of an older version can be deleted.
+        at("/sessions", [on(Method::POST, sessions::claim_any, openapi::claim_any())]).named("/{envName}").refusing([
+            unlisted(Method::PUT, environments::put),
+            unlisted(Method::DELETE, environments::delete_reserved),
+        ]),
         at("/{envName}/sessions", [on(Method::POST, sessions::claim, openapi::claim_session())]),
         at(
             "/{envName}/sessions/{sessionId}",
@@ -63,21 +64,20 @@ pub fn environment_routes() -> Vec<Routes> {
                 on(Method::DELETE, sessions::release, openapi::release_session()),
             ],
         ),
-        at("/{envName}", environment()),
+        at(
+            "/{envName}",
+            [
+                on(Method::GET, environments::view, openapi::get_environment()),
+                on(Method::PUT, environments::put, openapi::put_environment()),
+                on(Method::DELETE, environments::delete, openapi::delete_environment()),
+            ],
+        ),
         at("/{envName}/sessions/{sessionId}/deploy", [on(Method::POST, sessions::deploy, openapi::deploy_commit())]),
         at("/{envName}/sessions/{sessionId}/heartbeat", [on(Method::POST, sessions::heartbeat, openapi::heartbeat())]),
         at("/{envName}/force-claim", [on(Method::POST, sessions::force_claim, openapi::force_claim())]),
         at("/{envName}/history", [on(Method::GET, environments::history, openapi::get_history())]),
         at("/{envName}/queue", [on(Method::GET, environments::queue, openapi::get_queue())]),
         at("", [on(Method::GET, environment_list::list, openapi::list_environments())]),
-    ]
-}
-
-fn environment() -> [Endpoint; 3] {
-    [
-        on(Method::GET, environments::view, openapi::get_environment()),
-        on(Method::PUT, environments::put, openapi::put_environment()),
-        on(Method::DELETE, environments::delete, openapi::delete_environment()),
     ]
 }
 
@@ -252,7 +252,7 @@ pub fn openapi_document() -> String {
 }
 
 fn at<const N: usize>(path: &'static str, endpoints: [Endpoint; N]) -> Routes {
-    Routes { path, endpoints: endpoints.into(), pattern: path, named: path, others: Vec::new() }
+    Routes { path, endpoints: endpoints.into(), pattern: path, named: path, refused: Vec::new() }
 }
 
 impl Routes {
@@ -269,8 +269,8 @@ impl Routes {
         Self { named, ..self }
     }
 
-    fn and<const N: usize>(self, others: [Endpoint; N]) -> Self {
-        Self { others: others.into(), ..self }
+    fn refusing<const N: usize>(self, refused: [Endpoint; N]) -> Self {
+        Self { refused: refused.into(), ..self }
     }
 }
 

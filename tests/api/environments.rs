@@ -167,7 +167,7 @@ async fn a_name_out_of_its_bounds_cannot_be_made_and_is_not_found() {
     let server = Server::start();
     let admin = server.admin();
     let longest = "x".repeat(63);
-    for good in [longest.as_str(), "7", "A.b_c-d", "sessions"] {
+    for good in [longest.as_str(), "7", "A.b_c-d", "session"] {
         admin.put(&at(good), json!({})).await.created();
         admin.environment(good).await.ok();
     }

@@ -234,7 +234,7 @@ async fn a_value_is_in_no_log_and_no_file() {
     }
     mia.get(&format!("/secrets?value={VALUE}")).await.refused(400, "invalid_parameter");
     assert!(server.terminate().success());
-    assert!(server.log().contains("TRACE") && server.log().contains("a secret was made"), "the log has been kept");
+    assert!(server.log().contains("TRACE") && server.log().contains("secret created"), "the log has been kept");
     assert!(!server.log().contains("TRACE sled"), "the engine of the store would write out each record, byte by byte");
     let mut files = 0;
     search(server.home(), &mut files);

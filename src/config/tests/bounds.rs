@@ -24,7 +24,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             assert!(load_variables(&[(&key.variable(), &fits.to_string())]).is_ok(), "{} = {fits}", key.name);
         }
         for beyond in [i64::from(min) - 1, i64::from(max) + 1, i64::MAX, i64::MIN] {
-            let expected = format!("{} must be a whole number from {min} to {max}", key.name);
+            let expected = format!("{} must be an integer from {min} to {max}", key.name);
             let found = [
                 load_text(&file(key.name, &beyond.to_string())).unwrap_err(),
                 load_variables(&[(&key.variable(), &beyond.to_string())]).unwrap_err(),
@@ -32,7 +32,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             for lines in found {
                 assert_eq!(lines.len(), 1, "{lines:?}");
                 assert!(lines[0].contains(&expected), "{lines:?}");
-                assert!(lines[0].ends_with(&format!("not {beyond}")), "{lines:?}");
+                assert!(lines[0].ends_with(&format!("got {beyond}")), "{lines:?}");
             }
         }
     }
@@ -42,7 +42,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
 #[test]
 fn a_number_beyond_all_machines_is_refused_like_any_other() {
     let lines = load_text("workers = 99999999999999999999999999999999999999999999999").unwrap_err();
-    assert!(lines[0].contains("workers must be a whole number from 0 to 256, not 9999"), "{lines:?}");
+    assert!(lines[0].contains("workers must be an integer from 0 to 256, got 9999"), "{lines:?}");
     assert!(load_variables(&[("LOCKKEEPER_WORKERS", &"9".repeat(60))]).is_err());
     assert_eq!(load_text("workers = 0x10").unwrap().workers, 16);
     assert_eq!(load_text("rate_limit_burst = 1_000").unwrap().rate_limit.unwrap().burst.get(), 1_000);
@@ -68,14 +68,14 @@ fn each_kind_says_what_it_takes() {
     for (text, expected) in [
         ("listen = 'localhost:80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
         ("listen = ':80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
-        ("data_dir = ''", "data_dir must be the path of a directory, not empty"),
-        ("data_dir = \"a\\u0000\"", "data_dir must be the path of a directory, not text with a NUL"),
-        ("rate_limit = false", "rate_limit must be a whole number from 1 to 1000000, or \"off\", not a boolean"),
-        ("rate_limit = 'of'", "rate_limit must be a whole number from 1 to 1000000, or \"off\"; did you mean `off`?"),
-        ("rate_limit = '5'", "rate_limit must be a whole number from 1 to 1000000, or \"off\", not another string"),
+        ("data_dir = ''", "data_dir must be the path of a directory, got empty"),
+        ("data_dir = \"a\\u0000\"", "data_dir must be the path of a directory, got text with a NUL"),
+        ("rate_limit = false", "rate_limit must be an integer from 1 to 1000000, or \"off\", got a boolean"),
+        ("rate_limit = 'of'", "rate_limit must be an integer from 1 to 1000000, or \"off\"; did you mean `off`?"),
+        ("rate_limit = '5'", "rate_limit must be an integer from 1 to 1000000, or \"off\", got another string"),
         ("log.format = 'jsn'", "log.format must be \"text\" or \"json\"; did you mean `json`?"),
         ("log.format = 'yaml'", "log.format must be \"text\" or \"json\""),
-        ("log = 'debug'", "log must be a table: [log], not a string"),
+        ("log = 'debug'", "log must be a table: [log], got a string"),
         (
             "runner.path = '/bin::/usr/bin'",
             "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
@@ -88,8 +88,8 @@ fn each_kind_says_what_it_takes() {
             "runner.path = \"/bin\\u0000\"",
             "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
         ),
-        ("organizations = 'a'", "organizations must be a list of at most 1000 paths of files, not a string"),
-        ("organizations = ['']", "organizations must be paths of files, not empty"),
+        ("organizations = 'a'", "organizations must be a list of at most 1000 paths of files, got a string"),
+        ("organizations = ['']", "organizations must be paths of files, got empty"),
     ] {
         assert_eq!(load_text(text).unwrap_err(), [format!("lk.toml:1: {expected}")]);
     }
@@ -116,7 +116,7 @@ fn there_is_a_bound_to_the_organization_files() {
     let lines = load_variables(&[("LOCKKEEPER_ORGANIZATIONS", &"gone.toml:".repeat(1_001))]).unwrap_err();
     assert_eq!(
         lines,
-        ["LOCKKEEPER_ORGANIZATIONS: organizations must be a list of at most 1000 paths of files, not 1001 of them"]
+        ["LOCKKEEPER_ORGANIZATIONS: organizations must be a list of at most 1000 paths of files, got 1001 of them"]
     );
 }
 

@@ -22,17 +22,17 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
     assert_eq!(
         files.lines(&faults),
         [
-            "conf/lk.toml:1: workers must be a whole number from 0 to 256, not 257",
+            "conf/lk.toml:1: workers must be an integer from 0 to 256, got 257",
             "conf/lk.toml:2: unknown key `lissten`; did you mean `listen`?",
-            "conf/lk.toml:9: http.drain_seconds must be a whole number from 0 to 600, not a string",
+            "conf/lk.toml:9: http.drain_seconds must be an integer from 0 to 600, got a string",
             "LOCKKEEPER_LISEN: no setting has this name; did you mean `LOCKKEEPER_LISTEN`?",
-            "LOCKKEEPER_RATE_LIMIT: rate_limit must be a whole number from 1 to 1000000, or \"off\", not 0",
+            "LOCKKEEPER_RATE_LIMIT: rate_limit must be an integer from 1 to 1000000, or \"off\", got 0",
             "--listen: listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
             "conf/../acme.toml:2: organization.id must be 1 to 63 letters, digits, '.', '_' or '-', \
              starting with a letter or digit",
             "conf/../acme.toml:5: members.role must be one of viewer, developer, maintainer, admin; \
              did you mean `admin`?",
-            "conf/lk.toml:5: organizations: cannot read `conf/gone.toml`: there is no such file; \
+            "conf/lk.toml:5: organizations: cannot read `conf/gone.toml`: the file does not exist; \
              a relative path starts from the file that names it",
         ]
     );
@@ -43,7 +43,7 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
 fn a_fault_in_a_layer_that_is_overridden_is_a_fault() {
     let files = Files::new(&[("lk.toml", "workers = 1000")]);
     let told = files.load(&[("LOCKKEEPER_WORKERS", "1")]).unwrap_err();
-    assert_eq!(told, ["lk.toml:1: workers must be a whole number from 0 to 256, not 1000"]);
+    assert_eq!(told, ["lk.toml:1: workers must be an integer from 0 to 256, got 1000"]);
 }
 
 #[test]
@@ -95,14 +95,14 @@ fn the_bootstrap_token_is_refused_in_a_file_with_the_reason_and_without_its_text
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", "")]).unwrap_err(),
-        ["LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, not empty"]
+        ["LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, got empty"]
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_BOOTSTRAP_TOKEN", "lk_hidden"), ("LOCKKEEPER_WORKERS", "many")]).unwrap_err(),
         [
             "LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token, as `lockkeeper token` makes one, \
-             not a text that is not lk_ and 36 letters or digits: it has been cut or mistyped",
-            "LOCKKEEPER_WORKERS: workers must be a whole number from 0 to 256",
+             got a text that is not lk_ and 36 letters or digits: it has been cut or mistyped",
+            "LOCKKEEPER_WORKERS: workers must be an integer from 0 to 256",
         ]
     );
 }
@@ -124,7 +124,7 @@ fn a_master_key_is_refused_in_a_file_and_where_it_is_no_key_without_its_text() {
     }
     assert_eq!(
         load_variables(&[("LOCKKEEPER_MASTER_KEY", "")]).unwrap_err(),
-        ["LOCKKEEPER_MASTER_KEY: master_key must be a key, as `openssl rand -hex 32` makes one, not empty"]
+        ["LOCKKEEPER_MASTER_KEY: master_key must be a key, as `openssl rand -hex 32` makes one, got empty"]
     );
 }
 
@@ -178,7 +178,7 @@ fn a_file_that_is_not_utf_8_is_told_with_its_line() {
 
 #[test]
 fn a_missing_file_is_told_with_what_to_do() {
-    let expected = "cannot read `gone.toml`: there is no such file; correct the path, or leave it out to start with \
+    let expected = "cannot read `gone.toml`: the file does not exist; correct the path, or leave it out to start with \
                     the defaults";
     let by_flag = load(&with_config(Path::new("gone.toml")), [("HOME", "/")]).unwrap_err();
     assert_eq!(lines(&by_flag), [format!("--config: {expected}")]);
@@ -188,7 +188,7 @@ fn a_missing_file_is_told_with_what_to_do() {
     );
     assert_eq!(
         load_variables(&[("LOCKKEEPER_ORGANIZATIONS", "gone.toml")]).unwrap_err(),
-        ["LOCKKEEPER_ORGANIZATIONS: organizations: cannot read `gone.toml`: there is no such file; \
+        ["LOCKKEEPER_ORGANIZATIONS: organizations: cannot read `gone.toml`: the file does not exist; \
           a relative path starts from the working directory"]
     );
 }

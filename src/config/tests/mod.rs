@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::{Faults, Flags, Settings, load};
+use crate::forms::ObjectForm;
 
 /// A directory with the files of one test.
 struct Files(TempDir);
@@ -62,4 +63,11 @@ fn load_variables(variables: &[(&str, &str)]) -> Result<Settings, Vec<String>> {
 /// Starts with a file of this text.
 fn load_text(text: &str) -> Result<Settings, Vec<String>> {
     Files::new(&[("lk.toml", text)]).load(&[])
+}
+
+/// The keys of a form, as a file has them.
+fn keys<T: ObjectForm>() -> Vec<&'static str> {
+    let mut keys = Vec::new();
+    T::each_name(&mut |name| keys.push(name));
+    keys
 }

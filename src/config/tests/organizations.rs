@@ -1,7 +1,7 @@
 //! Organization files: what they declare, and what an operator is told about those that are wrong.
 
-use super::{Files, lines, load_variables};
-use crate::config::organization::ENVIRONMENT_KEYS;
+use super::{Files, keys, lines, load_variables};
+use crate::config::organization::EnvironmentForm;
 use crate::config::{Organization, SAMPLE_TOML, check_file};
 use crate::domain::{CommitId, Configuration, LABELS_MAX, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX};
 
@@ -53,7 +53,7 @@ fn the_sample_explains_every_key_of_an_environment_and_its_examples_are_sound() 
     let review = &acme.pipelines[0].environments[0].configuration;
     assert!(review.default_ttl_seconds.is_some() && review.max_hold_seconds.is_some() && review.on_release.is_some());
     let first = text.split(|line| *line == "[[pipelines.environments]]").nth(1).unwrap();
-    for key in ENVIRONMENT_KEYS {
+    for key in keys::<EnvironmentForm>() {
         assert!(first.iter().any(|line| line.starts_with(&format!("{key} = "))), "{key}");
     }
 }
@@ -107,22 +107,22 @@ fn all_faults_of_a_file_are_told_from_the_top() {
     assert_eq!(
         check(text).unwrap_err(),
         [
-            "o.toml:6: members.name is missing",
-            "o.toml:7: unknown key `members.nmae`; did you mean `name`?",
+            "o.toml:6: members.name is required",
+            "o.toml:7: members.nmae is not a known key; did you mean `name`?",
             "o.toml:11: pipelines.name must be 1 to 100 characters, without control characters",
             "o.toml:12: pipelines.slug must be 1 to 63 letters, digits, '.', '_' or '-', \
              starting with a letter or digit",
-            "o.toml:15: pipelines.environments.deploy_on_claim must be true or false, not a string",
-            "o.toml:16: pipelines.environments.labels.a b: the name must be 1 to 63 letters, digits, '.', '_' or '-', \
-             starting with a letter or digit",
-            "o.toml:16: pipelines.environments.labels.size must be a string, not a whole number",
+            "o.toml:15: pipelines.environments.deploy_on_claim must be a boolean, got a string",
+            "o.toml:16: pipelines.environments.labels.a b is not a valid name: must be 1 to 63 letters, digits, '.', '_' \
+             or '-', starting with a letter or digit",
+            "o.toml:16: pipelines.environments.labels.size must be a string, got a number",
             "o.toml:17: pipelines.environments.force_claim_role must be one of viewer, developer, maintainer, admin",
-            "o.toml:18: unknown key `pipelines.environments.stages`; allowed here: name, description, labels, \
-             deploy_on_claim, default_ttl_seconds, max_ttl_seconds, max_hold_seconds, max_queue_length, on_release, \
-             force_claim_role, disabled, variables",
-            "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X: the name must be 1 to 63 letters, digits \
+            "o.toml:18: pipelines.environments.stages is not a known key; known here: name, description, labels, \
+             deploy_on_claim, default_ttl_seconds, max_ttl_seconds, max_hold_seconds, max_queue_length, \
+             force_claim_role, on_release, disabled, variables",
+            "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X is not a valid name: must be 1 to 63 letters, digits \
              or '_', not starting with a digit or with LOCKKEEPER_, which is reserved",
-            "o.toml:20: unknown key `sponsors`; allowed here: organization, members, pipelines",
+            "o.toml:20: sponsors is not a known key; known here: organization, members, pipelines",
         ]
     );
 }
@@ -147,13 +147,11 @@ fn numbers_of_an_environment_have_the_bounds_of_the_api() {
             (&*(i64::from(min) - 1).to_string(), &*(i64::from(min) - 1).to_string()),
             (&(i64::from(max) + 1).to_string(), &(i64::from(max) + 1).to_string()),
             ("'60'", "a string"),
-            ("1.5", "a number with a fraction"),
+            ("1.5", "1.5"),
         ] {
             assert_eq!(
                 check_environment(&format!("{key} = {value}")).unwrap_err(),
-                [format!(
-                    "o.toml:9: pipelines.environments.{key} must be a whole number from {min} to {max}, not {got}"
-                )]
+                [format!("o.toml:9: pipelines.environments.{key} must be an integer from {min} to {max}, got {got}")]
             );
         }
     }
@@ -161,8 +159,8 @@ fn numbers_of_an_environment_have_the_bounds_of_the_api() {
         assert_eq!(
             check_environment(&format!("default_ttl_seconds = {wrong}")).unwrap_err(),
             [format!(
-                "o.toml:9: pipelines.environments.default_ttl_seconds must be a whole number from 1 to 31622400, \
-                 not {wrong}"
+                "o.toml:9: pipelines.environments.default_ttl_seconds must be an integer from 1 to 31622400, \
+                 got {wrong}"
             )]
         );
     }
@@ -180,7 +178,7 @@ fn a_default_ttl_is_at_most_the_longest() {
             check_environment(keys).unwrap_err(),
             [format!(
                 "o.toml:{line}: pipelines.environments.default_ttl_seconds must be at most max_ttl_seconds ({max}), \
-                 not {ttl}"
+                 got {ttl}"
             )]
         );
     }
@@ -190,7 +188,7 @@ fn a_default_ttl_is_at_most_the_longest() {
 fn a_longest_ttl_that_is_wrong_is_the_only_fault() {
     assert_eq!(
         check_environment("default_ttl_seconds = 100_000\nmax_ttl_seconds = 0").unwrap_err(),
-        ["o.toml:10: pipelines.environments.max_ttl_seconds must be a whole number from 1 to 31622400, not 0"]
+        ["o.toml:10: pipelines.environments.max_ttl_seconds must be an integer from 1 to 31622400, got 0"]
     );
 }
 
@@ -202,9 +200,9 @@ fn a_reset_is_a_table_with_a_commit() {
     let inline = check_environment("on_release = { commit_id = 'main' }").unwrap();
     assert_eq!(organization.pipelines[0].environments[0].configuration, inline);
     for (value, expected) in [
-        ("'main'", &[" must be a table: { commit_id = \"…\" }, not a string"] as &[_]),
-        ("{}", &[".commit_id is missing"]),
-        ("{ commit_id = 1 }", &[".commit_id must be a string, not a whole number"]),
+        ("'main'", &[" must be a table, got a string"] as &[_]),
+        ("{}", &[".commit_id is required"]),
+        ("{ commit_id = 1 }", &[".commit_id must be a string, got a number"]),
         (
             "{ commit_id = '-x' }",
             &[".commit_id must be 1 to 128 visible ASCII characters without spaces, not starting with '-'"],
@@ -217,8 +215,8 @@ fn a_reset_is_a_table_with_a_commit() {
     assert_eq!(
         check_environment("on_release = { commitId = 'main' }").unwrap_err(),
         [
-            "o.toml:9: unknown key `pipelines.environments.on_release.commitId`; did you mean `commit_id`?",
-            "o.toml:9: pipelines.environments.on_release.commit_id is missing",
+            "o.toml:9: pipelines.environments.on_release.commit_id is required",
+            "o.toml:9: pipelines.environments.on_release.commitId is not a known key; did you mean `commit_id`?",
         ]
     );
 }
@@ -227,8 +225,10 @@ fn a_reset_is_a_table_with_a_commit() {
 fn an_environment_that_nobody_could_get_at_is_refused() {
     assert_eq!(
         check("[[pipelines]]\nid = 'sessions'\n[[pipelines.environments]]\nname = 'sessions'\n").unwrap_err(),
-        ["o.toml:9: pipelines.environments.name must be another name than `sessions`, which in the paths of the API \
-          stands for any"]
+        [
+            "o.toml:9: pipelines.environments.name must not be `sessions`, which stands for any environment in the paths \
+          of the API"
+        ]
     );
 }
 
@@ -240,9 +240,9 @@ fn what_is_there_twice_is_told_with_the_first() {
     assert_eq!(
         check(text).unwrap_err(),
         [
-            "o.toml:7: members.name `root` is there twice; the first is on line 4",
-            "o.toml:14: pipelines.environments.name `e` is there twice; the first is on line 12",
-            "o.toml:16: pipelines.id `p` is there twice; the first is on line 10",
+            "o.toml:7: members.name `root` is used twice; the first is on line 4",
+            "o.toml:14: pipelines.environments.name `e` is used twice; the first is on line 12",
+            "o.toml:16: pipelines.id `p` is used twice; the first is on line 10",
         ]
     );
 }
@@ -255,17 +255,14 @@ fn an_organization_needs_its_head_and_an_admin() {
         ("flat.toml", "organization = 'o'\nmembers = 'all'\npipelines = ['web']\n"),
     ]);
     let told = |name: &str| files.lines(&check_file(&files.path(name)).unwrap_err());
-    assert_eq!(told("headless.toml"), ["headless.toml: [organization] is missing"]);
-    assert_eq!(
-        told("leaderless.toml"),
-        ["leaderless.toml:2: no member is an admin; at least one [[members]] must have role = \"admin\""]
-    );
+    assert_eq!(told("headless.toml"), ["headless.toml:1: organization is required"]);
+    assert_eq!(told("leaderless.toml"), ["leaderless.toml:4: members must have at least one with role = \"admin\""]);
     assert_eq!(
         told("flat.toml"),
         [
-            "flat.toml:1: organization must be a table: [organization], not a string",
-            "flat.toml:2: members must be tables: [[members]], not a string",
-            "flat.toml:3: pipelines must be tables: [[pipelines]], not a string",
+            "flat.toml:1: organization must be a table, got a string",
+            "flat.toml:2: members must be an array, got a string",
+            "flat.toml:3: pipelines[0] must be a table, got a string",
         ]
     );
 }
@@ -284,11 +281,11 @@ fn there_is_a_bound_to_everything_that_is_listed() {
         format!("[[pipelines]]\nid = 'p'\n[[pipelines.environments]]\nname = 'e'\n{entries}")
     };
     let bounds: [(&str, usize, Text); 5] = [
-        ("there are 1001 members; at most 1000 are allowed", 1_000, &members),
-        ("there are 1001 pipelines; at most 1000 are allowed", 1_000, &pipelines),
-        ("there are 100001 environments in this pipeline; at most 100000 are allowed", 100_000, &environments),
-        ("labels has 33 entries; at most 32 are allowed", LABELS_MAX, &|count| entries("labels", count)),
-        ("variables has 65 entries; at most 64 are allowed", VARIABLES_MAX, &|count| entries("variables", count)),
+        ("members must have at most 1000 entries, got 1001", 1_000, &members),
+        ("pipelines must have at most 1000 entries, got 1001", 1_000, &pipelines),
+        ("environments must have at most 100000 entries, got 100001", 100_000, &environments),
+        ("labels must have at most 32 entries, got 33", LABELS_MAX, &|count| entries("labels", count)),
+        ("variables must have at most 64 entries, got 65", VARIABLES_MAX, &|count| entries("variables", count)),
     ];
     for (expected, max, text) in bounds {
         assert!(check(&text(max)).is_ok(), "{expected}");
@@ -306,7 +303,7 @@ fn the_texts_of_an_environment_are_bounded_together() {
         variables.join(", ")
     );
     let lines = check(&text).unwrap_err();
-    assert!(lines.len() == 1 && lines[0].contains("65536 bytes at most"), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].contains("at most 65536 bytes"), "{lines:?}");
 }
 
 #[test]
@@ -350,5 +347,5 @@ fn a_check_sums_up_what_it_found() {
         "plain.toml: settings, no organization files, so the sample organization is served"
     );
     let gone = lines(&check_file(&files.path("gone.toml")).unwrap_err());
-    assert!(gone[0].ends_with("gone.toml: cannot read it: there is no such file"), "{gone:?}");
+    assert!(gone[0].ends_with("gone.toml: cannot read it: the file does not exist"), "{gone:?}");
 }

@@ -1,12 +1,12 @@
 //! What organization files say their pipelines do.
 
 use super::organizations::{check, sample_with_its_examples};
-use super::{Files, load_variables};
-use crate::config::blueprint::{HTTP_KEYS, REPOSITORY_KEYS, STAGE_KEYS, STEP_KEYS};
+use super::{Files, keys, load_variables};
 use crate::config::check_file;
-use crate::config::organization::{PIPELINE_KEYS, Pipeline};
+use crate::config::organization::{DeclaredPipelineForm, Pipeline};
 use crate::domain::pipeline::{ARGUMENTS_MAX, HEADERS_MAX, STAGES_MAX, STEPS_MAX};
 use crate::domain::{Action, ApprovalRule, Blueprint, Stage};
+use crate::forms::{HttpForm, RepositoryForm, StageForm, StepForm};
 use crate::pipelines::{EXPECTED_STATUSES_MAX, Provider};
 
 /// Checks one pipeline, whose keys stand from line 8 on.
@@ -54,7 +54,14 @@ fn the_sample_explains_every_key_of_a_pipeline_and_its_examples_are_sound() {
     let shop = &acme.pipelines[1];
     assert!(shop.repository.is_some());
     assert!(shop.blueprint.stages[1].steps.iter().any(|step| matches!(step.action, Action::Http(_))));
-    for key in [&PIPELINE_KEYS[..], &STAGE_KEYS, &STEP_KEYS, &HTTP_KEYS, &REPOSITORY_KEYS].concat() {
+    let keys = [
+        keys::<DeclaredPipelineForm>(),
+        keys::<StageForm>(),
+        keys::<StepForm>(),
+        keys::<HttpForm>(),
+        keys::<RepositoryForm>(),
+    ];
+    for key in keys.concat() {
         let shown = text.contains(&format!("{key} = ")) || text.contains(&format!(".{key}]]"));
         assert!(shown, "{key}");
     }
@@ -108,18 +115,18 @@ fn a_pipeline_has_variables_and_a_repository() {
         check_pipeline("repository = { provider = 'svn', url = 'http://x', branch = 'b', default_branch = '-x' }")
             .unwrap_err(),
         [
-            "o.toml:8: unknown key `pipelines.repository.branch`; allowed here: provider, url, default_branch, \
-             credential, api_url",
             "o.toml:8: pipelines.repository.provider must be one of git, github",
             "o.toml:8: pipelines.repository.url must be the https, ssh or file URL of a repository, or git@host:path, of \
              at most 2048 visible ASCII characters",
             "o.toml:8: pipelines.repository.default_branch must be 1 to 128 visible ASCII characters without spaces, not \
              starting with '-'",
+            "o.toml:8: pipelines.repository.branch is not a known key; known here: provider, url, default_branch, \
+             credential, api_url",
         ]
     );
     assert_eq!(
         check_pipeline("repository = 'https://x'").unwrap_err(),
-        ["o.toml:8: pipelines.repository must be a table: { provider = \"git\", url = \"…\" }, not a string"]
+        ["o.toml:8: pipelines.repository must be a table, got a string"]
     );
 }
 
@@ -133,22 +140,22 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
     assert_eq!(
         check_pipeline(text).unwrap_err(),
         [
-            "o.toml:8: pipelines.self_approval must be true or false, not a string",
+            "o.toml:8: pipelines.self_approval must be a boolean, got a string",
             "o.toml:11: pipelines.stages.approval must be one of never, always",
-            "o.toml:12: pipelines.stages.timeout_seconds must be a whole number from 1 to 86400, not 0",
+            "o.toml:12: pipelines.stages.timeout_seconds must be an integer from 1 to 86400, got 0",
             "o.toml:14: pipelines.stages.steps.run[0] must name a program, in at most 32768 bytes without NUL",
-            "o.toml:14: pipelines.stages.steps.run[1] must be a string, not a whole number",
-            "o.toml:15: a step needs run = [\"program\", \"argument\"], http = { url = \"…\" } or uses = \"registry/step@version\"",
-            "o.toml:16: pipelines.stages.steps.name `step-1` is there twice; the first is on line 13",
-            "o.toml:17: a stage needs one step at least: [[pipelines.stages.steps]]",
-            "o.toml:18: pipelines.stages.name `a` is there twice; the first is on line 10",
-            "o.toml:19: pipelines.stages.idempotent must be true or false, not a whole number",
-            "o.toml:21: pipelines.stages.name is missing",
+            "o.toml:14: pipelines.stages.steps.run[1] must be a string, got a number",
+            "o.toml:15: pipelines.stages.steps.run is required, or `http` or `uses` instead",
+            "o.toml:16: pipelines.stages.steps.name `step-1` is used twice; the first is on line 13",
+            "o.toml:18: pipelines.stages.name `a` is used twice; the first is on line 10",
+            "o.toml:19: pipelines.stages.idempotent must be a boolean, got a number",
+            "o.toml:20: pipelines.stages.steps must have at least 1 entry, got 0",
+            "o.toml:21: pipelines.stages.name is required",
             "o.toml:23: pipelines.stages.steps.uses must be registry/step@version, such as tools/build@1.2.0",
-            "o.toml:24: pipelines.stages.steps.with.1A: the name must be 1 to 63 letters, digits or '_', not starting with \
+            "o.toml:24: pipelines.stages.steps.with.1A is not a valid name: must be 1 to 63 letters, digits or '_', not starting with \
              a digit or with LOCKKEEPER_, which is reserved",
-            "o.toml:24: pipelines.stages.steps.with.B must be a string, a number or a boolean, not an array",
-            "o.toml:25: with goes with uses: it is what a step of a registry is given",
+            "o.toml:24: pipelines.stages.steps.with.B must be a string, a number or a boolean, got an array",
+            "o.toml:27: pipelines.stages.steps.with is only allowed with `uses`",
         ]
     );
 }
@@ -156,24 +163,24 @@ fn all_faults_of_the_stages_are_told_with_their_lines() {
 #[test]
 fn a_step_that_is_wrong_is_told_why() {
     for (keys, told) in [
-        ("run = 'make all'", &["run must be an array of strings, not a string"] as &[_]),
-        ("run = []", &["run must be an array of 1 to 64 strings, not 0"]),
+        ("run = 'make all'", &["run must be an array, got a string"] as &[_]),
+        ("run = []", &["run must have at least 1 entry, got 0"]),
         ("run = ['a', \"\\u0000\"]", &["run[1] must be at most 32768 bytes, without NUL"]),
-        ("http = 'https://x'", &["http must be a table: { url = \"…\" }, not a string"]),
-        ("http = {}", &["http.url is missing"]),
+        ("http = 'https://x'", &["http must be a table, got a string"]),
+        ("http = {}", &["http.url is required"]),
         (
             "http = { url = 'ftp://x', method = 'post', headers = { Host = 'x' }, expect_status = [99, '200'] }",
             &[
                 "http.method must be an HTTP method in upper case, such as POST",
                 "http.url must be an http or https URL of at most 2048 visible ASCII characters",
-                "http.headers.Host: the name must be the name of a header that a request may set",
-                "http.expect_status[0] must be a whole number from 100 to 599, not 99",
-                "http.expect_status[1] must be a whole number from 100 to 599, not a string",
+                "http.headers.Host is not a valid name: must be the name of a header that a request may set",
+                "http.expect_status[0] must be an integer from 100 to 599, got 99",
+                "http.expect_status[1] must be an integer from 100 to 599, got a string",
             ],
         ),
         (
             "http = { url = 'https://x', expect_status = '2xx' }",
-            &["http.expect_status must be a whole number from 100 to 599, not a string"],
+            &["http.expect_status must be an integer from 100 to 599, got a string"],
         ),
     ] {
         let told: Vec<_> = told.iter().map(|told| format!("o.toml:11: pipelines.stages.steps.{told}")).collect();
@@ -181,7 +188,7 @@ fn a_step_that_is_wrong_is_told_why() {
     }
     assert_eq!(
         check_step("run = ['true']\nhttp = { url = 'https://x' }").unwrap_err(),
-        ["o.toml:10: a step has either run or http or uses; make several steps of it"]
+        ["o.toml:11: pipelines.stages.steps.run must not be combined with `http`"]
     );
 }
 
@@ -202,11 +209,11 @@ fn there_is_a_bound_to_everything_that_a_pipeline_lists() {
         stage(&format!("steps = [{{ http = {{ url = 'https://x', expect_status = [{}] }} }}]", "200,".repeat(count)))
     };
     let bounds: [(&str, usize, Text); 5] = [
-        ("there are 33 stages in this pipeline; at most 32 are allowed", STAGES_MAX, &stages),
-        ("there are 33 steps in this stage; at most 32 are allowed", STEPS_MAX, &steps),
-        ("run must be an array of 1 to 64 strings, not 65", ARGUMENTS_MAX, &arguments),
-        ("headers has 33 entries; at most 32 are allowed", HEADERS_MAX, &headers),
-        ("expect_status has 33 entries; at most 32 are allowed", EXPECTED_STATUSES_MAX, &statuses),
+        ("stages must have at most 32 entries, got 33", STAGES_MAX, &stages),
+        ("steps must have at most 32 entries, got 33", STEPS_MAX, &steps),
+        ("run must have at most 64 entries, got 65", ARGUMENTS_MAX, &arguments),
+        ("headers must have at most 32 entries, got 33", HEADERS_MAX, &headers),
+        ("expect_status must have at most 32 entries, got 33", EXPECTED_STATUSES_MAX, &statuses),
     ];
     for (expected, max, text) in bounds {
         assert!(check_pipeline(&text(max)).is_ok(), "{expected}");
@@ -219,7 +226,7 @@ fn there_is_a_bound_to_everything_that_a_pipeline_lists() {
 fn the_texts_of_a_pipeline_are_bounded_together() {
     let argument = format!("'{}'", "x".repeat(32_000));
     let told = check_stage(&format!("steps = [{{ run = ['echo', {argument}, {argument}] }}]")).unwrap_err();
-    assert!(told.len() == 1 && told[0].contains("61440 bytes at most"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("at most 61440 bytes"), "{told:?}");
 }
 
 #[test]

@@ -1,13 +1,5 @@
 //! Request bodies: read within bounds of size and time, parsed strictly, every fault of the fields reported at once.
 
-mod fields;
-mod inputs;
-mod json;
-mod lists;
-
-pub use fields::Fields;
-pub use json::Json;
-
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use actix_web::web::BytesMut;
 use futures_util::StreamExt;
@@ -15,6 +7,7 @@ use futures_util::StreamExt;
 use super::call::Call;
 use super::codes::Code;
 use super::problem::{FieldError, Problem};
+use crate::forms::{Element, Form, Reader, Spelling, Text};
 
 /// More than any request of ours needs.
 pub const BODY_MAX: usize = 64 * 1024;
@@ -32,9 +25,9 @@ pub async fn read_body(call: &mut Call) -> Result<Body, Problem> {
     Ok(Body { bytes })
 }
 
-/// For those who need nothing of a body but its fields.
-pub async fn read_fields(call: &mut Call) -> Result<Fields, Problem> {
-    read_body(call).await?.fields()
+/// For a handler that needs nothing of a body but its form.
+pub async fn read_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
+    read_body(call).await?.form()
 }
 
 impl Body {
@@ -42,26 +35,51 @@ impl Body {
         &self.bytes
     }
 
-    /// The body as an object of fields. No body at all counts as an empty object, so that a claim can be a plain
-    /// `curl -X POST`.
-    pub fn fields(&self) -> Result<Fields, Problem> {
+    /// The body as a form, or all its faults at once.
+    pub fn form<T: Form>(&self) -> Result<T, Problem> {
+        let mut reader = Reader::new(Spelling::Camel);
+        let form = T::read(&self.element()?, &mut reader);
+        finish(form, reader)
+    }
+
+    /// No body at all counts as an empty object, so that a claim can be a plain `curl -X POST`.
+    pub fn element(&self) -> Result<Element<'_>, Problem> {
         if self.bytes.is_empty() {
-            return Ok(Fields::new(Vec::new()));
+            return Ok(Element::empty_object());
         }
-        match serde_json::from_slice(&self.bytes).map_err(malformed)? {
-            Json::Object(fields) => Ok(Fields::new(fields)),
-            other => {
-                let message = format!("is an object, not {}", other.kind());
-                Err(Problem::invalid_request(vec![FieldError { field: "body".to_owned(), message }]))
-            }
+        serde_json::from_slice(&self.bytes).map_err(malformed)
+    }
+}
+
+/// A body for something that the path names, with the faults of both.
+pub fn read_named<N: Text, T: Form>(field: &str, name: &str, element: &Element<'_>) -> (Option<(N, T)>, Reader) {
+    let mut reader = Reader::new(Spelling::Camel);
+    let name = N::parse_text(name).map_err(|malformed| reader.outer_fault(field, malformed.to_string())).ok();
+    let form = T::read(element, &mut reader);
+    (name.zip(form), reader)
+}
+
+/// The form, if the reader has found no faults.
+pub fn finish<T>(form: Option<T>, reader: Reader) -> Result<T, Problem> {
+    match form {
+        Some(form) if !reader.has_faults() => Ok(form),
+        Some(_) | None => {
+            let faults = reader.into_faults().into_iter();
+            let errors = faults.map(|fault| FieldError { field: fault.field, message: fault.message });
+            Err(Problem::invalid_request(errors.collect()))
         }
     }
+}
+
+/// A fault that a form cannot know of.
+pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Problem {
+    Problem::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
 }
 
 async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
     let Call { app, request, payload, .. } = call;
     let too_large =
-        || Problem::new(Code::BodyTooLarge, format!("a body has at most {BODY_MAX} bytes; send a smaller one"));
+        || Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"));
     let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
     if announced.is_some_and(|length: u64| length > BODY_MAX as u64) {
         return Err(too_large());
@@ -69,9 +87,8 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
     let whole = async {
         let mut bytes = BytesMut::new();
         while let Some(chunk) = payload.next().await {
-            let chunk = chunk.map_err(|_| {
-                Problem::new(Code::BadRequest, "the body ended before it was whole; send the request again")
-            })?;
+            let chunk =
+                chunk.map_err(|_| Problem::new(Code::BadRequest, "the body ended early; resend the request"))?;
             if bytes.len() + chunk.len() > BODY_MAX {
                 return Err(too_large());
             }
@@ -81,7 +98,7 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
     };
     tokio::time::timeout(app.node.body_timeout, whole).await.unwrap_or_else(|_| {
         let seconds = app.node.body_timeout.as_secs();
-        Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; send it again")))
+        Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; resend it")))
     })
 }
 
@@ -111,6 +128,6 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 fn malformed(error: serde_json::Error) -> Problem {
-    let detail = format!("the body is not JSON we accept: {error}; mend it and send it again");
+    let detail = format!("the body is not JSON we accept: {error}; fix it and resend");
     Problem::new(Code::MalformedJson, detail)
 }

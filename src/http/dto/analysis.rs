@@ -1,10 +1,10 @@
-//! An analysis of a failed deployment, and the pull request that was made of it.
+//! An analysis of a failed deployment, and the pull request made from it.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{Text, Time, UserView};
-use crate::analysis::service::{Analysis, Compared, PullRequest, Report, Standing};
+use crate::analysis::service::{Analysis, Compared, EngineName, PullRequest, Report, Standing, Status};
 use crate::analysis::{Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, DeploymentId};
 
@@ -18,52 +18,32 @@ pub struct AnalysisView<'a> {
     deployment_id: Text<DeploymentId>,
     pipeline_id: &'a str,
     env_name: &'a str,
-    #[schema(value_type = AnalysisStatusName)]
-    status: &'static str,
+    status: Status,
     /// The engine that was asked; once it is completed, the one that answered.
-    #[schema(value_type = EngineNameName)]
-    engine: &'static str,
+    engine: EngineName,
     /// Null until it is completed.
     #[schema(required)]
     root_cause: Option<RootCauseView<'a>>,
-    /// From 0 to 1: how sure the root cause is. Null until it is completed.
+    /// The confidence in the root cause, from 0 to 1. Null until it is completed.
     #[schema(required, minimum = 0.0, maximum = 1.0)]
     confidence: Option<f64>,
     #[schema(required)]
     suggested_fix: Option<SuggestedFixView<'a>>,
-    /// The last deployment of the environment that succeeded before, where there is one.
+    /// The environment's last successful deployment before it, if there is one.
     #[schema(required)]
     compared_with: Option<ComparedView<'a>>,
-    /// Null until `POST …/fix-pull-request` has made it.
+    /// Null until `POST …/fix-pull-request` has opened it.
     #[schema(required)]
     pull_request: Option<PullRequestView<'a>>,
-    /// Who asked for it.
+    /// The member who requested it.
     requested_by: UserView<'a>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     completed_at: Option<Time>,
-    /// Why it failed, if it did.
+    /// Why it failed; null if it did not.
     #[schema(required)]
     error: Option<&'a str>,
-}
-
-/// How an analysis stands.
-#[derive(ToSchema)]
-#[schema(as = AnalysisStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum AnalysisStatusName {
-    Running,
-    Completed,
-    Failed,
-}
-
-#[derive(ToSchema)]
-#[schema(as = AnalysisEngine, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum EngineNameName {
-    Builtin,
-    Llm,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -73,7 +53,7 @@ pub struct RootCauseView<'a> {
     #[schema(example = "missing_command")]
     category: &'static str,
     summary: &'a str,
-    /// The most telling first.
+    /// The most significant first.
     evidence: Vec<EvidenceView<'a>>,
 }
 
@@ -85,7 +65,7 @@ pub struct EvidenceView<'a> {
     stage: &'a str,
     #[schema(example = "step-1")]
     step: &'a str,
-    /// From 1, in what `GET …/logs?stage=…&step=…` shows.
+    /// From 1, in the answer to `GET …/logs?stage=…&step=…`.
     line: u32,
     text: &'a str,
 }
@@ -95,7 +75,7 @@ pub struct EvidenceView<'a> {
 #[schema(as = SuggestedFix)]
 pub struct SuggestedFixView<'a> {
     summary: &'a str,
-    /// A unified diff, where one can be derived.
+    /// A unified diff, if one can be derived.
     #[schema(required)]
     patch: Option<&'a str>,
 }
@@ -113,18 +93,18 @@ pub struct ComparedView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = PullRequest)]
 pub struct PullRequestView<'a> {
-    /// The pull request's page; where it is only a branch, the page that compares it, or the remote with the branch.
+    /// The pull request's page; for a branch without one, the page that compares it, or the remote with the branch.
     #[schema(example = "https://github.example/acme/shop/pull/7")]
     url: &'a str,
     branch: &'a str,
-    /// Null where it is only a branch.
+    /// Null for a branch without a pull request.
     #[schema(required)]
     number: Option<u64>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
 }
 
-/// A pull request with what it is of.
+/// A pull request with its analysis.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = FixPullRequest)]
@@ -144,8 +124,8 @@ impl<'a> AnalysisView<'a> {
             deployment_id: Text(analysis.deployment),
             pipeline_id: pipeline.pipeline.as_str(),
             env_name: analysis.environment.name.as_str(),
-            status: analysis.status().as_str(),
-            engine: analysis.answered_by().as_str(),
+            status: analysis.status(),
+            engine: analysis.answered_by(),
             root_cause: report.map(RootCauseView::from),
             confidence: report.map(|report| report.confidence),
             suggested_fix: report.and_then(|report| report.fix.as_ref()).map(SuggestedFixView::from),

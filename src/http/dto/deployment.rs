@@ -1,13 +1,12 @@
-//! A deployment: briefly, in its session; in full, by itself.
+//! A deployment: in brief within its session, in full on its own.
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::approval::{ApprovalStatusName, approval_status_name};
 use super::{Text, Time, UserView};
 use crate::domain::{
-    ApprovalId, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, SessionId, StageRun,
-    StepReference, StepRun, StepSource,
+    ApprovalId, ApprovalStatus, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey,
+    SessionId, StageRun, StageStatus, StepReference, StepRun, StepSource, StepStatus,
 };
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -16,8 +15,7 @@ pub struct DeploymentBrief<'a> {
     #[schema(value_type = String, example = "dep_0199f3c2a4b07f3e9d2c5a1b")]
     deployment_id: Text<DeploymentId>,
     commit_id: &'a str,
-    #[schema(value_type = DeploymentStatusName)]
-    status: &'static str,
+    status: DeploymentStatus,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
     #[schema(value_type = Option<String>, format = DateTime, required)]
@@ -33,7 +31,7 @@ impl<'a> From<&'a Deployment> for DeploymentBrief<'a> {
         Self {
             deployment_id: Text(deployment.id),
             commit_id: deployment.commit.as_str(),
-            status: deployment_status_name(deployment.status),
+            status: deployment.status,
             created_at: Time(deployment.created_at),
             started_at: deployment.started_at.map(Time),
             finished_at: deployment.finished_at.map(Time),
@@ -50,19 +48,18 @@ pub struct DeploymentView<'a> {
     deployment_id: Text<DeploymentId>,
     pipeline_id: &'a str,
     env_name: &'a str,
-    /// Null for what puts an environment back in order after a release.
+    /// Null for the reset of an environment after a release.
     #[schema(value_type = Option<String>, required)]
     session_id: Option<Text<SessionId>>,
     commit_id: &'a str,
     fencing_token: u64,
-    /// Whose session it was made in.
+    /// The holder of its session.
     #[schema(required)]
     user: Option<UserView<'a>>,
-    #[schema(value_type = DeploymentStatusName)]
-    status: &'static str,
-    /// The stages it goes through, fixed when it starts; none before, and none for a pipeline without stages.
+    status: DeploymentStatus,
+    /// Its stages, fixed when it starts; empty before, and for a pipeline without stages.
     stages: Vec<StageRunView<'a>>,
-    /// Who last had a stage run again.
+    /// The member who last retried a stage.
     #[schema(required)]
     retried_by: Option<UserView<'a>>,
     #[schema(value_type = String, format = DateTime)]
@@ -81,14 +78,13 @@ pub struct DeploymentView<'a> {
 pub struct StageRunView<'a> {
     #[schema(example = "build")]
     name: &'a str,
-    #[schema(value_type = StageStatusName)]
-    status: &'static str,
-    /// From 1, with each time it is run; 0 until then.
+    status: StageStatus,
+    /// Counts the runs, from 1; 0 before the first.
     attempt: u32,
-    /// Somebody's leave for this attempt, if it needs one and has come that far.
+    /// The approval of this attempt, once it is requested; null if it needs none.
     #[schema(value_type = Option<String>, required)]
     approval_id: Option<Text<ApprovalId>>,
-    /// The same, with how it stands.
+    /// The same approval, with its status.
     #[schema(required)]
     approval: Option<StageApprovalView>,
     steps: Vec<StepRunView<'a>>,
@@ -100,8 +96,7 @@ pub struct StageRunView<'a> {
 pub struct StageApprovalView {
     #[schema(value_type = String)]
     approval_id: Text<ApprovalId>,
-    #[schema(value_type = ApprovalStatusName)]
-    status: &'static str,
+    status: ApprovalStatus,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -109,12 +104,11 @@ pub struct StageApprovalView {
 #[schema(as = StepRun)]
 pub struct StepRunView<'a> {
     name: &'a str,
-    /// The step of a registry that it is, if it is one.
+    /// The step of a registry, if it is one.
     #[schema(required)]
     uses: Option<StepSourceView<'a>>,
-    #[schema(value_type = StepStatusName)]
-    status: &'static str,
-    /// Of a program that ended by itself.
+    status: StepStatus,
+    /// Of a program that exited.
     #[schema(required)]
     exit_code: Option<i32>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
@@ -133,7 +127,7 @@ pub struct StepSourceView<'a> {
     step: &'a str,
     #[schema(example = "1.2.0")]
     version: &'a str,
-    /// Of the registry's repository, if it has one.
+    /// The commit of the registry's repository, if it has one.
     #[schema(required)]
     commit: Option<&'a str>,
 }
@@ -161,7 +155,7 @@ impl<'a> DeploymentView<'a> {
             commit_id: deployment.commit.as_str(),
             fencing_token: record.fencing_token,
             user: record.user.as_ref().map(UserView::from),
-            status: deployment_status_name(deployment.status),
+            status: deployment.status,
             stages: record.stages.iter().map(StageRunView::from).collect(),
             retried_by: record.retried.as_ref().map(|retried| UserView::from(&retried.by)),
             created_at: Time(deployment.created_at),
@@ -176,13 +170,13 @@ impl<'a> From<&'a StageRun> for StageRunView<'a> {
     fn from(stage: &'a StageRun) -> Self {
         Self {
             name: stage.name.as_str(),
-            status: stage.status.as_str(),
+            status: stage.status,
             attempt: stage.attempt,
             approval_id: stage.approval.as_ref().map(|approval| Text(approval.id)),
-            approval: stage.approval.as_ref().map(|approval| StageApprovalView {
-                approval_id: Text(approval.id),
-                status: approval_status_name(approval.status),
-            }),
+            approval: stage
+                .approval
+                .as_ref()
+                .map(|approval| StageApprovalView { approval_id: Text(approval.id), status: approval.status }),
             steps: stage.steps.iter().map(StepRunView::from).collect(),
         }
     }
@@ -193,75 +187,10 @@ impl<'a> From<&'a StepRun> for StepRunView<'a> {
         Self {
             name: step.name.as_str(),
             uses: step.source.as_deref().map(StepSourceView::from),
-            status: step.status.as_str(),
+            status: step.status,
             exit_code: step.exit_code,
             started_at: step.started_at.map(Time),
             finished_at: step.finished_at.map(Time),
         }
     }
-}
-
-/// How a deployment stands.
-#[derive(ToSchema)]
-#[schema(as = DeploymentStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum DeploymentStatusName {
-    Queued,
-    Running,
-    AwaitingApproval,
-    Cancelling,
-    Succeeded,
-    Failed,
-    Cancelled,
-}
-
-pub const DEPLOYMENT_STATUSES: [DeploymentStatus; 7] = [
-    DeploymentStatus::Queued,
-    DeploymentStatus::Running,
-    DeploymentStatus::AwaitingApproval,
-    DeploymentStatus::Cancelling,
-    DeploymentStatus::Succeeded,
-    DeploymentStatus::Failed,
-    DeploymentStatus::Cancelled,
-];
-
-pub fn deployment_status_name(status: DeploymentStatus) -> &'static str {
-    match status {
-        DeploymentStatus::Queued => "queued",
-        DeploymentStatus::Running => "running",
-        DeploymentStatus::AwaitingApproval => "awaiting_approval",
-        DeploymentStatus::Cancelling => "cancelling",
-        DeploymentStatus::Succeeded => "succeeded",
-        DeploymentStatus::Failed => "failed",
-        DeploymentStatus::Cancelled => "cancelled",
-    }
-}
-
-/// How a stage stands: `queued` means handed to the runner, which has not begun it.
-#[derive(ToSchema)]
-#[schema(as = StageStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum StageStatusName {
-    Pending,
-    AwaitingApproval,
-    Queued,
-    Running,
-    Cancelling,
-    Succeeded,
-    Failed,
-    Cancelled,
-    Skipped,
-}
-
-/// How a step stands.
-#[derive(ToSchema)]
-#[schema(as = StepStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum StepStatusName {
-    Pending,
-    Running,
-    Succeeded,
-    Failed,
-    Cancelled,
-    Skipped,
 }

@@ -1,13 +1,14 @@
-//! An environment: with its configuration by itself, without it in a list.
+//! An environment: with its configuration on its own, without it in a list.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::deployment::{DeploymentStatusName, deployment_status_name};
 use super::{DeploymentBrief, Text, Time, UserView};
-use crate::domain::{Configuration, DeploymentId, Environment, EnvironmentKey, LockStatus, Session, SessionId};
+use crate::domain::{
+    Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Session, SessionId,
+};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -16,14 +17,13 @@ pub struct EnvironmentListItem<'a> {
     env_name: &'a str,
     #[schema(example = "web")]
     pipeline_id: &'a str,
-    #[schema(value_type = LockStatusName)]
-    lock_status: &'static str,
-    /// Who holds it; null unless it is locked.
+    lock_status: LockStatus,
+    /// The holder; null unless it is locked.
     #[schema(required)]
     lock: Option<LockView<'a>>,
-    /// How many wait for it by name.
+    /// How many sessions wait for it by name.
     queue_length: usize,
-    /// Why it was taken out of service, if the server did that.
+    /// Why the server took it out of service, if it did.
     #[schema(required)]
     disabled_reason: Option<&'a str>,
     #[schema(required)]
@@ -66,8 +66,7 @@ pub struct LastDeploymentView<'a> {
     #[schema(value_type = String)]
     deployment_id: Text<DeploymentId>,
     commit_id: &'a str,
-    #[schema(value_type = DeploymentStatusName)]
-    status: &'static str,
+    status: DeploymentStatus,
     #[schema(value_type = String, format = DateTime)]
     finished_at: Time,
 }
@@ -87,7 +86,7 @@ pub struct ConfigurationView<'a> {
     max_queue_length: u32,
     #[schema(example = "developer")]
     force_claim_role: &'static str,
-    /// What is deployed after a release or an expiry, before anybody else gets the environment.
+    /// Deployed after a release or an expiry, before anybody else gets the environment.
     #[schema(required)]
     on_release: Option<OnReleaseView<'a>>,
     disabled: bool,
@@ -106,7 +105,7 @@ impl<'a> EnvironmentListItem<'a> {
         Self {
             env_name,
             pipeline_id,
-            lock_status: lock_status_name(environment.lock_status()),
+            lock_status: environment.lock_status(),
             lock: environment.lock.as_ref().map(LockView::from),
             queue_length: environment.queue.len(),
             disabled_reason: environment.disabled_reason.as_deref(),
@@ -114,7 +113,7 @@ impl<'a> EnvironmentListItem<'a> {
             last_deployment: environment.last_deployment.as_ref().map(|last| LastDeploymentView {
                 deployment_id: Text(last.id),
                 commit_id: last.commit.as_str(),
-                status: deployment_status_name(last.status),
+                status: last.status,
                 finished_at: Time(last.finished_at),
             }),
         }
@@ -159,25 +158,5 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
             disabled: configuration.disabled,
             variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
-    }
-}
-
-/// How an environment stands.
-#[derive(ToSchema)]
-#[schema(as = LockStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum LockStatusName {
-    Unlocked,
-    Locked,
-    Resetting,
-    Disabled,
-}
-
-pub fn lock_status_name(status: LockStatus) -> &'static str {
-    match status {
-        LockStatus::Unlocked => "unlocked",
-        LockStatus::Locked => "locked",
-        LockStatus::Resetting => "resetting",
-        LockStatus::Disabled => "disabled",
     }
 }

@@ -1,4 +1,4 @@
-//! What has happened, as the list, the stream and webhooks show it.
+//! Events, as the list, the stream and webhooks show them.
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -12,7 +12,7 @@ use crate::events::{EventId, Occurred};
 #[serde(rename_all = "camelCase")]
 #[schema(as = Event)]
 pub struct EventView<'a> {
-    /// Sorts by the order in which things happened in the organization.
+    /// Sorts in the order of events in the organization.
     #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
     event_id: Text<EventId>,
     #[schema(value_type = String, example = "session.claimed")]
@@ -20,7 +20,7 @@ pub struct EventView<'a> {
     #[schema(value_type = String, format = DateTime)]
     at: Time,
     actor: ActorView<'a>,
-    /// Of the request that asked for it; null where none did.
+    /// The id of the request that caused it; null if none did.
     #[schema(required)]
     request_id: Option<&'a str>,
     #[schema(required)]
@@ -31,7 +31,7 @@ pub struct EventView<'a> {
     session_id: Option<Text<SessionId>>,
     #[schema(value_type = Option<String>, required)]
     deployment_id: Option<Text<DeploymentId>>,
-    /// What else there is to know; depends on the type.
+    /// Further details, by type.
     #[schema(value_type = Object)]
     data: DataView<'a>,
     /// SHA-256 in hex that chains the event to the one before it; `lockkeeper audit verify` checks all of them.
@@ -43,12 +43,12 @@ pub struct EventView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Actor)]
 pub struct ActorView<'a> {
-    /// `user`, or `system` for what happens by itself.
+    /// `user`, or `system` for automatic changes.
     #[schema(value_type = String, example = "user")]
     kind: &'static str,
     #[schema(value_type = Option<String>, required)]
     user_id: Option<Text<UserId>>,
-    /// As it was then.
+    /// The name at that time.
     #[schema(required)]
     name: Option<&'a str>,
     #[schema(value_type = Option<String>, required)]

@@ -19,7 +19,7 @@ pub struct MemberView<'a> {
     role: &'static str,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    /// How many tokens stand for them.
+    /// The number of their tokens.
     token_count: usize,
 }
 

@@ -1,5 +1,5 @@
-//! What goes over the wire, in camelCase. Borrowed from the domain's types, so that an answer is
-//! written in one pass.
+//! Answers as they are written, in camelCase. They borrow from the domain's types, so that an answer is written in one
+//! pass.
 
 mod analysis;
 mod approval;
@@ -11,13 +11,14 @@ mod pipeline;
 mod registry;
 mod secret;
 mod session;
+mod statuses;
 mod token;
 mod webhook;
 
 pub use analysis::{AnalysisView, FixView};
-pub use approval::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
-pub use deployment::{DEPLOYMENT_STATUSES, DeploymentBrief, DeploymentView, deployment_status_name};
-pub use environment::{EnvironmentListItem, EnvironmentView, LockView, lock_status_name};
+pub use approval::ApprovalView;
+pub use deployment::{DeploymentBrief, DeploymentView};
+pub use environment::{EnvironmentListItem, EnvironmentView, LockView};
 pub use event::EventView;
 pub use member::MemberView;
 pub use pipeline::PipelineView;
@@ -36,7 +37,7 @@ use utoipa::ToSchema;
 
 use crate::domain::{Person, Timestamp};
 
-/// Something that goes over the wire as its text.
+/// A value that is written as its text.
 #[derive(Debug, Clone)]
 pub struct Text<T>(pub T);
 

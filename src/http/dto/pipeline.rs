@@ -1,4 +1,4 @@
-//! A pipeline, with its stages as they are defined.
+//! A pipeline, with the definitions of its stages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub struct PipelineView<'a> {
     stop_reason: Option<&'a str>,
     /// In the order in which they run.
     stages: Vec<StageView<'a>>,
-    /// What all steps get to see; an environment's own win over them.
+    /// For all steps; an environment's own variables win over them.
     variables: BTreeMap<&'a str, &'a str>,
     /// Whether people may approve what they triggered themselves.
     self_approval: bool,
@@ -38,7 +38,7 @@ pub struct PipelineView<'a> {
     repository: Option<RepositoryView<'a>>,
 }
 
-/// A stopped pipeline lets what runs finish; new deployments wait until it is resumed.
+/// In a stopped pipeline, running deployments finish and new ones wait until it is resumed.
 #[derive(ToSchema)]
 #[schema(as = PipelineStatus, rename_all = "snake_case")]
 #[expect(dead_code, reason = "only describes the texts of `status`")]
@@ -78,7 +78,7 @@ pub struct StepView<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = String, required = false, example = "tools/build@1.2.0")]
     uses: Option<Text<&'a StepReference>>,
-    /// What that is given.
+    /// The inputs of that step.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = BTreeMap<String, InputValueView>, required = false)]
     with: Option<BTreeMap<&'a str, InputValueView<'a>>>,
@@ -94,7 +94,7 @@ pub struct HttpCallView<'a> {
     headers: BTreeMap<&'a str, &'a str>,
     #[schema(required)]
     body: Option<&'a str>,
-    /// Empty: any 2xx.
+    /// If empty: any 2xx.
     expect_status: &'a [u16],
 }
 
@@ -107,10 +107,10 @@ pub struct RepositoryView<'a> {
     url: &'a str,
     #[schema(example = "main")]
     default_branch: &'a str,
-    /// The name of the secret that lets us push and open pull requests.
+    /// The name of the secret with the token for pushing and opening pull requests.
     #[schema(required)]
     credential: Option<&'a str>,
-    /// Where a GitHub server of one's own has its API; null: as its URL says.
+    /// The API of a GitHub server of your own; null: derived from the URL.
     #[schema(required)]
     api_url: Option<&'a str>,
 }

@@ -1,4 +1,4 @@
-//! A registry of steps, its steps, and what a sync changed.
+//! A step registry, its steps, and the changes of a sync.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,37 +17,26 @@ use crate::registries::{GitSource, Registry, Source, Status, StepKey, Synced};
 pub struct RegistryView<'a> {
     #[schema(value_type = String, example = "reg_0199f3c2a4b07f3e9d2c5a1b")]
     registry_id: Text<RegistryId>,
-    /// By this pipelines know it: `uses: "name/step@version"`.
+    /// Pipelines refer to it by this name: `uses: "name/step@version"`.
     #[schema(example = "tools")]
     name: &'a str,
-    /// Null where the steps came with a request.
+    /// Null if the steps came with a request.
     #[schema(required)]
     git: Option<GitView<'a>>,
-    #[schema(value_type = RegistryStatusName)]
-    status: &'static str,
-    /// When its steps were last what the repository has.
+    status: Status,
+    /// The last successful sync.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     synced_at: Option<Time>,
-    /// Why the last sync left the steps as they were.
+    /// Why the last sync failed.
     #[schema(required)]
     error: Option<&'a str>,
-    /// The same by files, where those were wrong.
+    /// The faults of files that made the last sync fail.
     errors: Vec<FileFaultView<'a>>,
     step_count: usize,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
     #[schema(value_type = String, format = DateTime)]
     updated_at: Time,
-}
-
-/// `failed`: the last sync did not go through, and the steps are those from before it.
-#[derive(ToSchema)]
-#[schema(as = StepRegistryStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum RegistryStatusName {
-    Syncing,
-    Ready,
-    Failed,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -58,10 +47,10 @@ pub struct GitView<'a> {
     /// A branch or a tag.
     #[schema(example = "main")]
     r#ref: &'a str,
-    /// What its steps are from; null before the first sync that went well.
+    /// The commit its steps are from; null before the first successful sync.
     #[schema(required)]
     commit: Option<&'a str>,
-    /// The name of the secret that lets us in.
+    /// The name of the secret with the access token.
     #[schema(required)]
     credential: Option<&'a str>,
 }
@@ -86,7 +75,7 @@ impl<'a> RegistryView<'a> {
                 Source::Inline => None,
                 Source::Git(git) => Some(GitView::from(git)),
             },
-            status: status.as_str(),
+            status,
             synced_at: registry.synced_at.map(Time),
             error: failure.map(|failure| failure.message.as_str()),
             errors: faults.map(|fault| FileFaultView { file: &fault.file, message: &fault.message }).collect(),
@@ -118,7 +107,7 @@ pub struct RegistryStepView<'a> {
     #[schema(example = "1.2.0")]
     version: &'a str,
     description: &'a str,
-    /// How a pipeline names it.
+    /// How pipelines refer to it.
     #[schema(example = "tools/build@1.2.0")]
     uses: String,
     inputs: BTreeMap<&'a str, InputView<'a>>,
@@ -195,7 +184,7 @@ impl<'a> RegistryStepView<'a> {
         match &step.action {
             Action::Run(arguments) => view.run = Some(arguments.as_slice()),
             Action::Http(call) => view.http = Some(HttpCallView::from(call)),
-            // No registry takes one.
+            // A registry refuses such a step.
             Action::Uses(_) => {}
         }
         view
@@ -221,12 +210,12 @@ pub struct SyncView<'a> {
     registry_id: Text<RegistryId>,
     #[schema(required)]
     commit: Option<&'a str>,
-    /// Null for the first sync that went well.
+    /// Null for the first successful sync.
     #[schema(required)]
     previous_commit: Option<&'a str>,
     #[schema(example = json!(["build@1.2.0"]))]
     added: Vec<String>,
-    /// The same name and version, and not the same step: the next deployments of pipelines that use it run what it is now.
+    /// Steps with the same name and version but another content: later deployments run the new one.
     changed: Vec<String>,
     removed: Vec<String>,
     step_count: usize,

@@ -1,4 +1,4 @@
-//! A secret, without its value: that is in no answer.
+//! A secret without its value, which is in no answer.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -13,7 +13,7 @@ pub struct SecretView<'a> {
     #[schema(example = "DATABASE_PASSWORD")]
     name: &'a str,
     description: &'a str,
-    /// Null for one of the organization, which all its pipelines get.
+    /// Null for a secret of the organization, which all its pipelines get.
     #[schema(required)]
     pipeline_id: Option<&'a str>,
     /// Rises with every change.

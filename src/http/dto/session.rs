@@ -1,4 +1,4 @@
-//! A session, whole and as the one that was overridden.
+//! A session, on its own and as the one that was overridden.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -13,11 +13,10 @@ use crate::domain::{EndedHow, Expiry, ForceClaimed, KeptBy, Session, SessionId, 
 pub struct SessionView<'a> {
     #[schema(value_type = String, example = "ses_0199f3c2a4b07f3e9d2c5a1b2a")]
     session_id: Text<SessionId>,
-    /// Null as long as it waits for any environment.
+    /// Null while it waits for any environment.
     #[schema(required)]
     env_name: Option<&'a str>,
-    #[schema(value_type = SessionStatusName)]
-    lock_status: &'static str,
+    lock_status: SessionStatus,
     /// Whether somebody took the lock by force; `endedBy` and `endedAt` say who and when.
     overridden: bool,
     user: UserView<'a>,
@@ -26,18 +25,18 @@ pub struct SessionView<'a> {
     #[schema(required)]
     context: Option<&'a str>,
     priority: i8,
-    /// Its place in the queue, from 1; null if it is not, or no longer, queued.
+    /// Its position in the queue, from 1; null if it is not queued.
     #[schema(required)]
     queue_position: Option<usize>,
-    /// Rises by one with each grant of the environment, for ever: what you deploy to can refuse an older one. Null until
-    /// it has the lock.
+    /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can refuse
+    /// an older one. Null until it has the lock.
     #[schema(required)]
     fencing_token: Option<u64>,
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     claimed_at: Option<Time>,
-    /// When it ends by itself, if nothing is heard of its holder until then; in the queue, if nobody asks about it.
+    /// When it expires unless its holder is active before; in the queue, unless somebody polls it before.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     expires_at: Option<Time>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
@@ -53,7 +52,7 @@ pub struct SessionView<'a> {
     deployment_count: u64,
 }
 
-/// Who ended a session; for an overridden one, also by which session of theirs.
+/// The member who ended a session; for an overridden one, also the session that took over.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = EndedBy)]
@@ -70,7 +69,7 @@ impl<'a> SessionView<'a> {
         Self {
             session_id: Text(session.id),
             env_name,
-            lock_status: session_status_name(status),
+            lock_status: status,
             overridden: status == SessionStatus::Overridden,
             user: UserView::from(&session.user),
             commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
@@ -110,7 +109,7 @@ impl<'a> EndedByView<'a> {
 pub struct ForceClaimView<'a> {
     #[serde(flatten)]
     session: SessionView<'a>,
-    /// Whose session it ended; null if the lock was free.
+    /// The session that was overridden; null if the lock was free.
     #[schema(required)]
     overrode: Option<LockView<'a>>,
 }
@@ -119,28 +118,6 @@ impl<'a> ForceClaimView<'a> {
     pub fn new(env_name: &'a str, claimed: &'a ForceClaimed) -> Self {
         let overrode = claimed.overrode.as_ref().map(LockView::from);
         Self { session: SessionView::new(Some(env_name), &claimed.session, None), overrode }
-    }
-}
-
-/// How a session stands.
-#[derive(ToSchema)]
-#[schema(as = SessionStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only its schema is used")]
-pub enum SessionStatusName {
-    Queued,
-    Active,
-    Released,
-    Overridden,
-    Expired,
-}
-
-pub fn session_status_name(status: SessionStatus) -> &'static str {
-    match status {
-        SessionStatus::Queued => "queued",
-        SessionStatus::Active => "active",
-        SessionStatus::Released => "released",
-        SessionStatus::Overridden => "overridden",
-        SessionStatus::Expired => "expired",
     }
 }
 
@@ -154,13 +131,13 @@ pub fn end_reason(how: EndedHow) -> Option<&'static str> {
     }
 }
 
-/// One who waits for an environment.
+/// A session or claim that waits for an environment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Waiter)]
 pub struct WaiterView<'a> {
     position: usize,
-    /// Null for a claim that waits on its connection: it gets its session with the lock.
+    /// Null for a claim that waits on its connection: its session begins with the lock.
     #[schema(value_type = Option<String>, required)]
     session_id: Option<Text<SessionId>>,
     user: UserView<'a>,
@@ -169,9 +146,9 @@ pub struct WaiterView<'a> {
     #[schema(required)]
     context: Option<&'a str>,
     priority: i8,
-    /// Whether it waits for any environment with labels that this one has.
+    /// Whether it waits for any environment whose labels match.
     any: bool,
-    /// Since when it waits.
+    /// When it began to wait.
     #[schema(value_type = String, format = DateTime)]
     created_at: Time,
 }

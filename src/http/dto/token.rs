@@ -1,4 +1,4 @@
-//! A token, without its text but for the one answer that made it.
+//! A token. Its text is only in the answer that created it.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -14,9 +14,9 @@ pub struct TokenView<'a> {
     #[schema(value_type = String, example = "tok_0199f3c2a4b07f3e9d2c5a1b")]
     token_id: Text<TokenId>,
     name: &'a str,
-    /// Whose permissions it has.
+    /// The member whose permissions it has.
     user: TokenUser,
-    /// Who made it.
+    /// The member who created it.
     created_by: TokenUser,
     last_four: &'a str,
     #[schema(value_type = String, format = DateTime)]
@@ -27,7 +27,7 @@ pub struct TokenView<'a> {
     last_used_at: Option<Time>,
 }
 
-/// Somebody who is or was a member; the name is null once they no longer are.
+/// A present or former member; the name of a former one is null.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUser {
@@ -48,7 +48,7 @@ pub struct OpenTokenView<'a> {
 }
 
 impl<'a> TokenView<'a> {
-    /// `name_of` knows those who are members now.
+    /// `name_of` knows the present members.
     pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
         let person = |id| TokenUser { user_id: Text(id), name: name_of(id) };
         Self {

@@ -1,4 +1,4 @@
-//! Webhooks and their deliveries, and what is sent to their receivers.
+//! Webhooks, their deliveries, and the bodies sent to receivers.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -22,19 +22,19 @@ pub struct WebhookView<'a> {
     events: Vec<Text<Filter>>,
     description: &'a str,
     enabled: bool,
-    /// Why it is disabled: by a member, since its receiver answered 410, or since it failed for long.
+    /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
     #[schema(required)]
     disabled_reason: Option<&'static str>,
     #[schema(value_type = Option<String>, format = DateTime, required)]
     disabled_at: Option<Time>,
-    /// Since when every attempt has failed; null if the last one arrived.
+    /// When attempts began to fail; null if the last one arrived.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     failing_since: Option<Time>,
     /// Deliveries that have neither arrived nor been given up.
     pending_deliveries: u32,
-    /// Events that were no longer kept when their turn came.
+    /// Events that had expired before they were sent.
     missed_events: u64,
-    /// Until when the secret before this one signs too.
+    /// When the previous secret stops signing too.
     #[schema(value_type = Option<String>, format = DateTime, required)]
     previous_secret_expires_at: Option<Time>,
     #[schema(value_type = String, format = DateTime)]
@@ -63,14 +63,14 @@ pub struct LastDeliveryView {
     at: Time,
 }
 
-/// A webhook with the secret that was made for it.
+/// A webhook with its new secret.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = NewWebhook)]
 pub struct OpenWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// What its deliveries are signed with. It is not shown again.
+    /// Signs the deliveries. It is not shown again.
     #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: &'a str,
 }
@@ -93,7 +93,7 @@ pub struct KeptWebhookView<'a> {
 pub struct DeliveryView<'a> {
     #[schema(value_type = String, example = "dlv_0199f3c2a4b07f3e9d2c5a1b")]
     delivery_id: Text<DeliveryId>,
-    /// Its receiver finds it in `webhook-id`, the same on every attempt.
+    /// Sent as `webhook-id`, the same on every attempt.
     #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
     event_id: Text<EventId>,
     #[schema(value_type = String, example = "session.claimed")]
@@ -120,10 +120,10 @@ pub struct AttemptView<'a> {
     /// Null if there was no answer.
     #[schema(required)]
     status_code: Option<u16>,
-    /// Why it does not count as arrived; null if it does.
+    /// Why the attempt failed; null if it did not.
     #[schema(required)]
     error: Option<&'a str>,
-    /// The beginning of the answer's body, at most 1 KiB.
+    /// The start of the response body, at most 1 KiB.
     response_excerpt: &'a str,
 }
 
@@ -175,7 +175,7 @@ impl<'a> From<&'a Shown> for KeptWebhookView<'a> {
 impl<'a> From<&'a Delivery> for DeliveryView<'a> {
     fn from(delivery: &'a Delivery) -> Self {
         let pending = delivery.status == DeliveryStatus::Pending;
-        // One that has not been tried has its turn as soon as those before it have had theirs.
+        // One that has not been tried is sent after those before it.
         let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
         Self {
             delivery_id: Text(delivery.id),
@@ -201,7 +201,7 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
     }
 }
 
-/// What receivers get, in the form of Standard Webhooks.
+/// The body of a delivery, by the Standard Webhooks specification.
 #[derive(Serialize)]
 struct Payload<T> {
     r#type: &'static str,
@@ -209,12 +209,12 @@ struct Payload<T> {
     data: T,
 }
 
-/// What is sent of an event.
+/// The body for an event.
 pub fn webhook_body(event: &Occurred) -> Vec<u8> {
     written(&Payload { r#type: event.notice.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
 }
 
-/// What is sent to try a webhook out.
+/// The body for a test.
 pub fn webhook_test_body(webhook: WebhookId, now: Timestamp) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]

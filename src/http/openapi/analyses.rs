@@ -1,63 +1,24 @@
 //! The operations on analyses of failed deployments, and on the fixes they suggest.
 
-use serde_json::{Value, json};
-
 use super::operation::Operation;
-use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN};
-use crate::analysis::service::{EngineName, Status};
+use crate::analysis::service::Status;
+use crate::domain::{DeploymentId, Identifier};
 use crate::http::codes::Code;
-use crate::http::resources::analyses::WAIT_SECONDS_MAX;
+use crate::http::dto::AnalysisView;
+use crate::http::dto::FixView;
+use crate::http::paging::SlicePagination;
+use crate::http::resources::analyses::AnalysisForm;
+use crate::http::resources::analyses::FixForm;
 
 const ANALYSIS: &str = "Analysis";
-/// One line, not of spaces alone.
-const TITLE_PATTERN: &str = r"^[^\u0000-\u001f\u007f-\u009f]*[!-~][^\u0000-\u001f\u007f-\u009f]*$";
-/// Git allows less; what it does not is refused with a reason.
-const BRANCH_PATTERN: &str = "^[!-,.-~][!-~]{0,127}$";
-
-pub fn request_bodies() -> [(&'static str, Value); 2] {
-    [
-        (
-            "AnalysisRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "properties": {
-                    "engine": { "enum": [EngineName::Builtin.as_str(), EngineName::Llm.as_str(), null],
-                                "description": "Who looks: the server's own if left out. `llm` only where the operator \
-                                                has configured a model." },
-                    "waitSeconds": { "type": ["integer", "null"], "minimum": 0, "maximum": WAIT_SECONDS_MAX,
-                                     "description": "How long to wait for the end: 200 if it comes within." },
-                },
-            }),
-        ),
-        (
-            "FixPullRequestRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "properties": {
-                    "branch": { "type": ["string", "null"], "pattern": BRANCH_PATTERN,
-                                "examples": ["fix/missing-jq"],
-                                "description": "What to push it as, `lockkeeper/fix-{analysisId}` if left out. Never \
-                                                the default branch." },
-                    "title": { "type": ["string", "null"], "minLength": 1, "maxLength": 200,
-                               "pattern": TITLE_PATTERN },
-                    "draft": { "type": ["boolean", "null"], "default": false,
-                               "description": "Whether it is a draft, for a provider that knows drafts." },
-                },
-            }),
-        ),
-    ]
-}
 
 pub fn list_analyses() -> Operation {
-    let deployment = json!({ "type": "string", "pattern": DEPLOYMENT_PATTERN });
-    Operation::api(ANALYSIS, "listAnalyses", "List Analyses", "Newest first. The newest 1000 are remembered.")
-        .query("deploymentId", "Only those of this deployment", deployment)
-        .query("pipelineId", "Only those of this pipeline", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }))
-        .query("status", "Only those that stand so", json!({ "enum": Status::ALL.map(Status::as_str) }))
+    Operation::api(ANALYSIS, "listAnalyses", "List Analyses", "Newest first. The newest 1000 are kept.")
+        .query::<DeploymentId>("deploymentId", "Only those of this deployment")
+        .query::<Identifier>("pipelineId", "Only those of this pipeline")
+        .query::<Status>("status", "Only those with this status")
         .slice()
-        .answers_list("The analyses", "Analysis", "Pagination")
+        .answers_list::<AnalysisView<'_>, SlicePagination>("The analyses")
 }
 
 pub fn list_deployment_analyses() -> Operation {
@@ -65,10 +26,10 @@ pub fn list_deployment_analyses() -> Operation {
         ANALYSIS,
         "listDeploymentAnalyses",
         "List Analyses of a Deployment",
-        "Newest first. The newest 20 of a deployment are remembered.",
+        "Newest first. The newest 20 per deployment are kept.",
     )
     .slice()
-    .answers_list("The analyses", "Analysis", "Pagination")
+    .answers_list::<AnalysisView<'_>, SlicePagination>("The analyses")
     .fails(&[Code::DeploymentNotFound])
 }
 
@@ -77,27 +38,22 @@ pub fn create_analysis() -> Operation {
         ANALYSIS,
         "createAnalysis",
         "Analyse a Deployment",
-        "Looks into why a deployment failed: its records, its log, and the last deployment of the same environment that \
-         succeeded. It goes on in the background, through a restart too.",
+        "Finds out why a deployment failed, from its records, its log, and the environment's last successful deployment. It \
+         runs in the background and continues after a restart.",
     )
-    .body("AnalysisRequest", false)
+    .body::<AnalysisForm>()
     .writes()
-    .answers(202, "It runs", "Analysis", &["Location"])
-    .answers(200, "It ended within `waitSeconds`", "Analysis", &["Location"])
+    .answers::<AnalysisView<'_>>(202, "It runs", &["Location"])
+    .answers::<AnalysisView<'_>>(200, "It ended within `waitSeconds`", &["Location"])
     .fails(&[Code::DeploymentNotFound, Code::DeploymentNotFailed, Code::AnalysisDisabled, Code::ClientGone])
 }
 
 pub fn get_analysis() -> Operation {
-    Operation::api(
-        ANALYSIS,
-        "getAnalysis",
-        "Get Analysis",
-        "What was found, how sure that is, and what to do about it.",
-    )
-    .until_changed()
-    .answers(200, "The analysis", "Analysis", &["ETag"])
-    .answers_nothing(304, "It has not changed", &["ETag"])
-    .fails(&[Code::AnalysisNotFound, Code::ClientGone])
+    Operation::api(ANALYSIS, "getAnalysis", "Get Analysis", "The findings, their confidence, and suggested fixes.")
+        .until_changed()
+        .answers::<AnalysisView<'_>>(200, "The analysis", &["ETag"])
+        .answers_nothing(304, "It has not changed", &["ETag"])
+        .fails(&[Code::AnalysisNotFound, Code::ClientGone])
 }
 
 pub fn create_fix_pull_request() -> Operation {
@@ -106,14 +62,14 @@ pub fn create_fix_pull_request() -> Operation {
         "createFixPullRequest",
         "Propose a Fix",
         "Puts the suggested patch on a branch of the pipeline's repository and opens a pull request; without a patch that \
-         applies, a branch with the analysis as a document. An analysis has one pull request: asked again, that is \
-         answered. What was cut off goes on where it was.",
+         applies, a branch with the analysis as a document. An analysis has one pull request, which a repeated \
+         request returns. An interrupted proposal is resumed.",
     )
-    .body("FixPullRequestRequest", false)
+    .body::<FixForm>()
     .writes()
-    .answers(201, "The pull request", "FixPullRequest", &["Location"])
-    .answers(200, "There was one before", "FixPullRequest", &["Location"])
-    .answers(202, "It takes longer; look at the analysis' `pullRequest`", "Analysis", &["Location"])
+    .answers::<FixView<'_>>(201, "The pull request", &["Location"])
+    .answers::<FixView<'_>>(200, "It already exists", &["Location"])
+    .answers::<AnalysisView<'_>>(202, "It takes longer; see `pullRequest` of the analysis", &["Location"])
     .fails(&[
         Code::AnalysisNotFound,
         Code::AnalysisNotCompleted,

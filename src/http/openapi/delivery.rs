@@ -1,14 +1,19 @@
-//! What is delivered and how: the operations on pipelines.
+//! The operations on pipelines.
 
 use super::operation::Operation;
+use crate::forms::PipelineForm;
 use crate::http::codes::Code;
+use crate::http::dto::PipelineView;
+use crate::http::paging::SlicePagination;
+use crate::http::resources::pipelines::ResumeForm;
+use crate::http::resources::pipelines::StopForm;
 
 const PIPELINES: &str = "Pipelines";
 
 pub fn list_pipelines() -> Operation {
     Operation::api(PIPELINES, "listPipelines", "List Pipelines", "The organization's pipelines, by id.")
         .slice()
-        .answers_list("The pipelines", "Pipeline", "Pagination")
+        .answers_list::<PipelineView<'_>, SlicePagination>("The pipelines")
 }
 
 pub fn get_pipeline() -> Operation {
@@ -16,11 +21,10 @@ pub fn get_pipeline() -> Operation {
         PIPELINES,
         "getPipeline",
         "Get Pipeline",
-        "With its stages as they are defined. What is in `stages`, `variables` and `repository` can be sent as it is with a \
-         PUT.",
+        "With the definitions of its stages. `stages`, `variables` and `repository` can be sent back unchanged with a PUT.",
     )
-    .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
-    .answers(200, "The pipeline", "Pipeline", &["ETag"])
+    .header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
+    .answers::<PipelineView<'_>>(200, "The pipeline", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound])
 }
@@ -30,15 +34,15 @@ pub fn put_pipeline() -> Operation {
         PIPELINES,
         "putPipeline",
         "Put Pipeline",
-        "Makes it, or replaces it: what is left out has its default, and without stages a deployment succeeds at once. \
-         Deployments that have started go on with the stages they started with. Whether it is stopped stays as it is.",
+        "Creates or replaces it: what is left out has its default, and without stages a deployment succeeds at once. \
+         Deployments that have started keep their stages. A stopped pipeline stays stopped.",
     )
-    .header("If-Match", "The `ETag` it was read with: only if it is still that")
-    .header("If-None-Match", "`*`: only if there is no such pipeline yet")
-    .body("PipelineRequest", false)
+    .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
+    .header("If-None-Match", "`*`: only if the pipeline does not exist yet")
+    .body::<PipelineForm>()
     .writes()
-    .answers(200, "Changed", "Pipeline", &["ETag"])
-    .answers(201, "Made", "Pipeline", &["ETag", "Location"])
+    .answers::<PipelineView<'_>>(200, "Changed", &["ETag"])
+    .answers::<PipelineView<'_>>(201, "Created", &["ETag", "Location"])
     .fails(&[Code::PipelineLimitReached, Code::PreconditionFailed])
 }
 
@@ -47,9 +51,10 @@ pub fn delete_pipeline() -> Operation {
         PIPELINES,
         "deletePipeline",
         "Delete Pipeline",
-        "One that has environments is not deleted. One that a file declares stays deleted until its declaration changes.",
+        "A pipeline with environments is not deleted. A pipeline declared in a file stays deleted until its declaration \
+         changes.",
     )
-    .header("If-Match", "The `ETag` it was read with: only if it is still that")
+    .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
     .writes()
     .answers_nothing(204, "Deleted", &[])
     .fails(&[Code::PipelineNotFound, Code::PipelineInUse, Code::PreconditionFailed])
@@ -60,12 +65,12 @@ pub fn stop_pipeline() -> Operation {
         PIPELINES,
         "stopPipeline",
         "Stop Pipeline",
-        "What runs finishes; new deployments wait as `queued` until it is resumed. Claims still work. One that is stopped \
-         already stays as it was stopped first.",
+        "Running deployments finish; new ones wait as `queued` until it is resumed. Claims still work. Stopping a stopped \
+         pipeline changes nothing.",
     )
-    .body("StopRequest", false)
+    .body::<StopForm>()
     .writes()
-    .answers(200, "The pipeline, stopped", "Pipeline", &[])
+    .answers::<PipelineView<'_>>(200, "The pipeline, stopped", &[])
     .fails(&[Code::PipelineNotFound])
 }
 
@@ -74,10 +79,10 @@ pub fn resume_pipeline() -> Operation {
         PIPELINES,
         "resumePipeline",
         "Resume Pipeline",
-        "Deployments that waited start. Resuming one that is not stopped changes nothing.",
+        "Waiting deployments start. Resuming a running pipeline changes nothing.",
     )
-    .body("ResumeRequest", false)
+    .body::<ResumeForm>()
     .writes()
-    .answers(200, "The pipeline, running", "Pipeline", &[])
+    .answers::<PipelineView<'_>>(200, "The pipeline, running", &[])
     .fails(&[Code::PipelineNotFound])
 }

@@ -3,29 +3,28 @@
 use serde_json::{Value, json};
 
 use super::operation::Operation;
-use super::{DEPLOYMENT_PATTERN, IDENTIFIER_PATTERN, SESSION_PATTERN};
-use crate::domain::Notice;
+use crate::domain::{DeploymentId, Identifier, Notice, SessionId, UserId};
 use crate::http::codes::Code;
+use crate::http::dto::EventView;
+use crate::http::paging::SlicePagination;
 use crate::http::resources::events::{LAST_EVENT_ID, START};
 
 const EVENTS: &str = "Events";
-const EVENT_PATTERN: &str = "^evt_[0-9a-f]{24}$";
-const USER_PATTERN: &str = "^usr_[0-9a-f]{24}$";
 
 pub fn list_events() -> Operation {
     let operation = Operation::api(
         EVENTS,
         "listEvents",
         "List Events",
-        "Every change in the organization, newest first: what, when, by whom, by which token and request. They are kept as \
-         long and as many as the operator says.",
+        "Every change in the organization, newest first, with its actor, token and request. The operator sets how long and how \
+         many are kept.",
     );
-    filtered(operation).slice().answers_list("The events", "Event", "Pagination")
+    filtered(operation).slice().answers_list::<EventView<'_>, SlicePagination>("The events")
 }
 
 pub fn get_event() -> Operation {
     Operation::api(EVENTS, "getEvent", "Get Event", "One change in the organization.")
-        .answers(200, "The event", "Event", &[])
+        .answers::<EventView<'_>>(200, "The event", &[])
         .fails(&[Code::EventNotFound])
 }
 
@@ -44,9 +43,9 @@ pub fn stream_events() -> Operation {
     );
     let id = json!({ "type": "string", "maxLength": 256 });
     filtered(operation)
-        .query("lastEventId", "The same as the header, which wins", id)
+        .query_by("lastEventId", "The same as the header, which wins", id)
         .header(LAST_EVENT_ID, &format!("The id of the last event seen, or `{START}`: all that are kept"))
-        .answers_content(200, "What happens, as it happens", content, &[])
+        .answers_content(200, "The events", content, &[])
 }
 
 fn filtered(operation: Operation) -> Operation {
@@ -56,18 +55,18 @@ fn filtered(operation: Operation) -> Operation {
         types.join(", ")
     );
     operation
-        .query("type", &types, json!({ "type": "string", "pattern": types_pattern() }))
-        .query(
+        .query_by("type", &types, json!({ "type": "string", "pattern": types_pattern() }))
+        .query_by(
             "actor",
             "Only by this user, or by the `system`",
             json!({ "type": "string", "pattern": actor_pattern() }),
         )
-        .query("pipelineId", "Only in this pipeline", identifier())
-        .query("envName", "Only in environments of this name", identifier())
-        .query("sessionId", "Only of this session", json!({ "type": "string", "pattern": SESSION_PATTERN }))
-        .query("deploymentId", "Only of this deployment", json!({ "type": "string", "pattern": DEPLOYMENT_PATTERN }))
-        .query("since", "Only from this time on", time())
-        .query("until", "Only before this time", time())
+        .query::<Identifier>("pipelineId", "Only in this pipeline")
+        .query::<Identifier>("envName", "Only in environments of this name")
+        .query::<SessionId>("sessionId", "Only of this session")
+        .query::<DeploymentId>("deploymentId", "Only of this deployment")
+        .query_by("since", "Only from this time on", time())
+        .query_by("until", "Only before this time", time())
 }
 
 /// Names and groups, with commas between them.
@@ -81,18 +80,9 @@ fn types_pattern() -> String {
 }
 
 fn actor_pattern() -> String {
-    format!("{USER_PATTERN}|^system$")
+    format!("{}|^system$", UserId::PATTERN)
 }
 
 fn time() -> Value {
     json!({ "type": "string", "format": "date-time" })
-}
-
-fn identifier() -> Value {
-    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN })
-}
-
-pub fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
-    let schema = json!({ "type": "string", "pattern": EVENT_PATTERN });
-    (name == "eventId").then_some(("The event", schema, "evt_000000000000002a9d2c5a1b"))
 }

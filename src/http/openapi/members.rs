@@ -1,53 +1,26 @@
 //! The operations on members.
 
-use serde_json::{Value, json};
-
-use super::IDENTIFIER_PATTERN;
 use super::operation::Operation;
-use crate::domain::Role;
+use crate::domain::{Identifier, Role};
+use crate::forms::MemberForm;
 use crate::http::codes::Code;
+use crate::http::dto::MemberView;
+use crate::http::paging::SlicePagination;
+use crate::http::resources::members::MemberChangeForm;
 
 const MEMBERS: &str = "Members";
 
-pub fn request_bodies() -> [(&'static str, Value); 2] {
-    [
-        (
-            "MemberRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["name", "role"],
-                "properties": { "name": name(), "role": role() },
-            }),
-        ),
-        (
-            "MemberChangeRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["role"],
-                "properties": { "role": role() },
-            }),
-        ),
-    ]
-}
-
 pub fn list_members() -> Operation {
-    Operation::api(
-        MEMBERS,
-        "listMembers",
-        "List Members",
-        "Who is in the organization, in the order in which they came.",
-    )
-    .query("role", "Only those with this role", role())
-    .query("name", "Only the one of this name", name())
-    .slice()
-    .answers_list("The members", "Member", "Pagination")
+    Operation::api(MEMBERS, "listMembers", "List Members", "The members of the organization, oldest first.")
+        .query::<Role>("role", "Only those with this role")
+        .query::<Identifier>("name", "Only the one with this name")
+        .slice()
+        .answers_list::<MemberView<'_>, SlicePagination>("The members")
 }
 
 pub fn get_member() -> Operation {
-    Operation::api(MEMBERS, "getMember", "Get Member", "One of them.")
-        .answers(200, "The member", "Member", &[])
+    Operation::api(MEMBERS, "getMember", "Get Member", "One member.")
+        .answers::<MemberView<'_>>(200, "The member", &[])
         .fails(&[Code::MemberNotFound])
 }
 
@@ -56,12 +29,12 @@ pub fn add_member() -> Operation {
         MEMBERS,
         "addMember",
         "Add Member",
-        "A name is unique in its organization, and stays. Who was removed and comes back has another id, and neither the \
-         tokens nor the sessions of before.",
+        "A name is unique in its organization and cannot be changed. A member who was removed and is added again has a new id, \
+         without the earlier tokens and sessions.",
     )
-    .body("MemberRequest", true)
+    .body::<MemberForm>()
     .writes()
-    .answers(201, "The member", "Member", &["Location"])
+    .answers::<MemberView<'_>>(201, "The member", &["Location"])
     .fails(&[Code::MemberExists, Code::MemberLimitReached])
 }
 
@@ -70,12 +43,12 @@ pub fn change_member() -> Operation {
         MEMBERS,
         "changeMember",
         "Change Member",
-        "Gives them another role, which acts on their next request. One that a file declares keeps the role given here until \
-         the file says another one than before.",
+        "Changes the role, from the member's next request on. A member declared in a file keeps this role until the role in \
+         the file changes.",
     )
-    .body("MemberChangeRequest", true)
+    .body::<MemberChangeForm>()
     .writes()
-    .answers(200, "The member", "Member", &[])
+    .answers::<MemberView<'_>>(200, "The member", &[])
     .fails(&[Code::MemberNotFound, Code::LastAdmin])
 }
 
@@ -84,23 +57,10 @@ pub fn remove_member() -> Operation {
         MEMBERS,
         "removeMember",
         "Remove Member",
-        "Revokes all their tokens, which stop working before this answers. Sessions they hold go on until they expire or a \
-         maintainer releases them. One that a file declares stays removed until the file says another role than before.",
+        "Revokes all their tokens, which stop working before the answer. Their sessions continue until they expire or a \
+         maintainer releases them. A member declared in a file stays removed until the role in the file changes.",
     )
     .writes()
     .answers_nothing(204, "Removed", &[])
     .fails(&[Code::MemberNotFound, Code::LastAdmin])
-}
-
-pub fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
-    let schema = json!({ "type": "string", "pattern": "^usr_[0-9a-f]{24}$" });
-    (name == "userId").then_some(("The member's id", schema, "usr_0199f3c2a4b07f3e9d2c5a1b"))
-}
-
-fn name() -> Value {
-    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN, "examples": ["ana"] })
-}
-
-fn role() -> Value {
-    json!({ "enum": Role::ALL.map(Role::as_str) })
 }

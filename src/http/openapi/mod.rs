@@ -1,14 +1,13 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
 mod analyses;
-mod bodies;
 mod delivery;
 mod deployments;
 mod events;
 mod members;
 mod operation;
 mod operations;
-mod pipeline_bodies;
+mod problem_schema;
 mod registries;
 mod secrets;
 mod webhooks;
@@ -35,29 +34,22 @@ pub use webhooks::{
 
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};
-use utoipa::ToSchema;
 
-use super::dto::{
-    AnalysisView, ApprovalView, DeliveryView, DeploymentView, EnvironmentListItem, EnvironmentView, EventView, FixView,
-    ForceClaimView, KeptWebhookView, MemberView, OpenTokenView, OpenWebhookView, PipelineView, RegistryStepView,
-    RegistryView, SecretView, SessionView, SyncView, TokenView, WaiterView, WebhookView,
+use crate::domain::{
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, RegistryId, SessionId, TokenId, UserId, VariableName,
+    WebhookId,
 };
-use super::paging::{PagePagination, SlicePagination};
-use super::resources::logs::LineView;
-use super::resources::tokens::KeptTokenView;
+use crate::forms::{Text, id_schema};
 
-pub const IDENTIFIER_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$";
-const SESSION_PATTERN: &str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
-const DEPLOYMENT_PATTERN: &str = "^dep_[0-9a-f]{24}$";
-const ANALYSIS_PATTERN: &str = "^anl_[0-9a-f]{24}$";
-const APPROVAL_PATTERN: &str = "^apr_[0-9a-f]{24}$";
+const EVENT_ID_PATTERN: &str = "^evt_[0-9a-f]{24}$";
 
 /// The document of these paths, each with its operations.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> Value {
+    let mut schemas = Map::from_iter(problem_schema::all());
     let paths: Map<_, _> = paths
         .into_iter()
         .map(|(path, operations)| {
-            let item = path_item(&path, operations);
+            let item = path_item(&path, operations, &mut schemas);
             (path, item)
         })
         .collect();
@@ -69,7 +61,7 @@ pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)
             "summary": "Ephemeral environments for CI fleets: durable locks over HTTP",
             "description": "A 2xx to a write means that its effect survives a crash and a power cut. The paths of \
                             ephemeral environments are also answered without `/api/v1`. Every answer carries \
-                            `X-Request-Id`; every `POST` takes an `Idempotency-Key`; every fault is `application/problem+json` with a stable `code`, but for what is no HTTP at all.",
+                            `X-Request-Id`; every `POST` takes an `Idempotency-Key`; every error is `application/problem+json` with a stable `code`, except for input that is not HTTP.",
             "license": { "name": "Apache-2.0", "identifier": "Apache-2.0" },
         },
         "servers": [{ "url": "/" }],
@@ -89,53 +81,28 @@ pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)
         ],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas,
             "securitySchemes": { "token": { "type": "http", "scheme": "bearer", "bearerFormat": "lk_…" } },
         },
     })
 }
 
-fn path_item(path: &str, operations: Vec<(Method, Operation)>) -> Value {
+fn path_item(path: &str, operations: Vec<(Method, Operation)>, schemas: &mut Map<String, Value>) -> Value {
     let mut item = Map::new();
     item.insert("parameters".to_owned(), path_parameters(path));
     for (method, operation) in operations {
         let operation = if method == Method::POST { operation.idempotent() } else { operation };
-        item.insert(method.as_str().to_ascii_lowercase(), operation.describe());
+        item.insert(method.as_str().to_ascii_lowercase(), operation.describe(schemas));
     }
     Value::Object(item)
 }
 
-/// The parameters a path names, with examples that the sample organization really has.
+/// The parameters of a path, with examples that exist in the sample organization.
 fn path_parameters(path: &str) -> Value {
     let names = path.split('/').filter_map(|segment| segment.strip_prefix('{')?.strip_suffix('}'));
     names
         .map(|name| {
-            let (description, schema, example) = match name {
-                "orgId" => ("The organization", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "acme"),
-                "pipelineId" => ("The pipeline", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "web"),
-                "envName" => {
-                    ("The environment", json!({ "type": "string", "pattern": IDENTIFIER_PATTERN }), "review-1")
-                }
-                "sessionId" => (
-                    "The session",
-                    json!({ "type": "string", "pattern": SESSION_PATTERN }),
-                    "ses_0199f3c2a4b07f3e9d2c5a1b2a",
-                ),
-                "tokenId" => (
-                    "The token's id",
-                    json!({ "type": "string", "pattern": "^tok_[0-9a-f]{24}$" }),
-                    "tok_0199f3c2a4b07f3e9d2c5a1b",
-                ),
-                "analysisId" => (
-                    "The analysis",
-                    json!({ "type": "string", "pattern": ANALYSIS_PATTERN }),
-                    "anl_0199f3c2a4b07f3e9d2c5a1b",
-                ),
-                "registryId" => registries::path_parameter(),
-                _ => path_parameter(name).unwrap_or_else(|| {
-                    ("A code", json!({ "type": "string", "pattern": "^[a-z_]{1,64}$" }), "environment_locked")
-                }),
-            };
+            let (description, schema, example) = path_parameter(name);
             json!({
                 "name": name, "in": "path", "required": true, "description": description, "schema": schema,
                 "example": example,
@@ -144,58 +111,24 @@ fn path_parameters(path: &str) -> Value {
         .collect()
 }
 
-fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
-    let found = deployments::path_parameter(name).or_else(|| secrets::path_parameter(name));
-    found
-        .or_else(|| events::path_parameter(name))
-        .or_else(|| members::path_parameter(name))
-        .or_else(|| webhooks::path_parameter(name))
-}
-
-fn schemas() -> Value {
-    let mut schemas = Map::new();
-    include::<EnvironmentView<'_>>(&mut schemas);
-    include::<EnvironmentListItem<'_>>(&mut schemas);
-    include::<SessionView<'_>>(&mut schemas);
-    include::<WaiterView<'_>>(&mut schemas);
-    include::<ForceClaimView<'_>>(&mut schemas);
-    include::<DeploymentView<'_>>(&mut schemas);
-    include::<LineView<'_>>(&mut schemas);
-    include::<AnalysisView<'_>>(&mut schemas);
-    include::<FixView<'_>>(&mut schemas);
-    include::<ApprovalView<'_>>(&mut schemas);
-    include::<EventView<'_>>(&mut schemas);
-    include::<PipelineView<'_>>(&mut schemas);
-    include::<SecretView<'_>>(&mut schemas);
-    include::<WebhookView<'_>>(&mut schemas);
-    include::<OpenWebhookView<'_>>(&mut schemas);
-    include::<KeptWebhookView<'_>>(&mut schemas);
-    include::<DeliveryView<'_>>(&mut schemas);
-    include::<RegistryView<'_>>(&mut schemas);
-    include::<RegistryStepView<'_>>(&mut schemas);
-    include::<SyncView<'_>>(&mut schemas);
-    include::<TokenView<'_>>(&mut schemas);
-    include::<OpenTokenView<'_>>(&mut schemas);
-    include::<KeptTokenView<'_>>(&mut schemas);
-    include::<MemberView<'_>>(&mut schemas);
-    include::<SlicePagination>(&mut schemas);
-    include::<PagePagination>(&mut schemas);
-    let bodies = bodies::all().into_iter().chain(pipeline_bodies::all()).chain(registries::request_bodies());
-    let bodies = bodies.chain(deployments::request_bodies()).chain(secrets::request_bodies());
-    let bodies = bodies.chain(members::request_bodies()).chain(webhooks::request_bodies());
-    for (name, schema) in bodies.chain(analyses::request_bodies()) {
-        schemas.insert(name.to_owned(), schema);
-    }
-    Value::Object(schemas)
-}
-
-/// A type's schema and those it refers to.
-fn include<T: ToSchema>(schemas: &mut Map<String, Value>) {
-    let mut found = vec![(T::name().into_owned(), T::schema())];
-    T::schemas(&mut found);
-    for (name, schema) in found {
-        // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
-        schemas.insert(name, serde_json::to_value(schema).unwrap_or_default());
+fn path_parameter(name: &str) -> (&'static str, Value, &'static str) {
+    match name {
+        "orgId" => ("The organization", Identifier::text_schema(), "acme"),
+        "pipelineId" => ("The pipeline", Identifier::text_schema(), "web"),
+        "envName" => ("The environment", Identifier::text_schema(), "review-1"),
+        "sessionId" => ("The session", SessionId::text_schema(), "ses_0199f3c2a4b07f3e9d2c5a1b2a"),
+        "deploymentId" => ("The deployment", DeploymentId::text_schema(), "dep_0199f3c2a4b07f3e9d2c5a1b"),
+        "stage" => ("The stage, by its name", Identifier::text_schema(), "build"),
+        "approvalId" => ("The approval", ApprovalId::text_schema(), "apr_0199f3c2a4b07f3e9d2c5a1b"),
+        "analysisId" => ("The analysis", AnalysisId::text_schema(), "anl_0199f3c2a4b07f3e9d2c5a1b"),
+        "eventId" => ("The event", id_schema(EVENT_ID_PATTERN), "evt_000000000000002a9d2c5a1b"),
+        "name" => ("The secret, by its name", VariableName::text_schema(), "DATABASE_PASSWORD"),
+        "registryId" => ("The step registry's id", RegistryId::text_schema(), "reg_0199f3c2a4b07f3e9d2c5a1b"),
+        "tokenId" => ("The token's id", TokenId::text_schema(), "tok_0199f3c2a4b07f3e9d2c5a1b"),
+        "userId" => ("The member's id", id_schema(UserId::PATTERN), "usr_0199f3c2a4b07f3e9d2c5a1b"),
+        "webhookId" => ("The webhook", WebhookId::text_schema(), "whk_0199f3c2a4b07f3e9d2c5a1b"),
+        "deliveryId" => ("The delivery", DeliveryId::text_schema(), "dlv_0199f3c2a4b07f3e9d2c5a1b"),
+        _ => ("A code", id_schema("^[a-z_]{1,64}$"), "environment_locked"),
     }
 }
 

@@ -1,13 +1,15 @@
-//! One operation of the document: what it takes, what it answers, and with which codes it can fail.
+//! One operation of the document: its parameters, body, answers and error codes.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
 
-use crate::http::clients::WAIT_SECONDS_MAX;
+use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
-use crate::http::paging::PLACE_MAX;
+use crate::http::paging::{LIMIT_MAX, PLACE_MAX};
 use crate::http::{idempotent, problem};
+use crate::idempotency::IdempotencyKey;
 
 pub struct Operation {
     id: &'static str,
@@ -16,17 +18,14 @@ pub struct Operation {
     description: &'static str,
     public: bool,
     parameters: Vec<Value>,
-    body: Option<Body>,
+    body: Option<Value>,
     answers: Vec<(u16, Value)>,
     codes: Vec<Code>,
+    /// Those that its body and its answers refer to.
+    schemas: Schemas,
 }
 
-struct Body {
-    schema: &'static str,
-    required: bool,
-}
-
-/// What every request of the API may meet before it reaches its handler.
+/// Errors that any API request may get before it reaches its handler.
 const API_CODES: [Code; 8] = [
     Code::InvalidParameter,
     Code::MissingToken,
@@ -37,7 +36,7 @@ const API_CODES: [Code; 8] = [
     Code::Overloaded,
     Code::ShuttingDown,
 ];
-/// What every write may meet.
+/// Errors of every write.
 const WRITE_CODES: [Code; 2] = [Code::StorageFull, Code::OutcomeUnknown];
 const BODY_CODES: [Code; 6] = [
     Code::BadRequest,
@@ -48,12 +47,14 @@ const BODY_CODES: [Code; 6] = [
     Code::InvalidRequest,
 ];
 
-/// What a request with a key may meet.
+/// Errors of a request with a key.
 const KEY_CODES: [Code; 3] = [Code::IdempotencyKeyInFlight, Code::IdempotencyKeyReused, Code::InvalidRequest];
-const KEY_PATTERN: &str = "^[!-~]{1,128}$";
+
+pub type Limit = Integer<1, { LIMIT_MAX as i64 }>;
+pub type Offset = Integer<0, { PLACE_MAX as i64 }>;
 
 impl Operation {
-    /// An operation of the API: it takes a token.
+    /// An operation of the API, with a token.
     pub fn api(tag: &'static str, id: &'static str, summary: &'static str, description: &'static str) -> Self {
         Self {
             id,
@@ -65,10 +66,11 @@ impl Operation {
             body: None,
             answers: Vec::new(),
             codes: API_CODES.to_vec(),
+            schemas: Schemas::default(),
         }
     }
 
-    /// Something for operators: it takes no token.
+    /// An operation for operators, without a token.
     pub fn public(id: &'static str, summary: &'static str, description: &'static str) -> Self {
         Self { public: true, codes: Vec::new(), ..Self::api("Operating", id, summary, description) }
     }
@@ -77,29 +79,36 @@ impl Operation {
         self.fails(&WRITE_CODES)
     }
 
-    /// It takes a key, and answers a retry as it answered the first time.
+    /// Takes a key, and answers a retry like the first request.
     pub fn idempotent(mut self) -> Self {
         self.parameters.push(json!({
             "name": idempotent::HEADER,
             "in": "header",
-            "description": "Of your choice, a UUID for example, and new for each request. A retry under the same key within \
-                            24 hours gets the first answer again instead of a second effect; a request that was refused \
-                            frees its key.",
-            "schema": { "type": "string", "pattern": KEY_PATTERN },
+            "description": "Chosen by the client, a UUID for example, and new for each request. A retry with the same key within 24 \
+                            hours gets the first answer again and has no second effect; a refused request frees its key.",
+            "schema": rule_schema(&IdempotencyKey::RULE),
         }));
         for (_, response) in self.answers.iter_mut().filter(|(status, _)| *status < 300) {
             response["headers"]["Idempotency-Replayed"] =
-                json!({ "description": "This is the first answer again", "schema": { "const": "true" } });
+                json!({ "description": "Set if this is a stored answer", "schema": { "const": "true" } });
         }
         self.fails(&KEY_CODES)
     }
 
-    pub fn body(mut self, schema: &'static str, required: bool) -> Self {
-        self.body = Some(Body { schema, required });
+    pub fn body<T: Form>(mut self) -> Self {
+        let mut reader = Reader::new(Spelling::Camel);
+        T::read(&Element::empty_object(), &mut reader);
+        let content = json!({ "application/json": { "schema": T::schema(&mut self.schemas) } });
+        self.body = Some(json!({ "required": reader.has_faults(), "content": content }));
         self.fails(&BODY_CODES)
     }
 
-    pub fn query(mut self, name: &str, description: &str, schema: Value) -> Self {
+    pub fn query<T: Form>(mut self, name: &str, description: &str) -> Self {
+        let schema = T::schema(&mut self.schemas);
+        self.query_by(name, description, schema)
+    }
+
+    pub fn query_by(mut self, name: &str, description: &str, schema: Value) -> Self {
         self.parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": schema }));
         self
     }
@@ -111,39 +120,46 @@ impl Operation {
     }
 
     pub fn slice(self) -> Self {
-        self.query("limit", "How many, 50 if left out", json!({ "type": "integer", "minimum": 1, "maximum": 100 }))
-            .query(
-                "offset",
-                "After how many, 0 if left out",
-                json!({ "type": "integer", "minimum": 0, "maximum": PLACE_MAX }),
-            )
+        self.query::<Limit>("limit", "How many, 50 if left out")
+            .query::<Offset>("offset", "After how many, 0 if left out")
     }
 
-    /// A read that can be held open until there is something new.
+    /// A read that can wait for a change.
     pub fn until_changed(self) -> Self {
-        self.header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since").query(
-            "waitSeconds",
-            "With `If-None-Match`: how long to wait for a change before 304",
-            json!({ "type": "integer", "minimum": 0, "maximum": WAIT_SECONDS_MAX }),
-        )
+        self.header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
+            .query::<WaitSeconds>("waitSeconds", "With `If-None-Match`: how long to wait for a change before 304")
     }
 
     /// One record.
-    pub fn answers(self, status: u16, description: &str, schema: &str, headers: &[&str]) -> Self {
-        let schema = json!({
-            "type": "object", "required": ["data"], "properties": { "data": reference(schema) },
-        });
+    pub fn answers<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
+        let data = self.include::<T>();
+        self.answers_data(status, description, data, headers)
+    }
+
+    /// One record with a secret in it; a retry is answered without the secret.
+    pub fn answers_secret<T: ToSchema, R: ToSchema>(
+        mut self,
+        status: u16,
+        description: &str,
+        headers: &[&str],
+    ) -> Self {
+        let data = json!({ "anyOf": [self.include::<T>(), self.include::<R>()] });
+        self.answers_data(status, description, data, headers)
+    }
+
+    fn answers_data(self, status: u16, description: &str, data: Value, headers: &[&str]) -> Self {
+        let schema = json!({ "type": "object", "required": ["data"], "properties": { "data": data } });
         self.answers_json(status, description, schema, headers)
     }
 
     /// A list of records.
-    pub fn answers_list(self, description: &str, schema: &str, pagination: &str) -> Self {
+    pub fn answers_list<T: ToSchema, P: ToSchema>(mut self, description: &str) -> Self {
         let schema = json!({
             "type": "object",
             "required": ["data", "pagination"],
             "properties": {
-                "data": { "type": "array", "items": reference(schema) },
-                "pagination": reference(pagination),
+                "data": { "type": "array", "items": self.include::<T>() },
+                "pagination": self.include::<P>(),
             },
         });
         self.answers_json(200, description, schema, &["Link"])
@@ -159,7 +175,16 @@ impl Operation {
         self.answers_with(200, description, Some(content), &[])
     }
 
-    /// One of several kinds of content, as the request asks for.
+    /// Text, or an object per line, as the request asks for.
+    pub fn answers_lines<T: ToSchema>(mut self, description: &str, headers: &[&str]) -> Self {
+        let content = json!({
+            "text/plain": { "schema": { "type": "string" } },
+            "application/x-ndjson": { "schema": self.include::<T>() },
+        });
+        self.answers_with(200, description, Some(content), headers)
+    }
+
+    /// Content of another kind.
     pub fn answers_content(self, status: u16, description: &str, content: Value, headers: &[&str]) -> Self {
         self.answers_with(status, description, Some(content), headers)
     }
@@ -182,7 +207,20 @@ impl Operation {
         self
     }
 
-    pub fn describe(self) -> Value {
+    /// A reference to a type's schema, which is entered with those it refers to.
+    fn include<T: ToSchema>(&mut self) -> Value {
+        let mut found = vec![(T::name().into_owned(), T::schema())];
+        T::schemas(&mut found);
+        for (name, schema) in found {
+            // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
+            self.schemas.0.insert(name, serde_json::to_value(schema).unwrap_or_default());
+        }
+        reference(&T::name())
+    }
+
+    /// The operation; its schemas are entered into `schemas`.
+    pub fn describe(self, schemas: &mut Map<String, Value>) -> Value {
+        schemas.extend(self.schemas.0);
         let mut responses: BTreeMap<String, Value> = BTreeMap::new();
         for (status, codes) in by_status(&self.codes) {
             responses.insert(status.to_string(), problem_response(status, &codes));
@@ -198,8 +236,7 @@ impl Operation {
             "security": if self.public { json!([]) } else { json!([{ "token": [] }]) },
         });
         if let Some(body) = self.body {
-            let content = json!({ "application/json": { "schema": reference(body.schema) } });
-            operation["requestBody"] = json!({ "required": body.required, "content": content });
+            operation["requestBody"] = body;
         }
         operation
     }
@@ -240,16 +277,4 @@ fn headers_of(names: &[&str]) -> Value {
     Value::Object(
         names.map(|name| ((*name).to_owned(), json!({ "schema": { "type": "string" } }))).collect::<Map<_, _>>(),
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::idempotency::IdempotencyKey;
-
-    #[test]
-    fn the_documented_key_is_the_real_one() {
-        assert!(IdempotencyKey::parse(&"~".repeat(128)).is_ok() && IdempotencyKey::parse(&"!".repeat(129)).is_err());
-        assert!(KEY_PATTERN.contains("{1,128}"));
-    }
 }

@@ -1,51 +1,64 @@
-//! What each operation takes and answers, by part of the API.
+//! The operations on environments, sessions and tokens, and those for operators.
 
 use serde_json::json;
 
-use super::operation::{Operation, reference};
+use super::operation::{Limit, Operation, reference};
 use crate::domain::{LABELS_MAX, LockStatus};
+use crate::forms::ClaimAnyForm;
+use crate::forms::ClaimForm;
+use crate::forms::ConfigurationForm;
+use crate::forms::DeployForm;
+use crate::forms::ForceClaimForm;
+use crate::forms::HeartbeatForm;
+use crate::forms::{Integer, List};
 use crate::http::codes::Code;
-use crate::http::dto::lock_status_name;
+use crate::http::dto::DeploymentView;
+use crate::http::dto::EnvironmentListItem;
+use crate::http::dto::EnvironmentView;
+use crate::http::dto::ForceClaimView;
+use crate::http::dto::OpenTokenView;
+use crate::http::dto::SessionView;
+use crate::http::dto::TokenView;
+use crate::http::dto::WaiterView;
 use crate::http::paging::PLACE_MAX;
+use crate::http::paging::PagePagination;
+use crate::http::paging::SlicePagination;
+use crate::http::resources::environment_list::Label;
+use crate::http::resources::tokens::KeptTokenView;
+use crate::http::resources::tokens::TokenForm;
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 
 pub fn list_environments() -> Operation {
-    let statuses = LockStatus::ALL.map(lock_status_name);
     Operation::api(
         ENVIRONMENTS,
         "listEnvironments",
         "List Environments",
         "Each with its lock status; all of them unless `limit` or `offset` is given.",
     )
-    .query("lockStatus", "Only those that stand so", json!({ "enum": statuses }))
-    .query(
-        "label",
-        "Only those with this label, `key:value`; may be repeated",
-        json!({ "type": "array", "maxItems": LABELS_MAX, "items": {
-            "type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}:[!-~]{1,63}$" } }),
-    )
+    .query::<LockStatus>("lockStatus", "Only those with this status")
+    .query::<List<Label, 0, LABELS_MAX>>("label", "Only those with this label, `key:value`; may be repeated")
     .slice()
-    .answers_list("The environments", "EnvironmentListItem", "Pagination")
+    .answers_list::<EnvironmentListItem<'_>, SlicePagination>("The environments")
     .fails(&[Code::PipelineNotFound])
 }
 
 pub fn get_environment() -> Operation {
     Operation::api(ENVIRONMENTS, "getEnvironment", "Get Environment", "With its configuration and its lock.")
         .until_changed()
-        .answers(200, "The environment", "Environment", &["ETag"])
+        .answers::<EnvironmentView<'_>>(200, "The environment", &["ETag"])
         .answers_nothing(304, "It has not changed", &["ETag"])
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn put_environment() -> Operation {
-    Operation::api(ENVIRONMENTS, "putEnvironment", "Put Environment", "Makes it, or replaces its configuration.")
-        .header("If-Match", "The `ETag` it was read with: only if the configuration is still that")
-        .header("If-None-Match", "`*`: only if there is no such environment yet")
-        .body("ConfigurationRequest", false)
+    Operation::api(ENVIRONMENTS, "putEnvironment", "Put Environment", "Creates it, or replaces its configuration.")
+        .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
+        .header("If-None-Match", "`*`: only if the environment does not exist yet")
+        .body::<ConfigurationForm>()
         .writes()
-        .answers(200, "Changed", "Environment", &["ETag"])
-        .answers(201, "Made", "Environment", &["ETag", "Location"])
+        .answers::<EnvironmentView<'_>>(200, "Changed", &["ETag"])
+        .answers::<EnvironmentView<'_>>(201, "Created", &["ETag", "Location"])
         .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
 }
 
@@ -54,9 +67,9 @@ pub fn delete_environment() -> Operation {
         ENVIRONMENTS,
         "deleteEnvironment",
         "Delete Environment",
-        "A locked one is not deleted. Its fencing tokens are never given again, even under a new environment of its name.",
+        "A locked environment is not deleted. Its fencing tokens are never reused, even by a new environment of the same name.",
     )
-    .header("If-Match", "The `ETag` it was read with: only if the configuration is still that")
+    .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
     .writes()
     .answers_nothing(204, "Deleted", &[])
     .fails(&[
@@ -72,9 +85,9 @@ pub fn delete_environment() -> Operation {
 
 pub fn get_history() -> Operation {
     Operation::api(ENVIRONMENTS, "getHistory", "Get History", "Its sessions, newest first, the present one included.")
-        .query("page", "From 1", json!({ "type": "integer", "minimum": 1, "maximum": PLACE_MAX }))
-        .query("limit", "How many a page, 50 if left out", json!({ "type": "integer", "minimum": 1, "maximum": 100 }))
-        .answers_list("One page", "Session", "HistoryPagination")
+        .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "From 1")
+        .query::<Limit>("limit", "How many per page, 50 if left out")
+        .answers_list::<SessionView<'_>, PagePagination>("One page")
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
@@ -87,7 +100,7 @@ pub fn get_queue() -> Operation {
          `queueLength` of an environment counts the former.",
     )
     .slice()
-    .answers_list("Who waits", "Waiter", "Pagination")
+    .answers_list::<WaiterView<'_>, SlicePagination>("The queue")
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
@@ -96,14 +109,14 @@ pub fn claim_session() -> Operation {
         ENVIRONMENTS,
         "claimSession",
         "Claim Session",
-        "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits its turn that long; with \
-         `queue` it is answered 202 with a queued session, whose place is kept while somebody asks about it at least every \
-         60 seconds. A client that hangs up while it waits is granted nothing.",
+        "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits that long; with \
+         `queue` it is answered 202 with a queued session, which keeps its position while it is polled at least every 60 \
+         seconds. A client that disconnects while it waits gets nothing.",
     )
-    .body("ClaimRequest", false)
+    .body::<ClaimForm>()
     .writes()
-    .answers(201, "The lock is yours", "Session", &["Location"])
-    .answers(202, "Queued", "Session", &["Location"])
+    .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
+    .answers::<SessionView<'_>>(202, "Queued", &["Location"])
     .fails(&CLAIM_FAULTS)
 }
 
@@ -123,14 +136,13 @@ pub fn claim_any() -> Operation {
         "claimAny",
         "Claim Any",
         "Claims whichever environment with all these labels is free, the least recently used first; waits and queues as \
-         Claim Session does, in one line with those who wait for one of them by name. A TTL above what the environment \
-         allows is shortened to that. A queued session has no `envName` \
-         until it has an environment; ask about it where `Location` says.",
+         Claim Session does, in one queue with claims of a single environment. A TTL above the environment's limit is shortened \
+         to it. A queued session has no `envName` until it has an environment; poll it at its `Location`.",
     )
-    .body("ClaimAnyRequest", false)
+    .body::<ClaimAnyForm>()
     .writes()
-    .answers(201, "The lock is yours", "Session", &["Location"])
-    .answers(202, "Queued", "Session", &["Location"])
+    .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
+    .answers::<SessionView<'_>>(202, "Queued", &["Location"])
     .fails(&CLAIM_FAULTS)
 }
 
@@ -138,11 +150,11 @@ pub fn get_any_session() -> Operation {
     Operation::api(
         ENVIRONMENTS,
         "getAnySessionStatus",
-        "Get Session Status, wherever it is",
+        "Get Status of a Queued Session",
         "A session that was queued, by its id alone: while it waits for any environment, and after it has one.",
     )
     .until_changed()
-    .answers(200, "The session", "Session", &["ETag"])
+    .answers::<SessionView<'_>>(200, "The session", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::SessionNotFound])
 }
@@ -151,25 +163,20 @@ pub fn release_any_session() -> Operation {
     Operation::api(
         ENVIRONMENTS,
         "releaseAnySession",
-        "Release Session, wherever it is",
-        "Leaves the queue for any environment, or gives the lock back if there is one by now.",
+        "Release a Queued Session",
+        "Leaves the queue for any environment, or releases the lock if it has got one meanwhile.",
     )
     .writes()
-    .answers(200, "The session as it ended", "Session", &[])
+    .answers::<SessionView<'_>>(200, "The session as it ended", &[])
     .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::SessionNotFound])
 }
 
 pub fn heartbeat() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "heartbeat",
-        "Heartbeat",
-        "The holder is alive: the session's TTL begins anew. `expiresAt` says until when.",
-    )
-    .body("HeartbeatRequest", false)
-    .writes()
-    .answers(200, "The session", "Session", &[])
-    .fails(&HOLDER_FAULTS)
+    Operation::api(ENVIRONMENTS, "heartbeat", "Heartbeat", "Restarts the session's TTL; see `expiresAt`.")
+        .body::<HeartbeatForm>()
+        .writes()
+        .answers::<SessionView<'_>>(200, "The session", &[])
+        .fails(&HOLDER_FAULTS)
 }
 
 const HOLDER_FAULTS: [Code; 9] = [
@@ -191,9 +198,9 @@ pub fn force_claim() -> Operation {
         "Force Claim",
         "Ends the holder's session, if there is one, and takes the lock in one step. The queue keeps waiting.",
     )
-    .body("ForceClaimRequest", false)
+    .body::<ForceClaimForm>()
     .writes()
-    .answers(201, "The lock is yours", "ForceClaimedSession", &["Location"])
+    .answers::<ForceClaimView<'_>>(201, "The lock is yours", &["Location"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
 }
 
@@ -205,7 +212,7 @@ pub fn get_session() -> Operation {
         "Also long after it has ended; says whether it was overridden, by whom and when.",
     )
     .until_changed()
-    .answers(200, "The session", "Session", &["ETag"])
+    .answers::<SessionView<'_>>(200, "The session", &["ETag"])
     .answers_nothing(304, "It has not changed", &["ETag"])
     .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
@@ -215,14 +222,14 @@ pub fn deploy_commit() -> Operation {
         ENVIRONMENTS,
         "deployCommit",
         "Deploy Commit",
-        "Deploys in a session of the caller's own, when what the session deploys before has finished. `Location` is the \
-         deployment. A retry with the same `Idempotency-Key` gets the answer of the moment in which it was accepted: 202, also \
-         where the first was answered 200 later on.",
+        "Deploys in the caller's own session, after the earlier deployments of the session. `Location` is the deployment. A \
+         retry with the same `Idempotency-Key` gets the answer from when it was accepted: 202, even if the first request was \
+         answered 200.",
     )
-    .body("DeployRequest", true)
+    .body::<DeployForm>()
     .writes()
-    .answers(200, "The deployment, finished within `waitSeconds`", "Deployment", &["Location"])
-    .answers(202, "The deployment", "Deployment", &["Location"])
+    .answers::<DeploymentView<'_>>(200, "The deployment, finished within `waitSeconds`", &["Location"])
+    .answers::<DeploymentView<'_>>(202, "The deployment", &["Location"])
     .fails(&HOLDER_FAULTS)
     .fails(&[Code::QueueFull])
 }
@@ -232,11 +239,11 @@ pub fn release_session() -> Operation {
         ENVIRONMENTS,
         "releaseSession",
         "Release Session",
-        "Gives the lock back and cancels what the session still deploys. Repeating it is no fault, nor is releasing a \
-         session that was overridden: the answer says how it ended.",
+        "Releases the lock and cancels the session's unfinished deployments. Repeating it is no error, nor is releasing an \
+         overridden session: the answer says how it ended.",
     )
     .writes()
-    .answers(200, "The session as it ended", "Session", &[])
+    .answers::<SessionView<'_>>(200, "The session as it ended", &[])
     .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
@@ -248,7 +255,7 @@ pub fn list_tokens() -> Operation {
         "The organization's tokens, oldest first, without their text.",
     )
     .slice()
-    .answers_list("The tokens", "Token", "Pagination")
+    .answers_list::<TokenView<'_>, SlicePagination>("The tokens")
 }
 
 pub fn create_token() -> Operation {
@@ -256,27 +263,22 @@ pub fn create_token() -> Operation {
         "Tokens",
         "createToken",
         "Create Token",
-        "A token has the permissions of the member it stands for, as they are when it is used. Its text is shown once: a \
-         retry with the same `Idempotency-Key` gets the first answer again with `token` null. If that answer was lost, \
-         revoke the token and make another under a new key.",
+        "A token has the current permissions of its member. Its text is shown once: a retry with the same `Idempotency-Key` \
+         gets the first answer with `token` null. If the first answer was lost, revoke the token and create another with a \
+         new key.",
     )
-    .body("TokenRequest", true)
+    .body::<TokenForm>()
     .writes()
-    .answers_json(
+    .answers_secret::<OpenTokenView<'_>, KeptTokenView<'_>>(
         201,
         "The token, with its text unless this is a retry",
-        json!({
-            "type": "object",
-            "required": ["data"],
-            "properties": { "data": { "anyOf": [reference("NewToken"), reference("ReplayedToken")] } },
-        }),
         &["Location"],
     )
     .fails(&[Code::TokenLimitReached])
 }
 
 pub fn revoke_token() -> Operation {
-    Operation::api("Tokens", "revokeToken", "Revoke Token", "It stops working before this answers.")
+    Operation::api("Tokens", "revokeToken", "Revoke Token", "The token stops working before the answer.")
         .writes()
         .answers_nothing(204, "Revoked", &[])
         .fails(&[Code::TokenNotFound])
@@ -287,7 +289,7 @@ pub fn healthz() -> Operation {
 }
 
 pub fn readyz() -> Operation {
-    Operation::public("readyz", "Ready", "Writes are accepted, and the server is not on its way out.")
+    Operation::public("readyz", "Ready", "The server accepts writes and is not shutting down.")
         .answers_json(200, "Ready", reference("Status"), &[])
         .fails(&[Code::ShuttingDown, Code::StorageFull, Code::Overloaded])
 }
@@ -306,7 +308,7 @@ pub fn description() -> Operation {
 }
 
 pub fn problem() -> Operation {
-    Operation::public("problem", "What a code means", "What `type` of a problem points to.")
-        .answers_text("When it is answered, and what to do then")
+    Operation::public("problem", "Meaning of a code", "The page that `type` of a problem points to.")
+        .answers_text("When it occurs, and what to do")
         .fails(&[Code::ProblemNotFound])
 }

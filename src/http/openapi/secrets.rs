@@ -1,63 +1,25 @@
-//! The operations on secrets. None of them answers a value.
+//! The operations on secrets. No answer has a value.
 
-use serde_json::{Value, json};
-
-use super::IDENTIFIER_PATTERN;
-use super::bodies::{CONTEXT_PATTERN, VARIABLE_PATTERN};
 use super::operation::Operation;
+use crate::domain::Identifier;
 use crate::http::codes::Code;
-use crate::secrets::VALUE_BYTES_MAX;
+use crate::http::dto::SecretView;
+use crate::http::paging::SlicePagination;
+use crate::http::resources::secrets::SecretChangeForm;
+use crate::http::resources::secrets::SecretForm;
 
 const SECRETS: &str = "Secrets";
-
-pub fn request_bodies() -> [(&'static str, Value); 2] {
-    let description = |kind| json!({ "type": kind, "maxLength": 1024, "pattern": CONTEXT_PATTERN });
-    [
-        (
-            "SecretRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "required": ["name", "value"],
-                "properties": {
-                    "name": { "type": "string", "pattern": VARIABLE_PATTERN, "examples": ["DATABASE_PASSWORD"],
-                              "description": "The variable that steps find it in." },
-                    "value": value(),
-                    "description": description(json!(["string", "null"])),
-                    "pipelineId": { "type": ["string", "null"], "pattern": IDENTIFIER_PATTERN, "examples": ["web"],
-                                    "description": "For one pipeline alone, where it wins over the organization's of the same \
-                                                    name; left out: for all." },
-                },
-            }),
-        ),
-        (
-            "SecretChangeRequest",
-            json!({
-                "type": "object",
-                "additionalProperties": false,
-                "minProperties": 1,
-                "description": "What is left out stays as it is.",
-                "properties": { "value": value(), "description": description(json!("string")) },
-            }),
-        ),
-    ]
-}
-
-fn value() -> Value {
-    json!({ "type": "string", "minLength": 1, "maxLength": VALUE_BYTES_MAX, "pattern": r"^[^\u0000]+$",
-            "writeOnly": true, "description": "At most 16384 bytes in UTF-8. It is never shown again." })
-}
 
 pub fn list_secrets() -> Operation {
     Operation::api(
         SECRETS,
         "listSecrets",
         "List Secrets",
-        "The organization's and those of its pipelines, by pipeline and name, without their values.",
+        "The secrets of the organization and of its pipelines, by pipeline and name, without their values.",
     )
-    .query("pipelineId", "Only this pipeline's own", identifier())
+    .query::<Identifier>("pipelineId", "Only secrets of this pipeline")
     .slice()
-    .answers_list("The secrets", "Secret", "Pagination")
+    .answers_list::<SecretView<'_>, SlicePagination>("The secrets")
 }
 
 pub fn create_secret() -> Operation {
@@ -65,34 +27,34 @@ pub fn create_secret() -> Operation {
         SECRETS,
         "createSecret",
         "Create Secret",
-        "Steps get it as a variable from the next stage that begins. A name is unique in its scope: the organization, or one \
+        "Steps get it as a variable, from the next stage that starts. A name is unique in its scope: the organization, or one \
          pipeline.",
     )
-    .body("SecretRequest", true)
+    .body::<SecretForm>()
     .writes()
-    .answers(201, "The secret, without its value", "Secret", &["Location", "ETag"])
+    .answers::<SecretView<'_>>(201, "The secret, without its value", &["Location", "ETag"])
     .fails(&[Code::SecretExists, Code::SecretLimitReached])
 }
 
 pub fn get_secret() -> Operation {
-    in_scope(Operation::api(SECRETS, "getSecret", "Get Secret", "All of it but its value."))
-        .header("If-None-Match", "An `ETag` of before: 304 if nothing has changed since")
-        .answers(200, "The secret", "Secret", &["ETag"])
+    in_scope(Operation::api(SECRETS, "getSecret", "Get Secret", "A secret without its value."))
+        .header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
+        .answers::<SecretView<'_>>(200, "The secret", &["ETag"])
         .answers_nothing(304, "It has not changed", &["ETag"])
 }
 
 pub fn update_secret() -> Operation {
-    in_scope(Operation::api(SECRETS, "updateSecret", "Update Secret", "Gives it another value or description."))
-        .header("If-Match", "The `ETag` it was read with: only if it is still that")
-        .body("SecretChangeRequest", true)
+    in_scope(Operation::api(SECRETS, "updateSecret", "Update Secret", "Changes the value or the description."))
+        .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
+        .body::<SecretChangeForm>()
         .writes()
-        .answers(200, "The secret, without its value", "Secret", &["ETag"])
+        .answers::<SecretView<'_>>(200, "The secret, without its value", &["ETag"])
         .fails(&[Code::PreconditionFailed])
 }
 
 pub fn delete_secret() -> Operation {
-    in_scope(Operation::api(SECRETS, "deleteSecret", "Delete Secret", "Steps that have begun keep it."))
-        .header("If-Match", "The `ETag` it was read with: only if it is still that")
+    in_scope(Operation::api(SECRETS, "deleteSecret", "Delete Secret", "Steps that have started keep it."))
+        .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .writes()
         .answers_nothing(204, "Deleted", &[])
         .fails(&[Code::PreconditionFailed])
@@ -100,15 +62,6 @@ pub fn delete_secret() -> Operation {
 
 fn in_scope(operation: Operation) -> Operation {
     operation
-        .query("pipelineId", "Whose own it is; left out: the organization's", identifier())
+        .query::<Identifier>("pipelineId", "Its pipeline; if left out, a secret of the organization")
         .fails(&[Code::SecretNotFound])
-}
-
-pub fn path_parameter(name: &str) -> Option<(&'static str, Value, &'static str)> {
-    let schema = json!({ "type": "string", "pattern": VARIABLE_PATTERN });
-    (name == "name").then_some(("The secret, by its name", schema, "DATABASE_PASSWORD"))
-}
-
-fn identifier() -> Value {
-    json!({ "type": "string", "pattern": IDENTIFIER_PATTERN })
 }

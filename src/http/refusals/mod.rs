@@ -11,7 +11,7 @@ use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
 use crate::http::codes::Code;
-use crate::http::dto::{EndedByView, LockView, Text, Time, UserView, approval_status_name, end_reason};
+use crate::http::dto::{EndedByView, LockView, Text, Time, UserView, end_reason};
 use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use crate::pipelines::PipelinesError;
 use crate::secrets::SecretError;
@@ -240,7 +240,7 @@ impl From<Rejection> for Problem {
             Rejection::ApprovalNotFound => approval_not_found(),
             Rejection::ApprovalNotPending { status } => {
                 Problem::new(Code::ApprovalNotPending, Code::ApprovalNotPending.meaning())
-                    .with("approvalStatus", approval_status_name(status))
+                    .with("approvalStatus", status.as_str())
             }
             Rejection::SelfApproval => {
                 Problem::new(Code::SelfApprovalDenied, "you started this deployment, and in this pipeline users cannot \
@@ -300,7 +300,7 @@ pub fn reset_not_retryable(record: &DeploymentRecord, stage: &Identifier) -> Pro
 /// The decision came too late.
 pub fn approval_not_pending(record: &ApprovalRecord) -> Problem {
     let approval = &record.approval;
-    let status = approval_status_name(approval.status);
+    let status = approval.status.as_str();
     let at = approval.decided_at.map(|at| format!(" at {}", Time(at))).unwrap_or_default();
     let detail = match &approval.decided_by {
         Some(by) => {

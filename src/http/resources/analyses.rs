@@ -1,35 +1,40 @@
-//! Analyses of failed deployments: ask for one, wait for it, list them, and have a fix proposed.
+//! Analyses of failed deployments: request, wait, list, and propose a fix.
 
 use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
+use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::deployments::{deployment_id, find};
 use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis, PullRequest, Status};
 use crate::auth::Permission;
-use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier};
+use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
 use crate::entropy;
 use crate::fixes::{FixRequest, Proposed, Title};
+use crate::forms::{self, Integer, choices, form, rule_schema, texts};
 use crate::git::RefName;
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
+use crate::http::body::{invalid_field, read_body};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, Waited, while_connected};
 use crate::http::codes::Code;
-use crate::http::dto::{AnalysisView, FixView, deployment_status_name};
+use crate::http::dto::{AnalysisView, FixView};
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::{answer, body, refusals};
+use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 use crate::store::Batch;
 
-/// The longest that somebody waits for an analysis with the request that asks for it.
-pub const WAIT_SECONDS_MAX: u64 = 60;
-/// What to do where the outcome is not known.
+/// The longest that the request for an analysis waits for its end.
+const WAIT_SECONDS_MAX: i64 = 60;
+
+type AnalysisWait = Integer<0, WAIT_SECONDS_MAX>;
+/// Advice for a request whose outcome is unknown.
 const LOOK: &str = "list the deployment's analyses";
 const NO_MODEL: &str = "is llm only where the operator has configured a model (analysis.llm_url); leave it out";
 
@@ -65,7 +70,7 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = analysis_id(&call)?;
     let mut query = Query::of(&call.request);
-    let wait = query.number("waitSeconds", 0, clients::WAIT_SECONDS_MAX).unwrap_or(0);
+    let wait = query.number("waitSeconds", 0, forms::WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
     let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
     let watch = || access.realm.analyses.watch();
@@ -75,25 +80,58 @@ pub async fn view(call: Call) -> Answered {
     answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
 }
 
+form! {
+    pub struct AnalysisForm as "AnalysisRequest" {
+        /// The server's default engine if left out. `llm` only if the operator has configured a model.
+        nullable engine: EngineName,
+        /// How long to wait for the end: 200 if it comes in time.
+        nullable wait_seconds: AnalysisWait,
+    }
+}
+
+form! {
+    pub struct FixForm as "FixPullRequestRequest" {
+        /// The branch to push, `lockkeeper/fix-{analysisId}` if left out. Never the default branch.
+        #[schema("examples": ["fix/missing-jq"])]
+        nullable branch: BranchName,
+        nullable title: Title,
+        /// Whether it is a draft, for a provider that has drafts.
+        nullable(false) draft: bool,
+    }
+}
+
+/// Git allows less than the schema says; the parser knows.
+pub struct BranchName(RefName);
+
+texts! {
+    BranchName: |text: &str| RefName::parse(text).map(Self), rule_schema(&REVISION);
+    Title: Self::parse, title_schema();
+}
+
+choices!(EngineName, Status);
+
+fn title_schema() -> Value {
+    let mut schema = rule_schema(&Title::RULE);
+    schema["pattern"] = json!(Title::PATTERN);
+    schema
+}
+
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::Analyse)?;
     Query::of(&call.request).finish()?;
-    let body = body::read_body(&mut call).await?;
+    let body = read_body(&mut call).await?;
     let (pending, kept) = match idempotent::check_key(&call.request, &access, body.bytes()) {
         Err(EarlyReturn::Replay(kept)) => (None, Some(kept)),
         checked => (checked?, None),
     };
-    let mut fields = body.fields()?;
-    let engine = fields.nullable_text("engine", EngineName::parse);
-    let wait = fields.nullable_integer("waitSeconds", 0..=WAIT_SECONDS_MAX as i64);
-    let wait = Duration::from_secs(wait.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0));
+    let AnalysisForm { engine, wait_seconds } = body.form()?;
+    let wait = Duration::from_secs(wait_seconds.map_or(0, AnalysisWait::u64));
     if let Some(kept) = kept {
         return asked_before(&call.request, &access, kept, wait).await;
     }
     if engine == Some(EngineName::Llm) && access.realm.analyses.engines().llm.is_none() {
-        fields.wrong("engine", NO_MODEL);
+        return Err(invalid_field("engine", NO_MODEL).into());
     }
-    fields.finish()?;
     let Some(default) = access.realm.analyses.engines().default else {
         let detail = "analysis is off on this server (analysis.engine); ask its operator to turn it on";
         return Err(Problem::new(Code::AnalysisDisabled, detail).into());
@@ -111,8 +149,8 @@ pub async fn create(mut call: Call) -> Answered {
     Ok(idempotent::response(rendered(&analysis)))
 }
 
-/// Makes it and keeps the answer, in a task of its own: the key must stay in flight until both are durable, and the
-/// analysis must begin, also where the caller has gone.
+/// Creates it and keeps the answer, in a separate task: the key must stay in flight until both are durable, and the
+/// analysis must start, even if the caller disconnects.
 async fn start_it(access: Access, new: NewAnalysis, pending: Option<Pending>) -> Result<Analysis, Problem> {
     let starting = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
@@ -124,23 +162,21 @@ async fn start_it(access: Access, new: NewAnalysis, pending: Option<Pending>) ->
     starting.await.map_err(Problem::internal)?
 }
 
-/// What is only answered for a deployment that failed.
+/// Only a failed deployment is analysed.
 fn check_failed(status: DeploymentStatus) -> Result<(), Problem> {
     let detail = match status {
         DeploymentStatus::Failed => return Ok(()),
-        DeploymentStatus::Succeeded => "the deployment succeeded; there is nothing to look into",
-        DeploymentStatus::Cancelled => {
-            "the deployment was cancelled, and did not fail by itself; its `error` says more"
-        }
+        DeploymentStatus::Succeeded => "the deployment succeeded; there is nothing to analyse",
+        DeploymentStatus::Cancelled => "the deployment was cancelled and did not fail; see its `error`",
         DeploymentStatus::Queued
         | DeploymentStatus::Running
         | DeploymentStatus::AwaitingApproval
-        | DeploymentStatus::Cancelling => "the deployment has not ended; ask again when it has failed",
+        | DeploymentStatus::Cancelling => "the deployment has not ended; try again when it has failed",
     };
-    Err(Problem::new(Code::DeploymentNotFailed, detail).with("deploymentStatus", deployment_status_name(status)))
+    Err(Problem::new(Code::DeploymentNotFailed, detail).with("deploymentStatus", status.as_str()))
 }
 
-/// Waits for an analysis to end, as long as its client is there; answers how it stands then.
+/// Waits for an analysis to end while the client is connected; returns its newest state.
 async fn ended_within(
     request: &HttpRequest,
     access: &Access,
@@ -158,7 +194,7 @@ async fn ended_within(
         loop {
             match analyses.get(organization, newest.id)? {
                 Some(found) => newest = found,
-                // It has ended and is forgotten already.
+                // It has ended and was removed already.
                 None => return Ok(newest),
             }
             if newest.status() != Status::Running || Instant::now() >= deadline {
@@ -177,8 +213,8 @@ async fn ended_within(
     }
 }
 
-/// The answer to a request that is sent again. The one that was kept says how the analysis began; who waited for its end
-/// the first time is answered as then.
+/// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the
+/// newest state instead.
 async fn asked_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
     let found = match kept.subject {
         Some(Subject::Analysis(id)) if !wait.is_zero() => access.realm.analyses.get(&access.caller.organization, id)?,
@@ -192,21 +228,16 @@ async fn asked_before(request: &HttpRequest, access: &Access, kept: StoredAnswer
 pub async fn propose_fix(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::Analyse)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let wish = FixRequest {
-        branch: fields.nullable_text("branch", RefName::parse),
-        title: fields.nullable_text("title", Title::parse),
-        draft: fields.nullable_boolean("draft").unwrap_or(false),
-    };
-    fields.finish()?;
+    let FixForm { branch, title, draft } = body.form()?;
+    let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
     let id = analysis_id(&call)?;
     let analysis = read(&access, id)?;
-    // In a task of its own: what has been pushed is to be recorded, also where the caller has gone.
+    // In a separate task: a pushed branch must be recorded even if the caller disconnects.
     let mut proposing = actix_web::rt::spawn(propose(access.clone(), id, wish, pending));
     let Ok(proposed) = tokio::time::timeout(access.node.answer_timeout, &mut proposing).await else {
         actix_web::rt::spawn(async move {
             if let Ok(Err(problem)) = proposing.await {
-                tracing::warn!(analysis = %id, %problem, "a fix could not be proposed, and nobody waits for it any more");
+                tracing::warn!(analysis = %id, %problem, "proposing a fix failed after its request timed out");
             }
         });
         let later = idempotent::answer(StatusCode::ACCEPTED, Some(url(&analysis)), AnalysisView::new(&analysis));
@@ -230,7 +261,7 @@ async fn propose(
     let (organization, by) = (&access.caller.organization, access.agent());
     let proposed = access.realm.fixes.propose(organization, id, &wish, &by, keep).await?;
     let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
-    tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "a fix was proposed");
+    tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "fix proposed");
     Ok(proposed)
 }
 
@@ -244,7 +275,7 @@ fn rendered_fix(status: StatusCode, analysis: &Analysis, made: &PullRequest) -> 
     idempotent::answer(status, Some(url(analysis)), FixView::new(analysis, made))
 }
 
-/// The analysis of the path. One that cannot be read as an id never was.
+/// The analysis in the path. A text that is not an id is not found.
 fn analysis_id(call: &Call) -> Result<AnalysisId, Problem> {
     call.segment("analysisId").parse().map_err(|_| refusals::analysis_not_found())
 }

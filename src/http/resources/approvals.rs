@@ -7,10 +7,11 @@ use crate::auth::Permission;
 use crate::domain::{
     ApprovalId, ApprovalRecord, ApprovalStatus, Context, DecideApproval, DeploymentId, Identifier, Rejection, Verdict,
 };
+use crate::forms::{Form, form};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
-use crate::http::dto::{APPROVAL_STATUSES, ApprovalView, approval_status_name};
+use crate::http::dto::ApprovalView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
@@ -20,7 +21,7 @@ pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
     let filter = ApprovalFilter {
-        status: query.choice("status", &APPROVAL_STATUSES, approval_status_name),
+        status: query.text("status", ApprovalStatus::parse),
         pipeline: query.text("pipelineId", Identifier::parse),
         environment: query.text("envName", Identifier::parse),
         deployment: query.text("deploymentId", str::parse::<DeploymentId>),
@@ -42,21 +43,30 @@ pub async fn view(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, ApprovalView::new(&found.environment, &found.record)))
 }
 
+form! {
+    pub struct ApproveForm as "ApproveRequest" {
+        nullable comment: Context,
+    }
+}
+
+form! {
+    pub struct RejectForm as "RejectRequest" {
+        nullable reason: Context,
+    }
+}
+
 pub async fn approve(call: Call) -> Answered {
-    decide(call, Verdict::Approve, "comment").await
+    decide(call, Verdict::Approve, |ApproveForm { comment }| comment).await
 }
 
 pub async fn reject(call: Call) -> Answered {
-    decide(call, Verdict::Reject, "reason").await
+    decide(call, Verdict::Reject, |RejectForm { reason }| reason).await
 }
 
-async fn decide(mut call: Call, verdict: Verdict, said: &str) -> Answered {
+async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> Option<Context>) -> Answered {
     let access = Access::to(&call, Permission::Approve)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let comment = fields.nullable_text(said, Context::parse).filter(|comment| !comment.as_str().is_empty());
-    fields.finish()?;
-
+    let comment = comment_of(body.form()?).filter(|comment| !comment.as_str().is_empty());
     let id = approval_id(&call)?;
     let ApprovalFound { environment: key, record } = find(&access, id)?;
     let by = access.caller.person.clone();
@@ -74,7 +84,7 @@ async fn decide(mut call: Call, verdict: Verdict, said: &str) -> Answered {
     Ok(idempotent::response(render(&decided)))
 }
 
-/// Whoever decides twice, in the same way, is told again how they did; anybody else, who was first.
+/// The same decision by the same member again is no error; any other is refused with the one that was first.
 fn decided_before(access: &Access, id: ApprovalId, verdict: Verdict) -> Result<ApprovalRecord, Problem> {
     let ApprovalFound { record, .. } = find(access, id)?;
     let same = record.approval.status == outcome_of(verdict);
@@ -89,7 +99,7 @@ fn outcome_of(verdict: Verdict) -> ApprovalStatus {
     }
 }
 
-/// The approval of the path. One that cannot be read as an id never was.
+/// The approval in the path. A text that is not an id is not found.
 fn approval_id(call: &Call) -> Result<ApprovalId, Problem> {
     call.segment("approvalId").parse().map_err(|_| refusals::approval_not_found())
 }

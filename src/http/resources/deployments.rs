@@ -1,4 +1,4 @@
-//! Deployments: list, view, wait for; cancel a stage, run it again.
+//! Deployments: list, view, wait; cancel or retry a stage.
 
 use std::time::Duration;
 
@@ -9,13 +9,15 @@ use tokio::time::Instant;
 use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
 use crate::auth::Permission;
 use crate::domain::{
-    CancelStage, DeploymentId, DeploymentRecord, EnvironmentKey, Identifier, Person, RetryStage, SessionId,
+    CancelStage, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, Identifier, Person, RetryStage,
+    SessionId,
 };
+use crate::forms::{WAIT_SECONDS_MAX, form};
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::call::Call;
-use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
-use crate::http::dto::{DEPLOYMENT_STATUSES, DeploymentView, deployment_status_name};
+use crate::http::clients::{self, Read, Waited, while_connected};
+use crate::http::dto::DeploymentView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
@@ -29,7 +31,7 @@ pub async fn list(call: Call) -> Answered {
         pipeline: query.text("pipelineId", Identifier::parse),
         environment: query.text("envName", Identifier::parse),
         session: query.text("sessionId", str::parse::<SessionId>),
-        status: query.choice("status", &DEPLOYMENT_STATUSES, deployment_status_name),
+        status: query.text("status", DeploymentStatus::parse),
     };
     let slice = Slice::take(&mut query);
     query.finish()?;
@@ -56,10 +58,15 @@ pub async fn view(call: Call) -> Answered {
     })
 }
 
+form! {
+    /// Empty: the path names the stage.
+    pub struct StageActionForm as "StageActionRequest" {}
+}
+
 pub async fn cancel_stage(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    body.fields()?.finish()?;
+    let StageActionForm {} = body.form()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let key = found.environment;
     let cancel = CancelStage { target: found.record.deployment.id.into(), stage, by, any };
@@ -72,7 +79,7 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
 pub async fn retry_stage(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    body.fields()?.finish()?;
+    let StageActionForm {} = body.form()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let Some(session) = found.record.session else {
         return Err(refusals::reset_not_retryable(&found.record, &stage).into());
@@ -86,7 +93,7 @@ pub async fn retry_stage(mut call: Call) -> Answered {
     Ok(idempotent::response(render(&record)))
 }
 
-/// Which stage of which deployment somebody wants to do something to.
+/// The stage that an intervention is about.
 struct Target {
     found: DeploymentFound,
     stage: Identifier,
@@ -111,14 +118,14 @@ fn rendered(key: &EnvironmentKey) -> impl Fn(&DeploymentRecord) -> StoredAnswer 
     }
 }
 
-/// A deployment with where it is from now on.
+/// A deployment with its `Location`.
 pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecord) -> StoredAnswer {
     let location = format!("/api/v1/organizations/{}/deployments/{}", key.pipeline.organization, record.deployment.id);
     let subject = Subject::Deployment(record.deployment.id);
     idempotent::answer_about(subject, status, location, DeploymentView::new(key, record))
 }
 
-/// Waits for a deployment to finish, as long as its client is there; answers how it stands then.
+/// Waits for a deployment to finish while the client is connected; returns its newest state.
 pub async fn finished_within(
     request: &HttpRequest,
     environments: &Environments,
@@ -137,7 +144,7 @@ pub async fn finished_within(
         loop {
             match environments.deployment(organization, id)? {
                 Some(found) => newest = found.record,
-                // It has ended and is forgotten already.
+                // It has ended and was removed already.
                 None => return Ok(newest),
             }
             if newest.deployment.status.is_finished() || Instant::now() >= deadline {
@@ -156,8 +163,8 @@ pub async fn finished_within(
     }
 }
 
-/// The answer to a deploy that is sent again. The one that was kept says how the deployment began, since it was kept with
-/// that; who waited for the end the first time is answered as then.
+/// The answer to a retried deploy. The stored answer is from the start of the deployment; a retry that waits gets the
+/// newest state instead.
 pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
     let (environments, organization) = (&access.realm.environments, &access.caller.organization);
     let found = match kept.subject {
@@ -169,7 +176,7 @@ pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: Store
     Ok(idempotent::replayed(rendered(&environment)(&record)))
 }
 
-/// The deployment of the path. One that cannot be read as an id never was.
+/// The deployment in the path. A text that is not an id is not found.
 pub fn deployment_id(call: &Call) -> Result<DeploymentId, Problem> {
     call.segment("deploymentId").parse().map_err(|_| refusals::deployment_not_found())
 }

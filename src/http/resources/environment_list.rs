@@ -1,22 +1,24 @@
-//! The list of a pipeline's environments: a part of it, or all of it, however long, in bounded memory.
+//! The list of a pipeline's environments: a slice, or all of it, in bounded memory.
 
 use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
 use futures_util::stream;
+use serde_json::json;
 
 use crate::actors::ListFilter;
 use crate::auth::Permission;
-use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, PipelineKey};
+use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, Malformed, PipelineKey, TextRule};
+use crate::forms::{Text, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
-use crate::http::dto::{EnvironmentListItem, lock_status_name};
+use crate::http::dto::EnvironmentListItem;
 use crate::http::paging;
 use crate::http::paging::{Query, Slice, SlicePagination};
 use crate::http::problem::Problem;
 
-/// How many environments are held in memory at once for one who reads them all.
+/// How many environments are in memory at once while all are listed.
 const PIECE: usize = 1_000;
 
 pub async fn list(call: Call) -> Answered {
@@ -35,10 +37,10 @@ pub async fn list(call: Call) -> Answered {
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
-/// All of them: written piece by piece, each read when the client has taken the one before.
+/// All of them, in pieces: each is read once the client has taken the one before.
 async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Answered {
     let mut reader = Reader { access, pipeline, filter, after: None, written: 0, done: false };
-    // The first piece before anything is answered, so that what can fail mostly fails with a problem.
+    // The first piece is read before the answer begins, so that most failures still become a problem.
     let first = reader.next_piece().await?;
     let pieces = stream::unfold((Some(first), reader), |(ready, mut reader)| async move {
         match ready {
@@ -90,24 +92,36 @@ impl Reader {
     }
 }
 
+/// A label that an environment must have: `key:value`.
+pub struct Label(Identifier, LabelValue);
+
+texts! {
+    Label: parse_label, json!({ "type": "string", "pattern": label_pattern() });
+}
+
+fn parse_label(text: &str) -> Result<Label, Malformed> {
+    let pair = text.split_once(':');
+    let label = pair.and_then(|(key, value)| Some(Label(Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
+    label.ok_or(Malformed("must have the form key:value"))
+}
+
+fn label_pattern() -> String {
+    let pattern = |rule: TextRule| rule.pattern().unwrap_or_default();
+    let (key, value) = (pattern(Identifier::RULE), pattern(LabelValue::RULE));
+    format!("{}:{}", key.trim_end_matches('$'), value.trim_start_matches('^'))
+}
+
 fn list_filter(query: &mut Query) -> ListFilter {
     let mut filter = ListFilter::default();
-    if let Some(wanted) = query.one("lockStatus") {
-        filter.lock_status = LockStatus::ALL.into_iter().find(|status| lock_status_name(*status) == wanted);
-        if filter.lock_status.is_none() {
-            query.wrong("lockStatus", "is one of unlocked, locked, resetting, disabled");
-        }
-    }
+    filter.lock_status = query.text("lockStatus", LockStatus::parse);
     let labels = query.all("label");
     if labels.len() > LABELS_MAX {
-        query.wrong("label", format!("is given at most {LABELS_MAX} times"));
+        query.wrong("label", format!("must be given at most {LABELS_MAX} times"));
     }
     for label in labels {
-        let pair = label.split_once(':');
-        let pair = pair.and_then(|(key, value)| Some((Identifier::parse(key).ok()?, LabelValue::parse(value).ok()?)));
-        match pair {
-            Some(pair) => filter.labels.push(pair),
-            None => query.wrong("label", "has the form key:value"),
+        match Label::parse_text(&label) {
+            Ok(Label(key, value)) => filter.labels.push((key, value)),
+            Err(malformed) => query.wrong("label", malformed.to_string()),
         }
     }
     filter

@@ -1,4 +1,4 @@
-//! Environments: view, history, make or change, delete.
+//! Environments: view, history, create or change, delete.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,15 +7,13 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::Permission;
-use crate::domain::{
-    CommitId, Configuration, Configure, Delete, Description, Environment, EnvironmentKey, Identifier, LABELS_MAX,
-    LabelValue, PipelineKey, QUEUE_LENGTH_MAX, Role, SECONDS_MAX, VARIABLES_MAX, VariableName, VariableValue,
-};
+use crate::domain::{Configure, Delete, Environment, EnvironmentKey, PipelineKey};
+use crate::forms::{ConfigurationForm, EnvironmentName, WAIT_SECONDS_MAX};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_fields};
+use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
-use crate::http::clients::{self, Read, WAIT_SECONDS_MAX};
+use crate::http::clients::{self, Read};
 use crate::http::dto::{EnvironmentView, SessionView, WaiterView};
 use crate::http::paging::{Page, Query, Slice};
 use crate::http::problem::Problem;
@@ -72,16 +70,12 @@ pub async fn put(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
     Query::of(&call.request).finish()?;
-    let mut fields = read_fields(&mut call).await?.unwrap_only("configuration");
-    let name = Identifier::parse(call.segment("envName"));
-    if let Err(malformed) = &name {
-        fields.wrong("envName", malformed.to_string());
-    }
-    let configuration = read_configuration(&mut fields);
-    fields.finish()?;
-
-    let name = name.map_err(|_| Problem::invalid_request(Vec::new()))?;
+    let body = read_body(&mut call).await?;
+    let element = body.element()?.unwrap_only("configuration");
+    let (read, reader) = read_named::<EnvironmentName, ConfigurationForm>("envName", call.segment("envName"), &element);
+    let (EnvironmentName(name), form) = finish(read, reader)?;
     let key = EnvironmentKey { pipeline, name };
+    let configuration = form.configuration();
     let expected = answer::expected(call.request.headers());
     let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
@@ -107,7 +101,17 @@ pub async fn delete(call: Call) -> Answered {
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Where a pipeline's environments are.
+/// Deletes an environment that has a reserved name, from a version of the server that allowed it.
+pub async fn delete_reserved(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::ManageEnvironments)?;
+    let key = access.environment(&call)?;
+    match access.realm.environments.environment(&key)? {
+        Some(_) => delete(call).await,
+        None => Err(Problem::method_not_allowed("DELETE", "POST").into()),
+    }
+}
+
+/// The path of a pipeline's environments.
 pub fn base(key: &PipelineKey) -> impl fmt::Display + '_ {
     let PipelineKey { organization, pipeline } = key;
     fmt::from_fn(move |f| write!(f, "/api/v1/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments"))
@@ -121,33 +125,4 @@ fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -
 fn etag(environment: &Environment) -> String {
     let Environment { configuration_revision, revision, queue, .. } = environment;
     format!("\"{configuration_revision}.{revision}.{}\"", queue.len())
-}
-
-/// The whole configuration: what is left out has its default.
-fn read_configuration(fields: &mut Fields) -> Configuration {
-    let default = Configuration::default();
-    let seconds = 1..=i64::from(SECONDS_MAX);
-    let whole = |number: Option<i64>| number.and_then(|number| u32::try_from(number).ok());
-    let configuration = Configuration {
-        description: fields.text("description", Description::parse).unwrap_or(default.description),
-        labels: fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default(),
-        deploy_on_claim: fields.boolean("deployOnClaim").unwrap_or(default.deploy_on_claim),
-        default_ttl_seconds: whole(fields.nullable_integer("defaultTtlSeconds", seconds.clone())),
-        max_ttl_seconds: whole(fields.integer("maxTtlSeconds", seconds.clone())).unwrap_or(default.max_ttl_seconds),
-        max_hold_seconds: whole(fields.nullable_integer("maxHoldSeconds", seconds)),
-        max_queue_length: whole(fields.integer("maxQueueLength", 0..=i64::from(QUEUE_LENGTH_MAX)))
-            .unwrap_or(default.max_queue_length),
-        on_release: fields
-            .nullable_object("onRelease", |reset| reset.required_text("commitId", CommitId::parse))
-            .flatten(),
-        force_claim_role: fields.text("forceClaimRole", Role::parse).unwrap_or(default.force_claim_role),
-        disabled: fields.boolean("disabled").unwrap_or(default.disabled),
-        variables: fields
-            .texts("variables", VARIABLES_MAX, VariableName::parse, VariableValue::parse)
-            .unwrap_or_default(),
-    };
-    if configuration.default_ttl_seconds.is_some_and(|ttl| ttl > configuration.max_ttl_seconds) {
-        fields.wrong("defaultTtlSeconds", "is at most maxTtlSeconds");
-    }
-    configuration
 }

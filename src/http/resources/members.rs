@@ -8,10 +8,11 @@ use actix_web::http::StatusCode;
 use crate::auth::{Member, MemberEntry, NewMember, Permission};
 use crate::domain::{Identifier, Role, Timestamp, UserId};
 use crate::events::Cause;
+use crate::forms::{MemberForm, form};
 use crate::http::access::Access;
 use crate::http::answer;
 use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_fields};
+use crate::http::body::read_form;
 use crate::http::call::Call;
 use crate::http::dto::MemberView;
 use crate::http::idempotent::{self, Begun};
@@ -22,7 +23,7 @@ use crate::http::refusals;
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "list the members";
 
 pub async fn list(call: Call) -> Answered {
@@ -49,25 +50,26 @@ pub async fn view(call: Call) -> Answered {
     Ok(render(found))
 }
 
+form! {
+    pub struct MemberChangeForm as "MemberChangeRequest" {
+        required role: Role,
+    }
+}
+
 pub async fn add(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageMembers)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let name = fields.required_text("name", Identifier::parse);
-    let role = required_role(&mut fields);
-    fields.finish()?;
-    let (Some(name), Some(role)) = (name, role) else { return Err(Problem::invalid_request(Vec::new()).into()) };
-
+    let MemberForm { name, role } = body.form()?;
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
     let now = (access.realm.clock)();
     let adding = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now));
     let member = adding.await?;
-    told(&access, &member, "a member was added");
+    log_change(&access, &member, "member added");
     Ok(idempotent::response(added(&member)))
 }
 
-/// Adds the member and keeps the answer, in a task of its own: the key must stay in flight until both are durable, also
-/// where the caller has gone or has waited long enough.
+/// Adds the member and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
+/// if the caller has disconnected or timed out.
 async fn make(
     access: Access,
     new: NewMember,
@@ -87,19 +89,12 @@ pub async fn change(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageMembers)?;
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
-    let mut fields = read_fields(&mut call).await?;
-    if fields.text("name", |name| Ok(name.to_owned())).is_some() {
-        fields.wrong("name", "is fixed; add a member of the other name and remove this one");
-    }
-    let role = required_role(&mut fields);
-    fields.finish()?;
-    let role = role.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
-
+    let MemberChangeForm { role } = read_form(&mut call).await?;
     let agent = access.agent();
     let cause = Cause::by(&agent, (access.realm.clock)());
     let changing = access.realm.accounts.change_role(&access.caller.organization, id, role, cause);
     let entry = done_within(access.node.answer_timeout, LOOK, changing).await?;
-    told(&access, &entry.member, "a member was given a role");
+    log_change(&access, &entry.member, "role of a member changed");
     Ok(render(&entry))
 }
 
@@ -111,7 +106,7 @@ pub async fn remove(call: Call) -> Answered {
     let cause = Cause::by(&agent, (access.realm.clock)());
     let removing = access.realm.accounts.remove_member(&access.caller.organization, id, cause);
     let member = done_within(access.node.answer_timeout, LOOK, removing).await?;
-    told(&access, &member, "a member was removed");
+    log_change(&access, &member, "member removed");
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -120,13 +115,9 @@ async fn all(access: &Access) -> Result<Vec<MemberEntry>, Problem> {
     read_within(access.node.answer_timeout, "members", members).await
 }
 
-/// The member of the path. One that cannot be read as an id never was.
+/// The member in the path. A text that is not an id is not found.
 fn user_id(call: &Call) -> Result<UserId, Problem> {
     call.segment("userId").parse().map_err(|_| refusals::member_not_found())
-}
-
-fn required_role(fields: &mut Fields) -> Option<Role> {
-    fields.required_text("role", Role::parse)
 }
 
 fn render(entry: &MemberEntry) -> HttpResponse {
@@ -140,7 +131,7 @@ fn added(member: &Arc<Member>) -> StoredAnswer {
     idempotent::answer(StatusCode::CREATED, Some(location), MemberView::from(&entry))
 }
 
-fn told(access: &Access, member: &Member, what: &str) {
+fn log_change(access: &Access, member: &Member, what: &str) {
     let by = &access.caller.person.name;
     tracing::info!(member = %member.id, name = %member.name, role = %member.role, %by, "{what}");
 }

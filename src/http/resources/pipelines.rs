@@ -1,4 +1,4 @@
-//! Pipelines: list, view, make or change, delete, stop and resume.
+//! Pipelines: list, view, create or change, delete, stop and resume.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -7,21 +7,23 @@ use actix_web::http::header::{ETAG, LOCATION};
 use crate::auth::Permission;
 use crate::domain::{Blueprint, Context, Identifier, PipelineKey};
 use crate::events::Cause;
+use crate::forms::{Form, PipelineForm, Reader, form};
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
-use crate::http::body::{Fields, read_fields};
+use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
 use crate::http::dto::PipelineView;
 use crate::http::idempotent;
 use crate::http::outcome::done_within;
 use crate::http::paging::{Query, Slice};
 use crate::http::problem::Problem;
-use crate::http::{answer, definition, paging, refusals};
+use crate::http::{answer, paging, refusals};
 use crate::idempotency::{Pending, StoredAnswer};
-use crate::pipelines::{Definition, Pipeline};
+use crate::pipelines::Pipeline;
+use crate::registries::Using;
 use crate::store::Batch;
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the pipeline";
 
 pub async fn list(call: Call) -> Answered {
@@ -53,29 +55,27 @@ pub async fn view(call: Call) -> Answered {
 pub async fn put(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManagePipelines)?;
     Query::of(&call.request).finish()?;
-    let mut fields = read_fields(&mut call).await?;
-    let id = Identifier::parse(call.segment("pipelineId"));
-    if let Err(malformed) = &id {
-        fields.wrong("pipelineId", malformed.to_string());
-    }
+    let body = read_body(&mut call).await?;
+    let segment = call.segment("pipelineId");
+    let (read, mut reader) = read_named::<Identifier, PipelineForm>("pipelineId", segment, &body.element()?);
+    let read = read.map(|(id, form)| (form.definition(&id), id));
     let organization = &access.caller.organization;
-    // What it uses of registries stays there until it is saved.
+    // The steps that it uses stay in their registries until it is saved.
     let using = access.realm.registries.using().await;
-    let definition = definition::read(&mut fields, id.as_ref().ok(), &|used| using.faults(organization, used));
-    if let Err(problem) = read_through(fields, definition.as_ref(), |blueprint| using.resolves(organization, blueprint))
-    {
-        access.realm.registries.settled().await;
-        return Err(problem.into());
-    }
-    let (Ok(id), Some(definition)) = (id, definition) else {
-        return Err(Problem::invalid_request(Vec::new()).into());
+    check_uses(&using, organization, read.as_ref().map(|(definition, _)| &*definition.blueprint), &mut reader);
+    let (definition, id) = match finish(read, reader) {
+        Ok(read) => read,
+        Err(problem) => {
+            access.realm.registries.settled().await;
+            return Err(problem.into());
+        }
     };
-    let key = PipelineKey { organization: access.caller.organization.clone(), pipeline: id };
+    let key = PipelineKey { organization: organization.clone(), pipeline: id };
     let expected = answer::expected(call.request.headers());
     let (by, now) = (access.agent(), (access.realm.clock)());
     let putting = access.realm.pipelines.put(&key, definition, expected.as_ref(), &by, now);
     let put = done_within(access.node.answer_timeout, LOOK, putting).await?;
-    tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "a pipeline was put");
+    tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "pipeline saved");
     let environments = count_environments(&access, &key).await?;
     let mut response = HttpResponse::build(if put.created { StatusCode::CREATED } else { StatusCode::OK });
     response.insert_header((ETAG, etag(&put.pipeline, environments)));
@@ -86,19 +86,31 @@ pub async fn put(mut call: Call) -> Answered {
     Ok(response.content_type("application/json").body(body))
 }
 
-/// All faults of the fields; or where there are none, whether it still is within its bounds with what it uses filled in.
-fn read_through(
-    mut fields: Fields,
-    definition: Option<&Definition>,
-    resolves: impl FnOnce(&Blueprint) -> Result<(), String>,
-) -> Result<(), Problem> {
-    if !fields.has_faults()
-        && let Some(definition) = definition
-        && let Err(why) = resolves(&definition.blueprint)
-    {
-        fields.wrong("stages", why);
+/// Whether registries have the steps that it uses, and whether it is within its bounds with those filled in.
+fn check_uses(using: &Using<'_>, organization: &Identifier, blueprint: Option<&Blueprint>, reader: &mut Reader) {
+    for (step, used) in reader.take_uses() {
+        for (field, message) in using.faults(organization, &used) {
+            reader.outer_fault(format!("{step}.{field}"), message);
+        }
     }
-    fields.finish()
+    if !reader.has_faults()
+        && let Some(Err(why)) = blueprint.map(|blueprint| using.resolves(organization, blueprint))
+    {
+        reader.outer_fault("stages", why);
+    }
+}
+
+form! {
+    pub struct StopForm as "StopRequest" {
+        /// For others who find the pipeline stopped.
+        #[schema("examples": ["the database is being moved"])]
+        nullable reason: Context,
+    }
+}
+
+form! {
+    /// Empty: the path names the pipeline or registry.
+    pub struct ResumeForm as "ResumeRequest" {}
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -107,7 +119,7 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
     let limit = access.node.answer_timeout;
-    // In a task of its own: its secrets must go with it, also where the caller has gone.
+    // In a separate task: its secrets must be deleted too, even if the caller disconnects.
     let deleting = actix_web::rt::spawn(async move {
         let closing = access.realm.pipelines.closing().await;
         let environments = count_environments(&access, &key).await?;
@@ -118,7 +130,7 @@ pub async fn delete(call: Call) -> Answered {
         access.realm.pipelines.delete(&key, expected.as_ref(), &closing, &agent, now).await?;
         access.realm.vault.delete_pipeline(&key, Cause::by(&agent, now)).await?;
         let by = &access.caller.person.name;
-        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline was deleted");
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline deleted");
         Ok::<_, Problem>(())
     });
     done_within(limit, LOOK, async { deleting.await.map_err(Problem::internal)? }).await?;
@@ -126,11 +138,9 @@ pub async fn delete(call: Call) -> Answered {
 }
 
 pub async fn stop(mut call: Call) -> Answered {
-    let Change { access, key, environments, mut fields, pending } = begin(&mut call).await?;
-    let reason = fields.nullable_text("reason", Context::parse);
-    fields.finish()?;
+    let Change { access, key, environments, form: StopForm { reason }, pending } = begin(&mut call).await?;
     let limit = access.node.answer_timeout;
-    // In a task of its own: the key must stay in flight until the change is durable, also where the caller has gone.
+    // In a separate task: the key must stay in flight until the change is durable, even if the caller disconnects.
     let stopping = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
@@ -138,7 +148,7 @@ pub async fn stop(mut call: Call) -> Answered {
         };
         let pipeline = access.realm.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
         let by = &access.caller.person.name;
-        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "a pipeline is stopped");
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline stopped");
         Ok::<_, Problem>(render(&pipeline, environments))
     });
     let stopped = done_within(limit, LOOK, async { stopping.await.map_err(Problem::internal)? });
@@ -146,10 +156,9 @@ pub async fn stop(mut call: Call) -> Answered {
 }
 
 pub async fn resume(mut call: Call) -> Answered {
-    let Change { access, key, environments, fields, pending } = begin(&mut call).await?;
-    fields.finish()?;
+    let Change { access, key, environments, form: ResumeForm {}, pending } = begin(&mut call).await?;
     let limit = access.node.answer_timeout;
-    // In a task of its own, as above; and what waits must be started, also where the caller has gone.
+    // In a separate task, as above; and waiting deployments must start even if the caller disconnects.
     let resuming = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
         let keep = |pipeline: &Pipeline, batch: &mut Batch| {
@@ -157,7 +166,7 @@ pub async fn resume(mut call: Call) -> Answered {
         };
         let pipeline = access.realm.pipelines.resume(&key, &access.agent(), now, keep).await?;
         access.realm.environments.resume_pipeline(&key).await;
-        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "a pipeline is resumed");
+        tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "pipeline resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
     });
     let resumed = done_within(limit, LOOK, async { resuming.await.map_err(Problem::internal)? });
@@ -165,21 +174,21 @@ pub async fn resume(mut call: Call) -> Answered {
 }
 
 /// A request to stop or to resume a pipeline.
-struct Change {
+struct Change<T> {
     access: Access,
     key: PipelineKey,
     environments: u64,
-    fields: Fields,
+    form: T,
     pending: Option<Pending>,
 }
 
-async fn begin(call: &mut Call) -> Result<Change, EarlyReturn> {
+async fn begin<T: Form>(call: &mut Call) -> Result<Change<T>, EarlyReturn> {
     let access = Access::to(call, Permission::ManagePipelines)?;
     let idempotent::Begun { body, pending } = idempotent::begin(call, &access).await?;
     let key = access.pipeline(call)?.key.clone();
-    let fields = body.fields()?;
+    let form = body.form()?;
     let environments = count_environments(&access, &key).await?;
-    Ok(Change { access, key, environments, fields, pending })
+    Ok(Change { access, key, environments, form, pending })
 }
 
 fn render(pipeline: &Pipeline, environments: u64) -> StoredAnswer {

@@ -1,29 +1,60 @@
-//! Secrets of an organization or of one pipeline: list, view, make, change, delete. A value comes in and goes into the
-//! vault; no answer, problem or line of the log has it.
+//! Secrets of an organization or of one pipeline: list, view, create, change, delete. A value goes into the vault; no
+//! answer, problem or log line has it.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::Permission;
-use crate::domain::{Description, Identifier, Malformed, PipelineKey, Timestamp, VariableName};
+use crate::domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
 use crate::events::Cause;
+use crate::forms::{form, rule_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::read_fields;
+use crate::http::body::{invalid_field, read_form};
 use crate::http::call::Call;
 use crate::http::dto::SecretView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
-use crate::http::problem::{FieldError, Problem};
+use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
 use crate::idempotency::Pending;
 use crate::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 use crate::store::Batch;
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the secret";
-const UNKNOWN_PIPELINE: Malformed = Malformed("is no pipeline of this organization");
+
+form! {
+    pub struct SecretForm as "SecretRequest" {
+        /// The variable in which steps find it.
+        #[schema("examples": ["DATABASE_PASSWORD"])]
+        required name: VariableName,
+        /// At most 16384 bytes in UTF-8. It is never shown again.
+        #[schema("writeOnly": true)]
+        required value: SecretValue,
+        nullable description: Description,
+        /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if left
+        /// out.
+        #[schema("examples": ["web"])]
+        nullable pipeline_id: Identifier,
+    }
+}
+
+form! {
+    /// What is left out stays as it is.
+    pub struct SecretChangeForm as "SecretChangeRequest" {
+        /// At most 16384 bytes in UTF-8. It is never shown again.
+        #[schema("writeOnly": true)]
+        optional value: SecretValue,
+        optional description: Description,
+    }
+    any_of [value, description];
+}
+
+texts! {
+    SecretValue: Self::parse, rule_schema(&Self::RULE);
+}
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -40,7 +71,7 @@ pub async fn list(call: Call) -> Answered {
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let Place { pipeline, name } = Place::of(&call)?;
+    let SecretRef { pipeline, name } = SecretRef::of(&call)?;
     let found = access.realm.vault.get(&access.caller.organization, pipeline.as_ref(), &name)?;
     let secret = found.ok_or_else(refusals::secret_not_found)?;
     answer::tagged(call.request.headers(), &etag(&secret), || Ok(render(StatusCode::OK, &secret)))
@@ -50,31 +81,25 @@ pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
     let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
     let now = (access.realm.clock)();
-    let mut fields = body.fields()?;
-    let name = fields.required_text("name", VariableName::parse);
-    let value = fields.required_text("value", SecretValue::parse);
-    let description = fields.nullable_text("description", Description::parse);
-    let pipeline = fields.nullable_text("pipelineId", |id| {
-        let found = access.realm.pipelines.get(&access.caller.organization, id).ok_or(UNKNOWN_PIPELINE)?;
-        Ok(found.key.pipeline.clone())
-    });
-    fields.finish()?;
-    let (Some(name), Some(value)) = (name, value) else { return Err(Problem::invalid_request(Vec::new()).into()) };
-
-    let description = description.unwrap_or_else(|| Description::parse("").expect("no text is within the bounds"));
-    let new = NewSecret { pipeline, name, value, description };
+    let SecretForm { name, value, description, pipeline_id: pipeline } = body.form()?;
+    if let Some(id) = &pipeline
+        && access.realm.pipelines.get(&access.caller.organization, id.as_str()).is_none()
+    {
+        return Err(unknown_pipeline().into());
+    }
+    let new = NewSecret { pipeline, name, value, description: description.unwrap_or_default() };
     let secret = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
-    told(&access, &secret, "a secret was made");
+    log_change(&access, &secret, "secret created");
     let made = idempotent::answer(StatusCode::CREATED, Some(url(&access, &secret)), SecretView::from(&secret));
     Ok(answer::with_etag(idempotent::response(made), &etag(&secret)))
 }
 
-/// Makes the secret and keeps the answer, in a task of its own: the key must stay in flight until both are durable, also
-/// where the caller has gone or has waited long enough.
+/// Creates the secret and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
+/// if the caller has disconnected or timed out.
 async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Timestamp) -> Result<Secret, Problem> {
     let making = actix_web::rt::spawn(async move {
         let organization = &access.caller.organization;
-        // A pipeline is not deleted meanwhile, with all its secrets but this one.
+        // The pipeline must not be deleted meanwhile: this secret would remain.
         let _entering = match new.pipeline.clone() {
             Some(pipeline) => {
                 let key = PipelineKey { organization: organization.clone(), pipeline };
@@ -95,34 +120,27 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
 }
 
 fn unknown_pipeline() -> Problem {
-    Problem::invalid_request(vec![FieldError { field: "pipelineId".to_owned(), message: UNKNOWN_PIPELINE.to_string() }])
+    invalid_field("pipelineId", "must be a pipeline of this organization")
 }
 
 pub async fn update(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
-    let Place { pipeline, name } = Place::of(&call)?;
-    let mut fields = read_fields(&mut call).await?;
-    if !fields.has("value") && !fields.has("description") {
-        fields.wrong("value", "is required, or `description`");
-    }
-    let change = SecretChange {
-        value: fields.text("value", SecretValue::parse),
-        description: fields.text("description", Description::parse),
-    };
-    fields.finish()?;
+    let SecretRef { pipeline, name } = SecretRef::of(&call)?;
+    let SecretChangeForm { value, description } = read_form(&mut call).await?;
+    let change = SecretChange { value, description };
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.realm.vault, &access.caller.organization);
     let agent = access.agent();
     let cause = Cause::by(&agent, (access.realm.clock)());
     let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
     let secret = done_within(access.node.answer_timeout, LOOK, updating).await?;
-    told(&access, &secret, "a secret was changed");
+    log_change(&access, &secret, "secret changed");
     Ok(answer::with_etag(render(StatusCode::OK, &secret), &etag(&secret)))
 }
 
 pub async fn delete(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageSecrets)?;
-    let Place { pipeline, name } = Place::of(&call)?;
+    let SecretRef { pipeline, name } = SecretRef::of(&call)?;
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.realm.vault, &access.caller.organization);
     let agent = access.agent();
@@ -132,17 +150,17 @@ pub async fn delete(call: Call) -> Answered {
         return Err(refusals::secret_not_found().into());
     }
     let by = &access.caller.person.name;
-    tracing::info!(secret = %name, pipeline = pipeline.as_ref().map(Identifier::as_str), %by, "a secret was deleted");
+    tracing::info!(secret = %name, pipeline = pipeline.as_ref().map(Identifier::as_str), %by, "secret deleted");
     Ok(HttpResponse::NoContent().finish())
 }
 
-/// Which secret a request is about: by its path, and by the query whether it is a pipeline's or the organization's.
-struct Place {
+/// The secret that a request is about: its name from the path, its pipeline from the query.
+struct SecretRef {
     pipeline: Option<Identifier>,
     name: VariableName,
 }
 
-impl Place {
+impl SecretRef {
     fn of(call: &Call) -> Result<Self, Problem> {
         let mut query = Query::of(&call.request);
         let pipeline = query.text("pipelineId", Identifier::parse);
@@ -168,7 +186,7 @@ fn url(access: &Access, secret: &Secret) -> String {
     }
 }
 
-fn told(access: &Access, secret: &Secret, what: &str) {
+fn log_change(access: &Access, secret: &Secret, what: &str) {
     let pipeline = secret.pipeline.as_ref().map(Identifier::as_str);
     let by = &access.caller.person.name;
     tracing::info!(secret = %secret.name, pipeline, version = secret.version, %by, "{what}");

@@ -10,15 +10,18 @@ use super::{deployments, environments};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
 use crate::domain::{
-    ASK_WITHIN_MILLIS, ClaimRequest, CommitId, Context, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed,
-    Heartbeat, Identifier, LABELS_MAX, LabelValue, PipelineKey, Priority, Release, SECONDS_MAX, Session, SessionId,
+    ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Identifier,
+    PipelineKey, Priority, Release, Session, SessionId,
 };
 use crate::entropy;
+use crate::forms::{
+    ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WAIT_SECONDS_MAX, WaitSeconds,
+};
 use crate::http::access::{Access, session_id};
 use crate::http::answer::{Answered, EarlyReturn};
-use crate::http::body::{Fields, read_body};
+use crate::http::body::read_body;
 use crate::http::call::Call;
-use crate::http::clients::{self, Read, WAIT_SECONDS_MAX, Waited, while_connected};
+use crate::http::clients::{self, Read, Waited, while_connected};
 use crate::http::dto::{ForceClaimView, SessionView};
 use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::Query;
@@ -30,9 +33,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let (claim, patience) = read_claim(&access, &mut fields)?;
-    fields.finish()?;
+    let (claim, patience) = read_claim(&access, body.form()?)?;
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
@@ -49,10 +50,9 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
     let Begun { body, pending } = begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let labels = fields.texts("labels", LABELS_MAX, Identifier::parse, LabelValue::parse).unwrap_or_default();
-    let (claim, patience) = read_claim(&access, &mut fields)?;
-    fields.finish()?;
+    let ClaimAnyForm { claim, labels } = body.form()?;
+    let labels = labels.unwrap_or_default().0;
+    let (claim, patience) = read_claim(&access, claim)?;
     let place = Place { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
@@ -65,7 +65,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     answer_claim(&call.request, &access, &place, has_key, waited)
 }
 
-/// Who was removed or demoted while they waited could neither use nor release the lock: it is taken back.
+/// A member who was removed or demoted while waiting could neither use nor release the lock: it is taken back.
 fn check_welcome(
     request: &HttpRequest,
     access: &Access,
@@ -74,11 +74,11 @@ fn check_welcome(
     let Waited::There(Ok(ClaimOutcome::Granted { environment, session })) = waited else { return Ok(()) };
     access.again(request.headers(), Permission::UseEnvironments).inspect_err(|_| {
         access.realm.environments.undelivered(environment, session.id, false);
-        tracing::info!(path = request.path(), session = %session.id, "a lock was there for somebody who may not have it any more");
+        tracing::info!(path = request.path(), session = %session.id, "access was revoked while waiting; taking the lock back");
     })
 }
 
-/// A client that has gone by now gets nothing; with a key, it can come back for it.
+/// A client that has disconnected gets nothing; with a key, it can retry.
 fn answer_claim(
     request: &HttpRequest,
     access: &Access,
@@ -90,7 +90,7 @@ fn answer_claim(
         Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome?))),
         Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
             access.realm.environments.undelivered(&environment, session.id, has_key);
-            tracing::info!(path = request.path(), session = %session.id, "a client had gone before its lock was there");
+            tracing::info!(path = request.path(), session = %session.id, "the client disconnected before it got the lock");
             Err(clients::gone().into())
         }
         Waited::TooLate(_) | Waited::Gone => Err(clients::gone().into()),
@@ -101,9 +101,7 @@ pub async fn force_claim(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let request = read_request(&access, &mut fields, Priority::default());
-    fields.finish()?;
+    let request = read_request(&access, body.form()?, Priority::default());
     let role = access.caller.role;
     let render = {
         let key = key.clone();
@@ -154,7 +152,7 @@ async fn show(
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
     let mut shown = clients::read_when_changed(request, environments, Duration::from_secs(wait), watch, &read).await?;
-    // It got its lock while its client was away. Told now, it has it for good; that must not be lost.
+    // It got its lock while its client was away. Once the client has seen it, that must not be lost.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
         environments.seen(key, id).await?;
@@ -167,13 +165,12 @@ async fn show(
     })
 }
 
-/// The place in the queue is no part of it: it changes with every other session, and nobody should have to hear of that.
+/// Without the position in the queue, which changes with every other session.
 fn etag(session: &Session) -> String {
     format!("\"{}\"", session.revision)
 }
 
-/// What is kept for a retry is the answer of the moment in which it was accepted: whether it finished in time was not known
-/// then.
+/// A retry gets the answer from when the deployment was accepted, which was before it finished.
 pub async fn deploy(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
@@ -181,18 +178,13 @@ pub async fn deploy(mut call: Call) -> Answered {
     let body = read_body(&mut call).await?;
     let pending = match idempotent::check_key(&call.request, &access, body.bytes()) {
         Err(EarlyReturn::Replay(kept)) => {
-            let wait = read_wait(&mut body.fields()?);
-            return deployments::deployed_before(&call.request, &access, kept, wait).await;
+            let form: DeployForm = body.form()?;
+            return deployments::deployed_before(&call.request, &access, kept, duration(form.wait_seconds)).await;
         }
         checked => checked?,
     };
-    let mut fields = body.fields()?;
-    let commit = fields.required_text("commitId", CommitId::parse);
-    let wait = read_wait(&mut fields);
-    let fencing_token = read_fencing_token(&mut fields);
-    fields.finish()?;
-    let commit = commit.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
-
+    let DeployForm { commit_id: commit, wait_seconds, fencing_token } = body.form()?;
+    let (wait, fencing_token) = (duration(wait_seconds), fencing_token.map(Integer::u64));
     let session = session_id(&call)?.into();
     let by = access.caller.person.clone();
     let deploy = Deploy { session, by, seed: entropy::id_seed(), commit, fencing_token };
@@ -214,11 +206,10 @@ pub async fn heartbeat(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
     let Begun { body, pending } = begin(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let fencing_token = read_fencing_token(&mut fields);
-    fields.finish()?;
+    let HeartbeatForm { fencing_token } = body.form()?;
     let session = session_id(&call)?.into();
-    let heartbeat = Heartbeat { session, by: access.caller.person.clone(), fencing_token };
+    let by = access.caller.person.clone();
+    let heartbeat = Heartbeat { session, by, fencing_token: fencing_token.map(Integer::u64) };
     let render = {
         let name = key.name.clone();
         move |session: &Session| {
@@ -237,7 +228,7 @@ pub async fn release(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
-/// Leaves the line for any environment; or, if it has one by now, releases that.
+/// Leaves the queue for any environment, or releases the environment it has got meanwhile.
 pub async fn release_any(call: Call) -> Answered {
     let access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
@@ -248,7 +239,7 @@ pub async fn release_any(call: Call) -> Answered {
     let left = environments.leave_pool(&pipeline, id, &access.caller.person, any).await?;
     let found = left.ok_or_else(refusals::queued_session_not_found)?;
     let Some(key) = found.environment else {
-        // It has left, now or before, and leaving twice is no fault.
+        // It has left, now or earlier; leaving twice is no error.
         return Ok(answer::one(StatusCode::OK, SessionView::new(None, &found.session, None)));
     };
     let session = release_in(&access, &key, id).await?;
@@ -320,37 +311,27 @@ async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
     begun
 }
 
-/// What a claim asks for, and what it does if it cannot have it at once.
-fn read_claim(access: &Access, fields: &mut Fields) -> Result<(ClaimRequest, Patience), Problem> {
-    let wait = read_wait(fields);
-    let queue = fields.nullable_boolean("queue").unwrap_or(false);
-    let priority = fields.nullable_integer("priority", Priority::RANGE).unwrap_or(0);
-    if priority > 0 && !access.may(Permission::RaisePriority) {
+/// What a claim asks for, and how long it waits if the lock is taken.
+fn read_claim(access: &Access, form: ClaimForm) -> Result<(ClaimRequest, Patience), Problem> {
+    let ClaimForm { request, wait_seconds, queue, priority } = form;
+    if priority > Priority::default() && !access.may(Permission::RaisePriority) {
         return Err(refusals::priority_too_high(&access.caller));
     }
-    let request = read_request(access, fields, Priority::new(priority).unwrap_or_default());
-    Ok((request, Patience { wait, queue }))
+    let request = read_request(access, request, priority);
+    Ok((request, Patience { wait: duration(wait_seconds), queue }))
 }
 
-fn read_request(access: &Access, fields: &mut Fields, priority: Priority) -> ClaimRequest {
-    let commit = fields.nullable_text("commitId", CommitId::parse);
-    let context = fields.nullable_text("context", Context::parse);
-    let ttl = fields.nullable_integer("ttlSeconds", 1..=i64::from(SECONDS_MAX));
+fn read_request(access: &Access, form: ForceClaimForm, priority: Priority) -> ClaimRequest {
+    let ForceClaimForm { commit_id, context, ttl_seconds } = form;
     ClaimRequest {
         user: access.caller.person.clone(),
-        commit,
+        commit: commit_id,
         context,
-        ttl_seconds: ttl.and_then(|ttl| u32::try_from(ttl).ok()),
+        ttl_seconds: ttl_seconds.map(Integer::u32),
         priority,
     }
 }
 
-fn read_wait(fields: &mut Fields) -> Duration {
-    let seconds = fields.nullable_integer("waitSeconds", 0..=WAIT_SECONDS_MAX as i64);
-    Duration::from_secs(seconds.and_then(|seconds| u64::try_from(seconds).ok()).unwrap_or(0))
-}
-
-fn read_fencing_token(fields: &mut Fields) -> Option<u64> {
-    let token = fields.nullable_integer("fencingToken", 0..=i64::MAX);
-    token.and_then(|token| u64::try_from(token).ok())
+fn duration(wait_seconds: Option<WaitSeconds>) -> Duration {
+    Duration::from_secs(wait_seconds.map_or(0, WaitSeconds::u64))
 }

@@ -1,31 +1,35 @@
-//! Registries of steps: list, view, make, change, sync, delete; and what is in them.
+//! Step registries: list, view, create, change, sync, delete; and their steps.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use serde_json::json;
 
 use crate::auth::Permission;
 use crate::domain::{Identifier, RegistryId, VariableName};
 use crate::entropy;
+use crate::forms::{List, RegistryStepForm, form, texts};
 use crate::git::{RefName, RemoteUrl};
 use crate::http::access::Access;
 use crate::http::answer;
 use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_fields};
+use crate::http::body::{invalid_field, read_form};
 use crate::http::call::Call;
 use crate::http::dto::{RegistryStepView, RegistryView, SyncView};
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_within;
 use crate::http::paging::{self, Query, Slice};
-use crate::http::problem::Problem;
-use crate::http::step_body::read_registry_step;
+use crate::http::problem::{FieldError, Problem};
+use crate::http::resources::pipelines::ResumeForm;
 use crate::idempotency::StoredAnswer;
-use crate::registries::{GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Status, Synced, steps_of};
+use crate::registries::{
+    GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Status, Steps, Synced, steps_of,
+};
 use crate::store::Batch;
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the step registry";
 
 pub async fn list(call: Call) -> Answered {
@@ -36,7 +40,7 @@ pub async fn list(call: Call) -> Answered {
     let registries = access.realm.registries.list(&access.caller.organization);
     let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
     let shown = registries.iter().skip(offset).take(slice.limit as usize);
-    let views = shown.map(|registry| shown_now(&access, registry)).collect();
+    let views = shown.map(|registry| view_of(&access, registry)).collect();
     Ok(paging::slice(&call.request, slice, registries.len() as u64, views))
 }
 
@@ -44,8 +48,8 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
     let registry = find(&access, &call)?;
-    let render = || Ok(answer::one(StatusCode::OK, shown_now(&access, &registry)));
-    // That it is being synced is no change of it.
+    let render = || Ok(answer::one(StatusCode::OK, view_of(&access, &registry)));
+    // A running sync does not change the `ETag`.
     if access.realm.registries.status(&registry) == Status::Syncing {
         return Ok(answer::with_etag(render()?, &etag(&registry)));
     }
@@ -67,18 +71,18 @@ pub async fn steps(call: Call) -> Answered {
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageRegistries)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    let new = read(body.fields()?, &access)?;
+    let new = read(body.form()?, &access)?;
     let id = RegistryId(entropy::id_seed());
-    let limit = patience(&access);
-    // In a task of its own: the key must stay in flight until the registry is durable, also where the caller has gone.
+    let limit = time_limit(&access);
+    // In a separate task: the key must stay in flight until the registry is durable, even if the caller disconnects.
     let making = actix_web::rt::spawn(async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let keep = |registry: &Registry, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &made(&access, registry), clock()))
+            pending.map(|pending| pending.keep(batch, &created(&access, registry), clock()))
         };
         let registry = access.realm.registries.create(organization, id, new, &agent, clock, keep).await?;
-        told(&access, &registry, "a step registry was made");
-        Ok::<_, Problem>((made(&access, &registry), etag(&registry)))
+        log_change(&access, &registry, "step registry created");
+        Ok::<_, Problem>((created(&access, &registry), etag(&registry)))
     });
     let (made, etag) = done_within(limit, LOOK, async { making.await.map_err(Problem::internal)? }).await?;
     Ok(answer::with_etag(idempotent::response(made), &etag))
@@ -87,17 +91,17 @@ pub async fn create(mut call: Call) -> Answered {
 pub async fn update(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageRegistries)?;
     Query::of(&call.request).finish()?;
-    let fields = read_fields(&mut call).await?;
+    let form = read_form(&mut call).await?;
     let id = find(&access, &call)?.id;
-    let new = read(fields, &access)?;
+    let new = read(form, &access)?;
     let expected = answer::expected_versions(call.request.headers());
-    let limit = patience(&access);
+    let limit = time_limit(&access);
     let updating = actix_web::rt::spawn(async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let registries = &access.realm.registries;
         let registry = registries.update(organization, id, new, expected.as_deref(), &agent, clock).await?;
-        told(&access, &registry, "a step registry was changed");
-        let response = answer::one(StatusCode::OK, shown_now(&access, &registry));
+        log_change(&access, &registry, "step registry changed");
+        let response = answer::one(StatusCode::OK, view_of(&access, &registry));
         Ok::<_, Problem>(answer::with_etag(response, &etag(&registry)))
     });
     Ok(done_within(limit, LOOK, async { updating.await.map_err(Problem::internal)? }).await?)
@@ -111,96 +115,123 @@ pub async fn delete(call: Call) -> Answered {
     let (organization, agent, now) = (&access.caller.organization, access.agent(), (access.realm.clock)());
     let deleting = access.realm.registries.delete(organization, registry.id, expected.as_deref(), &agent, now);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
-    told(&access, &registry, "a step registry was deleted");
+    log_change(&access, &registry, "step registry deleted");
     Ok(HttpResponse::NoContent().finish())
 }
 
 pub async fn sync(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageRegistries)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    body.fields()?.finish()?;
+    let ResumeForm {} = body.form()?;
     let id = find(&access, &call)?.id;
-    let limit = patience(&access);
-    // In a task of its own, as above; and what was fetched is taken over also where the caller has gone.
+    let limit = time_limit(&access);
+    // In a separate task, as above; and the fetched steps are applied even if the caller disconnects.
     let syncing = actix_web::rt::spawn(async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::from(synced));
         let keep =
             |synced: &Synced, batch: &mut Batch| pending.map(|pending| pending.keep(batch, &render(synced), clock()));
         let synced = access.realm.registries.sync(organization, id, &agent, clock, keep).await?;
-        told(&access, &synced.registry, "a step registry was synced");
+        log_change(&access, &synced.registry, "step registry synced");
         Ok::<_, Problem>(render(&synced))
     });
     let synced = done_within(limit, LOOK, async { syncing.await.map_err(Problem::internal)? }).await?;
     Ok(idempotent::response(synced))
 }
 
-/// What a body says of a registry: either where its repository is, or its steps.
-fn read(mut fields: Fields, access: &Access) -> Result<NewRegistry, Problem> {
-    let name = fields.required_text("name", Identifier::parse);
-    let allow_file = access.realm.registries.allows_file_urls();
-    let given = (fields.has("git"), fields.has("steps"));
-    let git = fields.nullable_object("git", |git| read_git(git, allow_file)).flatten();
-    let mut places = Vec::new();
-    let steps = fields.objects("steps", 0..=STEPS_MAX, |step, place| {
-        let step = read_registry_step(step);
-        places.extend(step.is_some().then_some(place));
-        step
-    });
-    match given {
-        (true, true) => fields.wrong("steps", "and `git` are not given together: a registry has one source"),
-        (false, false) => fields.wrong("git", "is required, or `steps` in its place"),
-        (true, false) | (false, true) => {}
+form! {
+    pub struct RegistryForm as "StepRegistryRequest" {
+        /// Unique in the organization; pipelines refer to the registry by it.
+        #[schema("examples": ["tools"])]
+        required name: Identifier,
+        /// Their texts may have at most 262144 bytes together.
+        #[schema("examples": [[{ "name": "greet", "version": "1", "inputs": { "WHOM": { "type": "string", "default": "world" } },
+                                 "run": ["sh", "-c", "echo hello $WHOM"] }]])]
+        optional steps: List<RegistryStepForm, 0, STEPS_MAX>,
+        /// A repository that has one `steps/*.toml` for each step.
+        optional git: GitForm,
     }
-    let steps = steps.map(|steps| {
-        let steps = steps.into_iter().flatten();
-        steps_of(steps, |place, message| fields.wrong(&format!("steps[{}]", places[place]), message))
-    });
-    if given == (true, false) && git.is_none() && !fields.has_faults() {
-        fields.wrong("git", "is an object, not null");
+    one_of [git] [steps];
+}
+
+form! {
+    /// The repository of a registry.
+    pub struct GitForm {
+        /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password.
+        #[schema("examples": ["https://git.example/acme/steps.git"])]
+        required url: GitUrl,
+        /// A branch or a tag, by its short name.
+        #[schema("examples": ["main"])]
+        required r#ref: RefName,
+        /// The name of a secret of the organization: an access token, for https URLs. Read at each sync.
+        #[schema("examples": ["STEPS_TOKEN"])]
+        nullable credential: VariableName,
     }
-    fields.finish()?;
-    let source = git.map(NewSource::Git).or_else(|| steps.map(NewSource::Inline));
-    let (Some(name), Some(source)) = (name, source) else { return Err(Problem::invalid_request(Vec::new())) };
+}
+
+/// A URL of a repository. Whether it may be a `file://` is the operator's decision, which only the handler knows.
+pub struct GitUrl(String);
+
+texts! {
+    GitUrl: |text: &str| RemoteUrl::parse(text, true).map(|_| Self(text.to_owned())),
+        json!({ "type": "string", "maxLength": RemoteUrl::BYTES_MAX, "pattern": RemoteUrl::PATTERN });
+    RefName: Self::parse, json!({ "type": "string", "minLength": 1, "maxLength": Self::BYTES_MAX });
+}
+
+fn read(form: RegistryForm, access: &Access) -> Result<NewRegistry, Problem> {
+    let RegistryForm { name, steps, git } = form;
+    let source = match git {
+        Some(git) => NewSource::Git(read_git(git, access.realm.registries.allows_file_urls())?),
+        None => NewSource::Inline(read_steps(&steps.unwrap_or_default().0)?),
+    };
     Ok(NewRegistry { name, source })
 }
 
-fn read_git(git: &mut Fields, allow_file: bool) -> Option<GitSource> {
-    let url = git.required_text("url", |text| RemoteUrl::parse(text, allow_file));
-    let reference = git.required_text("ref", RefName::parse);
-    let credential = git.nullable_text("credential", VariableName::parse);
-    if credential.is_some() && url.as_ref().is_some_and(|url| !url.takes_credential()) {
-        git.wrong("credential", "is for https URLs: over ssh the server's own key is used");
+fn read_git(form: GitForm, allow_file: bool) -> Result<GitSource, Problem> {
+    let GitForm { url, r#ref: reference, credential } = form;
+    let url =
+        RemoteUrl::parse(&url.0, allow_file).map_err(|malformed| invalid_field("git.url", malformed.to_string()))?;
+    if credential.is_some() && !url.takes_credential() {
+        let message = "is only for https URLs: over ssh the server's own key is used";
+        return Err(invalid_field("git.credential", message));
     }
-    Some(GitSource { url: url?, reference: reference?, credential, commit: None })
+    Ok(GitSource { url, reference, credential, commit: None })
 }
 
-/// The registry of the path. One that cannot be read as an id never was.
+fn read_steps(forms: &[RegistryStepForm]) -> Result<Steps, Problem> {
+    let mut errors = Vec::new();
+    let steps = steps_of(forms.iter().filter_map(RegistryStepForm::step), |index, message| {
+        errors.push(FieldError { field: format!("steps[{index}]"), message });
+    });
+    if errors.is_empty() { Ok(steps) } else { Err(Problem::invalid_request(errors)) }
+}
+
+/// The registry in the path. A text that is not an id is not found.
 fn find(access: &Access, call: &Call) -> Result<Arc<Registry>, Problem> {
     let id = call.segment("registryId").parse().ok();
     let found = id.and_then(|id| access.realm.registries.get(&access.caller.organization, id));
     found.ok_or_else(|| Refusal::NotFound.into())
 }
 
-/// As long as a repository may take, and the disk.
-fn patience(access: &Access) -> Duration {
+/// The time limit for fetching a repository, and for the disk.
+fn time_limit(access: &Access) -> Duration {
     access.node.answer_timeout + access.realm.registries.sync_timeout()
 }
 
-fn shown_now<'a>(access: &Access, registry: &'a Registry) -> RegistryView<'a> {
+fn view_of<'a>(access: &Access, registry: &'a Registry) -> RegistryView<'a> {
     RegistryView::new(registry, access.realm.registries.status(registry))
 }
 
-fn made(access: &Access, registry: &Registry) -> StoredAnswer {
+fn created(access: &Access, registry: &Registry) -> StoredAnswer {
     let url = format!("/api/v1/organizations/{}/step-registries/{}", access.caller.organization, registry.id);
-    idempotent::answer(StatusCode::CREATED, Some(url), shown_now(access, registry))
+    idempotent::answer(StatusCode::CREATED, Some(url), view_of(access, registry))
 }
 
 fn etag(registry: &Registry) -> String {
     format!("\"{}\"", registry.revision)
 }
 
-fn told(access: &Access, registry: &Registry, what: &str) {
+fn log_change(access: &Access, registry: &Registry, what: &str) {
     let by = &access.caller.person.name;
     let commit = registry.commit().map(|commit| commit.as_str());
     tracing::info!(organization = %registry.organization, registry = %registry.id, name = %registry.name, commit, %by, "{what}");

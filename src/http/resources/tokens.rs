@@ -1,27 +1,55 @@
-//! API tokens: list, make, revoke.
+//! API tokens: list, create, revoke.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde::Serialize;
+use serde_json::json;
 use utoipa::ToSchema;
 
 use crate::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
-use crate::domain::{Identifier, Malformed, NAME, Timestamp, TokenId, UserId};
+use crate::domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
 use crate::events::Cause;
+use crate::forms::{Name, form, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
+use crate::http::body::invalid_field;
 use crate::http::call::Call;
 use crate::http::dto::{OpenTokenView, TokenView};
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
-use crate::http::problem::{FieldError, Problem};
+use crate::http::problem::Problem;
 use crate::idempotency::Pending;
 use crate::store::Batch;
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "list the tokens";
-const NO_MEMBER: Malformed = Malformed("is no member of this organization");
+
+form! {
+    pub struct TokenForm as "TokenRequest" {
+        required name: Name,
+        /// The name of the member it stands for; the caller if left out.
+        optional user: MemberName,
+        /// The same, by id.
+        optional user_id: UserId,
+        /// In the future.
+        nullable expires_at: Expiry,
+    }
+}
+
+/// Not checked: no member has a name that is not allowed.
+pub struct MemberName(String);
+pub struct Expiry(Timestamp);
+
+texts! {
+    MemberName: |text: &str| Ok(Self(text.to_owned())), json!({ "type": "string" });
+    UserId: str::parse, json!({ "type": "string" });
+    Expiry: parse_expiry, json!({ "type": "string", "format": "date-time" });
+}
+
+fn no_member(field: &str) -> Problem {
+    invalid_field(field, "must be a member of this organization")
+}
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
@@ -43,31 +71,28 @@ pub async fn create(mut call: Call) -> Answered {
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
     let now = (access.realm.clock)();
     let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
-    let mut fields = body.fields()?;
-    let name = fields.required_text("name", parse_name);
-    let expires_at = fields.nullable_text("expiresAt", |text| parse_expiry(text, now));
-    let by_id = fields.text("userId", |text| {
-        let id = text.parse::<UserId>()?;
-        accounts.member(organization, id).map(|_| id).ok_or(NO_MEMBER)
-    });
-    let by_name =
-        fields.text("user", |name| accounts.member_named(organization, name).map(|member| member.id).ok_or(NO_MEMBER));
-    if by_id.is_some() && by_name.is_some() {
-        fields.wrong("user", "is left out where userId is given");
+    let TokenForm { name, user, user_id, expires_at } = body.form()?;
+    let expires_at = expires_at.map(|Expiry(time)| time);
+    if expires_at.is_some_and(|time| time <= now) {
+        return Err(invalid_field("expiresAt", "must be in the future").into());
     }
-    fields.finish()?;
-    let name = name.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
-
-    let user = by_id.or(by_name).unwrap_or(access.caller.person.id);
-    let new = NewToken { organization: organization.clone(), user, name, expires_at };
+    let user = match (user_id, user) {
+        (Some(_), Some(_)) => return Err(invalid_field("user", "must be left out if userId is given").into()),
+        (Some(id), None) => accounts.member(organization, id).ok_or_else(|| no_member("userId"))?.id,
+        (None, Some(MemberName(name))) => {
+            accounts.member_named(organization, &name).ok_or_else(|| no_member("user"))?.id
+        }
+        (None, None) => access.caller.person.id,
+    };
+    let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
     let open = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
-    tracing::info!(token = %open.token.id, by = %access.caller.person.name, "a token was made");
+    tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
     let view = OpenTokenView::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
 }
 
-/// Makes the token and keeps the answer, in a task of its own: the key must stay in flight until both are durable, also
-/// where the caller has gone or has waited long enough.
+/// Creates the token and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
+/// if the caller has disconnected or timed out.
 async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Timestamp) -> Result<OpenToken, Problem> {
     let making = actix_web::rt::spawn(async move {
         let keep = |token: &Token, batch: &mut Batch| {
@@ -82,9 +107,8 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
         if !matches!(error, AccountsError::MemberNotFound) {
             return error.into();
         }
-        // Who was a member when the fields were read has been removed since.
-        let fault = FieldError { field: "user".to_owned(), message: NO_MEMBER.to_string() };
-        Problem::invalid_request(vec![fault])
+        // Removed after the fields were checked.
+        no_member("user")
     })
 }
 
@@ -92,14 +116,14 @@ fn url(token: &Token) -> String {
     format!("/api/v1/organizations/{}/tokens/{}", token.organization, token.id)
 }
 
-/// The answer that made a token, as it is kept for retries.
+/// The answer for a retry of the request that created a token.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ReplayedToken)]
 pub struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
-    /// Always null: the token itself was in the first answer, and is kept nowhere.
+    /// Always null: the token itself was in the first answer, and is stored nowhere.
     #[schema(required)]
     token: Option<String>,
 }
@@ -112,7 +136,7 @@ pub async fn revoke(call: Call) -> Answered {
     let cause = Cause::by(&agent, (access.realm.clock)());
     let revoking = access.realm.accounts.revoke(&access.caller.organization, id, cause);
     done_within(access.node.answer_timeout, LOOK, revoking).await?;
-    tracing::info!(token = %id, by = %access.caller.person.name, "a token was revoked");
+    tracing::info!(token = %id, by = %access.caller.person.name, "token revoked");
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -123,12 +147,8 @@ impl Access {
     }
 }
 
-fn parse_name(text: &str) -> Result<String, Malformed> {
-    NAME.check(text).map(|()| text.to_owned())
-}
-
-fn parse_expiry(text: &str, now: Timestamp) -> Result<Timestamp, Malformed> {
-    let time: jiff::Timestamp = text.parse().map_err(|_| Malformed("is an RFC 3339 time like 2027-01-31T00:00:00Z"))?;
-    let time = Timestamp::from_millis(time.as_millisecond());
-    if time > now { Ok(time) } else { Err(Malformed("is in the future")) }
+fn parse_expiry(text: &str) -> Result<Expiry, Malformed> {
+    let time: jiff::Timestamp =
+        text.parse().map_err(|_| Malformed("must be an RFC 3339 time such as 2027-01-31T00:00:00Z"))?;
+    Ok(Expiry(Timestamp::from_millis(time.as_millisecond())))
 }

@@ -1,16 +1,18 @@
-//! Webhooks: list, view, make, change, delete, give a new secret, try out; their deliveries: list, view, make again. A
-//! secret is in the one answer that made it and nowhere else.
+//! Webhooks: list, view, create, change, delete, rotate the secret, test; their deliveries: list, view, redeliver. A
+//! secret is only in the answer that created it.
 
 use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use serde_json::json;
 
 use crate::auth::Permission;
-use crate::domain::{DeliveryId, Description, WebhookId};
+use crate::domain::{DeliveryId, Description, Notice, WebhookId};
+use crate::forms::{Integer, List, choices, form, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
-use crate::http::body::{Fields, read_fields};
+use crate::http::body::read_form;
 use crate::http::call::Call;
 use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
 use crate::http::idempotent::{self, Begun};
@@ -21,16 +23,83 @@ use crate::http::{answer, refusals};
 use crate::idempotency::Pending;
 use crate::store::{Batch, durable_up_to};
 use crate::webhooks::{
-    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Shown, Target, WebhookChange, WebhookError,
+    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Shown, Target, URL_MAX, WebhookChange, WebhookError,
     WebhookSecret,
 };
 
-/// What to do where the outcome of a change is not known.
+/// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the webhook";
-/// A day to bring the new secret to all receivers.
-const GRACE_DEFAULT_SECONDS: i64 = 24 * 60 * 60;
-/// Longer, and the old one is no longer being replaced.
-pub const GRACE_MAX_SECONDS: i64 = 7 * 24 * 60 * 60;
+/// A day to give the new secret to all receivers.
+const GRACE_DEFAULT_SECONDS: u64 = 24 * 60 * 60;
+/// A longer grace period would keep the old secret in use.
+const GRACE_MAX_SECONDS: i64 = 7 * 24 * 60 * 60;
+
+type GraceSeconds = Integer<0, GRACE_MAX_SECONDS>;
+type Filters = List<Filter, 0, FILTERS_MAX>;
+
+form! {
+    pub struct WebhookForm as "WebhookRequest" {
+        required url: Target,
+        /// Which events it gets; all if left out or empty.
+        optional events: Filters,
+        nullable description: Description,
+        /// True if left out.
+        nullable enabled: bool,
+        /// `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
+        #[schema("writeOnly": true)]
+        nullable secret: WebhookSecret,
+    }
+}
+
+form! {
+    /// What is left out stays as it is.
+    pub struct WebhookChangeForm as "WebhookChangeRequest" {
+        optional url: Target,
+        /// Which events it gets; all if left out or empty.
+        optional events: Filters,
+        optional description: Description,
+        /// A webhook that is enabled again gets the events it was not sent meanwhile, as far as they are kept.
+        optional enabled: bool,
+    }
+    any_of [url, events, description, enabled];
+}
+
+form! {
+    pub struct WebhookSecretForm as "WebhookSecretRequest" {
+        /// How long the old secret signs too; a day if left out.
+        nullable grace_seconds: GraceSeconds,
+        /// `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
+        #[schema("writeOnly": true)]
+        nullable secret: WebhookSecret,
+    }
+}
+
+form! {
+    /// Empty: the path names the webhook or delivery.
+    pub struct WebhookActionForm as "WebhookActionRequest" {}
+}
+
+texts! {
+    Target: Self::parse, json!({
+        "type": "string", "format": "uri", "maxLength": URL_MAX, "pattern": Self::PATTERN,
+        "examples": ["https://ci.example.com/hooks/lockkeeper"],
+        "description": "An http or https URL without credentials and fragment. Use https: what is sent is signed, but not \
+                        hidden. Addresses that are not public are refused unless the operator allows them.",
+    });
+    Filter: Self::parse, json!({ "type": "string", "enum": filter_names() });
+    WebhookSecret: Self::parse, id_schema(Self::PATTERN);
+}
+
+choices!(DeliveryStatus);
+
+fn filter_names() -> Vec<String> {
+    let names = Notice::ALL.iter().map(|notice| notice.as_str());
+    let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
+    let mut names: Vec<String> = groups.chain(names.map(str::to_owned)).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
@@ -53,24 +122,21 @@ pub async fn view(call: Call) -> Answered {
 pub async fn create(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let target = fields.required_text("url", Target::parse);
-    let filters = events(&mut fields).unwrap_or_default();
-    let description = fields.nullable_text("description", Description::parse);
-    let enabled = fields.nullable_boolean("enabled").unwrap_or(true);
-    let secret = fields.nullable_text("secret", WebhookSecret::parse);
-    fields.finish()?;
-    let target = target.ok_or_else(|| Problem::invalid_request(Vec::new()))?;
-
+    let WebhookForm { url: target, events, description, enabled, secret } = body.form()?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
-    let description = description.unwrap_or_else(|| Description::parse("").expect("no text is within the bounds"));
-    let new = NewWebhook { target, filters, description, enabled, secret: secret.clone() };
-    let making = on_its_own(access.clone(), |access| async move {
+    let new = NewWebhook {
+        target,
+        filters: events.unwrap_or_default().0,
+        description: description.unwrap_or_default(),
+        enabled: enabled.unwrap_or(true),
+        secret: secret.clone(),
+    };
+    let making = in_own_task(access.clone(), |access| async move {
         let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::CREATED, shown, batch);
         access.realm.webhooks.create(&access.caller.organization, new, &access.agent(), keep).await
     });
     let shown = done_within(access.node.answer_timeout, LOOK, making).await?;
-    told(&access, &shown, "a webhook was made");
+    log_change(&access, &shown, "webhook created");
     let made = OpenWebhookView::new(&shown, &secret);
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&access, &shown)), made)))
 }
@@ -79,21 +145,12 @@ pub async fn update(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
     let id = webhook_id(&call)?;
-    let mut fields = read_fields(&mut call).await?;
-    if !["url", "events", "description", "enabled"].iter().any(|field| fields.has(field)) {
-        fields.wrong("url", "is required, or `events`, `description` or `enabled`");
-    }
-    let change = WebhookChange {
-        target: fields.text("url", Target::parse),
-        filters: events(&mut fields),
-        description: fields.text("description", Description::parse),
-        enabled: fields.boolean("enabled"),
-    };
-    fields.finish()?;
+    let WebhookChangeForm { url: target, events, description, enabled } = read_form(&mut call).await?;
+    let change = WebhookChange { target, filters: events.map(|events| events.0), description, enabled };
     let agent = access.agent();
     let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &agent);
     let shown = done_within(access.node.answer_timeout, LOOK, updating).await?;
-    told(&access, &shown, "a webhook was changed");
+    log_change(&access, &shown, "webhook changed");
     Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
 }
 
@@ -104,7 +161,7 @@ pub async fn delete(call: Call) -> Answered {
     let agent = access.agent();
     let deleting = access.realm.webhooks.delete(&access.caller.organization, id, &agent);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
-    tracing::info!(webhook = %id, by = %access.caller.person.name, "a webhook was deleted");
+    tracing::info!(webhook = %id, by = %access.caller.person.name, "webhook deleted");
     Ok(HttpResponse::NoContent().finish())
 }
 
@@ -112,28 +169,26 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
     let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
-    let mut fields = body.fields()?;
-    let grace = fields.nullable_integer("graceSeconds", 0..=GRACE_MAX_SECONDS).unwrap_or(GRACE_DEFAULT_SECONDS);
-    let secret = fields.nullable_text("secret", WebhookSecret::parse);
-    fields.finish()?;
+    let WebhookSecretForm { grace_seconds, secret } = body.form()?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
-    let (grace, given) = (Duration::from_secs(grace.unsigned_abs()), secret.clone());
-    let rotating = on_its_own(access.clone(), move |access| async move {
+    let grace = grace_seconds.map_or(GRACE_DEFAULT_SECONDS, GraceSeconds::u64);
+    let (grace, given) = (Duration::from_secs(grace), secret.clone());
+    let rotating = in_own_task(access.clone(), move |access| async move {
         let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::OK, shown, batch);
         let organization = &access.caller.organization;
         access.realm.webhooks.rotate_secret(organization, id, &given, grace, &access.agent(), keep).await
     });
     let shown = done_within(access.node.answer_timeout, LOOK, rotating).await?;
-    told(&access, &shown, "a webhook was given a new secret");
+    log_change(&access, &shown, "webhook secret rotated");
     Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
 }
 
-/// Sends something now and answers with what came of it.
+/// Sends a test now and answers with the attempt.
 pub async fn test(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    body.fields()?.finish()?;
+    let WebhookActionForm {} = body.form()?;
     let testing = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
         let attempt = access.realm.webhooks.test(&access.caller.organization, id, webhook_test_body(id, now)).await?;
@@ -153,7 +208,7 @@ pub async fn deliveries(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
     let mut query = Query::of(&call.request);
-    let status = query.choice("status", &DeliveryStatus::ALL, DeliveryStatus::as_str);
+    let status = query.text("status", DeliveryStatus::parse);
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
@@ -174,23 +229,23 @@ pub async fn redeliver(mut call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
     let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
-    body.fields()?.finish()?;
+    let WebhookActionForm {} = body.form()?;
     let now = (access.realm.clock)();
     let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));
-    let redelivering = on_its_own(access.clone(), move |access| async move {
+    let redelivering = in_own_task(access.clone(), move |access| async move {
         let keep = |delivery: &Delivery, batch: &mut Batch| {
             pending.map(|pending| pending.keep(batch, &rendered(delivery), now))
         };
         access.realm.webhooks.redeliver(&access.caller.organization, id, delivery, keep).await
     });
     let delivery = done_within(access.node.answer_timeout, "look at the delivery", redelivering).await?;
-    tracing::info!(webhook = %id, delivery = %delivery.id, by = %access.caller.person.name, "a delivery is made again");
+    tracing::info!(webhook = %id, delivery = %delivery.id, by = %access.caller.person.name, "delivery sent again");
     Ok(idempotent::response(rendered(&delivery)))
 }
 
-/// In a task of its own: what was begun is seen through, and its key stays in flight until then, also where the caller has
-/// gone or has waited long enough.
-async fn on_its_own<T: 'static, F: Future<Output = Result<T, WebhookError>> + 'static>(
+/// In a separate task: the change is completed, and its key stays in flight until then, even if the caller has
+/// disconnected or timed out.
+async fn in_own_task<T: 'static, F: Future<Output = Result<T, WebhookError>> + 'static>(
     access: Access,
     change: impl FnOnce(Access) -> F + 'static,
 ) -> Result<T, Problem> {
@@ -198,7 +253,7 @@ async fn on_its_own<T: 'static, F: Future<Output = Result<T, WebhookError>> + 's
     Ok(changing.await.map_err(Problem::internal)??)
 }
 
-/// What a retry is answered: the secret is kept nowhere but sealed.
+/// The answer for a retry, without the secret, which is only stored sealed.
 fn keep_answer(
     access: &Access,
     pending: Option<Pending>,
@@ -209,10 +264,6 @@ fn keep_answer(
     let location = (status == StatusCode::CREATED).then(|| url(access, shown));
     let now = (access.realm.clock)();
     pending.map(|pending| pending.keep(batch, &idempotent::answer(status, location, KeptWebhookView::from(shown)), now))
-}
-
-fn events(fields: &mut Fields) -> Option<Vec<Filter>> {
-    fields.list("events", 0..=FILTERS_MAX, |_, text| Filter::parse(text))
 }
 
 fn part<T>(found: &[T], slice: Slice) -> impl Iterator<Item = &T> {
@@ -232,7 +283,7 @@ fn url(access: &Access, shown: &Shown) -> String {
     format!("/api/v1/organizations/{}/webhooks/{}", access.caller.organization, shown.webhook.id)
 }
 
-fn told(access: &Access, shown: &Shown, what: &str) {
+fn log_change(access: &Access, shown: &Shown, what: &str) {
     let (host, by) = (shown.webhook.target.host(), &access.caller.person.name);
     tracing::info!(webhook = %shown.webhook.id, host, %by, "{what}");
 }

@@ -24,7 +24,7 @@ async fn every_fault_of_the_configuration_is_told_before_anything_starts() {
         "the configuration has 9 faults",
         "settings.toml:2: workers must be",
         "unknown key `ratelimit`; did you mean `rate_limit`?",
-        "http.drain_seconds must be a whole number from 0 to 600",
+        "http.drain_seconds must be an integer from 0 to 600",
         "log.format must be",
         "LOCKKEEPER_BOOTSTRAP_TOKEN: bootstrap_token must be a token",
         "LOCKKEEPER_LISTN: no setting has this name; did you mean `LOCKKEEPER_LISTEN`?",

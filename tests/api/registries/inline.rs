@@ -97,7 +97,7 @@ async fn all_that_is_wrong_is_told_at_once() {
         (json!({}), &["git", "name"]),
         (json!({ "name": "tools" }), &["git"]),
         (json!({ "name": "tools", "git": null }), &["git"]),
-        (json!({ "name": "tools", "steps": [], "git": { "url": "https://x.example/y", "ref": "main" } }), &["steps"]),
+        (json!({ "name": "tools", "steps": [], "git": { "url": "https://x.example/y", "ref": "main" } }), &["git"]),
         (
             json!({ "name": "-", "git": { "url": "http://x.example/y", "ref": "-x", "credential": "1", "depth": 1 } }),
             &["git.credential", "git.depth", "git.ref", "git.url", "name"],

@@ -1,6 +1,7 @@
 //! Claiming whichever environment with certain labels is free: at once, after a wait, or as a queued session.
 
 use futures_util::future::join_all;
+use lockkeeper::store::{Batch, LoggedStore, Options, Store};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -296,22 +297,44 @@ async fn whoever_waits_gets_one_that_is_made_enabled_or_labelled_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_environment_called_sessions_stands_in_nobodys_way() {
+async fn no_environment_is_called_sessions() {
     let server = Server::start();
     let admin = server.admin();
-    admin.put(&at("sessions"), json!({ "labels": { "odd": "name" } })).await.created();
-    let held = admin.claim("sessions", json!({})).await.created().session();
-    assert_eq!(admin.environment("sessions").await.ok().data()["lock"]["sessionId"], held);
-    assert_eq!(admin.session("sessions", &held).await.ok().data()["envName"], "sessions");
-    let queued = admin.claim_any(json!({ "queue": true, "labels": { "odd": "name" } })).await.has_status(202);
-    admin.release("sessions", &held).await.ok();
-    let active = admin.until_any_session_is(&queued.session(), "active").await;
-    assert_eq!(active["envName"], "sessions");
-    assert_eq!(admin.queue("sessions").await.ok().data(), json!([]));
-    let forced = admin.force_claim("sessions", json!({})).await.created().session();
-    admin.release("sessions", &forced).await.ok();
+    for path in [at("sessions"), at("%73essions"), at("sessions/")] {
+        let refused = admin.put(&path, json!({})).await.refused(422, "invalid_request");
+        assert_eq!(refused.faulty_fields(), ["envName"], "{path}");
+        for refused in [admin.get(&path).await, admin.delete(&path).await] {
+            assert_eq!(refused.refused(405, "method_not_allowed").header("allow"), "POST");
+        }
+    }
+    admin.claim("sessions", json!({})).await.refused(404, "environment_not_found");
+}
+
+#[tokio::test]
+async fn an_environment_called_sessions_by_an_older_version_can_be_used_up_and_deleted() {
+    let mut server = Server::start();
+    server.admin().put(&at("old"), json!({ "labels": { "odd": "name" } })).await.created();
+    server.terminate();
+    let options = Options { segment_bytes: 4 << 20, min_free_bytes: 0, ..Options::default() };
+    let store = LoggedStore::open(&server.data_dir(), options).unwrap();
+    let mut batch = Batch::default();
+    batch.put(b"e/acme/web/sessions".to_vec(), store.get(b"e/acme/web/old").unwrap().unwrap());
+    batch.delete(b"e/acme/web/old".to_vec());
+    store.commit(batch).unwrap();
+    store.close();
+    drop(store);
+    server.start_again();
+    assert!(server.log().contains("reserved name `sessions`"), "{}", server.log());
+
+    let admin = server.admin();
+    let held = admin.claim_any(json!({ "labels": { "odd": "name" } })).await.created();
+    assert_eq!(held.data()["envName"], "sessions");
+    assert_eq!(admin.session("sessions", &held.session()).await.ok().data()["lockStatus"], "active");
+    admin.put(&at("sessions"), json!({})).await.refused(422, "invalid_request");
+    admin.delete(&at("sessions")).await.refused(409, "environment_locked");
+    admin.release("sessions", &held.session()).await.ok();
     admin.delete(&at("sessions")).await.has_status(204);
-    admin.claim_any(json!({})).await.created();
+    admin.delete(&at("sessions")).await.refused(405, "method_not_allowed");
 }
 
 /// Environments of the same kind, and how many.

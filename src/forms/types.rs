@@ -1,0 +1,331 @@
+//! Types of fields, with their bounds.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map as JsonMap, Value, json};
+
+use super::Form;
+use super::element::{Content, Element};
+use super::names::nearest;
+use super::reader::Reader;
+use super::schema::Schemas;
+use crate::domain::pipeline::URL_LENGTH_MAX;
+use crate::domain::{
+    AnalysisId, ApprovalId, ApprovalRule, ApprovalStatus, CommitId, Context, DeliveryId, DeploymentId,
+    DeploymentStatus, Description, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
+    Role, SessionId, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
+};
+
+impl Form for bool {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let Content::Boolean(value) = element.content else {
+            reader.mismatch(element, "a boolean");
+            return None;
+        };
+        Some(value)
+    }
+
+    fn schema(_schemas: &mut Schemas) -> Value {
+        json!({ "type": "boolean" })
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self)
+    }
+}
+
+/// An integer from `MIN` to `MAX`, however it is written: `5`, `5.0` and `5e0` are the same number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Integer<const MIN: i64, const MAX: i64>(i64);
+
+impl<const MIN: i64, const MAX: i64> Integer<MIN, MAX> {
+    pub const fn new(value: i64) -> Self {
+        assert!(MIN <= value && value <= MAX, "a number within its bounds");
+        Self(value)
+    }
+
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+
+    pub const fn u32(self) -> u32 {
+        const { assert!(0 <= MIN && MAX <= u32::MAX as i64, "the bounds of a u32") };
+        self.0 as u32
+    }
+
+    pub const fn u64(self) -> u64 {
+        const { assert!(0 <= MIN, "the bounds of a u64") };
+        self.0 as u64
+    }
+}
+
+impl<const MIN: i64, const MAX: i64> Form for Integer<MIN, MAX> {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let integer = if let Content::Number(number) = &element.content { whole(number) } else { None };
+        let fitting = integer.filter(|integer| (MIN..=MAX).contains(integer));
+        if fitting.is_none() {
+            reader.mismatch(element, &format!("an integer from {MIN} to {MAX}"));
+        }
+        fitting.map(Self)
+    }
+
+    fn schema(_schemas: &mut Schemas) -> Value {
+        json!({ "type": "integer", "minimum": MIN, "maximum": MAX })
+    }
+
+    fn to_json(&self) -> Value {
+        json!(self.0)
+    }
+}
+
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    /// Up to here every integer has a floating-point number of its own.
+    const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
+    let rounded = || number.as_f64().filter(|float| float.fract() == 0.0 && float.abs() <= EXACT_MAX);
+    number.as_i64().or_else(|| rounded().map(|float| float as i64))
+}
+
+/// A text with a rule.
+pub trait Text: Sized {
+    fn parse_text(text: &str) -> Result<Self, Malformed>;
+
+    fn text_schema() -> Value;
+}
+
+pub fn rule_schema(rule: &TextRule) -> Value {
+    let mut schema = JsonMap::from_iter([("type".to_owned(), json!("string"))]);
+    schema.extend(rule.pattern().map(|pattern| ("pattern".to_owned(), json!(pattern))));
+    schema.extend(rule.min_length().map(|min| ("minLength".to_owned(), json!(min))));
+    schema.extend(rule.max_length().map(|max| ("maxLength".to_owned(), json!(max))));
+    Value::Object(schema)
+}
+
+/// Types that are read from a text: by a rule, or by a parser and a schema.
+macro_rules! texts {
+    ($($type:ty: $parse:expr, $schema:expr;)*) => {
+        $(
+            impl $crate::forms::Text for $type {
+                fn parse_text(text: &str) -> Result<Self, $crate::domain::Malformed> {
+                    $parse(text)
+                }
+
+                fn text_schema() -> serde_json::Value {
+                    $schema
+                }
+            }
+
+            impl $crate::forms::Form for $type {
+                fn read(
+                    element: &$crate::forms::Element<'_>,
+                    reader: &mut $crate::forms::Reader,
+                ) -> Option<Self> {
+                    let text = reader.text(element)?;
+                    <Self as $crate::forms::Text>::parse_text(text)
+                        .map_err(|malformed| reader.fault(element.at, malformed.to_string()))
+                        .ok()
+                }
+
+                fn schema(_schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
+                    <Self as $crate::forms::Text>::text_schema()
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use texts;
+
+/// Texts that have no type of their own in the domain: by a rule of it, or by a check and the pattern beside that.
+macro_rules! new_texts {
+    ($($(#[$doc:meta])* $name:ident: $(by $rule:ident)? $(from $check:ident, $pattern:ident)?;)*) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+            pub struct $name(pub std::sync::Arc<str>);
+
+            $crate::forms::types::texts! {
+                $name:
+                    |text: &str| {
+                        $($rule.check(text)?;)?
+                        $($check(text)?;)?
+                        Ok(Self(std::sync::Arc::from(text)))
+                    },
+                {
+                    $($crate::forms::types::rule_schema(&$rule))?
+                    $($crate::forms::types::url_schema($pattern))?
+                };
+            }
+        )*
+    };
+}
+
+pub(crate) use new_texts;
+
+pub fn id_schema(pattern: &str) -> Value {
+    json!({ "type": "string", "pattern": pattern })
+}
+
+pub(crate) fn url_schema(pattern: &str) -> Value {
+    json!({ "type": "string", "maxLength": URL_LENGTH_MAX, "pattern": pattern })
+}
+
+texts! {
+    Identifier: Self::parse, rule_schema(&Self::RULE);
+    CommitId: Self::parse, rule_schema(&Self::RULE);
+    Context: Self::parse, rule_schema(&Self::RULE);
+    Description: Self::parse, rule_schema(&Self::RULE);
+    LabelValue: Self::parse, rule_schema(&Self::RULE);
+    VariableName: Self::parse, rule_schema(&Self::RULE);
+    VariableValue: Self::parse, rule_schema(&Self::RULE);
+    StepReference: Self::parse, json!({ "type": "string", "pattern": Self::pattern() });
+    SessionId: str::parse, id_schema(Self::PATTERN);
+    DeploymentId: str::parse, id_schema(Self::PATTERN);
+    ApprovalId: str::parse, id_schema(Self::PATTERN);
+    AnalysisId: str::parse, id_schema(Self::PATTERN);
+    RegistryId: str::parse, id_schema(Self::PATTERN);
+    TokenId: str::parse, id_schema(Self::PATTERN);
+    WebhookId: str::parse, id_schema(Self::PATTERN);
+    DeliveryId: str::parse, id_schema(Self::PATTERN);
+}
+
+/// Types that are one of a few names: enums with `ALL` and `as_str`.
+macro_rules! choices {
+    ($($type:ty),*) => {
+        $(
+            impl $crate::forms::Form for $type {
+                fn read(
+                    element: &$crate::forms::Element<'_>,
+                    reader: &mut $crate::forms::Reader,
+                ) -> Option<Self> {
+                    reader.choice(element, &<$type>::ALL, |choice| choice.as_str())
+                }
+
+                fn schema(_schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
+                    serde_json::json!({ "enum": <$type>::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
+                }
+
+                fn to_json(&self) -> serde_json::Value {
+                    serde_json::json!(self.as_str())
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use choices;
+
+choices!(Role, LockStatus, DeploymentStatus, ApprovalStatus, ApprovalRule, InputKind);
+
+impl Reader {
+    pub fn choice<T: Copy>(&mut self, element: &Element<'_>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
+        let text = self.text(element)?;
+        let chosen = all.iter().copied().find(|choice| name(*choice) == text);
+        if chosen.is_none() {
+            let names: Vec<_> = all.iter().map(|choice| name(*choice)).collect();
+            let advice = nearest(text, &names).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            self.fault(element.at, format!("must be one of {}{advice}", names.join(", ")));
+        }
+        chosen
+    }
+}
+
+/// A list of `MIN` to `MAX` entries.
+#[derive(Debug, Clone)]
+pub struct List<T, const MIN: usize, const MAX: usize>(pub Vec<T>);
+
+impl<T, const MAX: usize> Default for List<T, 0, MAX> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let elements = reader.array(element)?;
+        let fits = reader.check_count(element.at, elements.len(), MIN, MAX);
+        let elements = &elements[..elements.len().min(MAX)];
+        let entries: Vec<_> = elements.iter().enumerate().map(|(index, entry)| reader.entry(index, entry)).collect();
+        reader.check_unique::<T>(elements);
+        let entries: Option<Vec<T>> = entries.into_iter().collect();
+        entries.filter(|_| fits).map(Self)
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        let mut schema = json!({ "type": "array", "maxItems": MAX, "items": T::schema(schemas) });
+        if MIN > 0 {
+            schema["minItems"] = json!(MIN);
+        }
+        schema
+    }
+
+    fn to_json(&self) -> Value {
+        json!([])
+    }
+}
+
+impl Reader {
+    pub(super) fn check_count(&mut self, at: usize, count: usize, min: usize, max: usize) -> bool {
+        let entries = |count| if count == 1 { "entry" } else { "entries" };
+        if count > max {
+            self.fault(at, format!("must have at most {max} {}, got {count}", entries(max)));
+        } else if count < min {
+            self.fault(at, format!("must have at least {min} {}, got {count}", entries(min)));
+        }
+        (min..=max).contains(&count)
+    }
+}
+
+/// An object whose names the writer chooses, with at most `MAX` of them.
+#[derive(Debug, Clone)]
+pub struct Map<K, V, const MAX: usize>(pub BTreeMap<K, V>);
+
+impl<K, V, const MAX: usize> Default for Map<K, V, MAX> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<K: Text + Ord, V: Form, const MAX: usize> Form for Map<K, V, MAX> {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let object = reader.object(element)?;
+        let mut fits = reader.check_count(element.at, object.entries.len(), 0, MAX);
+        let mut map = BTreeMap::new();
+        for entry in object.entries {
+            let key = K::parse_text(&entry.name).map_err(|malformed| {
+                reader.key_fault(&entry.name, entry.name_at, format!("is not a valid name: {malformed}"));
+            });
+            let value = reader.value(&entry.name, &entry.element);
+            fits &= key.is_ok() && value.is_some();
+            map.extend(key.ok().zip(value));
+        }
+        fits.then_some(Self(map))
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        let names = K::text_schema();
+        json!({
+            "type": "object", "maxProperties": MAX, "propertyNames": { "pattern": names["pattern"] },
+            "additionalProperties": V::schema(schemas),
+        })
+    }
+}
+
+/// A string, a number or a boolean.
+impl Form for InputValue {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let value = match &element.content {
+            Content::Text(text) => VariableValue::parse(text).map(InputValue::string),
+            Content::Number(number) => InputValue::number(&number.to_string()),
+            Content::Boolean(value) => Ok(InputValue::boolean(*value)),
+            Content::Null | Content::Array(_) | Content::Object(_) | Content::Other(_) => {
+                reader.mismatch(element, "a string, a number or a boolean");
+                return None;
+            }
+        };
+        value.map_err(|malformed| reader.fault(element.at, malformed.to_string())).ok()
+    }
+
+    fn schema(_schemas: &mut Schemas) -> Value {
+        json!({ "oneOf": [VariableValue::text_schema(), { "type": "number" }, { "type": "boolean" }] })
+    }
+}
