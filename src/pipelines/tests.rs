@@ -20,7 +20,7 @@ use crate::store::{Batch, MemoryStore, Store, StoreError};
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 
 #[tokio::test]
-async fn nobody_is_shown_what_could_still_be_lost() {
+async fn no_pipeline_is_shown_before_it_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     store.hold();
@@ -55,7 +55,7 @@ async fn a_change_that_the_store_refuses_leaves_all_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_refusal_waits_until_what_it_speaks_of_is_durable() {
+async fn a_refusal_waits_until_the_state_it_is_based_on_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
@@ -68,7 +68,7 @@ async fn a_refusal_waits_until_what_it_speaks_of_is_durable() {
 }
 
 #[tokio::test]
-async fn a_pipeline_is_after_a_restart_as_it_was_before() {
+async fn a_pipeline_survives_a_restart_unchanged() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     pipelines.put(&web(), full(), None, &mia(), NOW).await.unwrap();
@@ -95,7 +95,7 @@ async fn stopping_and_resuming_twice_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_goes_beside_a_stop_is_durable_with_it_and_held_until_then() {
+async fn additions_to_the_batch_of_a_stop_are_durable_with_it_and_held_until_then() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     pipelines.put(&web(), named("one"), None, &mia(), NOW).await.unwrap();
@@ -131,7 +131,7 @@ async fn a_stop_survives_a_put_and_a_new_declaration() {
 }
 
 #[tokio::test]
-async fn a_declaration_is_applied_when_it_is_new_or_has_changed_and_what_the_api_did_holds_in_between() {
+async fn a_declaration_is_applied_when_it_is_new_or_has_changed_and_changes_through_the_api_hold_in_between() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[("web", named("one"))]).await;
     assert_eq!(pipelines.get(&acme(), "web").unwrap().name, "one");
@@ -167,7 +167,7 @@ async fn a_start_that_dies_half_way_through_the_declarations_goes_on_with_the_ne
 }
 
 #[tokio::test]
-async fn a_precondition_names_the_newest_revision_also_if_it_is_not_durable() {
+async fn a_precondition_is_checked_against_the_newest_revision_even_if_it_is_not_durable() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     let revisions = |revision| Some(Expected::Revisions(vec![revision]));

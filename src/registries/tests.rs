@@ -112,7 +112,7 @@ fn build() -> Steps {
 }
 
 #[tokio::test]
-async fn nobody_is_shown_a_registry_that_could_still_be_lost() {
+async fn no_registry_is_shown_before_it_is_durable() {
     let bench = Bench::new().await;
     bench.store.hold();
     let mut making = pin!(bench.create(1, "tools", build()));
@@ -140,7 +140,7 @@ async fn a_pipeline_whose_caller_went_away_keeps_its_registry() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_being_deleted_is_not_there_for_a_pipeline() {
+async fn a_pipeline_cannot_use_a_registry_that_is_being_deleted() {
     let bench = Bench::new().await;
     bench.create(1, "tools", build()).await.unwrap();
     bench.store.hold();
@@ -162,7 +162,7 @@ async fn no_registry_is_deleted_while_a_pipeline_is_checked() {
 }
 
 #[tokio::test]
-async fn what_the_store_refuses_has_not_happened() {
+async fn a_restart_finds_the_same_registries_and_refuses_an_unreadable_record() {
     let bench = Bench::new().await;
     bench.create(1, "tools", build()).await.unwrap();
     let restarted = Bench::over(Arc::new(bench.store.crash())).await;
@@ -256,7 +256,7 @@ fn a_registry_is_read_as_it_was_written() {
 }
 
 #[test]
-fn steps_that_are_twice_there_too_many_or_too_large_are_named() {
+fn duplicate_surplus_and_oversized_steps_are_named() {
     let told = |steps: Vec<RegistryStep>| {
         let mut told = Vec::new();
         steps_of(steps, |place, message| told.push((place, message)));
@@ -276,7 +276,7 @@ fn steps_that_are_twice_there_too_many_or_too_large_are_named() {
 }
 
 #[tokio::test]
-async fn a_change_to_what_it_is_already_is_no_change() {
+async fn an_update_with_the_same_content_is_no_change() {
     let bench = Bench::new().await;
     let made = bench.create(1, "tools", build()).await.unwrap();
     let later = Timestamp::from_millis(9_000);

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn only_events_that_there_are_can_be_wanted() {
+    fn only_known_event_types_are_accepted() {
         for notice in Notice::ALL {
             for text in [notice.as_str().to_owned(), format!("{}.*", group(notice))] {
                 assert_eq!(Filter::parse(&text).unwrap().to_string(), text);

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_long_log_the_last_lines_are_kept_with_their_numbers() {
+    fn the_last_lines_of_a_long_log_are_kept_with_their_numbers() {
         let text: String = (1..=100).map(|number| format!("line {number}\n")).collect();
         let (_folder, logs) = logs(&[("build", "one", 1, text.as_bytes())]);
         let kept = read(&logs, 1, 20);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_do_something_else_than_before_are_named() {
+    fn steps_with_another_action_are_named() {
         let blueprint = |script: &str, more: &[&str]| {
             let step = |name: &str, script: &str| {
                 StepDefinition::own(id(name), Action::Run(vec!["sh".into(), "-c".into(), script.into()]))

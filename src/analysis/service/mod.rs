@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_deployment_goes_when_it_has_too_many_and_never_one_that_runs() {
+    fn the_oldest_analysis_of_a_deployment_is_dropped_beyond_the_limit_but_never_a_running_one() {
         let mut index = Index::default();
         index.put(&analysis(1, 7, Standing::Running));
         for number in 2..=KEPT_OF_DEPLOYMENT_MAX {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_an_organization_goes_when_it_has_too_many() {
+    fn the_oldest_analysis_of_an_organization_is_dropped_beyond_the_limit() {
         let mut index = Index::default();
         for number in 1..=KEPT_MAX {
             index.put(&analysis(number, number / 10, ended()));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crowd_is_refused_until_some_have_ended() {
+    fn analyses_beyond_the_limit_are_refused_until_some_have_ended() {
         let mut index = Index::default();
         for number in 1..=UNDER_WAY_OF_ORGANIZATION_MAX {
             assert_eq!(surplus(&index, number), Some(vec![]));

@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_the_api_did_holds_until_the_file_says_something_else_than_before() {
+async fn changes_through_the_api_hold_until_the_file_changes() {
     let store = Arc::new(MemoryStore::new());
     let file = [("admin", Role::Admin), ("ana", Role::Developer), ("ben", Role::Developer)];
     let accounts = start(&store, &file).await;
@@ -24,7 +24,7 @@ async fn what_the_api_did_holds_until_the_file_says_something_else_than_before()
 }
 
 #[tokio::test]
-async fn who_is_taken_out_of_the_file_is_no_member_and_their_tokens_never_come_back() {
+async fn a_member_removed_from_the_file_is_no_member_and_their_tokens_never_come_back() {
     let store = Arc::new(MemoryStore::new());
     let accounts = start(&store, &[("admin", Role::Admin), ("ana", Role::Admin)]).await;
     let ana = user(&accounts, "ana");
@@ -42,7 +42,7 @@ async fn who_is_taken_out_of_the_file_is_no_member_and_their_tokens_never_come_b
 }
 
 #[tokio::test]
-async fn who_never_was_in_the_file_stays_whatever_it_says() {
+async fn a_member_who_never_was_in_the_file_stays() {
     let store = Arc::new(MemoryStore::new());
     let accounts = start(&store, &[("admin", Role::Admin)]).await;
     accounts.add_member(member("cleo"), START, |_, _| ()).await.unwrap();

@@ -5,7 +5,7 @@ use crate::domain::{Datum, Notice};
 use crate::events::{Events, Occurred};
 
 #[tokio::test]
-async fn every_change_of_a_member_or_token_is_told_once_by_whose_it_is() {
+async fn every_change_of_a_member_or_token_records_one_event_with_its_author() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let began = told(&store).len();
@@ -37,7 +37,7 @@ async fn every_change_of_a_member_or_token_is_told_once_by_whose_it_is() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_not_told() {
+async fn a_request_that_changes_nothing_records_no_event() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
     let made = create(&accounts, "ana").await.unwrap();
@@ -57,7 +57,7 @@ async fn what_changes_nothing_is_not_told() {
 }
 
 #[tokio::test]
-async fn what_a_start_does_is_the_systems_doing() {
+async fn changes_by_a_start_are_recorded_as_the_systems() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
     create_by(&accounts, "admin", "ana").await.unwrap();
@@ -85,7 +85,7 @@ async fn what_a_start_does_is_the_systems_doing() {
 }
 
 #[tokio::test]
-async fn a_removal_its_revocations_and_what_is_told_of_them_are_durable_together_or_not_at_all() {
+async fn a_removal_its_revocations_and_their_events_are_durable_together_or_not_at_all() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
     for _ in 0..3 {

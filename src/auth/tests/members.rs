@@ -24,7 +24,7 @@ async fn a_role_acts_on_the_next_request_and_a_removal_ends_all_tokens() {
 }
 
 #[tokio::test]
-async fn who_comes_back_is_somebody_else() {
+async fn a_member_who_is_added_again_gets_a_new_id() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let before = add(&accounts, "ana", Role::Viewer).await.unwrap();
@@ -41,7 +41,7 @@ async fn who_comes_back_is_somebody_else() {
 }
 
 #[tokio::test]
-async fn members_are_after_a_restart_as_they_were_before() {
+async fn members_survive_a_restart_unchanged() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     for (name, role) in [("zoe", Role::Viewer), ("ana", Role::Admin), ("ben", Role::Developer)] {
@@ -83,7 +83,7 @@ async fn the_last_admin_is_neither_removed_nor_demoted_also_when_two_go_at_each_
 }
 
 #[tokio::test]
-async fn who_was_demoted_or_removed_meanwhile_changes_nothing_any_more() {
+async fn a_caller_demoted_or_removed_meanwhile_changes_nothing() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
     add(&accounts, "eve", Role::Admin).await.unwrap();
@@ -113,7 +113,7 @@ async fn who_was_demoted_or_removed_meanwhile_changes_nothing_any_more() {
 }
 
 #[tokio::test]
-async fn nobody_is_shown_a_member_who_could_still_be_lost() {
+async fn no_member_is_shown_before_it_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     store.hold();
@@ -154,7 +154,7 @@ async fn an_organization_has_a_thousand_members_and_no_more() {
 }
 
 #[tokio::test]
-async fn who_has_all_tokens_that_an_organization_can_have_is_removed_with_them() {
+async fn a_member_with_the_maximum_of_tokens_is_removed_with_them() {
     let store = with_tokens(TOKENS_MAX).await;
     let accounts = open(&store, &["admin"]).await;
     add(&accounts, "eve", Role::Admin).await.unwrap();
@@ -190,7 +190,7 @@ async fn the_tokens_with_the_longest_names_fit_into_the_batch_of_a_removal() {
 }
 
 #[tokio::test]
-async fn what_goes_beside_a_new_member_is_durable_with_it_and_absent_without_it() {
+async fn additions_to_the_batch_of_a_new_member_are_durable_with_it_or_not_at_all() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     for key in [b"first", b"again"] {

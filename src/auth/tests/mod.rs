@@ -110,7 +110,7 @@ async fn a_change_whose_caller_went_away_is_the_same_before_and_after_a_restart(
 }
 
 #[tokio::test]
-async fn nobody_is_shown_a_revocation_that_could_still_be_lost() {
+async fn no_revocation_is_shown_before_it_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let made = create(&accounts, "admin").await.unwrap();
@@ -124,7 +124,7 @@ async fn nobody_is_shown_a_revocation_that_could_still_be_lost() {
 }
 
 #[tokio::test]
-async fn a_use_that_could_not_be_written_down_is_written_down_later() {
+async fn a_use_that_could_not_be_stored_is_stored_later() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let made = create(&accounts, "admin").await.unwrap();
@@ -151,7 +151,7 @@ async fn a_token_remembers_whose_it_is_and_who_made_it() {
 }
 
 #[tokio::test]
-async fn an_organization_that_is_not_declared_keeps_its_tokens_and_they_let_nobody_in() {
+async fn an_undeclared_organization_keeps_its_tokens_but_they_authenticate_nobody() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let made = create(&accounts, "admin").await.unwrap();
@@ -163,7 +163,7 @@ async fn an_organization_that_is_not_declared_keeps_its_tokens_and_they_let_nobo
 }
 
 #[tokio::test]
-async fn what_goes_beside_a_new_token_is_durable_with_it_and_held_until_then() {
+async fn additions_to_the_batch_of_a_new_token_are_durable_with_it_and_held_until_then() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     store.hold();

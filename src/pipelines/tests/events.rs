@@ -5,7 +5,7 @@ use crate::domain::{Datum, Notice};
 use crate::events::{Events, Occurred};
 
 #[tokio::test]
-async fn every_change_of_a_pipeline_is_told_once_by_whose_it_is() {
+async fn every_change_of_a_pipeline_records_one_event_with_its_author() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     put(&pipelines, "one", None).await.unwrap();
@@ -38,7 +38,7 @@ async fn every_change_of_a_pipeline_is_told_once_by_whose_it_is() {
 }
 
 #[tokio::test]
-async fn what_changes_nothing_is_not_told() {
+async fn a_request_that_changes_nothing_records_no_event() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[("web", named("one"))]).await;
     pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap();
@@ -53,7 +53,7 @@ async fn what_changes_nothing_is_not_told() {
 }
 
 #[tokio::test]
-async fn what_a_file_declares_is_the_systems_doing() {
+async fn changes_by_a_file_are_recorded_as_the_systems() {
     let store = Arc::new(MemoryStore::new());
     open(&store, &[("web", named("one"))]).await;
     open(&store, &[("web", named("two"))]).await;
@@ -64,7 +64,7 @@ async fn what_a_file_declares_is_the_systems_doing() {
 }
 
 #[tokio::test]
-async fn a_change_and_what_is_told_of_it_are_durable_together_or_not_at_all() {
+async fn a_change_and_its_event_are_durable_together_or_not_at_all() {
     let store = Arc::new(MemoryStore::new());
     let pipelines = open(&store, &[]).await;
     store.refuse_with(Some(StoreError::Overloaded));

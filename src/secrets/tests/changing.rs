@@ -39,7 +39,7 @@ async fn secrets_are_listed_by_pipeline_and_name() {
 }
 
 #[tokio::test]
-async fn what_is_answered_is_what_is_read_after_a_restart() {
+async fn an_answered_change_is_read_after_a_restart() {
     let store = Arc::new(MemoryStore::new());
     let made = {
         let vault = vault(&store);
@@ -115,7 +115,7 @@ async fn a_description_changed_while_the_value_is_on_its_way_to_the_disk_keeps_t
 }
 
 #[tokio::test]
-async fn a_secret_made_again_never_has_a_version_that_its_name_had_before() {
+async fn a_secret_created_again_never_reuses_a_version_of_its_name() {
     let store = Arc::new(MemoryStore::new());
     let first = vault(&store);
     create(&first, "acme", None, "TOKEN", "old").await;
@@ -129,7 +129,7 @@ async fn a_secret_made_again_never_has_a_version_that_its_name_had_before() {
 }
 
 #[tokio::test]
-async fn of_those_who_make_one_name_at_once_one_wins_and_the_others_hear_of_it_when_it_is_durable() {
+async fn of_concurrent_creations_of_one_name_one_wins_and_the_others_are_refused_when_it_is_durable() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     let acme = id("acme");
@@ -148,7 +148,7 @@ async fn of_those_who_make_one_name_at_once_one_wins_and_the_others_hear_of_it_w
 }
 
 #[tokio::test]
-async fn a_deletion_is_answered_when_it_is_durable_also_to_who_finds_nothing_left() {
+async fn a_deletion_is_answered_when_it_is_durable_and_so_is_not_found() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     create(&vault, "acme", None, "TOKEN", "s3cret").await;
@@ -185,7 +185,7 @@ async fn a_change_that_the_store_refuses_leaves_everything_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_is_kept_beside_a_secret_is_durable_with_it_and_absent_without_it() {
+async fn additions_to_the_batch_of_a_secret_are_durable_with_it_or_not_at_all() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     for key in [b"first", b"again"] {
@@ -212,7 +212,7 @@ async fn an_organization_has_a_thousand_secrets_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_deleted_pipeline_takes_its_secrets_along_and_no_others() {
+async fn the_secrets_of_a_deleted_pipeline_and_no_others_are_deleted() {
     let store = Arc::new(MemoryStore::new());
     let first = vault(&store);
     for (scope, called) in [(None, "ALL"), (Some("web"), "A"), (Some("web"), "B"), (Some("web-2"), "A")] {

@@ -10,7 +10,7 @@ use crate::events::{Events, Occurred};
 use crate::store::StoreError;
 
 #[tokio::test]
-async fn every_change_of_a_secret_is_told_once_by_whose_it_is() {
+async fn every_change_of_a_secret_records_one_event_with_its_author() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     let (acme, token, mia) = (id("acme"), name("TOKEN"), mia());
@@ -51,7 +51,7 @@ async fn every_change_of_a_secret_is_told_once_by_whose_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_refused_or_not_there_is_not_told() {
+async fn a_refusal_records_no_event() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     let (acme, token) = (id("acme"), name("TOKEN"));
@@ -68,7 +68,7 @@ async fn what_is_refused_or_not_there_is_not_told() {
 }
 
 #[tokio::test]
-async fn a_secret_and_what_is_told_of_it_are_durable_together_or_not_at_all() {
+async fn a_secret_and_its_event_are_durable_together_or_not_at_all() {
     let store = Arc::new(MemoryStore::new());
     let vault = vault(&store);
     let acme = id("acme");

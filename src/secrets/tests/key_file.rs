@@ -33,7 +33,7 @@ async fn a_first_start_makes_a_key_that_only_its_owner_can_read_and_later_starts
 }
 
 #[tokio::test]
-async fn a_key_that_others_can_read_is_refused_with_the_command_that_helps() {
+async fn a_key_file_that_others_can_read_is_refused_with_the_command_to_fix_it() {
     let (dir, store) = with_a_secret().await;
     let path = dir.path().join("master.key");
     for open in [0o640, 0o604, 0o610, 0o777] {
@@ -61,7 +61,7 @@ async fn a_file_that_holds_no_key_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_missing_key_is_not_made_anew_where_there_is_something_it_would_have_to_open() {
+async fn a_missing_key_is_not_created_again_while_stored_data_needs_it() {
     let (dir, store) = with_a_secret().await;
     let path = dir.path().join("master.key");
     let text = fs::read_to_string(&path).unwrap();

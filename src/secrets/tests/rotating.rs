@@ -118,7 +118,7 @@ fn key_text(dir: &Path) -> String {
 }
 
 #[tokio::test]
-async fn a_rotation_seals_everything_anew_and_the_old_key_opens_nothing_any_more() {
+async fn a_rotation_seals_everything_again_and_the_old_key_opens_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let old = unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
     let store = filled(old.clone()).await;
@@ -162,7 +162,7 @@ async fn a_rotation_of_files_cut_off_after_any_write_is_finished_by_the_next_sta
 }
 
 #[tokio::test]
-async fn a_finish_that_is_itself_cut_off_again_and_again_comes_to_an_end() {
+async fn a_rotation_that_is_interrupted_again_and_again_is_finished_in_the_end() {
     let dir = tempfile::tempdir().unwrap();
     let old = unlock(&MemoryStore::new(), dir.path(), None).await.unwrap();
     let store = filled(old).await;

@@ -7,7 +7,7 @@ use crate::store::Batch;
 use super::*;
 
 #[test]
-fn a_value_opens_in_its_own_place_and_in_no_other() {
+fn a_value_opens_as_its_own_secret_and_as_no_other() {
     let (ring, sealed_value) = (Ring::generate(), value("s3cret"));
     let (acme, globex, web, shop) = (id("acme"), id("globex"), id("web"), id("shop"));
     let (token, other) = (name("TOKEN"), name("TOKEN_"));
@@ -26,7 +26,7 @@ fn a_value_opens_in_its_own_place_and_in_no_other() {
 }
 
 #[test]
-fn places_whose_names_run_together_are_told_apart() {
+fn names_that_concatenate_to_the_same_text_are_told_apart() {
     let ring = Ring::generate();
     let (ab, c, a, bc, x) = (id("ab"), id("c"), id("a"), id("bc"), name("X"));
     let sealed = ring.seal(&SecretPlace::new(&ab, Some(&c), &x, 1), &value("v"));
@@ -72,7 +72,7 @@ fn a_value_is_1_to_16384_bytes_without_nul_and_does_not_show() {
 }
 
 #[tokio::test]
-async fn a_record_moved_to_another_place_does_not_open() {
+async fn a_record_moved_to_another_key_does_not_open() {
     let store = Arc::new(MemoryStore::new());
     let first = vault(&store);
     create(&first, "acme", None, "TOKEN", "of acme").await;

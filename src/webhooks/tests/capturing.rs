@@ -7,7 +7,7 @@ use crate::store::StoreError;
 use crate::webhooks::capture::PENDING_MAX;
 
 #[tokio::test]
-async fn a_webhook_gets_what_it_wants_from_the_moment_it_is_made() {
+async fn a_webhook_gets_matching_events_from_its_creation_on() {
     let bench = Bench::new();
     bench.happen(Notice::SessionClaimed, 40);
     let [some, all] = [bench.make(&["session.claimed"]).await, bench.make(&[]).await];
@@ -52,7 +52,7 @@ async fn whenever_the_server_dies_an_event_is_captured_once() {
 }
 
 #[tokio::test]
-async fn what_nobody_wants_is_passed_over_without_being_written_down_each_time() {
+async fn skipped_events_are_not_stored_one_by_one() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     let floor = bench.webhooks.floor(&acme());
@@ -88,7 +88,7 @@ async fn an_outbox_that_is_full_waits_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn events_that_are_gone_before_their_turn_are_counted() {
+async fn events_that_are_dropped_before_they_are_captured_are_counted() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.set_enabled(id, false).await;
@@ -106,7 +106,7 @@ async fn events_that_are_gone_before_their_turn_are_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_store_refused_is_captured_when_it_takes_writes_again_though_nothing_else_happens() {
+async fn a_refused_capture_is_repeated_when_the_store_takes_writes_again_without_a_new_event() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 1);
@@ -149,7 +149,7 @@ async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_was_enabled_by_a_request_that_was_given_up_captures_all_the_same() {
+async fn a_webhook_enabled_by_a_request_that_was_dropped_captures_all_the_same() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.set_enabled(id, false).await;

@@ -8,7 +8,7 @@ async fn again(bench: &Bench, id: WebhookId, delivery: DeliveryId) -> Result<Del
 }
 
 #[tokio::test]
-async fn whatever_became_of_a_delivery_it_can_be_made_again() {
+async fn every_delivery_can_be_redelivered_whatever_its_status() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 1);

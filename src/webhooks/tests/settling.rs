@@ -5,7 +5,7 @@ use crate::store::StoreError;
 use crate::webhooks::delivery_queue::FINISHED_KEPT;
 
 #[tokio::test]
-async fn what_failed_is_tried_again_when_it_is_due_and_holds_nobody_up() {
+async fn a_failed_delivery_is_retried_when_it_is_due_and_holds_up_no_other() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 3);
@@ -47,7 +47,7 @@ async fn a_clock_that_is_set_back_puts_nothing_off_for_longer_than_the_longest_w
 }
 
 #[tokio::test]
-async fn one_that_works_is_sent_several_at_once_in_order_and_the_bound_holds_for_all() {
+async fn a_working_receiver_gets_several_deliveries_at_once_in_order_within_the_limit_for_all() {
     let bench = Bench::new();
     let ids = [
         bench.make(&["session.claimed"]).await,
@@ -67,7 +67,7 @@ async fn one_that_works_is_sent_several_at_once_in_order_and_the_bound_holds_for
 }
 
 #[tokio::test]
-async fn after_the_last_attempt_it_is_given_up_and_after_long_its_webhook_is_disabled() {
+async fn after_the_last_attempt_a_delivery_is_given_up_and_a_webhook_that_fails_for_too_long_is_disabled() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     for round in 0..2 {
@@ -99,7 +99,7 @@ async fn after_the_last_attempt_it_is_given_up_and_after_long_its_webhook_is_dis
 }
 
 #[tokio::test]
-async fn one_that_is_gone_is_disabled_at_once_in_the_same_batch() {
+async fn a_webhook_whose_receiver_is_gone_is_disabled_in_the_same_batch() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 2);
@@ -118,7 +118,7 @@ async fn one_that_is_gone_is_disabled_at_once_in_the_same_batch() {
 }
 
 #[tokio::test]
-async fn a_receiver_that_was_replaced_while_it_said_that_it_is_gone_takes_nothing_from_the_new_one() {
+async fn a_410_of_a_receiver_that_was_replaced_meanwhile_does_not_disable_the_new_one() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 2);
@@ -139,7 +139,7 @@ async fn a_receiver_that_was_replaced_while_it_said_that_it_is_gone_takes_nothin
 }
 
 #[tokio::test]
-async fn what_the_store_does_not_take_is_sent_again() {
+async fn an_attempt_that_the_store_refuses_is_repeated() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 1);
@@ -157,7 +157,7 @@ async fn what_the_store_does_not_take_is_sent_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_sent_while_nothing_can_be_written_down() {
+async fn nothing_is_sent_while_the_store_refuses_writes() {
     let bench = Bench::new();
     bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, 1);
@@ -169,7 +169,7 @@ async fn nothing_is_sent_while_nothing_can_be_written_down() {
 }
 
 #[tokio::test]
-async fn of_deliveries_that_have_ended_the_newest_are_kept() {
+async fn the_newest_ended_deliveries_are_kept() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     bench.happen(Notice::SessionClaimed, FINISHED_KEPT + 7);
@@ -186,7 +186,7 @@ async fn of_deliveries_that_have_ended_the_newest_are_kept() {
 }
 
 #[tokio::test]
-async fn what_comes_back_for_a_webhook_that_was_deleted_is_of_no_interest() {
+async fn an_attempt_for_a_deleted_webhook_is_ignored() {
     let bench = Bench::new();
     let id = bench.make(&[]).await;
     bench.happen(Notice::SessionClaimed, 2);

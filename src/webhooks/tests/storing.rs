@@ -43,7 +43,7 @@ fn a_webhook_reads_back() {
 }
 
 #[test]
-fn how_far_it_has_come_and_its_deliveries_read_back() {
+fn progress_and_deliveries_read_back() {
     for status in DeliveryStatus::ALL {
         let delivery = DeliveryId(IdSeed([7; 12]));
         let last = LastDelivery { delivery, notice: Notice::StageFailed, at: at(3), status, code: Some(500) };
