@@ -6,8 +6,8 @@ use super::service::{Hook, Webhooks, put_progress, put_webhook};
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{
-    Disabled, DisabledWhy, NewWebhook, PreviousSecret, Progress, Shown, WEBHOOKS_MAX, Webhook, WebhookChange,
-    WebhookError,
+    Disabled, DisabledWhy, NewWebhook, PreviousSecret, Progress, WEBHOOKS_MAX, Webhook, WebhookChange, WebhookError,
+    WebhookState,
 };
 use crate::domain::{Agent, Data, Identifier, Notice, Timestamp, WebhookId};
 use crate::entropy::id_seed;
@@ -25,8 +25,8 @@ impl Webhooks {
         organization: &Identifier,
         new: NewWebhook,
         by: &Agent,
-        beside: impl FnOnce(&Shown, &mut Batch) -> Held,
-    ) -> Result<Shown, WebhookError> {
+        beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
+    ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
         if !inner.options.allow_private {
             new.target.check_address()?;
@@ -45,7 +45,7 @@ impl Webhooks {
             put_webhook(&mut batch, &webhook);
             put_progress(&mut batch, &webhook, &progress);
             record(&mut batch, Notice::WebhookCreated, &webhook, Cause::by(by, now), Data::default());
-            let created = Shown { webhook, progress };
+            let created = WebhookState { webhook, progress };
             let held = beside(&created, &mut batch);
             committer.commit(batch)?;
             hooks.of(organization).insert(created.webhook.id, Hook::new(created.clone()));
@@ -62,7 +62,7 @@ impl Webhooks {
         id: WebhookId,
         change: WebhookChange,
         by: &Agent,
-    ) -> Result<Shown, WebhookError> {
+    ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
         if let Some(target) = change.target.as_ref().filter(|_| !inner.options.allow_private) {
             target.check_address()?;
@@ -122,8 +122,8 @@ impl Webhooks {
         secret: &WebhookSecret,
         grace: Duration,
         by: &Agent,
-        beside: impl FnOnce(&Shown, &mut Batch) -> Held,
-    ) -> Result<Shown, WebhookError> {
+        beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
+    ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
         let rotated = inner.hooks.change(|hooks, committer| {
             let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
@@ -141,7 +141,7 @@ impl Webhooks {
             put_webhook(&mut batch, &webhook);
             let data = Data::default().with("changed", "secret").with("enabled", webhook.is_enabled());
             record(&mut batch, Notice::WebhookUpdated, &webhook, Cause::by(by, now), data);
-            let rotated = Shown { webhook, progress: hook.progress.clone() };
+            let rotated = WebhookState { webhook, progress: hook.progress.clone() };
             let held = beside(&rotated, &mut batch);
             committer.commit(batch)?;
             hook.webhook = rotated.webhook.clone();
@@ -170,8 +170,8 @@ impl NewWebhook {
 }
 
 impl WebhookChange {
-    fn applied_to(self, hook: &Hook, now: Timestamp) -> Shown {
-        let mut next = Shown { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
+    fn applied_to(self, hook: &Hook, now: Timestamp) -> WebhookState {
+        let mut next = WebhookState { webhook: hook.webhook.clone(), progress: hook.progress.clone() };
         if let Some(target) = self.target.filter(|target| *target != hook.webhook.target) {
             next.webhook.target = target;
             // It was another receiver that failed.

@@ -37,5 +37,5 @@ pub use service::{Clock, Options, Render, Webhooks};
 pub use signature::WebhookSecret;
 pub use target::{Target, URL_MAX};
 pub use webhook::{
-    DisabledWhy, LastDelivery, NewWebhook, Progress, Shown, WEBHOOKS_MAX, Webhook, WebhookChange, WebhookError,
+    DisabledWhy, LastDelivery, NewWebhook, Progress, WEBHOOKS_MAX, Webhook, WebhookChange, WebhookError, WebhookState,
 };

@@ -12,7 +12,7 @@ use super::client::Client;
 use super::delivery::{Delivery, DeliveryStatus};
 use super::delivery_queue::DeliveryQueue;
 use super::stored;
-use super::webhook::{Progress, Shown, Webhook, WebhookError};
+use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, Occurred};
 use crate::secrets::Vault;
@@ -111,20 +111,20 @@ impl Webhooks {
     }
 
     /// Oldest first.
-    pub fn list(&self, organization: &Identifier) -> Result<Vec<Shown>, StoreError> {
+    pub fn list(&self, organization: &Identifier) -> Result<Vec<WebhookState>, StoreError> {
         let prefix = stored::webhooks_of(organization);
         let mut found = Vec::new();
         walk(self.inner.store(), &prefix, &end_of_prefix(&prefix), |key, bytes| {
-            found.push(self.shown(stored::decode_webhook(key, bytes)?)?);
+            found.push(self.with_progress(stored::decode_webhook(key, bytes)?)?);
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(found)
     }
 
-    pub fn get(&self, organization: &Identifier, id: WebhookId) -> Result<Shown, WebhookError> {
+    pub fn get(&self, organization: &Identifier, id: WebhookId) -> Result<WebhookState, WebhookError> {
         let key = stored::webhook_key(organization, id);
         let bytes = self.inner.store().get(&key)?.ok_or(WebhookError::NotFound)?;
-        Ok(self.shown(stored::decode_webhook(&key, &bytes)?)?)
+        Ok(self.with_progress(stored::decode_webhook(&key, &bytes)?)?)
     }
 
     /// Newest first.
@@ -173,9 +173,9 @@ impl Webhooks {
         })
     }
 
-    fn shown(&self, webhook: Webhook) -> Result<Shown, StoreError> {
+    fn with_progress(&self, webhook: Webhook) -> Result<WebhookState, StoreError> {
         let progress = progress_of(self.inner.store(), &webhook)?;
-        Ok(Shown { webhook, progress })
+        Ok(WebhookState { webhook, progress })
     }
 }
 
@@ -210,7 +210,7 @@ impl Hooks {
 }
 
 impl Hook {
-    pub fn new(Shown { webhook, progress }: Shown) -> Self {
+    pub fn new(WebhookState { webhook, progress }: WebhookState) -> Self {
         Self { stored_cursor: progress.cursor, progress, webhook, queue: DeliveryQueue::default() }
     }
 
@@ -225,7 +225,7 @@ impl Hook {
             deliveries.push(delivery);
             Ok(ControlFlow::Continue(()))
         })?;
-        Ok(Self { queue: DeliveryQueue::load(deliveries), ..Self::new(Shown { webhook, progress }) })
+        Ok(Self { queue: DeliveryQueue::load(deliveries), ..Self::new(WebhookState { webhook, progress }) })
     }
 }
 

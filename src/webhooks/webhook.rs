@@ -77,9 +77,9 @@ pub struct LastDelivery {
     pub code: Option<u16>,
 }
 
-/// A webhook as readers see it.
+/// A webhook and its progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct WebhookState {
     pub webhook: Webhook,
     pub progress: Progress,
 }

@@ -7,7 +7,7 @@ use super::{EventView, Text, Time};
 use crate::domain::{DeliveryId, Timestamp, WebhookId};
 use crate::events::{EventId, Occurred};
 use crate::http::answer::written;
-use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, Shown, WebhookSecret};
+use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, WebhookSecret, WebhookState};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -127,8 +127,8 @@ pub struct AttemptView<'a> {
     response_excerpt: &'a str,
 }
 
-impl<'a> From<&'a Shown> for WebhookView<'a> {
-    fn from(Shown { webhook, progress }: &'a Shown) -> Self {
+impl<'a> From<&'a WebhookState> for WebhookView<'a> {
+    fn from(WebhookState { webhook, progress }: &'a WebhookState) -> Self {
         Self {
             webhook_id: Text(webhook.id),
             url: webhook.target.as_str(),
@@ -161,13 +161,13 @@ impl From<&LastDelivery> for LastDeliveryView {
 }
 
 impl<'a> OpenWebhookView<'a> {
-    pub fn new(shown: &'a Shown, secret: &'a WebhookSecret) -> Self {
+    pub fn new(shown: &'a WebhookState, secret: &'a WebhookSecret) -> Self {
         Self { view: WebhookView::from(shown), secret: secret.text().reveal() }
     }
 }
 
-impl<'a> From<&'a Shown> for KeptWebhookView<'a> {
-    fn from(shown: &'a Shown) -> Self {
+impl<'a> From<&'a WebhookState> for KeptWebhookView<'a> {
+    fn from(shown: &'a WebhookState) -> Self {
         Self { view: WebhookView::from(shown), secret: None }
     }
 }

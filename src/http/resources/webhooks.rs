@@ -23,8 +23,8 @@ use crate::http::{answer, refusals};
 use crate::idempotency::Pending;
 use crate::store::{Batch, durable_up_to};
 use crate::webhooks::{
-    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Shown, Target, URL_MAX, WebhookChange, WebhookError,
-    WebhookSecret,
+    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Target, URL_MAX, WebhookChange, WebhookError,
+    WebhookSecret, WebhookState,
 };
 
 /// Advice for a change whose outcome is unknown.
@@ -132,7 +132,8 @@ pub async fn create(mut call: Call) -> Answered {
         secret: secret.clone(),
     };
     let making = in_own_task(access.clone(), |access| async move {
-        let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::CREATED, shown, batch);
+        let keep =
+            |shown: &WebhookState, batch: &mut Batch| keep_answer(&access, pending, StatusCode::CREATED, shown, batch);
         access.realm.webhooks.create(&access.caller.organization, new, &access.agent(), keep).await
     });
     let shown = done_within(access.node.answer_timeout, LOOK, making).await?;
@@ -174,7 +175,8 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let grace = grace_seconds.map_or(GRACE_DEFAULT_SECONDS, GraceSeconds::u64);
     let (grace, given) = (Duration::from_secs(grace), secret.clone());
     let rotating = in_own_task(access.clone(), move |access| async move {
-        let keep = |shown: &Shown, batch: &mut Batch| keep_answer(&access, pending, StatusCode::OK, shown, batch);
+        let keep =
+            |shown: &WebhookState, batch: &mut Batch| keep_answer(&access, pending, StatusCode::OK, shown, batch);
         let organization = &access.caller.organization;
         access.realm.webhooks.rotate_secret(organization, id, &given, grace, &access.agent(), keep).await
     });
@@ -258,7 +260,7 @@ fn keep_answer(
     access: &Access,
     pending: Option<Pending>,
     status: StatusCode,
-    shown: &Shown,
+    shown: &WebhookState,
     batch: &mut Batch,
 ) -> Option<Pending> {
     let location = (status == StatusCode::CREATED).then(|| url(access, shown));
@@ -279,11 +281,11 @@ fn delivery_id(call: &Call) -> Result<DeliveryId, Problem> {
     call.segment("deliveryId").parse().map_err(|_| refusals::delivery_not_found())
 }
 
-fn url(access: &Access, shown: &Shown) -> String {
+fn url(access: &Access, shown: &WebhookState) -> String {
     format!("/api/v1/organizations/{}/webhooks/{}", access.caller.organization, shown.webhook.id)
 }
 
-fn log_change(access: &Access, shown: &Shown, what: &str) {
+fn log_change(access: &Access, shown: &WebhookState, what: &str) {
     let (host, by) = (shown.webhook.target.host(), &access.caller.person.name);
     tracing::info!(webhook = %shown.webhook.id, host, %by, "{what}");
 }

@@ -120,7 +120,7 @@ impl Bench {
         found.iter().map(|delivery| delivery.event.number).collect()
     }
 
-    fn shown(&self, id: WebhookId) -> Shown {
+    fn shown(&self, id: WebhookId) -> WebhookState {
         self.webhooks.get(&acme(), id).unwrap()
     }
 
