@@ -23,7 +23,7 @@ async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server(
         send(&mut wire, "POST", &path, &json!({ "context": "crowded" })).await.created();
     }
     assert!(!server.log().contains(SHORTAGE), "{}", server.log());
-    let lowered = "http.max_connections is lowered to fit in the limit on file descriptors";
+    let lowered = "http.max_connections is lowered to fit the limit on file descriptors";
     assert_eq!(server.log().matches(lowered).count(), 1, "{}", server.log());
 
     drop(idle);

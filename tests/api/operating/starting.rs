@@ -47,7 +47,7 @@ fn a_port_that_is_taken_is_told_in_one_sentence() {
     let (code, told) = outcome(command.arg(home.path().join("data")).env("LOCKKEEPER_LOG_FILTER", "off"));
     assert_eq!(code, 1);
     let expected = format!(
-        "lockkeeper: cannot listen on {address}: another program listens there; stop it, or choose another address with --listen\n"
+        "lockkeeper: cannot listen on {address}: the address is in use by another program; stop it, or choose another address with --listen\n"
     );
     assert_eq!(told, expected);
     // It had not begun anything: the first real start still has a token to show.
