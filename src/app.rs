@@ -3,10 +3,13 @@
 mod analysing;
 mod chores;
 mod declared;
+mod error;
 mod greeting;
 mod opening;
 mod orphans;
 mod runner_host;
+
+pub use error::ServeError;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,34 +17,14 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::opening::OpenedRealm;
-use crate::actors::Failure;
 use crate::config::Settings;
 use crate::http::{self, ListenOptions, RunningServer};
 use crate::runner::Runner;
 use crate::store::{self, LoggedStore};
-use crate::{secrets, telemetry};
+use crate::telemetry;
 
 /// How long a stop waits for webhook receivers: long enough for one that works.
 const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);
-
-/// Why the server did not start, or stopped by itself: one sentence that says what to do.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    #[error(transparent)]
-    Open(#[from] store::OpenError),
-    #[error(transparent)]
-    Secrets(#[from] secrets::OpenError),
-    #[error("cannot listen on {address}: {reason}")]
-    Listen { address: std::net::SocketAddr, reason: String },
-    #[error("cannot prepare the data directory: {0}")]
-    Store(#[from] store::StoreError),
-    #[error("cannot create a declared environment: {0}")]
-    Declare(#[from] Failure),
-    #[error("cannot resume the deployments of the previous run: {0}")]
-    Recover(#[source] Failure),
-    #[error("cannot start: {0}")]
-    Io(#[from] std::io::Error),
-}
 
 /// Serves until asked to stop.
 pub fn serve(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
@@ -54,10 +37,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
     let listen = listen_options(&settings);
-    let reserved = http::reserve(listen.listen).map_err(|error| listen_error(listen.listen, &error))?;
+    let reserved = http::reserve(listen.listen).map_err(|error| ServeError::listen(listen.listen, &error))?;
     let node = opening::open_node(&settings, metrics.clone())?;
     let OpenedRealm { realm, runner, admin_token } = opening::open_realm(&settings, store.clone(), &node).await?;
-    let running = http::start(&listen, reserved, node, realm).map_err(|error| listen_error(listen.listen, &error))?;
+    let running =
+        http::start(&listen, reserved, node, realm).map_err(|error| ServeError::listen(listen.listen, &error))?;
     greeting::greet(&settings, &running, admin_token.as_ref());
     let chores = chores::begin(&running, &runner, &settings, metrics);
     let webhooks = running.realm.webhooks.clone();
@@ -158,17 +142,4 @@ fn listen_options(settings: &Settings) -> ListenOptions {
         keep_alive: settings.http.keep_alive,
         max_connections: settings.http.max_connections,
     }
-}
-
-fn listen_error(address: std::net::SocketAddr, error: &std::io::Error) -> ServeError {
-    let reason = match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            "the address is in use by another program; stop it, or choose another address with --listen".to_owned()
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            "the port requires more privileges; choose one above 1023 with --listen".to_owned()
-        }
-        _ => format!("{error}; choose another address with --listen"),
-    };
-    ServeError::Listen { address, reason }
 }

@@ -7,8 +7,9 @@ use std::time::Instant;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::sync::Semaphore;
 
+use super::error::ServeError;
 use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
-use super::{ServeError, analysing, declared, orphans};
+use super::{analysing, declared, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::{self, Settings};

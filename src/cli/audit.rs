@@ -8,7 +8,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::complain;
+use super::output::complain;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
 use crate::events::{Events, Expectation, Found, Report};

@@ -1,22 +1,18 @@
 //! The command line: commands, help and exit codes.
 
 mod audit;
+mod output;
 mod secrets;
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use self::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::auth::TokenText;
 use crate::config::{self, Flags};
 use crate::{app, runner, telemetry};
-
-/// A fault in the settings or files: EX_CONFIG of `sysexits.h`.
-const EXIT_CONFIG: u8 = 78;
-/// The server could not start, or stopped by itself.
-const EXIT_FAILED: u8 = 1;
 
 #[derive(Parser)]
 #[command(
@@ -105,18 +101,4 @@ fn check(file: &std::path::Path) -> ExitCode {
         Ok(summary) => say(&summary.to_string()),
         Err(faults) => complain(EXIT_CONFIG, &faults),
     }
-}
-
-/// Prints the output of a command. Not `println`, which panics when stdout is closed.
-fn say(text: &str) -> ExitCode {
-    match writeln!(std::io::stdout(), "{text}") {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(EXIT_FAILED),
-    }
-}
-
-fn complain(code: u8, error: &dyn std::fmt::Display) -> ExitCode {
-    // Not `eprintln`, which panics when stderr is a full disk.
-    writeln!(std::io::stderr(), "lockkeeper: {error}").ok();
-    ExitCode::from(code)
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
-use super::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::config::{self, Flags, Settings};
 use crate::secrets::{self, MasterKey, Rotated};
 use crate::{app, store, telemetry};

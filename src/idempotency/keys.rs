@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use dashmap::DashSet;
 
+use super::answer::StoredAnswer;
 use super::key::{Fingerprint, IdempotencyKey};
 use super::stored;
-use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, SessionId, Timestamp};
+use crate::domain::{IdSeed, Timestamp};
 use crate::store::{Batch, Store, StoreError, end_of_prefix};
 
 /// How long an answer is kept, as the API promises.
@@ -27,23 +28,6 @@ pub(super) struct Inner {
     pub next_number: AtomicU64,
     /// The record keys of requests that are being executed or whose answer is not durable yet.
     in_flight: DashSet<Arc<[u8]>>,
-}
-
-/// The answer to a request, as it is stored for a retry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredAnswer {
-    pub status: u16,
-    pub location: Option<String>,
-    pub body: Vec<u8>,
-    pub subject: Option<Subject>,
-}
-
-/// The object that an answer is about, where a retry does more than repeat the answer.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    Session { environment: EnvironmentKey, session: SessionId },
-    Deployment(DeploymentId),
-    Analysis(AnalysisId),
 }
 
 /// What is known of the key of a request.

@@ -4,6 +4,7 @@
 //! A key is taken before the store is read, and freed only when its answer is durable. So a request that holds the key and
 //! finds no answer is the only one that is executed, however often it is sent and wherever the server crashes.
 
+mod answer;
 mod key;
 mod keys;
 mod stored;
@@ -12,5 +13,6 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 
+pub use answer::{StoredAnswer, Subject};
 pub use key::{Fingerprint, IdempotencyKey};
-pub use keys::{KeyState, Keys, Pending, StoredAnswer, Subject};
+pub use keys::{KeyState, Keys, Pending};

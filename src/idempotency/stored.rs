@@ -3,8 +3,8 @@
 
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::answer::{StoredAnswer, Subject};
 use super::key::{Fingerprint, IdempotencyKey};
-use super::keys::{StoredAnswer, Subject};
 use crate::domain::{
     AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, PipelineKey, SessionId, Ticket, Timestamp,
 };
