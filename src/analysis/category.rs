@@ -24,53 +24,53 @@ macro_rules! categories {
 categories! {
     /// A program is not installed where the step runs.
     MissingCommand = "missing_command",
-    /// A file or directory is not there.
+    /// A file or directory does not exist.
     MissingFile = "missing_file",
     /// An environment variable, a secret or a parameter is not set.
     MissingVariable = "missing_variable",
-    /// Who wants it is known and may not do it: with a file, in a cluster, in a cloud.
+    /// The user is known and lacks the permission: for a file, in a cluster, in a cloud.
     PermissionDenied = "permission_denied",
     /// Credentials are missing, wrong or expired.
     Authentication = "authentication",
     PortInUse = "port_in_use",
     OutOfMemory = "out_of_memory",
-    /// Ended by a signal, and nothing says that memory was the reason.
+    /// Ended by a signal, without a sign that memory was the reason.
     Killed = "killed",
-    /// A program died of a fault of its own: a segmentation fault, a panic, an unhandled exception.
+    /// A program crashed: a segmentation fault, a panic, an unhandled exception.
     Crashed = "crashed",
-    /// Something took longer than it may.
+    /// Something exceeded its time limit.
     Timeout = "timeout",
-    /// The disk, a quota of it, or its inodes are used up.
+    /// The disk, its quota or its inodes are used up.
     DiskFull = "disk_full",
     NameResolution = "name_resolution",
     /// Refused, reset or without a route.
     ConnectionFailed = "connection_failed",
     Tls = "tls",
-    /// An answer with a status that is not the expected one, and nothing more specific.
+    /// A response with an unexpected status, and nothing more specific.
     HttpStatus = "http_status",
     RateLimited = "rate_limited",
-    /// An image of a container cannot be had.
+    /// A container image cannot be pulled.
     ImagePull = "image_pull",
     /// Packages or modules that do not exist, do not fit together, or do not match their lock file.
     DependencyResolution = "dependency_resolution",
-    /// A script, a template or a configuration file cannot be understood.
+    /// A script, a template or a configuration file cannot be parsed.
     Syntax = "syntax",
     Compile = "compile",
     /// A linter, a formatter or a static check.
     Lint = "lint",
     TestFailure = "test_failure",
-    /// A change of a database's schema, or a statement of it, failed.
+    /// A database migration, or one of its statements, failed.
     MigrationFailed = "migration_failed",
-    /// Histories or files that contradict each other: conflicts, rejected pushes, patches that do not apply.
+    /// Conflicting histories or files: merge conflicts, rejected pushes, patches that do not apply.
     MergeConflict = "merge_conflict",
-    /// Something else holds a lock that is needed: a state, a package database, a release in progress.
+    /// A required lock is held by something else: a state, a package database, a release in progress.
     Locked = "locked",
-    /// What was deployed does not become or stay healthy.
+    /// The deployed software does not become or stay healthy.
     Unhealthy = "unhealthy",
     /// Somebody did not approve a stage.
     Rejected = "rejected",
     Cancelled = "cancelled",
-    /// The server ended while it ran.
+    /// The server ended while the deployment was running.
     Interrupted = "interrupted",
     Unknown = "unknown",
 }

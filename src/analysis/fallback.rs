@@ -1,11 +1,11 @@
-//! An engine that may fail with one behind it that is asked then.
+//! An engine with a fallback for its failures.
 
 use futures_util::future::BoxFuture;
 use tracing::warn;
 
-use super::{Case, Engine, EngineError, Finding};
+use super::engine::{Case, Engine, EngineError, Finding};
 
-/// Asks the first; if that finds nothing, the second, whose name the finding then has.
+/// Uses the second engine if the first one fails; the finding has the name of the engine that produced it.
 pub struct WithFallback<A, B> {
     pub first: A,
     pub second: B,
@@ -22,7 +22,7 @@ impl<A: Engine, B: Engine> Engine for WithFallback<A, B> {
                 Ok(finding) => Ok(finding),
                 Err(error) => {
                     let (engine, instead) = (self.first.name(), self.second.name());
-                    warn!(deployment = %case.deployment, engine, instead, %error, "an analysis falls back");
+                    warn!(deployment = %case.deployment, engine, instead, %error, "the engine of an analysis failed; using the other one");
                     self.second.analyse(case).await
                 }
             }

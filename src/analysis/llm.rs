@@ -18,10 +18,11 @@ use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use serde_json::json;
 use zeroize::Zeroizing;
 
-use super::{Case, Engine, EngineError, Finding};
+use self::prompt::Mask;
+use super::engine::{Case, Engine, EngineError, Finding};
 use crate::outbound::{self, LazyClient, error_chain};
 
-pub const NAME: &str = "llm";
+pub use self::answer::NAME;
 /// Enough for the largest patch with every character escaped, and the server's own fields.
 const RESPONSE_BYTES_MAX: usize = 512 * 1024;
 
@@ -64,8 +65,6 @@ pub struct LlmSettings {
     /// The amount of the log that is sent.
     pub max_log_bytes: usize,
 }
-
-type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// Cheap to create, so that each analysis has its own, which masks the secrets of its pipeline.
 pub struct Llm {

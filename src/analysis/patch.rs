@@ -1,8 +1,8 @@
-//! What a suggested patch must be before anybody keeps it: a unified diff of text files, below the repository's root.
+//! Checks a suggested patch before it is kept: it must be a unified diff of text files inside the repository.
 
-use super::PATCH_BYTES_MAX;
+use super::engine::PATCH_BYTES_MAX;
 
-/// Otherwise what is wrong with it.
+/// The error says what is wrong with it.
 pub fn check(patch: &str) -> Result<(), &'static str> {
     if patch.len() > PATCH_BYTES_MAX {
         return Err("its patch is too large");
@@ -16,22 +16,22 @@ pub fn check(patch: &str) -> Result<(), &'static str> {
             check_names(old, new)?;
             let mut hunks = 0;
             while let Some(header) = lines.next_if(|line| line.starts_with("@@ ")) {
-                pass_hunk(header, &mut lines)?;
+                skip_hunk(header, &mut lines)?;
                 lines.next_if(|line| line.starts_with("\\ No newline"));
                 hunks += 1;
             }
             if hunks == 0 {
-                return Err("its patch names a file and changes nothing in it");
+                return Err("its patch names a file without changing it");
             }
             files += 1;
         } else if !is_preamble(line)? {
-            return Err("its patch is no unified diff");
+            return Err("its patch is not a unified diff");
         }
     }
     if files == 0 { Err("its patch changes nothing") } else { Ok(()) }
 }
 
-/// Lines that git writes before the names of a file. Anything that does more than change text is refused.
+/// Lines that git writes before the file names. Anything that does more than change text is refused.
 fn is_preamble(line: &str) -> Result<bool, &'static str> {
     if let Some(names) = line.strip_prefix("diff --git ") {
         let (old, new) = names.split_once(' ').ok_or("its patch has no file names")?;
@@ -41,7 +41,7 @@ fn is_preamble(line: &str) -> Result<bool, &'static str> {
     let is_plain = |mode: &str| matches!(mode, "100644" | "100755");
     for prefix in ["new file mode ", "deleted file mode "] {
         if let Some(mode) = line.strip_prefix(prefix) {
-            return if is_plain(mode) { Ok(true) } else { Err("its patch makes something other than a plain file") };
+            return if is_plain(mode) { Ok(true) } else { Err("its patch creates something other than a plain file") };
         }
     }
     Ok(line.is_empty() || line.starts_with("index "))
@@ -60,16 +60,16 @@ fn check_names(old: &str, new: &str) -> Result<(), &'static str> {
     }
 }
 
-/// Relative, without steps upwards, and nothing of git's own.
+/// A relative path without `..` that is not one of git's own files.
 fn is_below_root(path: &str) -> bool {
     let is_sane = |part: &str| !matches!(part, "" | "." | "..") && !part.eq_ignore_ascii_case(".git");
     let is_plain = |c: char| !c.is_control() && !matches!(c, '\\' | '"' | ':');
     path.split('/').all(is_sane) && path.chars().all(is_plain)
 }
 
-/// Passes as many lines as its header says it has.
-fn pass_hunk<'a>(header: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result<(), &'static str> {
-    const BROKEN: &str = "its patch has a hunk that is not as long as it says";
+/// Skips the lines of a hunk, whose number is in its header.
+fn skip_hunk<'a>(header: &str, lines: &mut impl Iterator<Item = &'a str>) -> Result<(), &'static str> {
+    const BROKEN: &str = "its patch has a hunk with a wrong length";
     let (mut old, mut new) = hunk_lengths(header).ok_or("its patch has a hunk without line numbers")?;
     while old > 0 || new > 0 {
         let line = lines.next().ok_or(BROKEN)?;
@@ -84,7 +84,7 @@ fn pass_hunk<'a>(header: &str, lines: &mut impl Iterator<Item = &'a str>) -> Res
     Ok(())
 }
 
-/// `@@ -12,3 +12,4 @@`: how many lines it has of the old and of the new file.
+/// `@@ -12,3 +12,4 @@`: the number of lines of the old and of the new file.
 fn hunk_lengths(header: &str) -> Option<(usize, usize)> {
     let (ranges, _) = header.strip_prefix("@@ -")?.split_once(" @@")?;
     let (old, new) = ranges.split_once(" +")?;
@@ -102,7 +102,7 @@ mod tests {
     const HUNK: &str = "@@ -1,2 +1,3 @@\n a\n-b\n+c\n+d\n";
 
     #[test]
-    fn a_diff_as_git_writes_it_is_one() {
+    fn diffs_written_by_git_are_accepted() {
         let changed =
             format!("diff --git a/src/x.sh b/src/x.sh\nindex 1..2 100644\n--- a/src/x.sh\n+++ b/src/x.sh\n{HUNK}");
         assert_eq!(check(&changed), Ok(()));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_elsewhere_or_is_no_text_is_refused() {
+    fn patches_that_leave_the_repository_or_are_not_text_are_refused() {
         for path in
             ["../x", "a/../../x", "/etc/passwd", ".git/config", "x/.GIT/hooks/pre-push", "a//b", "./x", "c:x", "\"q\""]
         {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use lockkeeper::analysis::builtin::Builtin;
 use lockkeeper::analysis::{
-    Case, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, Finding, Line,
+    Case, CaseLine, CaseStage, CaseStep, Category, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, Finding,
     SUMMARY_CHARACTERS_MAX, Success,
 };
 use lockkeeper::domain::{CommitId, DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
@@ -186,7 +186,7 @@ fn what_an_earlier_step_survived_is_not_why_a_later_one_failed() {
     (earlier.name, earlier.status, earlier.exit_code) = (identifier("prepare"), StepStatus::Succeeded, Some(0));
     both.stages[0].steps.insert(0, earlier);
     let text = "FATAL:  password authentication failed for user \"app\"".to_owned();
-    both.lines.insert(0, Line { stage: identifier(STAGE), step: identifier("prepare"), number: 1, text });
+    both.lines.insert(0, CaseLine { stage: identifier(STAGE), step: identifier("prepare"), number: 1, text });
     let found = Builtin.find(&both);
     assert_eq!((found.category, found.evidence[0].step.as_str()), (Category::MissingCommand, STEP));
     both.lines.retain(|line| line.step.as_str() == "prepare");
@@ -368,12 +368,12 @@ fn case(log: &str, end: &str, action: &str, success: Option<&str>) -> Case {
     }
 }
 
-fn lines_of(log: &str) -> Vec<Line> {
+fn lines_of(log: &str) -> Vec<CaseLine> {
     log.split_terminator('\n').zip(1..).map(|(text, number)| line(number, text)).collect()
 }
 
-fn line(number: u32, text: &str) -> Line {
-    Line { stage: identifier(STAGE), step: identifier(STEP), number, text: text.to_owned() }
+fn line(number: u32, text: &str) -> CaseLine {
+    CaseLine { stage: identifier(STAGE), step: identifier(STEP), number, text: text.to_owned() }
 }
 
 fn identifier(text: &str) -> Identifier {

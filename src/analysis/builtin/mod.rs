@@ -1,41 +1,44 @@
-//! The engine that needs nothing but the case: a catalogue of failure signatures, and rules for which of those that are
-//! found is the cause. Pure, offline, the same answer each time, in time linear in the log.
+//! The engine that needs nothing but the case: a catalogue of failure signatures, and rules that choose the cause among
+//! the ones found. Pure, offline, deterministic, in time linear in the size of the log.
+//!
+//! From top to bottom: `report` → `rank` → `ends`, `baseline`, `scan` → `case_view`, `noise`, `text`, `catalogue`.
 
+mod baseline;
+mod case_view;
 mod catalogue;
 mod ends;
-mod known;
 mod noise;
 mod rank;
 mod report;
 mod scan;
-mod scene;
 #[cfg(test)]
 mod tests;
 mod text;
 
 use futures_util::future::BoxFuture;
 
-use super::{Case, Engine, EngineError, Finding};
-use known::Known;
+use super::engine::{Case, Engine, EngineError, Finding};
+use baseline::Baseline;
+use case_view::CaseView;
 use scan::Scan;
-use scene::Scene;
 
-pub const NAME: &str = "builtin";
-/// Lines that are looked at before others get their turn: milliseconds, even if they were made to be slow to look at.
-const LINES_A_TURN: usize = 32;
+pub use report::NAME;
 
-/// Cheap to make; the catalogue is compiled once, when it is first needed.
+/// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
+const LINES_PER_TURN: usize = 32;
+
+/// Cheap to create; the catalogue is compiled once, on first use.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Builtin;
 
 impl Builtin {
-    /// All at once, for a thread that may be busy; [`Engine::analyse`] lets others have their turn.
+    /// Analyses the case without a pause, for a thread that may be busy; [`Engine::analyse`] yields to other tasks.
     pub fn find(&self, case: &Case) -> Finding {
-        let scene = Scene::of(case);
-        let (mut scan, mut known) = (Scan::default(), Known::default());
-        scan.pass(scene.lines);
-        known.pass(scene.lines_then);
-        report::finding(&scene, &scan, &known)
+        let view = CaseView::of(case);
+        let (mut scan, mut baseline) = (Scan::default(), Baseline::default());
+        scan.add(view.lines);
+        baseline.add(view.success_lines);
+        report::finding(&view, &scan, &baseline)
     }
 }
 
@@ -46,17 +49,17 @@ impl Engine for Builtin {
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {
         Box::pin(async move {
-            let scene = Scene::of(case);
-            let (mut scan, mut known) = (Scan::default(), Known::default());
-            for lines in scene.lines.chunks(LINES_A_TURN) {
-                scan.pass(lines);
+            let view = CaseView::of(case);
+            let (mut scan, mut baseline) = (Scan::default(), Baseline::default());
+            for lines in view.lines.chunks(LINES_PER_TURN) {
+                scan.add(lines);
                 tokio::task::yield_now().await;
             }
-            for lines in scene.lines_then.chunks(LINES_A_TURN) {
-                known.pass(lines);
+            for lines in view.success_lines.chunks(LINES_PER_TURN) {
+                baseline.add(lines);
                 tokio::task::yield_now().await;
             }
-            Ok(report::finding(&scene, &scan, &known))
+            Ok(report::finding(&view, &scan, &baseline))
         })
     }
 }

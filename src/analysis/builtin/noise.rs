@@ -1,17 +1,17 @@
-//! Lines that speak of failures and are none: warnings, retries, counts of nothing, passed tests, echoes of commands.
+//! Lines that mention failures without being one: warnings, retries, counts of zero, passed tests, echoes of commands.
 
 use std::sync::LazyLock;
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
-/// What a line is worth when one of these fits, as a share; with several, the product. Levels count only where a line
-/// begins: text that is quoted further on has its own.
+/// The credibility of a line that matches, from 0 to 1; with several matches, the product. Log levels count only at the
+/// beginning of a line: quoted text further on has its own.
 const RULES: &[(&str, f64)] = &[
-    // `set -x` and package managers show what they are about to run.
+    // `set -x` and package managers print the commands they are about to run.
     (r"^\++ ", 0.02),
     (r"^\s*(?:\$ \S|(?-i:> [a-z@./]))", 0.3),
     (r"^#\d+ \[[^\]]+\] (?:RUN|COPY|ADD|FROM)\b", 0.1),
-    // Levels. What a cluster calls a warning is the reason as often as not.
+    // Log levels. A cluster's warning is often the reason.
     (r"^.{0,48}?(?:\bwarn(?:ing)?\b|\[w\]|\blevel=warn)", 0.4),
     (r"^.{0,40}?(?:\b(?:info|debug|trace|notice)\b|\blevel=(?:info|debug))", 0.4),
     // Nothing is wrong.
@@ -24,7 +24,7 @@ const RULES: &[(&str, f64)] = &[
         0.1,
     ),
     (r"^\s*(?:(?:ok|PASS(?:ED)?|\[PASS\]|\[ok\])\b|✓|✔|√|☑)|\.{3} ok\s*$|\bPASSED\s*$", 0.02),
-    // It goes on.
+    // The program continues.
     (
         r"\bretry(?:ing|ied)?\b|\bwill (?:be )?re(?:try|tried)|\btrying (?:again|the next|another|other)\b|\bback(?:ing)? ?off\b.{0,20}\d|\bre-?attempt|\bstill waiting\b|\bnot ready yet\b|\battempt \d+(?: of |/)\d+",
         0.45,
@@ -33,30 +33,30 @@ const RULES: &[(&str, f64)] = &[
         r"\(ignored\)|\bignor(?:ed|ing)\b|\bnon-?fatal\b|[,;] continuing\b|^continuing\b|continuing (?:anyway|without)|\bcarrying on\b|\bfall(?:ing|s)? back\b|\bskipp(?:ed|ing)\b|\boptional\b|\bexpected (?:error|failure)|\bas expected\b|\bhandled\b|\bsimulat|\bassuming\b|\bdeprecat",
         0.35,
     ),
-    // `sudo` says it on machines that do not know their own name, and goes on.
+    // `sudo` prints this on machines that cannot resolve their own name, and continues.
     (r"^sudo: unable to resolve host", 0.1),
-    // Where, not what; and code that is shown.
+    // Locations instead of reasons, and quoted code.
     (
         r"^[>\s]*(?:def|class|return|raise|throw|import|from|if|for|while|const|let|var|try|except|catch|func|fn|public|private|async|await)\b.*[(:;{=]",
         0.3,
     ),
     (r"^\s*at \S+.*[:(]|^\s+File \x22|^\s*\d+ +\||^\s*from \S+:\d+:in ", 0.3),
     (r"^(?:hint|note|help|remote: hint|tip):", 0.4),
-    // What people wrote of a change: the subject of a commit, the title of a pull request.
+    // Texts by people: the subject of a commit, the title of a pull request.
     (
         r"\bHEAD is now at\b|^\[[\w./-]+ [0-9a-f]{7,}\]|\bPR #?\d+\b|^(?:Merge|commit|Author:|Subject:) |\b(?:fix|feat|chore|docs|refactor)(?:\([^)]*\))?!?: ",
         0.2,
     ),
-    // Names that happen to be words: a download, a compiled or copied file.
+    // Names that happen to contain such words: a download, a compiled or copied file.
     (
         r"^\s*(?:Downloading|Downloaded|Compiling|Installing|Fetching|Unpacking|Copying|Adding|creating|inflating|Building|Running|Auto-merging)\b",
         0.3,
     ),
 ];
 
-/// The last word of what retries: then what it says is the reason after all.
+/// The end of retrying: then the line is the reason after all.
 const GIVES_UP: &str = r"giv(?:ing|en?) up|gave up|no more retries|retries (?:exhausted|exceeded)|max(?:imum)? (?:number of )?(?:retries|attempts)|out of (?:retries|attempts)|after \d+ (?:attempts|retries|tries)|attempt (?:3/3|5/5|10/10)|Retry\(total=0";
-/// Events and states of a cluster, where `Warning` and `Back-off` are part of what is reported.
+/// Events and states of a cluster, where `Warning` and `Back-off` belong to the report.
 const OF_A_CLUSTER: &str = r"^\s*(?:\S+ +)?Warning {2,}|^\s*\S+\s+Warning\s+\w+\s+\S+/|^Warning\s+\w+\s|Back-off (?:pulling|restarting)|[A-Za-z]+BackOff\b";
 
 struct Rules {
@@ -72,8 +72,8 @@ static COMPILED: LazyLock<Rules> = LazyLock::new(|| {
     Rules { set, gives_up: RULES.len(), of_a_cluster: RULES.len() + 1 }
 });
 
-/// From 0, nothing, to 1, what the line says is to be taken at its word.
-pub(super) fn worth(line: &str) -> f64 {
+/// From 0 (meaningless) to 1 (the line means what it says).
+pub(super) fn credibility(line: &str) -> f64 {
     let found = COMPILED.set.matches(line.as_bytes());
     if found.matched(COMPILED.gives_up) || found.matched(COMPILED.of_a_cluster) {
         return 1.0;
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_failure_is_worth_little() {
+    fn lines_that_are_no_failure_have_little_credibility() {
         for line in [
             "+ grep -q 'connection refused' out.log",
             "WARN db: connection refused",
@@ -99,19 +99,19 @@ mod tests {
             "mirror 1: timed out, trying the next one",
             "HEAD is now at 9be17d0 fix: no crash when the disk is full",
         ] {
-            assert!(worth(line) <= 0.45, "{line}: {}", worth(line));
+            assert!(credibility(line) <= 0.45, "{line}: {}", credibility(line));
         }
     }
 
     #[test]
-    fn what_is_a_failure_keeps_its_worth() {
+    fn failures_are_credible() {
         for line in [
             "psql: error: connection refused",
             "connection refused after 5 attempts, giving up",
             "  Warning  Failed   4s   kubelet  Error: ImagePullBackOff",
             "ERROR in ./src/retryPolicy.ts",
         ] {
-            assert!(worth(line) > 0.9, "{line}: {}", worth(line));
+            assert!(credibility(line) > 0.9, "{line}: {}", credibility(line));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the signatures of the catalogue in lines, one pass over each.
+//! Finds the signatures of the catalogue in lines, with one pass over each line.
 
 use std::cell::LazyCell;
 use std::collections::VecDeque;
@@ -9,11 +9,11 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use super::catalogue::{self, Signature, VAGUE_BELOW};
 use super::text::cleaned;
-use crate::analysis::Line;
+use crate::analysis::CaseLine;
 
-/// Lines with a signature that are kept, half of them the first, half the last. A log with more repeats itself.
+/// The number of matching lines that are kept, half of them the first, half the last. A log with more repeats itself.
 const HITS_MAX: usize = 4096;
-/// What tells that something which failed before works now.
+/// Texts which say that something works again.
 const RECOVERIES: &[&str] = &[
     "recovered",
     "connected after",
@@ -35,9 +35,9 @@ static MATCHER: LazyLock<Matcher> = LazyLock::new(Matcher::new);
 
 struct Matcher {
     hints: AhoCorasick,
-    /// For each hint the signatures it is one of; none for a recovery.
+    /// The signatures of each hint; none for a recovery.
     by_hint: Vec<Vec<usize>>,
-    /// By falling weight: of those that match a line the first is the most telling.
+    /// By descending weight: the first match of a line is the most telling.
     signatures: Vec<(&'static Signature, Regex)>,
 }
 
@@ -50,12 +50,12 @@ impl Matcher {
         for (index, signature) in sorted.iter().enumerate() {
             for hint in signature.hints {
                 let known = hints.iter().skip(RECOVERIES.len()).position(|known| known == hint);
-                let place = known.map_or_else(|| hints.len(), |place| place + RECOVERIES.len());
-                if place == hints.len() {
+                let slot = known.map_or_else(|| hints.len(), |index| index + RECOVERIES.len());
+                if slot == hints.len() {
                     hints.push(hint);
                     by_hint.push(Vec::new());
                 }
-                by_hint[place].push(index);
+                by_hint[slot].push(index);
             }
         }
         let compiled = |signature: &'static Signature| {
@@ -71,10 +71,10 @@ impl Matcher {
     }
 }
 
-/// A line that a signature fits, the most telling of those that do.
+/// A line that matches a signature; if several match, the most telling one.
 #[derive(Clone, Copy)]
 pub(super) struct Hit {
-    /// Among the lines that were scanned.
+    /// The index of the line.
     pub at: usize,
     signature: usize,
 }
@@ -84,29 +84,29 @@ impl Hit {
         MATCHER.signatures[self.signature].0
     }
 
-    /// What it caught in the line it was found in.
+    /// The captures of the signature in its line.
     pub fn captures<'a>(&self, line: &'a str) -> Option<Captures<'a>> {
         MATCHER.signatures[self.signature].1.captures(line.as_bytes())
     }
 }
 
-/// What was found in the lines so far.
+/// The matches found so far.
 #[derive(Default)]
 pub(super) struct Scan {
-    passed: usize,
+    scanned: usize,
     first: Vec<Hit>,
     last: VecDeque<Hit>,
-    /// Lines that tell of a recovery.
+    /// Indexes of lines that report a recovery.
     pub recoveries: Vec<usize>,
 }
 
 impl Scan {
-    /// The lines that follow those which were passed before.
-    pub fn pass(&mut self, lines: &[Line]) {
+    /// Scans the next lines.
+    pub fn add(&mut self, lines: &[CaseLine]) {
         for line in lines {
-            let at = self.passed;
-            self.passed += 1;
-            let (signature, recovers) = look(&cleaned(&line.text));
+            let at = self.scanned;
+            self.scanned += 1;
+            let (signature, recovers) = match_line(&cleaned(&line.text));
             if recovers && self.recoveries.len() < HITS_MAX {
                 self.recoveries.push(at);
             }
@@ -132,18 +132,18 @@ impl Scan {
     }
 }
 
-/// The signature of a text by itself.
+/// The signature of a single text.
 pub(super) fn hit_of(text: &str) -> Option<Hit> {
-    look(text).0.map(|signature| Hit { at: 0, signature })
+    match_line(text).0.map(|signature| Hit { at: 0, signature })
 }
 
-fn look(text: &str) -> (Option<usize>, bool) {
+fn match_line(text: &str) -> (Option<usize>, bool) {
     let mut candidates: Vec<usize> = Vec::new();
     let mut recovers = false;
     for found in MATCHER.hints.find_overlapping_iter(text) {
-        let place = found.pattern().as_usize();
-        recovers |= place < RECOVERIES.len();
-        for index in &MATCHER.by_hint[place] {
+        let hint = found.pattern().as_usize();
+        recovers |= hint < RECOVERIES.len();
+        for index in &MATCHER.by_hint[hint] {
             if !candidates.contains(index) {
                 candidates.push(*index);
             }
@@ -151,15 +151,15 @@ fn look(text: &str) -> (Option<usize>, bool) {
     }
     candidates.sort_unstable();
     let without_names = LazyCell::new(|| without_names(text));
-    let fits = |index: &usize| {
+    let matches = |index: &usize| {
         let (signature, pattern) = &MATCHER.signatures[*index];
         let text = if signature.weight < VAGUE_BELOW { &without_names } else { text };
         pattern.is_match(text.as_bytes())
     };
-    (candidates.into_iter().find(fits), recovers)
+    (candidates.into_iter().find(matches), recovers)
 }
 
-/// Without the words that are paths or names of files.
+/// Removes paths and file names.
 fn without_names(text: &str) -> String {
     let is_name = |word: &&str| {
         let has_extension = word.rsplit_once('.').is_some_and(|(_, last)| last.starts_with(char::is_alphanumeric));

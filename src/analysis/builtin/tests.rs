@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::analysis::{CaseStage, CaseStep, Category, Line};
+use crate::analysis::{CaseLine, CaseStage, CaseStep, Category};
 use crate::domain::{DeploymentId, IdSeed, Identifier, StageStatus, StepStatus};
 
 fn case_of(lines: &[&str]) -> Case {
     let name = |text: &str| Identifier::parse(text).unwrap();
-    let line = |(index, text): (usize, &&str)| Line {
+    let line = |(index, text): (usize, &&str)| CaseLine {
         stage: name("deploy"),
         step: name("run"),
         number: u32::try_from(index + 1).unwrap(),

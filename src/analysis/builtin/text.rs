@@ -1,4 +1,4 @@
-//! Lines as they are compared and shown: without what terminals make of them, and without what differs each time.
+//! Lines for comparison and display: without terminal escapes and overwritten text, and without parts that vary.
 
 use std::borrow::Cow;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,12 +8,12 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::analysis::clipped;
 
-/// Of a line, what is looked at: nobody writes the reason of a failure behind this.
+/// The part of a line that is examined: nobody writes a reason further to the right.
 const LINE_BYTES_MAX: usize = 4096;
-/// Of what a signature caught, what is shown.
-const CAUGHT_CHARACTERS_MAX: usize = 120;
+/// The part of a captured text that is shown.
+const CAPTURE_CHARACTERS_MAX: usize = 120;
 
-/// What stands before what a program says: times, the step of an image's build, the container it runs in.
+/// Prefixes added by tools: times, the step of an image build, the name of a container.
 const PREFIX: &str = r"^(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[\d.,:+Z-]*(?: [+-]\d{4})?\]?:? |\[?\d\d:\d\d:\d\d(?:[.,]\d+)?\]? |#\d+ \d+\.\d+ |[A-Za-z][\w.-]*[-_]\d+ +\| |##\[error\]){1,3}";
 
 static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {
@@ -21,8 +21,8 @@ static PREFIXES: LazyLock<Regex> = LazyLock::new(|| {
     pattern.expect("the pattern is a constant, which a test compiles")
 });
 
-/// The line as it would stand on a terminal, without escapes, what was overwritten and what is too much of it; and
-/// without what tools put before each line.
+/// The line as a terminal would show it: without escapes, overwritten text and excess length; and without the prefixes of
+/// tools.
 pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
     let text = text.trim_end();
     let text = text.rsplit('\r').find(|part| !part.trim().is_empty()).unwrap_or_default();
@@ -35,7 +35,7 @@ pub(super) fn cleaned(text: &str) -> Cow<'_, str> {
 }
 
 fn without_prefixes(text: &str) -> &str {
-    // Consists of ASCII alone, so what follows begins with a whole character.
+    // The prefix is ASCII, so the rest begins at a character boundary.
     PREFIXES.find(text.as_bytes()).and_then(|prefix| text.get(prefix.end()..)).unwrap_or(text)
 }
 
@@ -57,9 +57,9 @@ fn without_escapes(text: &str) -> String {
     kept
 }
 
-/// The same for lines that differ in numbers, times, hashes and blanks only. Zero is told from other numbers: `0 failed`
-/// and `3 failed` are not the same.
-pub(super) fn likeness(text: &str) -> u64 {
+/// Equal for lines that differ only in numbers, times, hashes and blanks. Zero differs from other numbers: `0 failed` and
+/// `3 failed` are not the same.
+pub(super) fn fingerprint(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     let mut last = Token::Blank;
     for token in tokens(text) {
@@ -77,7 +77,7 @@ pub(super) fn likeness(text: &str) -> u64 {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Token<'a> {
     Blank,
-    /// One or several with separators in between, such as a time or a version, or a word with digits in it.
+    /// One or several numbers with separators, such as a time or a version, or a word with digits.
     Number {
         zero: bool,
     },
@@ -108,14 +108,14 @@ fn word_at(text: &str) -> usize {
     text.bytes().take_while(u8::is_ascii_alphanumeric).count()
 }
 
-/// How long the number is that the text begins with, 0 if with none; and whether it is nothing but zeros.
+/// The length of the number at the beginning of the text, or 0; and whether it consists of zeros only.
 fn number_at(text: &str) -> (usize, bool) {
     let mut end = 0;
     let mut zero = true;
     loop {
         let word = &text[end..end + word_at(&text[end..])];
         if !word.bytes().any(|byte| byte.is_ascii_digit()) {
-            // The separator that was passed belongs to what follows.
+            // The last separator belongs to the following token.
             return (end.saturating_sub(1), zero);
         }
         zero &= word.bytes().all(|byte| byte == b'0');
@@ -127,14 +127,14 @@ fn number_at(text: &str) -> (usize, bool) {
     }
 }
 
-/// A sentence of the catalogue with what the signature caught.
-pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
+/// A sentence of the catalogue, filled in with the captures of its signature.
+pub(super) fn filled(template: &str, captures: Option<&Captures<'_>>) -> String {
     let mut text = String::with_capacity(template.len());
     let mut rest = template;
     while let Some((before, after)) = rest.split_once('{') {
         let Some((name, after)) = after.split_once('}') else { break };
         let (names, otherwise) = name.split_once('|').unwrap_or((name, "…"));
-        let group = names.split('/').find_map(|name| caught?.name(name));
+        let group = names.split('/').find_map(|name| captures?.name(name));
         let group = group.map(|group| presentable(group.as_bytes())).filter(|group| !group.is_empty());
         text.push_str(before);
         text.push_str(group.as_deref().unwrap_or(otherwise));
@@ -144,14 +144,14 @@ pub(super) fn filled(template: &str, caught: Option<&Captures<'_>>) -> String {
     text
 }
 
-/// Something from a log within a sentence of ours: short, on one line, and without what would end the quotes around it.
+/// Text from a log within one of our sentences: short, on one line, and without characters that would end its quotes.
 fn presentable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let text: String = text.chars().map(|c| if c.is_control() || c == '`' { ' ' } else { c }).collect();
     let text = text.trim();
     let quotes = [('\'', '\''), ('"', '"'), ('‘', '’'), ('“', '”')];
     let unquoted = quotes.iter().find_map(|(open, close)| text.strip_prefix(*open)?.strip_suffix(*close));
-    clipped(unquoted.unwrap_or(text), CAUGHT_CHARACTERS_MAX)
+    clipped(unquoted.unwrap_or(text), CAPTURE_CHARACTERS_MAX)
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_not_show_is_left_out() {
+    fn text_that_a_terminal_would_not_show_is_removed() {
         assert_eq!(cleaned("\u{1b}[31merror\u{1b}[0m: no\r\n"), "error: no");
         assert_eq!(cleaned("10%\r55%\rdone"), "done");
         assert_eq!(cleaned("\u{1b}]0;title\u{7}text \u{1b}[2K"), "text ");
@@ -179,18 +179,18 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_differ_in_numbers_times_and_hashes_are_alike() {
+    fn lines_that_differ_only_in_numbers_times_and_hashes_have_one_fingerprint() {
         for (one, other) in [
             ("[10:00:01] retry 1 of 3", "[10:05:59] retry 2  of 3"),
             ("2026-03-02T10:00:00.000Z INFO up in 4.1s", "2026-11-12T07:11:59.120Z INFO up in 10.0s"),
             ("built image sha256:9f3c1d7aa", "built image sha256:0be17d0f2"),
         ] {
-            assert_eq!(likeness(one), likeness(other), "{one}");
+            assert_eq!(fingerprint(one), fingerprint(other), "{one}");
         }
         for (one, other) in
             [("0 failed", "3 failed"), ("exit code 0", "exit code 1"), ("a: refused", "b: refused"), ("a-b", "ab")]
         {
-            assert_ne!(likeness(one), likeness(other), "{one}");
+            assert_ne!(fingerprint(one), fingerprint(other), "{one}");
         }
     }
 }

@@ -1,59 +1,61 @@
-//! What a model is told: the case within its bounds, with nothing in it that is secret.
+//! The prompt for a model: the case within its size limits, without secrets.
 
 use serde::Serialize;
 use serde_json::json;
 
-use super::Mask;
 use super::scrub::{KeyBlocks, scrubbed};
-use crate::analysis::{Case, CaseStage, Category, EVIDENCE_MAX, Line, SUMMARY_CHARACTERS_MAX, clipped};
+use crate::analysis::{Case, CaseLine, CaseStage, Category, EVIDENCE_MAX, SUMMARY_CHARACTERS_MAX, clipped};
 use crate::domain::{StageStatus, StepStatus};
 
-/// Of one line, what is sent.
+/// Masks the secrets of a pipeline.
+pub(super) type Mask = Box<dyn Fn(&str) -> String + Send + Sync>;
+
+/// The part of a line that is sent.
 const LINE_CHARACTERS_MAX: usize = 1000;
-/// Of an action or an error.
+/// The part of an action or an error that is sent.
 const TEXT_CHARACTERS_MAX: usize = 2000;
-/// What a line costs beside its text.
+/// The size of a line besides its text.
 const LINE_OVERHEAD_BYTES: usize = 8;
-/// Of what may be sent, the part for how the step that failed began; the rest is for how it ended.
+/// The share of the limit for the beginning of the failed step's output; the rest is for its end.
 const HEAD_QUARTERS: usize = 1;
 const HIDDEN: &str = "***";
 
-/// What is asked, and which lines the answer may refer to.
+/// The prompt, and the lines that the answer may refer to.
 pub(super) struct Prompt<'a> {
     pub system: String,
     pub user: String,
     pub sent: Vec<SentLine<'a>>,
 }
 
-/// A line with its names as they were sent: masked, as everything.
+/// A line with its stage and step as sent, which is masked.
 pub(super) struct SentLine<'a> {
     pub stage: String,
     pub step: String,
-    pub line: &'a Line,
+    pub line: &'a CaseLine,
 }
 
 #[derive(Serialize)]
-struct Told {
+struct PromptCase {
     organization: String,
     pipeline: String,
     environment: String,
     commit: String,
     error: Option<String>,
-    stages: Vec<ToldStage>,
-    last_success: Option<ToldSuccess>,
-    log: Vec<ToldSection>,
+    stages: Vec<PromptStage>,
+    last_success: Option<PromptSuccess>,
+    log: Vec<PromptSection>,
 }
 
 #[derive(Serialize)]
-struct ToldStage {
+struct PromptStage {
     name: String,
     status: &'static str,
     timeout_seconds: Option<u32>,
-    steps: Vec<ToldStep>,
+    steps: Vec<PromptStep>,
 }
 
 #[derive(Serialize)]
-struct ToldStep {
+struct PromptStep {
     name: String,
     status: &'static str,
     exit_code: Option<i32>,
@@ -61,16 +63,16 @@ struct ToldStep {
 }
 
 #[derive(Serialize)]
-struct ToldSuccess {
+struct PromptSuccess {
     commit: String,
     changed_steps: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct ToldSection {
+struct PromptSection {
     stage: String,
     step: String,
-    /// Each with its number.
+    /// Number and text of each line.
     lines: Vec<(u32, String)>,
 }
 
@@ -80,7 +82,7 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
     let chosen = chosen(case, max_log_bytes);
     let mut hidden = KeyBlocks::default();
     let hidden: Vec<bool> = case.lines.iter().map(|line| hidden.hides(&line.text)).collect();
-    let mut log: Vec<ToldSection> = Vec::new();
+    let mut log: Vec<PromptSection> = Vec::new();
     let mut sent = Vec::new();
     for at in chosen {
         let line = &case.lines[at];
@@ -89,35 +91,35 @@ pub(super) fn prompt<'a>(case: &'a Case, mask: &Mask, max_log_bytes: usize) -> P
         match log.last_mut().filter(|section| section.stage == stage && section.step == step) {
             Some(section) => section.lines.push((line.number, text)),
             None => {
-                log.push(ToldSection { stage: stage.clone(), step: step.clone(), lines: vec![(line.number, text)] })
+                log.push(PromptSection { stage: stage.clone(), step: step.clone(), lines: vec![(line.number, text)] })
             }
         }
         sent.push(SentLine { stage, step, line });
     }
-    let told = Told {
+    let case_for_model = PromptCase {
         organization: clean(case.organization.as_str()),
         pipeline: clean(case.pipeline.as_str()),
         environment: clean(case.environment.as_str()),
         commit: clean(case.commit.as_str()),
         error: case.error.as_deref().map(short),
-        stages: case.stages.iter().map(|stage| told_stage(stage, &short)).collect(),
-        last_success: case.last_success.as_ref().map(|success| ToldSuccess {
+        stages: case.stages.iter().map(|stage| prompt_stage(stage, &short)).collect(),
+        last_success: case.last_success.as_ref().map(|success| PromptSuccess {
             commit: clean(success.commit.as_str()),
             changed_steps: success.actions_differ.iter().map(|place| short(place)).collect(),
         }),
         log,
     };
-    Prompt { system: instructions(), user: json!(told).to_string(), sent }
+    Prompt { system: instructions(), user: json!(case_for_model).to_string(), sent }
 }
 
-fn told_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> ToldStage {
-    let steps = stage.steps.iter().map(|step| ToldStep {
+fn prompt_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> PromptStage {
+    let steps = stage.steps.iter().map(|step| PromptStep {
         name: short(step.name.as_str()),
         status: step.status.as_str(),
         exit_code: step.exit_code,
         action: short(&step.action),
     });
-    ToldStage {
+    PromptStage {
         name: short(stage.name.as_str()),
         status: stage.status.as_str(),
         timeout_seconds: stage.timeout_seconds,
@@ -125,13 +127,13 @@ fn told_stage(stage: &CaseStage, short: &impl Fn(&str) -> String) -> ToldStage {
     }
 }
 
-/// The lines to send, in order: the end and the beginning of what the step that failed wrote, then the end of the rest.
+/// The lines to send, in order: the end and the beginning of the failed step's output, then the end of the rest.
 fn chosen(case: &Case, max_bytes: usize) -> Vec<usize> {
     let failed = case.stages.iter().rev().find(|stage| stage.status == StageStatus::Failed);
     let failed = failed.and_then(|stage| {
         stage.steps.iter().rev().find(|step| step.status == StepStatus::Failed).map(|step| (&stage.name, &step.name))
     });
-    let is_in_focus = |line: &Line| failed.is_none_or(|(stage, step)| line.stage == *stage && line.step == *step);
+    let is_in_focus = |line: &CaseLine| failed.is_none_or(|(stage, step)| line.stage == *stage && line.step == *step);
     let (focus, rest): (Vec<usize>, Vec<usize>) = (0..case.lines.len()).partition(|at| is_in_focus(&case.lines[*at]));
     let cost = |at: usize| clipped(&case.lines[at].text, LINE_CHARACTERS_MAX).len() + LINE_OVERHEAD_BYTES;
     let mut left = max_bytes;

@@ -1,4 +1,4 @@
-//! What looks like a credential, though nobody declared it a secret, does not leave either.
+//! Masks everything that looks like a credential, even if nobody declared it a secret.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -7,9 +7,9 @@ use regex::bytes::{Regex, RegexBuilder};
 
 const STARS: &str = "***";
 
-/// Each with what takes its place.
+/// Patterns and their replacements.
 const RULES: &[(&str, &str)] = &[
-    // Tokens that say what they are: ours, those of clouds, of repositories and of models.
+    // Tokens with a known prefix: ours, and those of clouds, repositories and models.
     (r"\blk_[0-9a-z]{16,}", STARS),
     (r"\bwhsec_[0-9a-z+/=]{16,}", STARS),
     (r"\b(?-i:(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16})\b", STARS),
@@ -20,7 +20,7 @@ const RULES: &[(&str, &str)] = &[
     (r"\b(?-i:AIza[0-9A-Za-z_-]{30,})", STARS),
     // JSON web tokens.
     (r"\b(?-i:eyJ[0-9A-Za-z_-]{8,}\.[0-9A-Za-z_-]{8,}(?:\.[0-9A-Za-z_-]*)?)", STARS),
-    // Headers and calls.
+    // HTTP headers.
     (r"\b(bearer|basic)\s+[0-9a-z._~+/=-]{6,}", "$1 ***"),
     (r"\b((?:proxy-)?authorization|cookie|set-cookie|x-api-key|x-auth-token)(\W{0,3}:\s*)[^\r\n]+", "$1$2***"),
     // In URLs.
@@ -29,7 +29,7 @@ const RULES: &[(&str, &str)] = &[
         r"([?&](?:x-amz-\w+|x-goog-\w+|sig|signature|token|access_token|key|api_?key|code|password|secret)=)[^&\s\x22']+",
         "$1***",
     ),
-    // Whatever calls itself one.
+    // Anything with a telling name.
     (
         r#"([\w.-]*(?:password|passwd|passphrase|pwd|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|credentials?)[\w.-]*["']?\s*(?:=>|[=:])\s*["']?)[^\s"',;&]{3,}"#,
         "$1***",
@@ -38,24 +38,24 @@ const RULES: &[(&str, &str)] = &[
 ];
 
 static COMPILED: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
-    let compiled = |(pattern, instead): &(&str, &'static str)| {
+    let compiled = |(pattern, replacement): &(&str, &'static str)| {
         let pattern = RegexBuilder::new(pattern).unicode(false).case_insensitive(true).build();
-        (pattern.expect("the patterns are constants, which a test compiles"), *instead)
+        (pattern.expect("the patterns are constants, which a test compiles"), *replacement)
     };
     RULES.iter().map(compiled).collect()
 });
 
 pub(super) fn scrubbed(text: &str) -> String {
     let mut bytes = Cow::Borrowed(text.as_bytes());
-    for (pattern, instead) in COMPILED.iter() {
-        if let Cow::Owned(replaced) = pattern.replace_all(&bytes, instead.as_bytes()) {
+    for (pattern, replacement) in COMPILED.iter() {
+        if let Cow::Owned(replaced) = pattern.replace_all(&bytes, replacement.as_bytes()) {
             bytes = Cow::Owned(replaced);
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Follows lines in their order and says which are within a private key.
+/// Recognises the lines of a private key; lines must come in order.
 #[derive(Default)]
 pub(super) struct KeyBlocks {
     inside: bool,
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_credential_is_gone() {
+    fn everything_that_looks_like_a_credential_is_masked() {
         for (text, secret) in [
             ("token lk_0123456789abcdefghijABCDEFGHIJ0123456 used", "lk_0123"),
             ("aws: AKIAIOSFODNN7EXAMPLE", "AKIAIOSF"),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_stays() {
+    fn other_text_is_unchanged() {
         for text in
             ["error: token expired", "no password given", "https://git.example/x.git: not found", "naïve: ✗ 12:30"]
         {

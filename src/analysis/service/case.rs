@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 
-use super::super::{Case, CaseStage, CaseStep, Line, Success};
+use super::super::{Case, CaseLine, CaseStage, CaseStep, Success};
 use crate::actors::{DeploymentFound, Environments};
 use crate::domain::{
     Action, Blueprint, DeploymentId, DeploymentStatus, EnvironmentKey, Identifier, StageRun, StageStatus,
@@ -147,7 +147,7 @@ fn lines(
     deployment: DeploymentId,
     attempts: &HashMap<Identifier, u32>,
     bytes_max: usize,
-) -> Result<Vec<Line>, io::Error> {
+) -> Result<Vec<CaseLine>, io::Error> {
     let Some(mut reader) = logs.read(deployment, 0) else { return Ok(Vec::new()) };
     let mut kept = Tail::new(bytes_max);
     let mut steps: HashMap<(Arc<str>, Arc<str>), Step> = HashMap::new();
@@ -190,14 +190,14 @@ impl Step {
         };
         if attempts.get(&stage) == Some(&section.attempt) {
             let text = String::from_utf8_lossy(&bytes).into_owned();
-            kept.push(Line { stage, step, number: self.ended, text });
+            kept.push(CaseLine { stage, step, number: self.ended, text });
         }
     }
 }
 
 /// The last lines of a log, within the limits.
 struct Tail {
-    lines: VecDeque<Line>,
+    lines: VecDeque<CaseLine>,
     bytes: usize,
     bytes_max: usize,
 }
@@ -207,7 +207,7 @@ impl Tail {
         Self { lines: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    fn push(&mut self, line: Line) {
+    fn push(&mut self, line: CaseLine) {
         self.bytes += line.text.len();
         self.lines.push_back(line);
         while self.bytes > self.bytes_max || self.lines.len() > LINES_MAX {

@@ -1,13 +1,13 @@
-//! The catalogue of failure signatures, as data: one table a theme. What a line is worth beside others is decided
-//! elsewhere; here stands what it says by itself.
+//! The catalogue of failure signatures, as data: one table per theme. It says what a line means by itself; `rank.rs`
+//! compares lines.
 //!
-//! How to read an entry: category and weight; `hints`, of which a line must have one (any case), so that most lines cost
-//! no more than one search; a `pattern` (any case, ASCII classes); the `cause` it means; the `fix` for it; and lines that
-//! it is `like`, each of which a test gives to the engine. In the two sentences `{name}` is what the pattern caught under
-//! that name, and `{name/other|text}` the first of several that it caught, with a text for when it caught none.
+//! How to read an entry: category and weight; `hints`, of which a line must contain one (any case), so that most lines cost
+//! only one search; a `pattern` (any case, ASCII classes); the `cause`; the `fix`; and example lines (`like`), each of which
+//! a test runs through the engine. In the two sentences `{name}` is the capture of that name, and `{name/other|text}` the
+//! first existing one of several, with a default text.
 //!
-//! Weights: from 90, it names the cause and leaves no doubt; from 80, it names a cause; from 65, it says what failed,
-//! often as the consequence of something else; below, it is a hint.
+//! Weights: from 90, it names the cause beyond doubt; from 80, it names a cause; from 65, it names a failure, often the
+//! consequence of something else; below, it is a hint.
 
 mod access;
 mod build;
@@ -24,15 +24,15 @@ mod testing;
 mod vague;
 mod variables;
 
-use super::super::Category;
+use crate::analysis::Category;
 
-/// Below this a signature is a word that stands in names of files as well: those are left out for it.
+/// Signatures below this weight are words that also occur in file names, so file names are ignored for them.
 pub(super) const VAGUE_BELOW: u8 = 65;
 
 pub(super) struct Signature {
     pub category: Category,
     pub weight: u8,
-    /// One of them is in every line that the pattern matches.
+    /// Every line that matches the pattern contains one of them.
     pub hints: &'static [&'static str],
     pub pattern: &'static str,
     pub cause: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Signature {
     pub like: &'static [&'static str],
 }
 
-/// In the order of the tables; of two that are worth the same in one line the earlier wins.
+/// In the order of the tables; of two matches with equal weight the earlier one wins.
 pub(super) fn all() -> impl Iterator<Item = &'static Signature> {
     TABLES.iter().copied().flatten()
 }

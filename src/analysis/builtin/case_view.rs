@@ -1,27 +1,27 @@
-//! The case as the engine sees it: which step failed and how, and which lines are looked at.
+//! The engine's view of a case: the failed step, its end, and the lines to examine.
 
-use crate::analysis::{Case, CaseStage, CaseStep, Line};
+use crate::analysis::{Case, CaseLine, CaseStage, CaseStep};
 use crate::domain::{StageStatus, StepStatus};
 
-/// The last lines of a log that are looked at; what was wrong stands near its end.
+/// Only this many lines at the end of a log are examined; the reason is near the end.
 const LINES_MAX: usize = 100_000;
-/// What the server's own lines in a log begin with.
-const OURS: &str = "lockkeeper: ";
+/// The prefix of the server's own lines in a log.
+const REMARK_PREFIX: &str = "lockkeeper: ";
 
 #[derive(Clone, Copy)]
-pub(super) struct Scene<'a> {
+pub(super) struct CaseView<'a> {
     pub case: &'a Case,
-    pub lines: &'a [Line],
-    /// Of the last success.
-    pub lines_then: &'a [Line],
+    pub lines: &'a [CaseLine],
+    /// The lines of the last success.
+    pub success_lines: &'a [CaseLine],
     pub stage: Option<&'a CaseStage>,
     pub step: Option<&'a CaseStep>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> CaseView<'a> {
     pub fn of(case: &'a Case) -> Self {
-        let last = |lines: &'a [Line]| &lines[lines.len().saturating_sub(LINES_MAX)..];
-        let lines_then = case.last_success.as_ref().map_or(&[][..], |success| last(&success.lines));
+        let last = |lines: &'a [CaseLine]| &lines[lines.len().saturating_sub(LINES_MAX)..];
+        let success_lines = case.last_success.as_ref().map_or(&[][..], |success| last(&success.lines));
         let with = |wanted: StageStatus| case.stages.iter().rev().find(|stage| stage.status == wanted);
         let unfinished = || case.stages.iter().rev().find(|stage| stage.status.is_active());
         let stage = with(StageStatus::Failed).or_else(|| with(StageStatus::Cancelled)).or_else(unfinished);
@@ -29,11 +29,11 @@ impl<'a> Scene<'a> {
             let with = |wanted: StepStatus| stage.steps.iter().rev().find(|step| step.status == wanted);
             with(StepStatus::Failed).or_else(|| with(StepStatus::Cancelled)).or_else(|| with(StepStatus::Running))
         });
-        Self { case, lines: last(&case.lines), lines_then, stage, step }
+        Self { case, lines: last(&case.lines), success_lines, stage, step }
     }
 
-    /// Whether the step that failed has written it.
-    pub fn is_in_focus(&self, line: &Line) -> bool {
+    /// Whether the failed step wrote the line.
+    pub fn is_in_focus(&self, line: &CaseLine) -> bool {
         match (self.stage, self.step) {
             (Some(stage), Some(step)) => line.stage == stage.name && line.step == step.name,
             (Some(stage), None) => line.stage == stage.name,
@@ -42,7 +42,7 @@ impl<'a> Scene<'a> {
     }
 
     /// `stage/step`, as in [`crate::analysis::Success::actions_differ`].
-    pub fn place(&self) -> Option<String> {
+    pub fn step_path(&self) -> Option<String> {
         Some(format!("{}/{}", self.stage?.name, self.step?.name))
     }
 
@@ -58,7 +58,7 @@ impl<'a> Scene<'a> {
         self.case.error.as_deref().unwrap_or_default()
     }
 
-    /// Whether the step that failed is a request: its action is a method and a URL.
+    /// Whether the failed step is an HTTP request: its action is a method and a URL.
     pub fn is_request(&self) -> bool {
         let (method, url) = self.action().split_once(' ').unwrap_or_default();
         method.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -67,27 +67,27 @@ impl<'a> Scene<'a> {
 
     pub fn action_changed(&self) -> bool {
         let differ = self.case.last_success.as_ref().map_or(&[][..], |success| &success.actions_differ);
-        self.place().is_some_and(|place| differ.contains(&place))
+        self.step_path().is_some_and(|path| differ.contains(&path))
     }
 
-    /// Where the lines of the step that failed are, in order.
+    /// The indexes of the failed step's lines, in order.
     pub fn focus(&self) -> impl DoubleEndedIterator<Item = usize> {
         (0..self.lines.len()).filter(|at| self.is_in_focus(&self.lines[*at]))
     }
 
-    /// The last word of the server on the step.
+    /// The last remark of the server about the step.
     pub fn last_remark(&self) -> Option<usize> {
         self.focus().rev().find(|at| is_remark(&self.lines[*at]))
     }
 }
 
-/// Whether it says no more than how the step ended, which is known anyway.
-pub(super) fn is_last_word(line: &Line) -> bool {
-    let said = line.text.strip_prefix(OURS).and_then(|text| text.strip_prefix("the step "));
+/// Whether the line only says how the step ended, which is known anyway.
+pub(super) fn is_end_remark(line: &CaseLine) -> bool {
+    let said = line.text.strip_prefix(REMARK_PREFIX).and_then(|text| text.strip_prefix("the step "));
     said.is_some_and(|said| said.starts_with("exited with code ") || said.starts_with("was killed by signal "))
 }
 
-/// Whether the server itself has written it.
-pub(super) fn is_remark(line: &Line) -> bool {
-    line.text.starts_with(OURS)
+/// Whether the server itself wrote the line.
+pub(super) fn is_remark(line: &CaseLine) -> bool {
+    line.text.starts_with(REMARK_PREFIX)
 }
