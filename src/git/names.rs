@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_stays_in_the_tree_and_out_of_gits_own() {
+    fn a_path_stays_in_the_tree_and_out_of_the_git_directory() {
         for good in ["a", "docs/analysis.md", ".gitignore", "a/.github/b.yml", "..a", "a b"] {
             assert!(TreePath::parse(good).is_ok(), "{good}");
         }

@@ -121,7 +121,7 @@ async fn branches_and_tags_are_resolved_to_the_commit_they_are_at() {
 }
 
 #[tokio::test]
-async fn what_is_fetched_is_read_at_that_commit_whatever_comes_later() {
+async fn a_snapshot_keeps_its_commit_whatever_is_pushed_later() {
     let Some(fixture) = Fixture::new() else { return };
     fixture.sh("cd clone && git tag -am x v1 && git push -q origin v1");
     let tagged = fixture.git.fetch(&fixture.remote(), &name("v1")).await.unwrap();
@@ -163,7 +163,7 @@ async fn too_many_and_too_large_files_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_told_apart_from_what_cannot_be_reached() {
+async fn a_missing_branch_differs_from_an_unreachable_remote() {
     let Some(fixture) = Fixture::new() else { return };
     let missing = fixture.git.fetch(&fixture.remote(), &name("gone")).await;
     assert!(matches!(&missing, Err(GitError::NotFound(why)) if why.contains("no branch or tag gone")), "{missing:?}");
@@ -178,7 +178,7 @@ async fn what_is_not_there_is_told_apart_from_what_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn a_machine_without_git_says_so() {
+async fn a_missing_git_is_reported() {
     let home = tempfile::tempdir().unwrap();
     let git = Git::new(GitSettings { program: "no-such-git".into(), ..settings(home.path()) }).unwrap();
     let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
@@ -223,7 +223,7 @@ async fn a_credential_is_in_the_environment_alone_and_in_no_error() {
 }
 
 #[tokio::test]
-async fn what_takes_too_long_is_killed_with_all_that_it_started() {
+async fn a_process_that_takes_too_long_is_killed_with_its_children() {
     let home = tempfile::tempdir().unwrap();
     let pid = home.path().join("pid");
     let git = pretender(home.path(), &format!("sleep 1000 & echo $! > {}; wait", pid.display()));
@@ -238,7 +238,7 @@ async fn what_takes_too_long_is_killed_with_all_that_it_started() {
 }
 
 #[tokio::test]
-async fn who_says_too_much_is_not_listened_to() {
+async fn too_much_output_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let git = pretender(home.path(), "yes");
     let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
@@ -247,7 +247,7 @@ async fn who_says_too_much_is_not_listened_to() {
 }
 
 #[tokio::test]
-async fn what_a_killed_run_left_is_removed_at_the_next() {
+async fn leftovers_of_a_killed_run_are_removed_at_the_next_start() {
     let home = tempfile::tempdir().unwrap();
     let left = home.path().join("scratch/left/objects");
     std::fs::create_dir_all(&left).unwrap();

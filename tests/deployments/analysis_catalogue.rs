@@ -169,7 +169,7 @@ fn a_step_that_has_changed_since_is_said_to_have() {
     let before = Builtin.find(&changed);
     changed.last_success.as_mut().unwrap().actions_differ = vec![format!("{STAGE}/{STEP}")];
     let after = Builtin.find(&changed);
-    assert!(after.summary.contains("not what it was when 0ldc0de succeeded") && !before.summary.contains("0ldc0de"));
+    assert!(after.summary.contains("has changed since 0ldc0de succeeded") && !before.summary.contains("0ldc0de"));
     assert!(after.confidence > before.confidence || after.confidence >= 0.97);
 }
 

@@ -39,7 +39,7 @@ fn case_of(lines: &[&str]) -> Case {
 }
 
 #[test]
-fn every_signature_finds_the_lines_it_is_for() {
+fn every_signature_matches_its_examples() {
     let mut faults = Vec::new();
     for signature in catalogue::all() {
         for line in signature.like {
@@ -66,7 +66,7 @@ fn no_signature_needs_more_than_its_hints() {
 }
 
 #[test]
-fn every_name_in_a_sentence_is_one_that_its_pattern_catches() {
+fn every_name_in_a_sentence_is_a_capture_of_its_pattern() {
     for signature in catalogue::all() {
         let pattern = regex::bytes::RegexBuilder::new(signature.pattern).unicode(false).build().unwrap();
         for sentence in [signature.cause, signature.fix] {

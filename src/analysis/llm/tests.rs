@@ -194,7 +194,7 @@ async fn a_line_whose_names_are_masked_is_found_again() {
 }
 
 #[tokio::test]
-async fn of_a_long_log_no_more_is_sent_than_is_allowed() {
+async fn the_sent_part_of_a_long_log_is_limited() {
     let mut case = case();
     let line = case.lines[1].clone();
     case.lines = (1..5000)
@@ -209,7 +209,7 @@ async fn of_a_long_log_no_more_is_sent_than_is_allowed() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_what_was_asked_for_is_refused() {
+async fn an_answer_in_another_form_is_refused() {
     let patch =
         |path: &str| json!({"summary": "x", "patch": format!("--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-a\n+b\n")});
     let place = |line: u32| json!([{"stage": "deploy", "step": "run", "line": line}]);
@@ -255,7 +255,7 @@ async fn a_server_that_fails_hangs_redirects_or_floods_is_an_error() {
 }
 
 #[tokio::test]
-async fn nobody_there_is_an_error_that_names_no_key() {
+async fn an_unreachable_model_is_an_error_without_the_key() {
     let gone = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let model = Model { url: format!("http://{gone}"), asked: tokio::spawn(async { String::new() }) };
     let error = model.engine().analyse(&case()).await.unwrap_err();

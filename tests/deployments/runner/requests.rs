@@ -82,7 +82,7 @@ async fn no_value_takes_a_request_to_another_path() {
     harness.set_variables(&[("WHERE", "..", false)]);
     let (end, _) =
         harness.run(job(1, vec![Action::Http(call("http://127.0.0.1:1/apps/${WHERE}/stop".to_owned()))])).await;
-    let told = "the path of its URL has `.` or `..` between slashes, which would lead elsewhere";
+    let told = "the path of its URL contains `.` or `..` between slashes, which would lead elsewhere";
     assert_eq!(end, failed(&format!("step `step-1` could not be prepared: {told}")));
 }
 

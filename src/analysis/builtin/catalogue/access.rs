@@ -1,42 +1,42 @@
 //! Who may do what: files, clusters, clouds, registries, databases, repositories.
 
-super::signatures! {
+super::signature::signatures! {
     PermissionDenied 84
         hints "permission denied"
         pattern r#"(?P<path>[^\s:'"`(]+)\W{0,3}: Permission denied\s*$"#
-        cause "this user may not use `{path}`"
+        cause "this user has no permission for `{path}`"
         fix "make `{path}` executable or accessible to the user that runs the step (`git update-index --chmod=+x` for a script)"
         like "bash: ./gradlew: Permission denied",
             "mkdir: cannot create directory '/opt/app': Permission denied";
     PermissionDenied 78
         hints "permission denied", "eacces"
         pattern r#"permission denied|EACCES"#
-        cause "this user may not do that"
-        fix "give the user that runs the step the right to it, or let the step write where it may: its working directory"
+        cause "this user lacks the permission"
+        fix "give the user that runs the step the permission, or write to the step's working directory instead"
         like "npm ERR! Error: EACCES: permission denied, mkdir '/usr/lib/node_modules/serve'",
             "open /var/lib/app/state.db: permission denied";
     PermissionDenied 92
         hints "may not be executed"
         pattern r"could not be started: the program `(?P<path>[^`]+)` may not be executed"
-        cause "the program `{path}` of the step may not be executed"
+        cause "the program `{path}` of the step is not executable"
         fix "make `{path}` executable for the user that runs the steps (`chmod +x`, and commit it)"
         like "lockkeeper: the step could not be started: the program `./deploy.sh` may not be executed";
     PermissionDenied 93
         hints "docker daemon socket", "docker.sock"
         pattern r"permission denied while trying to connect to the docker (?:daemon socket|API)|docker\.sock: connect: permission denied"
-        cause "the user that runs the step may not talk to the Docker daemon"
+        cause "the user that runs the step has no access to the Docker daemon"
         fix "put that user into the group `docker`, or use a rootless daemon"
         like "permission denied while trying to connect to the Docker daemon socket at unix:///var/run/docker.sock";
     PermissionDenied 95
         hints "cannot "
         pattern r#"User "(?P<user>[^"]+)" cannot (?P<verb>\w+) resource "(?P<what>[^"]+)""#
-        cause "`{user}` may not {verb} `{what}` in the cluster"
-        fix "give `{user}` a role that allows to {verb} `{what}`, or let somebody with that right do it once"
+        cause "`{user}` is not allowed to {verb} `{what}` in the cluster"
+        fix "give `{user}` a role that allows it to {verb} `{what}`, or have somebody with that permission do it once"
         like r#"Error from server (Forbidden): pods is forbidden: User "ci" cannot list resource "pods" in API group "" in the namespace "prod""#;
     PermissionDenied 93
         hints "not authorized to perform"
         pattern r"(?:User: )?(?P<user>\S*)(?: is)? not authorized to perform:? (?P<what>[\w:*]+)"
-        cause "the cloud does not allow `{what}` to the role that the step has"
+        cause "the step's role in the cloud lacks the permission `{what}`"
         fix "add `{what}` on that resource to the policy of the role"
         like "An error occurred (AccessDenied) when calling the PutObject operation: User: arn:aws:iam::1:user/ci is not authorized to perform: s3:PutObject on resource: \"arn:aws:s3:::x\"";
     PermissionDenied 88
@@ -44,58 +44,58 @@ super::signatures! {
             "does not have permission", "insufficient permission", "does not have authorization",
             "required permission"
         pattern r"\bAccessDenied(?:Exception)?\b|PERMISSION_DENIED|AuthorizationFailed|does not have (?:the )?(?:permissions?|authorization)|insufficient permissions?|required permission"
-        cause "the account that the step uses is known, and may not do this"
+        cause "the step's account is known but lacks the permission"
         fix "give that account the permission the line names, or use another one"
         like "ERROR: (gcloud.run.deploy) PERMISSION_DENIED: Permission 'run.services.get' denied on resource",
             "An error occurred (AccessDenied) when calling the ListBuckets operation: Access Denied";
     PermissionDenied 88
         hints "permission denied for"
         pattern r"permission denied for (?:table|schema|relation|database|sequence|function|view) (?P<what>\S+)"
-        cause "the database user may not use `{what}`"
+        cause "the database user has no permission for `{what}`"
         fix "grant it to the user that the step connects as"
         like "ERROR:  permission denied for schema billing";
     PermissionDenied 90
         hints "denied to"
         pattern r"Permission to (?P<what>\S+) denied to (?P<user>[^.\s]+)"
-        cause "`{user}` may not write to the repository {what}"
+        cause "`{user}` has no write access to the repository {what}"
         fix "give that user or deploy key write access, or use another one"
         like "remote: Permission to acme/web.git denied to acme-bot.";
     PermissionDenied 80
         hints "operation not permitted", "eperm"
         pattern r"(?P<path>[^\s:']+)\W{0,3}: Operation not permitted|\bEPERM\b"
-        cause "the operating system does not permit it to this user or in this container"
-        fix "do without the privilege (changing owners, mounting, binding low ports), or grant it to what runs the step"
+        cause "the operating system does not allow it for this user or in this container"
+        fix "avoid the privileged operation (changing owners, mounting, binding low ports), or grant the privilege to the step"
         like "chown: changing ownership of 'data': Operation not permitted";
     PermissionDenied 86
         hints "read-only file system", "erofs"
         pattern r"(?P<path>[^\s:']+)\W{0,3}: Read-only file system|EROFS"
-        cause "it writes to a file system that is read-only"
-        fix "let it write to the working directory or a mounted volume instead"
+        cause "it writes to a read-only file system"
+        fix "write to the working directory or a mounted volume instead"
         like "touch: cannot touch '/etc/app.conf': Read-only file system";
     PermissionDenied 86
         hints "dubious ownership"
         pattern r"detected dubious ownership in repository at '(?P<path>[^']+)'"
-        cause "git refuses the repository {path}, which belongs to another user"
-        fix "let the same user clone and use it, or add it to `safe.directory`"
+        cause "git refuses to use the repository {path} because it belongs to another user"
+        fix "clone and use it as the same user, or add it to `safe.directory`"
         like "fatal: detected dubious ownership in repository at '/srv/work'";
     PermissionDenied 78
         hints "403 forbidden", "403", "forbidden"
         pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|error:?|returned|answered(?: with status)?|with)\s+\(?403\b|\b403 Forbidden|\bForbidden\b.*\b403\b"
-        cause "a server knows the caller and forbids it (403)"
-        fix "check which account the request is made with and what it may do; an expired or too narrow token is the usual reason"
+        cause "a server knows the caller and denies the request (403)"
+        fix "check the account of the request and its permissions; the usual reason is a token that is expired or lacks a scope"
         like "npm ERR! 403 403 Forbidden - PUT https://npm.example.com/@acme%2fweb - You may not perform that action with these credentials.",
             "curl: (22) The requested URL returned error: 403";
 
     Authentication 95
         hints "permission denied ("
         pattern r"Permission denied \((?P<how>[^)]*(?:publickey|password|keyboard)[^)]*)\)"
-        cause "the SSH server does not accept the credentials of the step (it takes: {how})"
-        fix "see that the private key is a secret of this pipeline, that it is loaded, and that its public half is authorized there"
+        cause "the SSH server does not accept the credentials of the step (it accepts: {how})"
+        fix "check that the private key is a secret of this pipeline, that it is loaded, and that its public key is authorized there"
         like "git@github.com: Permission denied (publickey).";
     Authentication 92
         hints "host key verification failed"
         pattern r"Host key verification failed"
-        cause "the SSH server's host key is not known, or not the one that is known"
+        cause "the SSH server's host key is unknown or has changed"
         fix "add the host's key to `known_hosts` (see `ssh-keyscan`) after checking it; if it changed, find out why"
         like "Host key verification failed.";
     Authentication 95
@@ -113,7 +113,7 @@ super::signatures! {
     Authentication 90
         hints "noauth", "wrongpass"
         pattern r"\b(?:NOAUTH|WRONGPASS)\b"
-        cause "Redis wants a password, or another one"
+        cause "the Redis password is missing or wrong"
         fix "set the secret that holds the password of Redis"
         like "NOAUTH Authentication required.";
     Authentication 90
@@ -121,7 +121,7 @@ super::signatures! {
             "terminal prompts disabled"
         pattern r"could not read (?:Username|Password) for '(?P<url>[^']+)'|Authentication failed for '(?P<at>[^']+)'|terminal prompts disabled"
         cause "git has no valid credentials for {url/at}"
-        fix "give the step a token for it as a secret, and let git use it (a credential helper, or `insteadOf`)"
+        fix "give the step a token for it as a secret, and configure git to use it (a credential helper, or `insteadOf`)"
         like "fatal: Authentication failed for 'https://git.acme.example/shop/web.git/'",
             "fatal: could not read Username for 'https://github.com': terminal prompts disabled";
     Authentication 90
@@ -136,8 +136,8 @@ super::signatures! {
         hints "no basic auth credentials", "unauthorized: authentication required",
             "requested access to the resource is denied", "insufficient_scope"
         pattern r"no basic auth credentials|unauthorized: authentication required|denied: requested access to the resource is denied|authorization failed.*insufficient_scope|insufficient_scope: authorization failed"
-        cause "the registry does not let the step in: it is not logged in, or may not use that repository"
-        fix "log in to the registry before (`docker login` with a token from a secret), with an account that may use it"
+        cause "the registry denies access: the step is not logged in, or has no access to that repository"
+        fix "log in to the registry first (`docker login` with a token from a secret), with an account that has access"
         like "denied: requested access to the resource is denied",
             "unauthorized: authentication required";
     Authentication 90
@@ -145,7 +145,7 @@ super::signatures! {
             "session has expired", "jwt expired", "expired token"
         pattern r"ExpiredToken(?:Exception)?|(?:token|credentials?|session)(?: included in the request)? (?:has|have|is) expired|(?:token|jwt) expired|expired token"
         cause "the credentials have expired"
-        fix "renew them before the step, or use ones that live as long as a deployment takes"
+        fix "renew them before the step, or use ones that stay valid for a whole deployment"
         like "An error occurred (ExpiredToken) when calling the AssumeRole operation: The security token included in the request is expired";
     Authentication 90
         hints "unable to locate credentials", "could not load credentials", "no valid credential sources",
@@ -153,33 +153,33 @@ super::signatures! {
             "no credentials found", "please run 'az login'", "gcloud auth login"
         pattern r"Unable to locate credentials|could not load credentials|no valid credential sources|could not find default credentials|NoCredentialProviders|credentials could not be loaded|no credentials found|az login|gcloud auth login"
         cause "the step has no credentials for the cloud"
-        fix "give them to it as secrets of the pipeline under the names the tool reads (a step sees nothing of the server's own environment)"
+        fix "add them as secrets of the pipeline, under the names that the tool reads (a step does not see the server's environment)"
         like "Unable to locate credentials. You can configure credentials by running \"aws configure\".";
     Authentication 90
         hints "invalidclienttokenid", "signaturedoesnotmatch", "unrecognizedclientexception", "invalidaccesskeyid",
             "authfailure"
         pattern r"InvalidClientTokenId|SignatureDoesNotMatch|UnrecognizedClientException|InvalidAccessKeyId|\bAuthFailure\b"
         cause "the cloud does not accept the access key"
-        fix "update the secrets that hold the key's id and its secret half: both from the same key"
+        fix "update the secrets that hold the key's id and secret; both must be from the same key"
         like "An error occurred (InvalidClientTokenId) when calling the GetCallerIdentity operation: The security token included in the request is invalid.";
     Authentication 88
         hints "eneedauth", "e401", "incorrect or missing password", "unable to authenticate"
         pattern r"\bENEEDAUTH\b|\bE401\b|Incorrect or missing password|Unable to authenticate"
         cause "the npm registry does not accept the step's token"
-        fix "set the token as a secret and refer to it in `.npmrc`; it may have expired"
+        fix "set the token as a secret and reference it in `.npmrc`; it may have expired"
         like "npm ERR! code E401";
     Authentication 88
         hints "you must be logged in", "not logged in", "login required", "please log in",
             "the server has asked for the client to provide credentials"
         pattern r"You must be logged in to the server|the server has asked for the client to provide credentials|not logged in(?:to)?\b|login required|please log in"
-        cause "the server wants a login that the step does not have"
-        fix "give the step credentials as secrets and log in before; if there were some, they have expired"
+        cause "the server requires a login"
+        fix "add credentials as secrets and log in first; existing ones may have expired"
         like "error: You must be logged in to the server (Unauthorized)";
     Authentication 78
         hints "401", "unauthorized", "unauthenticated"
         pattern r"\b(?:HTTP(?:/[\d.]+)?|status(?: code)?:?|error:?|returned|answered(?: with status)?|with|code)\s+\(?401\b|\b401 (?:Unauthorized|Client Error)|\bUnauthorized\b|\bUnauthenticated\b"
-        cause "a server does not know the caller (401)"
-        fix "check the token the request is made with: it is missing, wrong or expired"
+        cause "a server does not accept the caller's credentials (401)"
+        fix "check the token of the request: it is missing, wrong or expired"
         like "Error: failed to push chart: server responded with status 401 Unauthorized",
             "HTTP/1.1 401 Unauthorized";
     Authentication 80
@@ -193,44 +193,44 @@ super::signatures! {
     Authentication 88
         hints "decrypt", "no secret key", "mac mismatch"
         pattern r"gpg: decryption failed: No secret key|(?:error|failed|could not|cannot|unable to)\b.*\bdecrypt(?:ing|ed)?\b.*\b(?:key|file|data|secret)|bad decrypt|MAC mismatch"
-        cause "a file cannot be decrypted: the key for it is not there, or another one"
+        cause "a file cannot be decrypted: the key for it is missing or the wrong one"
         fix "add the key that it was encrypted for as a secret of the pipeline"
         like "gpg: decryption failed: No secret key";
     PermissionDenied 88
         hints "eacces"
         pattern r"EACCES: permission denied, \w+ '(?P<path>[^']+)'"
-        cause "this user may not use `{path}`"
-        fix "let it write where the user of the step may (its working directory, a prefix of its own), or give that user the right"
+        cause "this user has no permission for `{path}`"
+        fix "write where the step's user has access (its working directory, its own prefix), or give that user the permission"
         like "npm error Error: EACCES: permission denied, mkdir '/usr/local/lib/node_modules/serve'";
     PermissionDenied 90
         hints "sudo:"
         pattern r"sudo: (?:a (?:password|terminal) is required|\S+ is not in the sudoers|no tty present)"
-        cause "the step calls `sudo`, which wants a password it does not have"
-        fix "do without `sudo`, or allow exactly that command to the user without a password"
+        cause "the step calls `sudo`, which asks for a password"
+        fix "avoid `sudo`, or allow the user to run exactly that command without a password"
         like "sudo: a password is required";
     PermissionDenied 90
         hints "admission webhook"
         pattern r#"admission webhook "(?P<hook>[^"]+)" denied the request"#
         cause "a policy of the cluster ({hook}) does not allow it"
-        fix "change the manifest by what the policy says in the line, or have an exception added"
+        fix "change the manifest as the policy's message says, or have an exception added"
         like r#"Error from server: admission webhook "validate.kyverno.svc" denied the request: resource Deployment was blocked"#;
     PermissionDenied 90
         hints "are too open", "unprotected private key", "bad owner or permissions"
         pattern r"are too open|UNPROTECTED PRIVATE KEY FILE|Bad owner or permissions"
-        cause "SSH refuses a file that others may read"
+        cause "SSH refuses a key file that others can read"
         fix "write the key with mode 600 (`umask 077` before) in the step"
         like "Permissions 0644 for '/srv/work/id_ed25519' are too open.";
     PermissionDenied 72
         hints "not allowed", "not permitted", "not authorized", "access is denied", "forbidden"
         pattern r"(?:is|are|you(?:'re| are)) not (?:allowed|permitted|authori[sz]ed) to\b|access is denied|\bis forbidden\b"
-        cause "the step may not do that with the account it has"
-        fix "give that account the right, or use another one"
+        cause "the step's account lacks the permission"
+        fix "give that account the permission, or use another one"
         like "GitLab: You are not allowed to push code to protected branches on this project.";
     Authentication 90
         hints "too many authentication failures", "invalid format", "error in libcrypto",
             "remote host identification has changed"
         pattern r"Too many authentication failures|Load key \x22[^\x22]+\x22: (?:invalid format|error in libcrypto)|REMOTE HOST IDENTIFICATION HAS CHANGED"
-        cause "the SSH key cannot be used, or the server is not the one that is known"
+        cause "the SSH key cannot be used, or the server's host key has changed"
         fix "check the secret that holds the key (line breaks are lost easily), and the entry of the host in `known_hosts`"
         like "Load key \"/srv/work/id_rsa\": error in libcrypto";
     Authentication 88
@@ -243,13 +243,13 @@ super::signatures! {
         hints "active account selected", "aadsts", "no active account"
         pattern r"do not currently have an active account selected|AADSTS\d+"
         cause "the step is not logged in to the cloud"
-        fix "log in before with credentials from secrets"
+        fix "log in first, with credentials from secrets"
         like "ERROR: (gcloud.container.clusters.get-credentials) You do not currently have an active account selected.";
     PermissionDenied 82
         hints "read only", "read-only"
         pattern r"\b(?:is|as|marked|are) (?:\w+ )?read[- ]only\b|read-only (?:transaction|mode|user|access)"
-        cause "what is to be changed may only be read with this account or in this place"
-        fix "use an account, a key or a place that may write"
+        cause "this account, or this location, has read access only"
+        fix "use an account, a key or a location with write access"
         like "ERROR: The key you are authenticating with has been marked as read only.",
             "ERROR:  cannot execute INSERT in a read-only transaction";
 }

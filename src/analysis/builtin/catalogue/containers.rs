@@ -1,17 +1,17 @@
 //! Images, containers, clusters and what rolls out on them.
 
-super::signatures! {
+super::signature::signatures! {
     ImagePull 95
         hints "manifest unknown", "manifest for"
         pattern r"manifest for (?P<image>\S+) not found|manifest unknown"
         cause "the image {image|it asks for} is not in the registry"
-        fix "see that the image was built and pushed under that tag before the step, and that the tag is right"
+        fix "check that the image was built and pushed under that tag before the step, and that the tag is right"
         like "Error response from daemon: manifest for acme/web:9f3c not found: manifest unknown: manifest unknown";
     ImagePull 94
         hints "pull access denied"
         pattern r"pull access denied for (?P<image>[^\s,]+)"
         cause "the image {image} does not exist, or the step is not logged in to its registry"
-        fix "check the image's name; if it is private, log in to the registry before (`docker login` with a token from a secret)"
+        fix "check the image's name; if it is private, log in to the registry first (`docker login` with a token from a secret)"
         like "Error response from daemon: pull access denied for acme/private, repository does not exist or may require 'docker login'";
     ImagePull 93
         hints "imagepullbackoff", "errimagepull", "errimageneverpull", "invalidimagename"
@@ -30,77 +30,77 @@ super::signatures! {
         hints "failed to resolve source metadata", "failed to resolve reference", "unable to find image",
             "error pulling image", "failed to do request: head", "name unknown", "repository name not known"
         pattern r#"failed to resolve source metadata for (?P<image>[^\s:]+\S*):|failed to resolve reference "(?P<ref>[^"]+)"|error pulling image|NAME_UNKNOWN|name unknown: |repository name not known"#
-        cause "the image {image/ref} cannot be had from its registry"
-        fix "check its name and tag, that it was pushed, and that the step may read it"
+        cause "the image {image/ref} cannot be pulled from its registry"
+        fix "check its name and tag, that it was pushed, and that the step has read access"
         like "ERROR: failed to solve: acme/base:3: failed to resolve source metadata for registry.example.com/acme/base:3: not found",
             r#"failed to resolve reference "images.example.com/acme/web:9": not found"#;
     ImagePull 86
         hints "no matching manifest"
         pattern r"no matching manifest for (?P<platform>\S+)"
-        cause "the image is not built for {platform}"
+        cause "the image was not built for {platform}"
         fix "build it for that platform too (`docker buildx build --platform`), or run it elsewhere"
         like "no matching manifest for linux/arm64/v8 in the manifest list entries";
     ImagePull 86
         hints "invalid reference format"
         pattern r"invalid reference format"
-        cause "the name of an image is not valid, often since a variable in it is empty"
-        fix "check the variable that the image's tag comes from"
+        cause "the name of an image is not valid, often because a variable in it is empty"
+        fix "check the variable that supplies the image's tag"
         like "docker: invalid reference format.";
 
     Unhealthy 84
         hints "progress deadline", "progressdeadlineexceeded"
         pattern r#"(?:deployment "(?P<name>[^"]+)" )?exceeded its progress deadline|ProgressDeadlineExceeded|due to progress deadline"#
         cause "the new pods of {name|the deployment} did not become ready in time"
-        fix "look at the pods (`kubectl describe pod`, `kubectl logs --previous`): they crash, fail their probes or cannot be scheduled"
+        fix "check the pods (`kubectl describe pod`, `kubectl logs --previous`): they crash, fail their probes or cannot be scheduled"
         like r#"error: deployment "api" exceeded its progress deadline"#;
     Unhealthy 88
         hints "crashloopbackoff", "back-off restarting failed container"
         pattern r"CrashLoopBackOff|Back-off restarting failed container"
-        cause "a container starts and dies again and again"
-        fix "look at what it said before it died (`kubectl logs --previous`)"
+        cause "a container crashes repeatedly after its start"
+        fix "check its output before the crash (`kubectl logs --previous`)"
         like "web-5d7f-9x  0/1  CrashLoopBackOff  6  8m";
     Unhealthy 91
         hints "probe failed", "probe errored"
         pattern r"(?P<probe>Readiness|Liveness|Startup) probe (?:failed|errored)"
         cause "the {probe} probe of a container fails"
-        fix "see that the container listens where the probe asks, and give it time to start (`initialDelaySeconds`, a startup probe)"
+        fix "check that the container listens where the probe expects it, and give it time to start (`initialDelaySeconds`, a startup probe)"
         like "Warning  Unhealthy  3s (x12 over 2m)  kubelet  Readiness probe failed: Get \"http://10.1.0.9:8080/healthz\": connect: connection refused";
     Unhealthy 82
         hints "is unhealthy", "unhealthy", "health check", "healthcheck"
         pattern r#"container (?P<name>\S+) is unhealthy|health.?check\w*\b.{0,80}\b(?:failed|failing|failure|did not pass|unhealthy|never became healthy)|(?:failed|unhealthy).{0,40}health.?check|did not become (?:healthy|ready)|never became (?:healthy|ready)|is not healthy"#
-        cause "what was started does not become healthy"
-        fix "look at the log of what was started, and ask its health check by hand"
+        cause "the started service does not become healthy"
+        fix "check the log of the started service, and run its health check by hand"
         like "dependency failed to start: container review-4-db-1 is unhealthy",
             "health check failed after 30 attempts";
     Unhealthy 84
         hints "failedscheduling", "nodes are available", "insufficient cpu", "insufficient memory"
         pattern r"FailedScheduling|\d+/\d+ nodes are available|Insufficient (?:cpu|memory)"
-        cause "the cluster has no room for the pods"
-        fix "lower what they request, free room, or add nodes"
+        cause "the cluster has no capacity for the pods"
+        fix "lower their requests, free capacity, or add nodes"
         like "0/6 nodes are available: 6 Insufficient cpu. preemption: 0/6 nodes are available";
     Unhealthy 84
         hints "exceeded quota"
         pattern r"exceeded quota: (?P<quota>[^\s,]+)"
         cause "the quota `{quota}` of the namespace is used up"
-        fix "delete what is no longer needed in the namespace, lower the requests, or raise the quota"
+        fix "delete unused resources in the namespace, lower the requests, or raise the quota"
         like "pods \"web-1\" is forbidden: exceeded quota: compute, requested: limits.memory=2Gi, used: limits.memory=7Gi, limited: limits.memory=8Gi";
     Unhealthy 72
         hints "dependency failed to start", "exited with code", "exited (", "container"
         pattern r"dependency failed to start|container \S+ exited(?: with code)? \(?(?P<code>[1-9]\d*)\)?"
-        cause "a container ended where it was to stay"
-        fix "look at the container's own log (`docker compose logs`) for why it ended"
+        cause "a container ended unexpectedly"
+        fix "check the container's own log (`docker compose logs`) for the reason"
         like "dependency failed to start: container review-db-1 exited (1)";
     Unhealthy 88
         hints "due to atomic"
         pattern r"release \S+ failed, and has been (?:rolled back|uninstalled) due to atomic"
         cause "the release did not become ready and was rolled back"
-        fix "look at the pods while the release runs (`kubectl describe pod`); after the rollback they are gone"
+        fix "check the pods while the release runs (`kubectl describe pod`); after the rollback they are gone"
         like "Error: UPGRADE FAILED: release web failed, and has been rolled back due to atomic being set: context deadline exceeded";
     Unhealthy 80
         hints "start-limit", "failed to start", "main process exited", "control process exited"
         pattern r"(?:Job for )?(?P<unit>[\w@.-]+\.service)\b.{0,60}(?:failed because|failed with result|start-limit)|Main process exited, code=\w+"
         cause "the service {unit|it starts} does not come up"
-        fix "see `systemctl status {unit|…}` and `journalctl -u {unit|…}` for why it ended"
+        fix "see `systemctl status {unit|…}` and `journalctl -u {unit|…}` for the reason"
         like "Job for shop.service failed because the control process exited with error code.";
 
     Locked 95
@@ -112,27 +112,27 @@ super::signatures! {
     Locked 95
         hints "acquiring the state lock", "error locking state", "state lock"
         pattern r"Error (?:acquiring the state lock|locking state)"
-        cause "somebody else has the lock of the Terraform state"
+        cause "another run holds the lock of the Terraform state"
         fix "wait for the run that holds it (the lines below name it); if it is gone, `terraform force-unlock` with its ID"
         like "Error: Error acquiring the state lock";
     Locked 93
         hints "could not get lock", "unable to acquire the dpkg", "unable to lock directory"
         pattern r"Could not get lock (?P<file>\S+?)\.?(?: |$)|Unable to acquire the dpkg|Unable to lock directory"
-        cause "another package manager runs on the machine"
-        fix "wait for it (unattended upgrades, often), for instance with `apt-get -o DPkg::Lock::Timeout=120`"
+        cause "another package manager is running on the machine"
+        fix "wait for it (often unattended upgrades), for instance with `apt-get -o DPkg::Lock::Timeout=120`"
         like "E: Could not get lock /var/lib/dpkg/lock-frontend. It is held by process 911 (unattended-upgr)";
     Locked 90
         hints "index.lock", "another git process"
         pattern r"Unable to create '(?P<file>[^']+\.lock)': File exists|Another git process seems to be running"
-        cause "another git process works in the same repository, or one was killed in it"
-        fix "wait for it; if none runs, remove the lock file that the line names"
+        cause "another git process is working in the same repository, or was killed there"
+        fix "wait for it; if none runs, remove the lock file named in the line"
         like "fatal: Unable to create '/srv/work/.git/index.lock': File exists.";
     Locked 86
         hints "lock wait timeout", "deadlock", "database is locked", "could not obtain lock",
             "canceling statement due to lock timeout", "lock timeout"
         pattern r"lock wait timeout exceeded|deadlock (?:detected|found)|database is locked|could not obtain lock|due to lock timeout"
         cause "the database is locked by something else"
-        fix "find the statement that holds the lock and let it end; run it again, with a lock time-out that fits"
+        fix "find the statement that holds the lock and wait for its end; retry with a suitable lock timeout"
         like "ERROR 1205 (HY000): Lock wait timeout exceeded; try restarting transaction",
             "sqlite3.OperationalError: database is locked";
     Locked 84
@@ -140,59 +140,59 @@ super::signatures! {
             "already in progress", "conflictexception", "resourceinuse", "update_in_progress",
             "the object has been modified"
         pattern r"already locked|is locked by|lock is (?:already )?held|held by another|another (?:instance|deployment|process|run|build|update)\b.{0,30}(?:running|in progress)|(?:deployment|update|operation) (?:is )?already in progress|ResourceInUse\w*|UPDATE_IN_PROGRESS|the object has been modified; please apply"
-        cause "something else works on the same thing"
-        fix "wait for the other one to end, then run it again"
+        cause "something else is working on the same resource"
+        fix "wait for the other one to end, then retry"
         like "Error: deployment already in progress for service web",
             "Operation cannot be fulfilled on deployments.apps \"web\": the object has been modified; please apply your changes to the latest version and try again";
     ImagePull 90
         hints "no such image", "unable to find image"
         pattern r"No such image: (?P<image>\S+)"
-        cause "the image {image} is neither here nor was it pulled"
-        fix "build or pull it before, under exactly that name"
+        cause "the image {image} is neither present nor was it pulled"
+        fix "build or pull it first, under exactly that name"
         like "Error response from daemon: No such image: shop/web:c0ffee1";
     Unhealthy 84
         hints "backofflimitexceeded", "hooks failed", "has no deployed releases", "job failed"
         pattern r"BackoffLimitExceeded|(?:pre|post)-\w+ hooks failed|has no deployed releases"
         cause "a job of the release failed, or the release never came up"
-        fix "look at the log of the job's pod; a release that never came up has to be uninstalled before it is installed again"
+        fix "check the log of the job's pod; a release that never came up must be uninstalled before it can be installed again"
         like "Error: UPGRADE FAILED: post-upgrade hooks failed: 1 error occurred: job web-migrate failed: BackoffLimitExceeded";
     Locked 90
         hints "is already in use by container", "cannot re-use a name", "invalid ownership metadata",
             "could not acquire change log lock"
         pattern r"is already in use by container|cannot re-use a name that is still in use|invalid ownership metadata|Could not acquire change log lock"
-        cause "the name or the resource belongs to something else that is still there"
-        fix "remove what an earlier run left (a container, a release, a lock) if nothing uses it any more, or use another name"
+        cause "the name or the resource is still in use by something else"
+        fix "remove the leftover of an earlier run (a container, a release, a lock) if it is unused, or use another name"
         like "Error response from daemon: Conflict. The container name \"/web\" is already in use by container \"9f3c\". You have to remove (or rename) that container to be able to reuse that name.";
     ImagePull 90
         hints "docker: error response from daemon"
         pattern r"^docker: Error response from daemon: .*(?:unauthorized|not authorized|denied|not found|unknown)"
-        cause "the image that is to be run cannot be pulled"
-        fix "check its name and tag; if it is private, log in to the registry before (`docker login` with a token from a secret)"
+        cause "the image cannot be pulled"
+        fix "check its name and tag; if it is private, log in to the registry first (`docker login` with a token from a secret)"
         like "docker: Error response from daemon: unauthorized: access to the requested resource is not authorized.";
     Unhealthy 88
         hints "failed to start and then listen", "failed to start and listen", "boot timeout",
             "appears to be crashing", "circuit breaker", "unable to place a task", "smoke checks for",
             "unable to consistently start"
         pattern r"failed to start and (?:then )?listen|Boot timeout|appears to be crashing|deployment circuit breaker|unable to place a task|smoke checks for \S+ failed|unable to consistently start"
-        cause "what was deployed does not come up"
-        fix "look at the log of what was started: it crashes, listens on another port than it is asked on, or takes too long"
+        cause "the deployed software does not start"
+        fix "check the log of the started service: it crashes, listens on another port than expected, or takes too long"
         like "ERROR: (gcloud.run.deploy) Revision 'web-00012' is not ready and cannot serve traffic. The user-provided container failed to start and listen on the port defined by the PORT=8080 environment variable.";
     Unhealthy 82
         hints "degraded"
         pattern r"\b(?:to|is|status:?) +Degraded\b"
-        cause "what was deployed is degraded"
-        fix "look at the resource that is named and at its events"
+        cause "the deployed software is degraded"
+        fix "check the named resource and its events"
         like "application 'shop' health state has transitioned from Progressing to Degraded";
     Locked 90
         hints "locked by", "currently locked", "state is locked"
         pattern r"\b(?:is|are) (?:currently |already )?locked\b|\blocked by\b"
-        cause "something else holds the lock that is needed"
-        fix "wait for the other one to end; if none is left, release its lock as the line says"
+        cause "something else holds a required lock"
+        fix "wait for the other one to end; if none is left, release its lock as described in the line"
         like "error: the stack is currently locked by 1 lock(s).";
     ImagePull 92
         hints "does not exist or no pull access", "repository does not exist"
         pattern r"does not exist or no pull access|repository does not exist"
-        cause "the image does not exist, or the step may not pull it"
-        fix "check the image's name; if it is private, log in to its registry before"
+        cause "the image does not exist, or the step has no access to it"
+        fix "check the image's name; if it is private, log in to its registry first"
         like "ERROR: repository acme/tools not found: does not exist or no pull access";
 }

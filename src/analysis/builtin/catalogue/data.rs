@@ -1,17 +1,17 @@
 //! Databases and their migrations.
 
-super::signatures! {
+super::signature::signatures! {
     MigrationFailed 90
         hints "migration"
         pattern r#"Migration (?:of schema "[^"]+" to version "(?P<version>[^"]+)"|(?P<file>\S+)) failed|(?:failed|error) (?:to apply|applying|running|to run|executing) (?:the )?migrations?:? ?(?P<name>\S*)|A migration failed to apply|migration failed(?: for changeset (?P<changeset>\S+\w))?"#
-        cause "a migration of the database failed: {version/changeset/file/name|see the line}"
-        fix "correct it by what the database says beside it, and check what was already applied before it is run again"
+        cause "a database migration failed: {version/changeset/file/name|see the line}"
+        fix "fix it according to the database's message, and check what was already applied before it is run again"
         like "ERROR: Migration V41__add.sql failed",
             "Error: P3018 A migration failed to apply. New migrations cannot be applied before the error is recovered from.";
     MigrationFailed 86
         hints "already exists"
         pattern r#"(?:relation|column|table|index|type|constraint|duplicate column|schema) [`"']?(?P<what>[^`"'\s]+)[`"']?(?: of relation \S+)? already exists|Table '(?P<mysql>[^']+)' already exists"#
-        cause "the schema already has `{what/mysql}`, which a migration wants to add"
+        cause "the schema already has `{what/mysql}`, which a migration tries to add"
         fix "find out which migration added it; mark that one as applied, or make this one tolerate it"
         like r#"ERROR:  relation "orders" already exists"#,
             "ERROR 1050 (42S01) at line 3: Table 'orders' already exists";
@@ -28,29 +28,29 @@ super::signatures! {
             "contains null values"
         pattern r#"violates (?P<kind>[\w-]+(?: key)?) constraint(?: "(?P<name>[^"]+)")?|Duplicate entry '[^']*' for key|UNIQUE constraint failed|foreign key constraint fails|column "(?P<column>[^"]+)".* contains null values"#
         cause "data in the database contradicts a constraint: {name/column|see the line}"
-        fix "clean the data up in a migration before the constraint, or correct what is inserted"
+        fix "clean up the data in a migration before adding the constraint, or fix the inserted data"
         like r#"ERROR:  duplicate key value violates unique constraint "users_email_key""#,
             "ERROR:  column \"tenant\" of relation \"orders\" contains null values";
     MigrationFailed 86
         hints "checksum mismatch", "validate failed", "pending migration", "can't locate revision", "multiple head",
             "conflicting migrations", "pendingmigrationerror", "dirty database"
         pattern r"Migration checksum mismatch|Validate failed: Migrations have failed validation|PendingMigrationError|Can't locate revision identified by '(?P<revision>[^']+)'|Multiple head revisions|Conflicting migrations detected|Dirty database version (?P<version>\d+)|migrations? (?:is|are) pending"
-        cause "the migrations in the code and those in the database contradict each other"
-        fix "never change a migration that was applied: restore it and add a new one; then bring the history in order as the tool says"
+        cause "the migrations in the code and those in the database are inconsistent"
+        fix "never change a migration that was applied: restore it and add a new one; then repair the history as the tool describes"
         like "alembic.util.exc.CommandError: Can't locate revision identified by '4f1c2d'",
             "error: Dirty database version 41. Fix and force version.";
     MigrationFailed 74
         hints "sqlstate", "error 1", "operationalerror", "programmingerror", "psql:"
         pattern r"psql:\S+:\d+: ERROR: |ERROR \d{4} \([0-9A-Z]{5}\)(?: at line \d+)?: |SQLSTATE\[|(?:sqlalchemy|django|psycopg2?|mysql)\S*\.(?:OperationalError|ProgrammingError|InternalError|DataError|IntegrityError)"
-        cause "a statement of the database failed"
-        fix "correct it by what the database says"
+        cause "a database statement failed"
+        fix "fix it according to the database's message"
         like "psql:migrations/7.sql:12: ERROR:  cannot drop table customers because other objects depend on it",
             "SQLSTATE[42S22]: Column not found";
     MigrationFailed 88
         hints "all later migrations canceled", "could not create unique index", "migration file", "cannot drop"
         pattern r"all later migrations canceled|could not create unique index \x22(?P<index>[^\x22]+)\x22|migration file \S+ failed|cannot drop \w+ (?P<what>\S+) because other objects depend"
-        cause "a migration of the database failed: {index/what|see the lines around}"
-        fix "correct the data or the migration by what the database says beside it"
+        cause "a database migration failed: {index/what|see the lines around}"
+        fix "fix the data or the migration according to the database's message"
         like "StandardError: An error has occurred, this and all later migrations canceled:",
             "psycopg2.errors.UniqueViolation: could not create unique index \"orders_reference_key\"";
 }

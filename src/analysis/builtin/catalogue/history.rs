@@ -1,6 +1,6 @@
 //! Versions of files: git, patches, and what cannot be brought together.
 
-super::signatures! {
+super::signature::signatures! {
     MergeConflict 95
         hints "conflict ("
         pattern r"CONFLICT \((?P<kind>[^)]+)\): (?:Merge conflict in )?(?P<file>\S+)"
@@ -11,7 +11,7 @@ super::signatures! {
         hints "automatic merge failed", "could not apply", "needs merge", "unmerged files", "merge conflict",
             "fix conflicts", "would be overwritten by"
         pattern r"Automatic merge failed|could not apply [0-9a-f]{7,}|needs merge|unmerged files|fix conflicts and|would be overwritten by (?:merge|checkout)|merge conflicts? (?:in|detected|between|found)"
-        cause "git cannot bring two histories together by itself"
+        cause "git cannot merge two histories automatically"
         fix "merge or rebase on your machine, resolve the conflicts, and deploy the result"
         like "error: could not apply 9be17d0... add retry",
             "error: Your local changes to the following files would be overwritten by checkout:";
@@ -19,27 +19,27 @@ super::signatures! {
         hints "[rejected]", "[remote rejected]"
         pattern r"! \[(?:remote )?rejected\] +(?P<what>\S+ -> \S+) \((?P<why>[^)]+)\)"
         cause "the push of {what} was rejected: {why}"
-        fix "fetch and rebase before pushing, and try again if somebody else was faster; a protected branch wants a pull request"
+        fix "fetch and rebase before pushing, and try again if somebody else was faster; a protected branch requires a pull request"
         like " ! [rejected]        main -> main (non-fast-forward)";
     MergeConflict 80
         hints "failed to push some refs", "non-fast-forward", "not possible to fast-forward", "divergent branches",
             "diverging branches", "unrelated histories"
         pattern r"failed to push some refs|non-fast-forward|not possible to fast-forward|(?:divergent|diverging) branches|unrelated histories"
-        cause "the branch has moved on in another direction"
-        fix "fetch and rebase (or merge) before, and try again"
+        cause "the branch has diverged"
+        fix "fetch and rebase (or merge) first, then retry"
         like "fatal: Not possible to fast-forward, aborting.",
             "error: failed to push some refs to 'origin'";
     MergeConflict 88
         hints "patch does not apply", "patch failed", "hunk #", "hunk failed", "hunks failed"
         pattern r"patch does not apply|patch failed: (?P<file>[^\s:]+)|Hunk #\d+ FAILED|hunks? FAILED"
-        cause "a patch does not fit the files: {file|see the line}"
-        fix "make the patch anew against the version that is deployed"
+        cause "a patch does not match the files: {file|see the line}"
+        fix "recreate the patch against the deployed version"
         like "error: patch failed: src/app.c:40",
             "Hunk #2 FAILED at 118.";
     MergeConflict 86
         hints "<<<<<<<", ">>>>>>>"
         pattern r"(?:<<<<<<< (?:HEAD|ours|Updated)|>>>>>>> \S+)"
-        cause "a file still has the marks of a merge conflict"
+        cause "a file still contains conflict markers"
         fix "resolve the conflict in that file and commit it"
         like "src/app.js:14 <<<<<<< HEAD";
 
@@ -56,7 +56,7 @@ super::signatures! {
         hints "not a git repository", "does not appear to be a git repository", "repository not found"
         pattern r"not a git repository|does not appear to be a git repository|repository not found|repository '[^']+' not found"
         cause "there is no git repository where one is expected"
-        fix "clone it in an earlier step, check its URL, and that the step's credentials may see it"
+        fix "clone it in an earlier step, check its URL, and that the step's credentials have access to it"
         like "fatal: not a git repository (or any of the parent directories): .git",
             "remote: Repository not found.";
 }

@@ -20,26 +20,12 @@ mod history;
 mod network;
 mod resources;
 mod shell;
+mod signature;
 mod testing;
 mod vague;
 mod variables;
 
-use crate::analysis::Category;
-
-/// Signatures below this weight are words that also occur in file names, so file names are ignored for them.
-pub(super) const VAGUE_BELOW: u8 = 65;
-
-pub(super) struct Signature {
-    pub category: Category,
-    pub weight: u8,
-    /// Every line that matches the pattern contains one of them.
-    pub hints: &'static [&'static str],
-    pub pattern: &'static str,
-    pub cause: &'static str,
-    pub fix: &'static str,
-    #[cfg(test)]
-    pub like: &'static [&'static str],
-}
+pub(super) use signature::{Signature, VAGUE_BELOW};
 
 /// In the order of the tables; of two matches with equal weight the earlier one wins.
 pub(super) fn all() -> impl Iterator<Item = &'static Signature> {
@@ -62,26 +48,3 @@ const TABLES: &[&[Signature]] = &[
     history::TABLE,
     vague::TABLE,
 ];
-
-macro_rules! signatures {
-    ($(
-        $category:ident $weight:literal
-            hints $($hint:literal),+
-            pattern $pattern:literal
-            cause $cause:literal
-            fix $fix:literal
-            like $($like:literal),+;
-    )*) => {
-        pub(super) const TABLE: &[super::Signature] = &[$(super::Signature {
-            category: crate::analysis::Category::$category,
-            weight: $weight,
-            hints: &[$($hint),+],
-            pattern: $pattern,
-            cause: $cause,
-            fix: $fix,
-            #[cfg(test)]
-            like: &[$($like),+],
-        }),*];
-    };
-}
-use signatures;

@@ -1,45 +1,45 @@
 //! Between machines: names, connections, TLS, time-outs, and what servers answer.
 
-super::signatures! {
+super::signature::signatures! {
     NameResolution 95
         hints "could not resolve host"
         pattern r"could ?n[o']t resolve host(?:name)?:? \W?(?P<host>[\w.-]+)"
         cause "the name `{host}` cannot be resolved"
-        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        fix "check the spelling of `{host}` and that it has a record in the DNS used by the step's machine"
         like "curl: (6) Could not resolve host: api.acme.example",
             "ssh: Could not resolve hostname web-9: Name or service not known";
     NameResolution 93
         hints "no such host"
         pattern r"lookup (?P<host>[\w.-]+)(?: on \S+)?: no such host"
         cause "the name `{host}` cannot be resolved"
-        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        fix "check the spelling of `{host}` and that it has a record in the DNS used by the step's machine"
         like "dial tcp: lookup registry.acme.example on 10.0.0.2:53: no such host";
     NameResolution 92
         hints "enotfound", "eai_again"
         pattern r"getaddrinfo (?:ENOTFOUND|EAI_AGAIN) (?P<host>[\w.-]+)"
         cause "the name `{host}` cannot be resolved"
-        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        fix "check the spelling of `{host}` and that it has a record in the DNS used by the step's machine"
         like "Error: getaddrinfo ENOTFOUND db.review-3.internal",
             "npm ERR! request to https://npm.example.com/react failed, reason: getaddrinfo EAI_AGAIN npm.example.com";
     NameResolution 92
         hints "unknownhostexception"
         pattern r"UnknownHostException: (?P<host>[\w.-]+)"
         cause "the name `{host}` cannot be resolved"
-        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        fix "check the spelling of `{host}` and that it has a record in the DNS used by the step's machine"
         like "Caused by: java.net.UnknownHostException: kafka-0.kafka";
     NameResolution 90
         hints "could not translate host name"
         pattern r#"could not translate host name "(?P<host>[^"]+)""#
         cause "the name `{host}` cannot be resolved"
-        fix "check the spelling of `{host}` and that it has a record in the DNS that the machine of the step uses"
+        fix "check the spelling of `{host}` and that it has a record in the DNS used by the step's machine"
         like r#"psql: error: could not translate host name "db" to address: Name or service not known"#;
     NameResolution 88
         hints "name or service not known", "temporary failure in name resolution", "nodename nor servname",
             "name does not resolve", "unknown host", "no address associated with hostname",
             "failed to lookup address", "nxdomain", "dns error", "could not be resolved", "name resolution"
         pattern r"name or service not known|temporary failure in name resolution|nodename nor servname|name does not resolve|unknown host\b|no address associated with hostname|failed to lookup address|\bNXDOMAIN\b|dns error|could not be resolved|name resolution (?:failed|error)"
-        cause "a host's name cannot be resolved"
-        fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
+        cause "a host name cannot be resolved"
+        fix "check the spelling of the name and that it has a record in the DNS used by the step's machine"
         like "socket.gaierror: [Errno -2] Name or service not known",
             "lockkeeper: the step got no response: error sending request: client error (Connect): dns error: failed to lookup address information";
 
@@ -47,26 +47,26 @@ super::signatures! {
         hints "refused"
         pattern r"host (?P<host>[\w.-]+) port \d+: .*refused|server at \x22(?P<server>[^\x22]+)\x22.*refused|(?P<target>(?:[\w-]+\.)*[\w-]+:\d{2,5}|\[[0-9a-f:]+\]:\d+)\b.{0,60}\brefused\b"
         cause "nothing answers at {host/server/target|…}: the connection is refused"
-        fix "see that what should listen at {host/server/target|…} runs and listens on that address and port, and that it is given time to start"
+        fix "check that the service at {host/server/target|…} is running, listens on that address and port, and has had time to start"
         like "dial tcp 10.0.3.4:5432: connect: connection refused",
             r#"psql: error: connection to server at "localhost" (127.0.0.1), port 5432 failed: Connection refused"#;
     ConnectionFailed 90
         hints "econnrefused"
         pattern r"ECONNREFUSED (?P<target>[\w.:\[\]-]+)"
         cause "nothing answers at {target}: the connection is refused"
-        fix "see that what should listen at {target} runs and listens on that address and port, and that it is given time to start"
+        fix "check that the service at {target} is running, listens on that address and port, and has had time to start"
         like "Error: connect ECONNREFUSED 127.0.0.1:6379";
     ConnectionFailed 88
         hints "failed to connect to", "couldn't connect to", "could not connect to"
         pattern r"(?:failed to connect to|couldn't connect to|could not connect to) (?P<target>\S+ port \d+|[\w-]*[.:][\w.:-]*\w|localhost)"
-        cause "{target} cannot be connected to"
-        fix "see that what should listen at {target} runs, listens on that address and port, and can be reached from where the step runs"
+        cause "cannot connect to {target}"
+        fix "check that the service at {target} is running, listens on that address and port, and is reachable from the step"
         like "curl: (7) Failed to connect to localhost port 8080 after 0 ms: Couldn't connect to server";
     ConnectionFailed 84
         hints "connection refused", "econnrefused", "connectionrefused", "actively refused"
         pattern r"connection refused|ECONNREFUSED|ConnectionRefused|actively refused"
-        cause "a connection is refused: nothing listens where something should"
-        fix "see that the service runs and listens on that address and port, and that it is given time to start"
+        cause "a connection is refused: nothing is listening there"
+        fix "check that the service is running, listens on that address and port, and has had time to start"
         like "requests.exceptions.ConnectionError: ('Connection aborted.', ConnectionRefusedError(111, 'Connection refused'))";
     ConnectionFailed 82
         hints "connection reset", "econnreset", "broken pipe", "unexpected eof", "connection closed",
@@ -74,23 +74,23 @@ super::signatures! {
             "unexpectedly closed", "connection terminated", "server closed the connection", "closed by remote host",
             "broke off"
         pattern r"connection reset|ECONNRESET|connection (?:was )?closed (?:by|unexpectedly)|connection unexpectedly closed|connection terminated|connection aborted|socket hang up|remote end hung up|server closed the connection|closed by remote host|\bearly EOF\b|(?:an answer|a response) that broke off"
-        cause "the other side broke the connection off"
-        fix "look at the other side's log at that time: it restarted, ran into a limit, or a proxy in between cut it off; try again if it was that"
+        cause "the other side closed the connection"
+        fix "check the other side's log at that time: it restarted, ran into a limit, or a proxy closed the connection; retry in that case"
         like "read tcp 10.0.0.5:41022->10.0.0.9:443: read: connection reset by peer",
             "fatal: the remote end hung up unexpectedly";
     ConnectionFailed 86
         hints "no route to host", "network is unreachable", "enetunreach", "ehostunreach", "host is unreachable",
             "host is down"
         pattern r"no route to host|network is unreachable|ENETUNREACH|EHOSTUNREACH|host is (?:unreachable|down)"
-        cause "there is no way to the other machine"
-        fix "check the network, routes and firewall between where the step runs and that machine; an IPv6 address without IPv6 is a usual reason"
+        cause "there is no route to the other machine"
+        fix "check the network, routes and firewall between the step and that machine; often it is an IPv6 address on a machine without IPv6"
         like "connect: no route to host",
             "Error: connect ENETUNREACH 2606:4700::6810:1823:443";
     ConnectionFailed 90
         hints "cannot connect to the docker daemon", "is the docker daemon running"
         pattern r"cannot connect to the docker daemon|is the docker daemon running"
-        cause "no Docker daemon answers where the step runs"
-        fix "start the daemon, or set DOCKER_HOST as a variable of the pipeline to where it is"
+        cause "no Docker daemon responds where the step runs"
+        fix "start the daemon, or set DOCKER_HOST to its address as a variable of the pipeline"
         like "Cannot connect to the Docker daemon at unix:///var/run/docker.sock. Is the docker daemon running?";
     ConnectionFailed 88
         hints "was refused - did you specify"
@@ -102,8 +102,8 @@ super::signatures! {
         hints "can't connect to", "is the server running on that host", "could not connect to redis",
             "connection to database failed"
         pattern r"can't connect to (?:local )?(?:MySQL|server|MariaDB)|is the server running (?:on that host|locally)|could not connect to redis|connection to database failed"
-        cause "the database cannot be connected to"
-        fix "see that the database runs, that its host and port are right, and that it is given time to start"
+        cause "cannot connect to the database"
+        fix "check that the database is running, that host and port are right, and that it has had time to start"
         like "ERROR 2002 (HY000): Can't connect to MySQL server on 'db' (115)";
 
     Tls 95
@@ -111,7 +111,7 @@ super::signatures! {
             "has expired or is not yet valid", "cert_has_expired"
         pattern r"certificate (?:has |is )?expired|certificate has expired or is not yet valid|CERT_HAS_EXPIRED"
         cause "the server's certificate has expired"
-        fix "renew the certificate; if it was renewed, restart or reload what serves it, and check the clock of the machine that runs the step"
+        fix "renew the certificate; if it was renewed, restart or reload the server, and check the clock of the machine that runs the step"
         like "x509: certificate has expired or is not yet valid: current time 2026-03-02T10:00:00Z is after 2026-03-01T00:00:00Z";
     Tls 93
         hints "unknown authority", "self-signed certificate", "self signed certificate",
@@ -120,7 +120,7 @@ super::signatures! {
             "depth_zero_self_signed", "self_signed_cert"
         pattern r"signed by unknown authority|self[- ]signed certificate|unable to get (?:local )?issuer|unable to verify the first certificate|unknown ca\b|PKIX path building failed|UnknownIssuer|untrusted certificate|SELF_SIGNED_CERT"
         cause "the server's certificate is signed by an authority that the step does not trust"
-        fix "add the authority's certificate to the trust store of where the step runs, or let the server send its whole chain; do not turn the check off"
+        fix "add the authority's certificate to the step's trust store, or configure the server to send its whole chain; do not disable the check"
         like "tls: failed to verify certificate: x509: certificate signed by unknown authority",
             "SSL certificate problem: unable to get local issuer certificate";
     Tls 92
@@ -129,13 +129,13 @@ super::signatures! {
             "no subject alternative"
         pattern r"certificate is valid for .*, not |does not match target host|hostname mismatch|no alternative certificate subject name|ERR_TLS_CERT_ALTNAME_INVALID|hostname '[^']+' doesn't match|NotValidForName|No subject alternative"
         cause "the server's certificate is for another name"
-        fix "call the server by a name its certificate has, or have the name added to it"
+        fix "use a name from the certificate, or have the name added to it"
         like "x509: certificate is valid for *.acme.example, not review-7.apps.acme.example";
     Tls 86
         hints "ssl", "tls", "x509", "certificate", "handshake"
         pattern r"SSL[_ ](?:ERROR|connect error)|SSL routines|sslv3 alert|tlsv1 alert|wrong version number|certificate verif(?:y|ication) failed|CERTIFICATE_VERIFY_FAILED|x509: |handshake (?:failure|failed|error)|TLS handshake (?:error|failed)|bad certificate|SSLHandshakeException|invalid peer certificate|gnutls_handshake"
-        cause "a secure connection could not be made"
-        fix "check the certificate, the protocol versions and whether the port speaks TLS at all; `openssl s_client -connect host:port` shows it"
+        cause "a secure connection could not be established"
+        fix "check the certificate, the protocol versions and whether the port uses TLS at all; `openssl s_client -connect host:port` shows it"
         like "curl: (35) error:0A00010B:SSL routines::wrong version number",
             "javax.net.ssl.SSLHandshakeException: Received fatal alert: handshake_failure",
             "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed";
@@ -143,23 +143,23 @@ super::signatures! {
     Timeout 88
         hints "timed out", "timeout", "time-out", "etimedout"
         pattern r"(?:connect(?:ion|ing)?|dial tcp|request|read|operation|curl: \(28\)).{0,120}?(?:timed out|i/o timeout)|\b(?:connection|connect|read|request|gateway) time-?out\b|ETIMEDOUT|ESOCKETTIMEDOUT|ERR_SOCKET_TIMEOUT|TLS handshake timeout|Gateway Time-?out"
-        cause "a connection or a request did not come through in time"
-        fix "see that the other side can be reached from where the step runs (firewall, address) and is not overloaded"
+        cause "a connection or a request timed out"
+        fix "check that the other side is reachable from the step (firewall, address) and is not overloaded"
         like "curl: (28) Connection timed out after 30001 milliseconds",
             "dial tcp 10.0.0.9:443: i/o timeout",
             "npm ERR! code ETIMEDOUT";
     Timeout 86
         hints "context deadline exceeded", "deadline exceeded", "deadline_exceeded"
         pattern r"context deadline exceeded|DEADLINE_EXCEEDED|deadline exceeded"
-        cause "an operation did not end within the time it was given"
-        fix "see what it waited for; raise the limit only if it really needs longer"
+        cause "an operation exceeded its time limit"
+        fix "check what it waited for; raise the limit only if it really needs longer"
         like "rpc error: code = DeadlineExceeded desc = context deadline exceeded";
     Timeout 84
         hints "timed out waiting", "timeout waiting", "timeout while waiting", "timed out after", "timeout after", "timeout exceeded",
             "exceeded timeout", "timeout expired", "gave up waiting", "did not complete within", "timeoutexpired",
             "not ready after", "exceeded the timeout", "exceeded its timeout", "exceeded the maximum execution time"
         pattern r"timed out waiting|timeout (?:while )?waiting|timed out after|timeout after|timeout (?:of \S+ )?exceeded|exceeded (?:the |its )?timeout|timeout expired|gave up waiting|did not complete within|TimeoutExpired|exceeded the maximum execution time"
-        cause "it waited for something that did not come in time"
+        cause "it waited for something that did not happen in time"
         fix "see why what it waited for did not come; raise the limit only if it really needs longer"
         like "error: timed out waiting for the condition on jobs/migrate",
             "subprocess.TimeoutExpired: Command '['make']' timed out after 300 seconds";
@@ -167,7 +167,7 @@ super::signatures! {
         hints "timed out", "time out", "timeouterror", "timeoutexception"
         pattern r"\btimed out\b|\btime out\b|Timeout(?:Error|Exception)\b"
         cause "something timed out"
-        fix "see what it waited for and why that did not come; raise the limit only if it really needs longer"
+        fix "check what it waited for and why that did not come; raise the limit only if it really needs longer"
         like "Error: the smoke test timed out";
 
     RateLimited 94
@@ -189,13 +189,13 @@ super::signatures! {
         hints "was answered with status"
         pattern r"the step was answered with status (?P<status>\d{3})"
         cause "the request of the step was answered with status {status}, which it does not expect"
-        fix "look at the answer in the log and at the other side's own log; if {status} is right, add it to `expectStatus`"
+        fix "check the answer in the log and at the other side's own log; if {status} is right, add it to `expectStatus`"
         like "lockkeeper: the step was answered with status 503";
     HttpStatus 76
         hints "http/"
         pattern r"^HTTP/\d(?:\.\d)? (?P<status>[45]\d\d)\b"
         cause "a request was answered with status {status}"
-        fix "look at the answer in the log and at the other side's own log"
+        fix "check the answer in the log and at the other side's own log"
         like "HTTP/1.1 502 Bad Gateway";
     HttpStatus 75
         hints "the requested url returned error"
@@ -208,7 +208,7 @@ super::signatures! {
             "internal server error", "answered"
         pattern r"(?:http(?:/[\d.]+)?|status(?: ?code)?|response(?: code)?|answered(?: with)?|returned|got|server error)[ :=]+\(?(?P<status>[45]\d\d)\b|\b(?P<also>50[0-4]) (?:Internal Server Error|Bad Gateway|Service (?:Temporarily )?Unavailable|Server Error|Gateway Time-?out)|\b(?P<client>40[04589]|410|422) (?:Client Error|Not Found|Bad Request|Unprocessable|Conflict)"
         cause "a request was answered with status {status/also/client}"
-        fix "look at what was answered and at the other side's own log"
+        fix "check what was answered and at the other side's own log"
         like "smoke: GET /checkout: expected 200, got 500",
             "requests.exceptions.HTTPError: 502 Server Error: Bad Gateway for url: https://x",
             "fetch failed: status code 404";
@@ -222,13 +222,13 @@ super::signatures! {
         hints "reach"
         pattern r"(?:can't|cannot|could not|couldn't|unable to|failed to) reach (?P<what>[^\r\n]{1,100})"
         cause "there is no connection to {what}"
-        fix "see that it runs, listens on that address and port, and can be reached from where the step runs"
+        fix "check that it runs, listens on that address and port, and is reachable from the step"
         like "Error: P1001: Can't reach database server at `db:5432`";
     ConnectionFailed 80
         hints "connect"
         pattern r"(?:unable to|cannot|can't|could not|couldn't|failed to) (?:connect|establish (?:a )?(?:new )?connection)\b"
-        cause "a connection could not be made"
-        fix "see that the other side runs, listens on that address and port, and can be reached from where the step runs"
+        cause "a connection could not be established"
+        fix "check that the other side runs, listens on that address and port, and is reachable from the step"
         like "Unable to connect to the cluster",
             "error: failed to connect";
     ConnectionFailed 86
@@ -241,7 +241,7 @@ super::signatures! {
         hints "unreachable!", "broker may not be available", "failed calling webhook", "no nodes available"
         pattern r"UNREACHABLE!|Broker may not be available|failed calling webhook|no (?:reachable|alive) (?:nodes|servers)|NoNodeAvailable"
         cause "a machine or a service that is needed does not answer"
-        fix "see that it runs and can be reached from where the step runs"
+        fix "check that it runs and is reachable from the step"
         like "fatal: [web-2]: UNREACHABLE! => {\"changed\": false, \"msg\": \"Failed to connect to the host via ssh\"}";
     RateLimited 80
         hints "quota", "limitexceeded"
@@ -253,16 +253,16 @@ super::signatures! {
         hints "unknown mysql server host", "no resolvable", "couldn't resolve", "getaddrinfo",
             "dns resolution failed", "dns lookup"
         pattern r"Unknown MySQL server host '(?P<host>[^']+)'|No resolvable bootstrap urls|couldn't resolve (?:server|host|address)|getaddrinfo\w*\b.{0,20}(?:failed|error)|DNS (?:resolution|lookup)\b.{0,12}\bfail\w*"
-        cause "a host's name cannot be resolved: {host|see the line}"
-        fix "check the spelling of the name and that it has a record in the DNS that the machine of the step uses"
+        cause "a host name cannot be resolved: {host|see the line}"
+        fix "check the spelling of the name and that it has a record in the DNS used by the step's machine"
         like "ERROR 2005 (HY000): Unknown MySQL server host 'db-review' (-2)",
             "org.apache.kafka.common.config.ConfigException: No resolvable bootstrap urls given in bootstrap.servers";
     ConnectionFailed 84
         hints "rpc failed", "empty reply from server", "epipe", "prematurely closed", "failed to respond", "forcibly closed",
             "err_connection", "disconnected"
         pattern r"RPC failed; |Empty reply from server|\bEPIPE\b|prematurely closed|failed to respond|forcibly closed|net::ERR_CONNECTION_\w+|server disconnected"
-        cause "the other side broke the connection off"
-        fix "look at the other side's log at that time; try again if it was a restart or a proxy in between"
+        cause "the other side closed the connection"
+        fix "check the other side's log at that time; try again if it was a restart or a proxy in between"
         like "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",
             "net::ERR_CONNECTION_REFUSED at http://localhost:3000/";
 }

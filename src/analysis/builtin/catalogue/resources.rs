@@ -1,6 +1,6 @@
 //! What machines run out of: memory, disk, ports, processes; and programs that die of themselves or are killed.
 
-super::signatures! {
+super::signature::signatures! {
     PortInUse 95
         hints "address already in use", "eaddrinuse"
         pattern r"(?:EADDRINUSE|address already in use)\S*(?: .*?)??[ :]+(?:\S*:)?(?P<port>\d{2,5})\b"
@@ -57,7 +57,7 @@ super::signatures! {
             "memory cgroup out of memory"
         pattern r"out of memory: kill|oom-kill|\bOOMKilled\b|\boom killed|oom.killer|Memory cgroup out of memory"
         cause "the kernel killed it since memory ran out"
-        fix "raise the memory limit of what runs it, or let it use less (fewer jobs at once, smaller batches)"
+        fix "raise the memory limit of the process, or make it use less (fewer jobs at once, smaller batches)"
         like "Last State: Terminated  Reason: OOMKilled  Exit Code: 137",
             "[91022.1] Out of memory: Killed process 4411 (node) total-vm:9123456kB";
     OutOfMemory 95
@@ -78,7 +78,7 @@ super::signatures! {
             "virtual memory exhausted", "enomem", "out of memory", "unable to allocate", "memory allocation of"
         pattern r"cannot allocate memory|std::bad_alloc|\bMemoryError\b|memory exhausted|\bENOMEM\b|out of memory|memory allocation of \d+ bytes failed|unable to allocate [\d.]+ ?[KMGT]i?B"
         cause "memory ran out"
-        fix "raise the memory limit of what runs it, or let it use less (fewer jobs at once, smaller batches)"
+        fix "raise the memory limit of the process, or make it use less (fewer jobs at once, smaller batches)"
         like "fork: Cannot allocate memory",
             "numpy.core._exceptions.MemoryError: Unable to allocate 7.45 GiB for an array",
             "memory allocation of 8589934592 bytes failed";
@@ -86,7 +86,7 @@ super::signatures! {
         hints "gc overhead limit", "low on resource: memory", "memory limit"
         pattern r"GC overhead limit exceeded|The node was low on resource: memory|exceeded? (?:its )?memory limit|memory limit (?:was )?exceeded"
         cause "memory ran out"
-        fix "raise the memory limit of what runs it, or let it use less"
+        fix "raise the memory limit of the process, or make it use less"
         like "The node was low on resource: memory. Threshold quantity: 100Mi, available: 84Mi.";
 
     DiskFull 96
@@ -141,14 +141,14 @@ super::signatures! {
         hints "core dumped", "aborted", "assertion `", "terminate called"
         pattern r"\bcore dumped\b|Aborted\s*(?:\(|$)|Assertion `[^']+' failed|terminate called (?:after|without)"
         cause "a program aborted itself"
-        fix "look at the lines above it for what it complained of"
+        fix "check the lines above it for what it complained of"
         like "Aborted (core dumped)",
             "terminate called after throwing an instance of 'std::runtime_error'";
     Crashed 65
         hints "error:", "exception:", "exception in thread", "unhandled", "uncaught"
         pattern r"^(?:Unhandled|Uncaught)\b.*|^Exception in thread \x22[^\x22]*\x22 [\w.$]+.*|^(?:[A-Za-z_]\w*\.)*(?:(?:Type|Reference|Range|Value|Attribute|Name|Index|Key|Runtime|ZeroDivision|Recursion|NoMethod|Argument|Lookup|Unicode\w*|NotImplemented|UnboundLocal|Assertion|OS|Eval)(?:Error|Exception))\b: .*|NullPointerException|IllegalStateException|IllegalArgumentException"
-        cause "a program ended with an exception that nobody caught"
-        fix "follow the stack trace at the line to the code that did it"
+        cause "a program ended with an unhandled exception"
+        fix "follow the stack trace to the failing code"
         like "AttributeError: 'NoneType' object has no attribute 'split'",
             "TypeError: Cannot read properties of undefined (reading 'map')";
 
@@ -156,7 +156,7 @@ super::signatures! {
         hints "killed"
         pattern r"^(?:\S+: line \d+: +)?(?:\d+ )?Killed\b(?:\s+\S.*)?$|\bsignal 9\b|\bSIGKILL\b"
         cause "a program was killed from outside (signal 9), most often by the kernel since memory ran out"
-        fix "look at the kernel's log (`dmesg`) for the out-of-memory killer; give it more memory, or let it use less"
+        fix "check the kernel's log (`dmesg`) for the out-of-memory killer; give it more memory, or make it use less"
         like "./build.sh: line 12:  4411 Killed                  node build.js";
     Killed 66
         hints "terminated", "sigterm", "signal 15"
@@ -187,21 +187,21 @@ super::signatures! {
     Killed 72
         hints "137"
         pattern r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:|returned|errno) 137\b"
-        cause "a process was killed with signal 9 (it ended with 137), most often since memory ran out"
-        fix "look for the out-of-memory killer in the kernel's log or the container's state; give it more memory, or let it use less"
+        cause "a process was killed with signal 9 (it ended with 137), most often because memory ran out"
+        fix "look for the out-of-memory killer in the kernel's log or the container's state; give it more memory, or make it use less"
         like "The command '/bin/sh -c npm run build' returned a non-zero code: 137";
     Crashed 84
         hints "all goroutines are asleep", "stack overflow", "stackoverflowerror", "maximum call stack", "139"
         pattern r"all goroutines are asleep|stack overflow|StackOverflowError|Maximum call stack size exceeded|(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:) 139\b"
-        cause "a program died of a fault of its own"
-        fix "follow the stack trace at the line to the code that did it"
+        cause "a program crashed"
+        fix "follow the stack trace to the failing code"
         like "fatal error: all goroutines are asleep - deadlock!",
             "RangeError: Maximum call stack size exceeded";
     Crashed 66
         hints "error", "exception", "undefined method"
         pattern r"^(?:Caused by: )?[A-Za-z_][\w.:$\\]*(?:Error|Exception)(?:: [^\r\n]*)?\s*$|^(?:PHP )?Fatal error: +Uncaught\b|^Unhandled (?:exception|rejection|promise)|undefined method [`'](?P<method>\w+)|^\*\* \(\w+Error\)"
-        cause "a program ended with an exception that nobody caught"
-        fix "follow the stack trace at the line to the code that did it"
+        cause "a program ended with an unhandled exception"
+        fix "follow the stack trace to the failing code"
         like "shop.errors.PriceError: negative price",
             "** (RuntimeError) no such plan",
             "app.rb:4:in `run': undefined method `total' for nil (NoMethodError)";

@@ -1,6 +1,6 @@
 //! What shells and the programs in them say: commands that are not there, scripts and calls that do not parse.
 
-super::signatures! {
+super::signature::signatures! {
     MissingCommand 95
         hints "command not found"
         pattern r"(?:^|[\s:])(?P<program>[^\s:]+): command not found"
@@ -29,7 +29,7 @@ super::signatures! {
     MissingCommand 95
         hints "executable file not found"
         pattern r#"exec: \\?"(?P<program>[^"\\]+)\\?": executable file not found"#
-        cause "the program `{program}` is not in the PATH of where it is started"
+        cause "the program `{program}` is not in the PATH"
         fix "install `{program}` there (in the image, if it is a container), or correct the name of the command"
         like r#"exec: "protoc-gen-go": executable file not found in $PATH"#;
     MissingCommand 95
@@ -41,14 +41,14 @@ super::signatures! {
     MissingCommand 93
         hints "env: "
         pattern r"\benv: \W*(?P<program>[\w.+-]+?)(?:\\r)?\W*: No such file or directory"
-        cause "the interpreter `{program}` that a script asks for is not installed"
+        cause "the interpreter `{program}` of a script is not installed"
         fix "install `{program}`, or correct the first line of the script (a carriage return at its end counts too)"
         like "/usr/bin/env: 'python': No such file or directory",
             "env: can't execute 'node': No such file or directory";
     MissingCommand 93
         hints "can't execute"
         pattern r"can't execute '(?P<program>[^']+)': No such file"
-        cause "the interpreter `{program}` that a script asks for is not installed"
+        cause "the interpreter `{program}` of a script is not installed"
         fix "install `{program}`, or correct the first line of the script"
         like "env: can't execute 'node': No such file or directory";
     MissingCommand 92
@@ -60,7 +60,7 @@ super::signatures! {
     MissingCommand 88
         hints "enoent"
         pattern r"spawn (?P<program>[^\s]+) ENOENT"
-        cause "the program `{program}` that Node wanted to start is not installed"
+        cause "the program `{program}` that Node tried to start is not installed"
         fix "install `{program}` where the step runs"
         like "Error: spawn chromium ENOENT";
     MissingCommand 88
@@ -72,8 +72,8 @@ super::signatures! {
     MissingCommand 88
         hints "filenotfounderror"
         pattern r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<program>[a-z][\w+-]*)'\s*$"
-        cause "`{program}`, which a Python program wanted to start or to open, is not there"
-        fix "install `{program}` if it is a program; if it is a file, see that it is in the working directory of the step"
+        cause "`{program}`, which a Python program tried to start or open, does not exist"
+        fix "install `{program}` if it is a program; if it is a file, check that it is in the working directory of the step"
         like "FileNotFoundError: [Errno 2] No such file or directory: 'ffmpeg'";
     MissingCommand 85
         hints "missing script"
@@ -84,8 +84,8 @@ super::signatures! {
     MissingCommand 85
         hints "command \""
         pattern r#"(?:error|ERR\S*) +Command "(?P<program>[^"]+)" not found"#
-        cause "the package manager finds no command `{program}`: neither a script nor an installed package has it"
-        fix "add the package that has `{program}` to the dependencies, or the script to package.json"
+        cause "the package manager finds no command `{program}`: neither a script nor an installed package provides it"
+        fix "add the package that provides `{program}` to the dependencies, or the script to package.json"
         like r#"error Command "vite" not found."#;
     MissingCommand 60
         hints "not installed"
@@ -98,36 +98,36 @@ super::signatures! {
             "unexpected eof while looking"
         pattern r"^(?:lockkeeper: )?(?P<file>\S+?): (?:eval: |-c: )?(?:line )?(?P<line>\d+): (?:(?:\S+ )?syntax error.*|unexpected EOF.*|syntax error: unexpected end of file.*)"
         cause "the shell script {file} does not parse at line {line}"
-        fix "correct {file} around line {line}: an unclosed quote, `if` or `do` above it is the usual reason; `bash -n {file}` checks it without running"
+        fix "fix {file} around line {line}: an unclosed quote, `if` or `do` above it is the usual reason; `bash -n {file}` checks it without running"
         like "ci/build.sh: line 9: syntax error near unexpected token `done'",
             "x.sh: line 40: unexpected EOF while looking for matching `\"'";
     Syntax 90
         hints "syntax error"
         pattern r#"^(?P<file>\S+?): (?:line )?(?P<line>\d+): Syntax error: "?[^"]*"? unexpected"#
         cause "the shell script {file} does not parse at line {line}"
-        fix "correct {file} around line {line}; bash syntax in a script that `sh` runs is the usual reason"
+        fix "fix {file} around line {line}; bash syntax in a script that `sh` runs is the usual reason"
         like "./run.sh: 12: Syntax error: \"(\" unexpected";
     Syntax 78
         hints "unknown flag", "unknown shorthand flag", "unrecognized option", "unrecognized argument",
             "unknown option", "invalid option", "unexpected argument", "flag provided but not defined",
             "illegal option"
         pattern r"(?:unknown (?:shorthand )?flag|unrecogni[sz]ed (?:option|arguments?)|unknown option|invalid option|unexpected argument|flag provided but not defined|illegal option)\S*\s*(?:--|:)?\s*[`'\x22]?(?P<flag>-{0,2}[\w-]+)?"
-        cause "a program was called with an option it does not know: `{flag|see the line}`"
-        fix "check the call against the version of the program that is installed: options are renamed and removed between versions"
+        cause "a program was called with an unknown option: `{flag|see the line}`"
+        fix "check the call against the installed version of the program: options are renamed and removed between versions"
         like "Error: unknown flag: --prune-whitelist",
             "tool: unrecognized option '--fast'";
     Syntax 76
         hints "unknown command", "unknown subcommand", "is not a git command"
         pattern r#"(?:unknown (?:sub)?command:? [`'"]?(?P<command>[\w-]+)|'(?P<git>[\w-]+)' is not a git command)"#
-        cause "a program was called with a command it does not know: `{command/git}`"
-        fix "check the call against the version of the program that is installed"
+        cause "a program was called with an unknown command: `{command/git}`"
+        fix "check the call against the installed version of the program"
         like r#"Error: unknown command "template2" for "helm""#;
     Syntax 74
         hints "arguments are required", "missing required argument", "required flag(s)",
             "required arguments were not provided"
         pattern r#"(?:the following arguments are required: |missing required argument\S* |required flag\(s\) |required arguments were not provided)(?P<what>[^\r\n]*)"#
-        cause "a program was called without what it requires: {what|see the line}"
-        fix "add it to the call in the step; an empty variable in its place is the usual reason"
+        cause "a program was called without a required argument: {what|see the line}"
+        fix "add it to the call in the step; the usual reason is an empty variable"
         like "deploy.py: error: the following arguments are required: --region";
     MissingCommand 92
         hints "executable doesn't exist"
@@ -171,22 +171,22 @@ super::signatures! {
         hints "127"
         pattern r"(?:exit(?:ed)?(?: with)?(?: code| status)?:?|non-zero code:|returned) 127\b"
         cause "a command of the build was not found (it ended with 127)"
-        fix "see which command it is and install it where it runs"
+        fix "find out which command it is and install it where it runs"
         like "The command '/bin/sh -c envsubst' returned a non-zero code: 127",
             "process exited with code 127";
     Syntax 90
         hints "bad substitution", "unary operator expected", "integer expression expected", "ambiguous redirect",
             "missing `]'", "binary operator expected", "operand expected", "expecting primary"
         pattern r"bad substitution|unary operator expected|integer expression expected|ambiguous redirect|missing `\]'|binary operator expected|operand expected|expecting primary"
-        cause "the shell cannot evaluate a line of the script, often since a variable in it is empty or it is not run by bash"
-        fix "correct the line that is named: put variables in quotes, and let bash run what is written for bash"
+        cause "the shell cannot evaluate a line of the script, often because a variable in it is empty or it is not run by bash"
+        fix "fix the given line: put variables in quotes, and use bash for bash scripts"
         like "deploy.sh: line 9: [: ==: unary operator expected",
             "./x.sh: 12: Bad substitution";
     Syntax 88
         hints "sed: -e expression", "awk: ", "invalid regular expression", "invalid date"
         pattern r"sed: -e expression #\d+, char \d+: (?P<what>[^\r\n]+)|awk: (?:line \d+: |cmd\. line:\d+: )(?P<awk>[^\r\n]+)|invalid regular expression|date: invalid date"
         cause "a small program in the script does not parse: {what/awk|see the line}"
-        fix "correct it; a slash or a quote in a value that is filled in is the usual reason"
+        fix "correct it; the usual reason is a slash or a quote in a substituted value"
         like "sed: -e expression #1, char 41: unknown option to `s'";
     MissingCommand 93
         hints "unable to execute"

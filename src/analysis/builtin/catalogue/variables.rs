@@ -1,16 +1,16 @@
 //! Variables, secrets and parameters that are not set.
 
-super::signatures! {
+super::signature::signatures! {
     MissingVariable 95
         hints "unbound variable"
         pattern r"(?P<name>\w+): unbound variable"
-        cause "the variable `{name}` is not set, and the script does not go on without it"
+        cause "the variable `{name}` is not set, and the script requires it"
         fix "set `{name}` as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like "deploy.sh: line 14: TARGET: unbound variable";
     MissingVariable 95
         hints "parameter not set", "parameter null or not set"
         pattern r"(?P<name>\w+): parameter (?:null or )?not set"
-        cause "the variable `{name}` is not set, and the script does not go on without it"
+        cause "the variable `{name}` is not set, and the script requires it"
         fix "set `{name}` as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like "./run.sh: 7: API_URL: parameter not set";
     MissingVariable 95
@@ -48,13 +48,13 @@ super::signatures! {
     MissingVariable 88
         hints "keyerror"
         pattern r"KeyError: '(?-i:(?P<name>[A-Z][A-Z0-9_]{2,}))'"
-        cause "a Python program asks for the variable `{name}`, which is not set"
+        cause "a Python program needs the variable `{name}`, which is not set"
         fix "set `{name}` as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like "KeyError: 'QUEUE_URL'";
     MissingVariable 88
         hints "key not found"
         pattern r#"key not found: "(?P<name>[A-Z][A-Z0-9_]{2,})""#
-        cause "a Ruby program asks for the variable `{name}`, which is not set"
+        cause "a Ruby program needs the variable `{name}`, which is not set"
         fix "set `{name}` as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like r#"KeyError: key not found: "RAILS_MASTER_KEY""#;
     MissingVariable 92
@@ -84,13 +84,13 @@ super::signatures! {
     MissingVariable 86
         hints "secret", "configmap"
         pattern r#"(?:secrets?|configmaps?) \\?"(?P<name>[^"\\]+)\\?" not found|couldn't find key (?P<key>\S+) in (?:Secret|ConfigMap) (?P<of>[\w./-]+)"#
-        cause "a secret or a configuration that the workload refers to is not there: `{name/key}`"
+        cause "a secret or a configuration that the workload references does not exist: `{name/key}`"
         fix "create it in the namespace before the rollout, or correct its name in the manifest"
         like r#"Warning  Failed  4s  kubelet  Error: secret "web-db" not found"#;
     MissingVariable 86
         hints "execution error at"
         pattern r"execution error at \((?P<where>[^)]+)\): (?P<what>[^\r\n]+)"
-        cause "the chart wants a value that is not given: {what} ({where})"
+        cause "the chart requires a value that is not given: {what} ({where})"
         fix "pass the value with `--set` or in a values file of this environment"
         like "Error: execution error at (web/templates/deployment.yaml:21:20): image.tag is required";
     MissingVariable 86
@@ -103,12 +103,12 @@ super::signatures! {
         hints "the secret_key setting", "missing `secret_key_base`"
         pattern r"SECRET_KEY setting must not be empty|Missing `secret_key_base`"
         cause "the application's secret key is not set"
-        fix "add it as a secret of the pipeline under the name that the application reads it from"
+        fix "add it as a secret of the pipeline under the name that the application reads"
         like "django.core.exceptions.ImproperlyConfigured: The SECRET_KEY setting must not be empty.";
     MissingVariable 90
         hints "no application encryption key", "try setting kubernetes_master"
         pattern r"No application encryption key has been specified|try setting KUBERNETES_MASTER"
-        cause "a setting that the program cannot do without is not there"
+        cause "a required setting of the program is missing"
         fix "set it as a variable or a secret of the pipeline: a step sees nothing else"
         like "error: no configuration has been provided, try setting KUBERNETES_MASTER environment variable";
     MissingVariable 74
@@ -122,7 +122,7 @@ super::signatures! {
     MissingVariable 66
         hints "missing"
         pattern r"\bmissing (?:the )?(?:required )?(?:config\w*|settings?|parameters?|propert\w+|secrets?|env\w*|inputs?|variables?)\b"
-        cause "something that the program is configured by is not set"
+        cause "a setting of the program is not set"
         fix "set it as a variable of the environment or the pipeline, or as a secret; a step sees nothing else"
         like "fatal: missing required setting `mail.host`";
 }
