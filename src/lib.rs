@@ -1,36 +1,37 @@
-//! Lockkeeper hands out ephemeral environments to CI fleets: durable locks over HTTP, one actor an environment.
+//! Lockkeeper hands out ephemeral environments to CI fleets: durable locks over HTTP, one actor per environment.
+//! `ARCHITECTURE.md` has the map, the glossary and three walks through the code.
 //!
-//! What must never happen, and the test that guards it:
+//! What must never happen, and the tests that guard it:
 //!
 //! 1. Two active sessions in one environment: `domain::properties::no_script_of_commands_breaks_an_invariant`,
 //!    `domain::simulation::whenever_the_server_dies_no_lock_is_held_twice_and_nobody_is_forgotten`, `tests/faults/crowds.rs`.
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/faults/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
-//! 3. A success answered and lost: the same, and `store::log::power_loss`.
-//! 4. A reader shown what is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
+//! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`.
+//! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
 //!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
 //!    `tests/faults/crowds/cut_off.rs`.
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test;
-//!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a runner on paper;
-//!    and with real processes `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/deployments/runner/trees.rs`.
+//!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a simulated runner;
+//!    and, with real processes, `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/deployments/runner/trees.rs`.
 //! 7. One organization seeing another: `tests/api/access.rs::another_organization_looks_like_one_that_does_not_exist`.
 //! 8. A secret's value in a log, an answer or an event: `tests/api/operating.rs::no_token_reaches_the_log`,
-//!    `tests/api/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps `tests/deployments/secrets.rs`; in the store:
+//!    `tests/api/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps: `tests/deployments/secrets.rs`; in the store:
 //!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; of a webhook:
 //!    `tests/api/webhooks/managing.rs::a_secret_is_shown_once_and_lies_nowhere_in_the_clear`; sent to a model or pushed to a repository:
 //!    `tests/deployments/analyses/model.rs`, `tests/deployments/fixes/pushing.rs`.
-//! 9. Any input that makes a 500: `tests/api/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
+//! 9. An input that causes a 500: `tests/api/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
 //!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
-//! 11. A step that a pipeline was saved with taken from it:
+//! 11. A step that is taken away from a pipeline that uses it:
 //!     `registries::tests::a_pipeline_whose_caller_went_away_keeps_its_registry`, `tests/api/registries/used.rs`.
-//! 12. An event that a webhook wanted and never got, whenever the server dies:
+//! 12. An event that a webhook wants and never gets, whenever the server dies:
 //!     `webhooks::tests::capturing::whenever_the_server_dies_an_event_is_captured_once`, and with a real receiver
 //!     `tests/api/webhooks/restarting.rs`.
-//! 13. A delivery to an address that is not public: `webhooks::address::tests::only_addresses_of_the_internet_at_large_are_public`,
+//! 13. A delivery to a private address: `webhooks::address::tests::only_addresses_of_the_internet_at_large_are_public`,
 //!     `tests/api/webhooks/addresses.rs`.
-//! 14. An event that is missing, changed or moved, unnoticed: `tests/api/events/tampering.rs`, `tests/api/events/verifying.rs`, and
+//! 14. An event that is missing, changed or moved without being noticed: `tests/api/events/tampering.rs`, `tests/api/events/verifying.rs`, and
 //!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`.
 
 pub mod actors;

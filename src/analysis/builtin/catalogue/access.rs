@@ -1,4 +1,4 @@
-//! Who may do what: files, clusters, clouds, registries, databases, repositories.
+//! Permissions and credentials: files, clusters, clouds, registries, databases, repositories.
 
 super::signature::signatures! {
     PermissionDenied 84

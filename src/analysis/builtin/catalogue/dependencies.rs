@@ -1,4 +1,4 @@
-//! Packages and modules: not there, not fitting together, not as locked.
+//! Packages and modules: missing, incompatible, or different from the lock file.
 
 super::signature::signatures! {
     DependencyResolution 92

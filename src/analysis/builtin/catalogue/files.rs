@@ -1,4 +1,4 @@
-//! Files and directories that are not there.
+//! Missing files and directories.
 
 super::signature::signatures! {
     MissingFile 84

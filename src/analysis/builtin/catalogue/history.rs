@@ -1,4 +1,4 @@
-//! Versions of files: git, patches, and what cannot be brought together.
+//! Versions of files: git, patches, and conflicts.
 
 super::signature::signatures! {
     MergeConflict 95

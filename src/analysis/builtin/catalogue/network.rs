@@ -1,4 +1,4 @@
-//! Between machines: names, connections, TLS, time-outs, and what servers answer.
+//! The network: names, connections, TLS, timeouts, and responses of servers.
 
 super::signature::signatures! {
     NameResolution 95

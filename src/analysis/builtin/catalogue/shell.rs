@@ -1,4 +1,4 @@
-//! What shells and the programs in them say: commands that are not there, scripts and calls that do not parse.
+//! Messages of shells and programs: missing commands, scripts and calls that do not parse.
 
 super::signature::signatures! {
     MissingCommand 95

@@ -1,4 +1,4 @@
-//! Tests that fail. What made them fail may stand beside them, and then wins over these.
+//! Failed tests. If the log also has the reason of the failure, that takes precedence.
 
 super::signature::signatures! {
     TestFailure 78

@@ -1,5 +1,4 @@
-//! Words that point somewhere without naming it: for programs that nothing else here knows. They weigh less than all
-//! others and make nobody sure.
+//! Unspecific words, for programs that no other table covers. They weigh less than all others and lead to low confidence.
 
 super::signature::signatures! {
     DependencyResolution 63
