@@ -264,6 +264,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()
@@ -296,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_analysis_reads_back_however_it_stands() {
+    fn analyses_of_format_4_are_read() {
         let evidence = Evidence { stage: id("build"), step: id("step-1"), line: 7, text: "é\u{1b}".to_owned() };
         let report = Report {
             engine: EngineName::Builtin,
@@ -311,13 +312,14 @@ mod tests {
             }),
         };
         let at = Timestamp::from_millis(3);
-        for standing in [
-            Standing::Running,
-            Standing::Completed { at, report: Box::new(report) },
-            Standing::Failed { at, reason: "forgotten".into() },
+        for (name, standing) in [
+            ("analysis, running", Standing::Running),
+            ("analysis, completed", Standing::Completed { at, report: Box::new(report) }),
+            ("analysis, failed", Standing::Failed { at, reason: "forgotten".into() }),
         ] {
             let analysis = analysis(standing);
-            assert_eq!(decode(&encode(&analysis)).unwrap(), analysis);
+            assert_written_as_format_4(name, &encode(&analysis));
+            assert_eq!(decode(&format_4(name)).unwrap(), analysis, "{name}");
         }
     }
 

@@ -164,3 +164,55 @@ pub fn decode_token(bytes: &[u8]) -> Option<Token> {
         usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+
+    fn identifier(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    #[test]
+    fn members_and_tokens_of_format_4_are_read() {
+        let member = Member {
+            organization: identifier("acme"),
+            id: UserId(IdSeed([1; 12])),
+            name: identifier("ana"),
+            role: Role::Maintainer,
+            created_at: Timestamp::from_millis(1_794_735_000_123),
+        };
+        assert_written_as_format_4("member", &encode_member(&member));
+        let key = member_key(&member.organization, &member.name);
+        assert_eq!(decode_member(&key, &format_4("member")).unwrap(), member);
+
+        assert_written_as_format_4("member declaration", &encode_declaration(Role::Admin));
+        let key = declaration_key(&member.organization, &member.name);
+        let declared = decode_declaration(&key, &format_4("member declaration")).unwrap();
+        assert_eq!(declared, ((member.organization, member.name), Role::Admin));
+
+        let token = Token {
+            organization: identifier("acme"),
+            id: TokenId(IdSeed([2; 12])),
+            hash: TokenHash([3; 32]),
+            user: UserId(IdSeed([1; 12])),
+            created_by: UserId(IdSeed([4; 12])),
+            name: "laptop".to_owned(),
+            last_four: "aZ09".to_owned(),
+            created_at: Timestamp::from_millis(1),
+            expires_at: Some(Timestamp::from_millis(2)),
+            bootstrap: true,
+            usage: Usage::since(Some(Timestamp::from_millis(3))),
+        };
+        assert_written_as_format_4("token", &encode_token(&token));
+        let read = decode_token(&format_4("token")).unwrap();
+        assert_eq!((read.organization, read.id, read.hash), (token.organization, token.id, token.hash));
+        assert_eq!((read.user, read.created_by, read.bootstrap), (token.user, token.created_by, token.bootstrap));
+        assert_eq!((read.name, read.last_four), (token.name, token.last_four));
+        assert_eq!((read.created_at, read.expires_at), (token.created_at, token.expires_at));
+        assert_eq!(read.usage.last_used_millis.into_inner(), 3);
+    }
+}

@@ -202,6 +202,24 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+
+    #[test]
+    fn answers_of_format_4_are_read() {
+        let answer = Answer {
+            status: 201,
+            location: Some(
+                "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_01".to_owned(),
+            ),
+            body: br#"{"data":{}}"#.to_vec(),
+        };
+        let made_at = Timestamp::from_millis(1_794_735_000_123);
+        assert_written_as_format_4("answer under a key", &encode(made_at, 7, Fingerprint([9; 16]), &answer));
+        let bytes = format_4("answer under a key");
+        let record = decode(&bytes).unwrap();
+        assert_eq!((record.made_at, record.number, record.fingerprint), (made_at, 7, Fingerprint([9; 16])));
+        assert_eq!(record.answer(), answer);
+    }
 
     fn subjects() -> [Option<Subject>; 4] {
         let id = |text| Identifier::parse(text).unwrap();

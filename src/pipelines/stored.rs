@@ -177,3 +177,62 @@ impl TryFrom<RepositoryV1<'_>> for Repository {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::{Action, ApprovalRule, Stage, Step, VariableValue};
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+
+    fn identifier(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    /// Every kind of step is in the fixture of a deployment's blueprint.
+    fn definition() -> Definition {
+        let stage = Stage {
+            name: identifier("build"),
+            approval: ApprovalRule::Always,
+            timeout_seconds: 60,
+            idempotent: true,
+            steps: vec![Step::own(identifier("compile"), Action::Run(vec!["make".into(), "all".into()]))],
+        };
+        let variable = (VariableName::parse("REGION").unwrap(), VariableValue::parse("north").unwrap());
+        Definition {
+            name: "Web shop".to_owned(),
+            slug: identifier("shop"),
+            blueprint: Arc::new(Blueprint {
+                stages: vec![stage],
+                variables: [variable].into_iter().collect(),
+                self_approval: true,
+            }),
+            repository: Some(Repository {
+                provider: Provider::GitHub,
+                url: "https://github.example/acme/web.git".into(),
+                default_branch: "main".into(),
+                credential: Some(VariableName::parse("GIT_TOKEN").unwrap()),
+                api_url: Some("https://github.example/api/v3".into()),
+            }),
+        }
+    }
+
+    #[test]
+    fn pipelines_of_format_4_are_read() {
+        let key = PipelineKey { organization: identifier("acme"), pipeline: identifier("web") };
+        let stopped = Stopped {
+            by: Person { id: UserId(IdSeed([1; 12])), name: "mia".into() },
+            at: Timestamp::from_millis(1_794_735_000_123),
+            reason: Some(Context::parse("not before Monday").unwrap()),
+        };
+        let pipeline = definition().into_pipeline(key, Some(stopped), 7);
+        assert_written_as_format_4("pipeline", &encode(&pipeline));
+        assert_eq!(decode(&format_4("pipeline")).unwrap(), pipeline);
+    }
+
+    #[test]
+    fn what_a_file_declared_of_a_pipeline_in_format_4_is_what_it_would_declare_now() {
+        assert_written_as_format_4("pipeline declaration", &encode_declaration(&definition()));
+    }
+}

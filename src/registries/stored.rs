@@ -130,3 +130,57 @@ impl From<FailureV1<'_>> for SyncFailure {
         Self { message: form.message.to_owned(), faults: form.faults.into_iter().map(fault).collect() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::domain::{Action, Description, Input, InputKind, InputValue, VariableValue};
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+
+    fn identifier(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    #[test]
+    fn registries_of_format_4_are_read() {
+        let input = |kind, default| Input { kind, required: true, default };
+        let name = |text: &str| VariableName::parse(text).unwrap();
+        let target = InputValue::string(VariableValue::parse("shop").unwrap());
+        let inputs = [
+            (name("TARGET"), input(InputKind::String, Some(target))),
+            (name("LEVEL"), input(InputKind::Number, Some(InputValue::number("7").unwrap()))),
+            (name("STRICT"), input(InputKind::Boolean, None)),
+        ];
+        let step = RegistryStep {
+            name: identifier("scan"),
+            version: identifier("1.2.0"),
+            description: Description::parse("looks for holes").unwrap(),
+            inputs: inputs.into_iter().collect(),
+            action: Action::Run(vec!["scan".into()]),
+        };
+        let steps = [((step.name.clone(), step.version.clone()), Arc::new(step))];
+        let git = GitSource {
+            url: RemoteUrl::parse("https://git.example/acme/steps.git", true).unwrap(),
+            reference: RefName::parse("main").unwrap(),
+            credential: Some(name("GIT_TOKEN")),
+            commit: Some(Commit::parse(&"a".repeat(40)).unwrap()),
+        };
+        let fault = FileFault { file: "steps/scan.toml".to_owned(), message: "is no step".to_owned() };
+        let registry = Registry {
+            organization: identifier("acme"),
+            id: RegistryId(IdSeed([1; 12])),
+            name: identifier("tools"),
+            source: Source::Git(git),
+            steps: Arc::new(steps.into_iter().collect()),
+            failure: Some(Arc::new(SyncFailure { message: "one file is wrong".to_owned(), faults: vec![fault] })),
+            created_at: Timestamp::from_millis(1),
+            updated_at: Timestamp::from_millis(2),
+            synced_at: Some(Timestamp::from_millis(3)),
+            revision: 4,
+        };
+        assert_written_as_format_4("registry", &encode(&registry));
+        assert_eq!(decode(&format_4("registry")).unwrap(), registry);
+    }
+}

@@ -99,7 +99,12 @@ fn seal(ring: &Ring, organization: &Identifier, name: &str, value: &SecretValue)
         .expect("the form has no maps of unknown length")
 }
 
-fn open(ring: &Ring, organization: &Identifier, name: &str, bytes: &[u8]) -> Result<SecretValue, StoreError> {
+pub(super) fn open(
+    ring: &Ring,
+    organization: &Identifier,
+    name: &str,
+    bytes: &[u8],
+) -> Result<SecretValue, StoreError> {
     let place = KeptPlace { organization: organization.as_str(), name };
     let value = decode(bytes).and_then(|sealed| ring.open(&place, &sealed));
     value.ok_or_else(|| damaged(organization, name))

@@ -149,3 +149,40 @@ fn decode_ring(key: &[u8], bytes: &[u8]) -> Option<WrappedRing> {
     let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
     Some(WrappedRing { organization, floor: form.floor, keys })
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::secrets::kept;
+    use crate::secrets::value::SecretValue;
+    use crate::store::fixtures::format_4;
+
+    /// Sealing takes a random nonce, so values cannot be written again to the same bytes.
+    #[test]
+    fn secrets_of_format_4_open() {
+        let organization = Identifier::parse("acme").unwrap();
+        let name = VariableName::parse("DATABASE_PASSWORD").unwrap();
+        let pipeline = Identifier::parse("shop").unwrap();
+        let master = Key::from_bytes(&[7; 32]).unwrap();
+        let key = secret_key(&organization, Some(&pipeline), &name);
+        let value = SecretValue::parse("hush-7f3e9d2c5a1b").unwrap();
+        let secret = Secret {
+            name,
+            description: Description::parse("of the shop").unwrap(),
+            pipeline: Some(pipeline),
+            version: 3,
+            created_at: Timestamp::from_millis(1),
+            updated_at: Timestamp::from_millis(2),
+        };
+        let ring = WrappedRing::decode(&ring_key(&organization), &format_4("data keys")).unwrap();
+        let ring = ring.unwrap(&master).unwrap();
+        assert_eq!((ring.floor, ring.current_id()), (2, 2));
+        let record = Record::decode(&key, &format_4("secret")).unwrap();
+        assert_eq!((&record.organization, &record.secret), (&organization, &secret));
+        assert_eq!(ring.open(&record.place(), &record.sealed), Some(value.clone()));
+        assert_eq!(record.encode(), format_4("secret"));
+        assert_eq!(kept::open(&ring, &organization, "webhook/1", &format_4("sealed value")).unwrap(), value);
+    }
+}

@@ -20,6 +20,8 @@ mod sync_dir;
 #[cfg(test)]
 mod conformance;
 #[cfg(test)]
+pub mod fixtures;
+#[cfg(test)]
 mod logged_tests;
 #[cfg(test)]
 mod published_tests;

@@ -288,3 +288,68 @@ impl From<StatusV1> for DeliveryStatus {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_millis(1_794_735_000_000 + second * 1_000)
+    }
+
+    #[test]
+    fn webhooks_and_deliveries_of_format_4_are_read() {
+        let (organization, id) = (Identifier::parse("acme").unwrap(), WebhookId(IdSeed([1; 12])));
+        let webhook = Webhook {
+            organization: organization.clone(),
+            id,
+            target: Target::parse("https://hooks.example/in").unwrap(),
+            filters: ["session.*", "pipeline.stopped"].map(|text| Filter::parse(text).unwrap()).to_vec(),
+            description: Description::parse("for the chat").unwrap(),
+            disabled: Some(Disabled { at: at(3), why: DisabledWhy::Failing }),
+            secret: 2,
+            previous: Some(PreviousSecret { number: 1, until: at(4) }),
+            created_at: at(1),
+            updated_at: at(2),
+        };
+        assert_written_as_format_4("webhook", &encode_webhook(&webhook));
+        assert_eq!(decode_webhook(&webhook_key(&organization, id), &format_4("webhook")).unwrap(), webhook);
+
+        let delivery_id = DeliveryId(IdSeed([5; 12]));
+        let last = LastDelivery {
+            delivery: delivery_id,
+            notice: Notice::PullRequestCreated,
+            at: at(5),
+            status: DeliveryStatus::Failed,
+            code: Some(500),
+        };
+        let progress = Progress { cursor: 70, missed: 3, failing_since: Some(at(1)), pending: 2, last: Some(last) };
+        assert_written_as_format_4("webhook progress", &encode_progress(&progress));
+        assert_eq!(decode_progress(&format_4("webhook progress")).unwrap(), progress);
+
+        let attempt = Attempt {
+            at: at(6),
+            millis: 120,
+            code: Some(500),
+            error: Some("it was answered with status 500".to_owned()),
+            excerpt: "oh no".to_owned(),
+        };
+        let delivery = Delivery {
+            id: delivery_id,
+            event: EventId { number: 69, check: [1, 2, 3, 4] },
+            notice: Notice::SessionClaimed,
+            body: b"{}".to_vec(),
+            created_at: at(5),
+            status: DeliveryStatus::Pending,
+            tries: 1,
+            attempts: vec![attempt],
+            next_attempt_at: Some(at(7)),
+        };
+        assert_written_as_format_4("webhook delivery", &encode_delivery(&delivery));
+        let key = delivery_key(&organization, id, delivery_id);
+        assert_eq!(decode_delivery(&key, &format_4("webhook delivery")).unwrap(), delivery);
+    }
+}

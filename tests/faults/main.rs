@@ -4,6 +4,7 @@
 
 mod crowds;
 mod durability;
+mod older_data;
 mod scenarios;
 #[path = "../support/mod.rs"]
 mod support;

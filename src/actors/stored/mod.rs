@@ -3,6 +3,8 @@
 
 mod deployment;
 mod environment;
+#[cfg(test)]
+mod fixtures;
 mod page;
 #[cfg(test)]
 mod properties;

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod auditing;
+mod format_4;
 mod listing;
 mod sweeping;
 

@@ -1,0 +1,94 @@
+//! A data directory that an earlier build wrote is opened by this one, with everything that was in it.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::support::{Client, Setup, lockkeeper};
+
+/// Written by the first build of format 4 with `older_data/make.py`, and killed.
+fn format_4() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/older_data/format_4")
+}
+
+#[tokio::test]
+async fn everything_in_a_data_directory_of_format_4_is_there() {
+    let home = tempfile::tempdir().unwrap();
+    unpack(&format_4(), home.path());
+    let written: Value =
+        serde_json::from_str(&std::fs::read_to_string(format_4().join("answers.json")).unwrap()).unwrap();
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[git]\nallow_file_urls = true\n";
+    let organization = std::fs::read_to_string(format_4().join("organization.toml")).unwrap();
+    let setup = Setup::default().settings(settings).organization(&organization);
+    let mut server = setup.start_at(home.path());
+    let admin = server.admin();
+
+    for (path, expected) in written["answers"].as_object().unwrap() {
+        let answer = admin.get(path).await.ok();
+        let found = if expected.is_string() { Value::from(answer.text) } else { answer.data() };
+        assert_eq!(without_reasons(found), without_reasons(expected.clone()), "GET {path}");
+    }
+    let laptop = server.with_token(written["token"].as_str().unwrap());
+    laptop.get("/pipelines").await.ok();
+    the_lease_and_its_answer_are_kept(&admin, &written["kept"]).await;
+    secrets_open(&admin).await;
+    the_queue_goes_on(&admin, &written).await;
+    assert!(server.terminate().success());
+    verify_audit(home.path());
+}
+
+/// Without the one text that is not stored: a version may word it in another way.
+fn without_reasons(mut answer: Value) -> Value {
+    for item in answer.as_array_mut().into_iter().flatten() {
+        item.as_object_mut().map(|item| item.remove("disabledReason"));
+    }
+    answer
+}
+
+async fn the_lease_and_its_answer_are_kept(admin: &Client, kept: &Value) {
+    let (path, session) = (kept["path"].as_str().unwrap(), kept["session"].as_str().unwrap());
+    let replayed = admin.post_with_key(path, kept["key"].as_str().unwrap(), kept["body"].clone()).await.created();
+    assert_eq!((replayed.header("idempotency-replayed"), replayed.session().as_str()), ("true", session));
+    let beaten = admin.post(&format!("{path}/{session}/heartbeat"), json!({})).await.ok().data();
+    assert_eq!((&beaten["lockStatus"], &beaten["fencingToken"]), (&json!("active"), &json!(1)));
+}
+
+/// The secret of the pipeline, and that of the organization where a pipeline has none.
+async fn secrets_open(admin: &Client) {
+    for (pipeline, value) in [("shop", "hush-7f3e9d2c5a1b"), ("web", "hush-2-7f3e9d2c5a1b")] {
+        let check = format!("test \"$DATABASE_PASSWORD\" = {value}");
+        let stages = json!([{ "name": "check", "steps": [{ "run": ["sh", "-c", check] }] }]);
+        admin.put(&format!("/pipelines/{pipeline}"), json!({ "stages": stages })).await.ok();
+        let environments = format!("/pipelines/{pipeline}/ephemeral-environments");
+        admin.put(&format!("{environments}/fresh"), json!({})).await.created();
+        let claimed = admin.post(&format!("{environments}/fresh/sessions"), json!({ "commitId": "c0ffee1" })).await;
+        let deployment = claimed.created().data()["deployments"][0]["deploymentId"].as_str().unwrap().to_owned();
+        let path = format!("/deployments/{deployment}");
+        admin.until(&path, |found| found["status"] == "succeeded").await;
+    }
+}
+
+/// The holder leaves; the first in the queue gets the lock, with the next fencing token.
+async fn the_queue_goes_on(admin: &Client, written: &Value) {
+    let environment = "/pipelines/web/ephemeral-environments/review-2";
+    let first = &written["answers"][&format!("{environment}/queue")][0]["sessionId"];
+    let holder = written["kept"]["session"].as_str().unwrap();
+    admin.delete(&format!("{environment}/sessions/{holder}")).await.ok();
+    let granted = admin.until(environment, |found| found["lock"]["sessionId"] == *first).await;
+    assert_eq!(granted["lock"]["fencingToken"], 2);
+}
+
+fn unpack(fixture: &Path, home: &Path) {
+    let archive = fixture.join("data.tar.gz");
+    let unpacked = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(home).status().unwrap();
+    assert!(unpacked.success());
+}
+
+fn verify_audit(home: &Path) {
+    let mut command = lockkeeper(&["audit", "verify", "--data-dir", home.join("data").to_str().unwrap()]);
+    command.env("LOCKKEEPER_STORAGE_LOG_SEGMENT_MB", "4").env("LOCKKEEPER_STORAGE_MIN_FREE_MB", "0");
+    let output = command.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && printed.contains("acme: ") && printed.contains("chain intact"), "{printed}");
+}
