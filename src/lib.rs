@@ -55,5 +55,6 @@ pub mod registries;
 pub mod runner;
 pub mod secrets;
 pub mod store;
+mod stored;
 pub mod telemetry;
 pub mod webhooks;

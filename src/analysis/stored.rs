@@ -1,4 +1,4 @@
-//! How analyses lie in the store: postcard behind a version byte.
+//! The stored form of analyses.
 
 use std::sync::Arc;
 
@@ -6,12 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
-use crate::domain::{
-    Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Malformed, Person, PipelineKey,
-    Timestamp, TokenId, UserId, Via,
-};
+use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, IdSeed, Identifier, Malformed, Timestamp, Via};
+use crate::store::record::{self, RecordError, records, stored_enum};
+use crate::stored::{EnvironmentKeyV1, PersonV1, ViaV1};
 
-const VERSION: u8 = 1;
+records!(AnalysisV1<'a> = "analysis");
 
 /// What all analyses begin with, whosever they are.
 pub const ANALYSES: &[u8] = b"N/";
@@ -25,28 +24,17 @@ pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
     [ANALYSES, organization.as_str().as_bytes(), b"/"].concat()
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error("an analysis' record is of a version that this server does not know; start the version that wrote it")]
-    Version,
-    #[error("an analysis' record does not have the form of its version: {0}")]
-    Form(#[from] postcard::Error),
-    #[error("an analysis' record holds a text that {0}")]
-    Text(#[from] Malformed),
-}
-
 #[derive(Serialize, Deserialize)]
 struct AnalysisV1<'a> {
     id: [u8; 12],
-    organization: &'a str,
-    pipeline: &'a str,
-    environment: &'a str,
+    #[serde(borrow)]
+    environment: EnvironmentKeyV1<'a>,
     deployment: [u8; 12],
     engine: EngineV1,
-    user: [u8; 12],
-    user_name: &'a str,
     #[serde(borrow)]
-    via: Option<([u8; 12], &'a str)>,
+    user: PersonV1<'a>,
+    #[serde(borrow)]
+    via: Option<ViaV1<'a>>,
     created_at: i64,
     #[serde(borrow)]
     standing: StandingV1<'a>,
@@ -57,11 +45,7 @@ struct AnalysisV1<'a> {
     revision: u32,
 }
 
-#[derive(Serialize, Deserialize)]
-enum EngineV1 {
-    Builtin,
-    Llm,
-}
+stored_enum!(EngineV1, EngineName { Builtin, Llm });
 
 #[derive(Serialize, Deserialize)]
 enum StandingV1<'a> {
@@ -121,18 +105,14 @@ struct PullRequestV1<'a> {
 }
 
 pub fn encode(analysis: &Analysis) -> Vec<u8> {
-    let EnvironmentKey { pipeline, name } = &analysis.environment;
     let Agent { person, via } = &analysis.requested_by;
-    let form = AnalysisV1 {
+    record::encode(&AnalysisV1 {
         id: analysis.id.0.0,
-        organization: pipeline.organization.as_str(),
-        pipeline: pipeline.pipeline.as_str(),
-        environment: name.as_str(),
+        environment: (&analysis.environment).into(),
         deployment: analysis.deployment.0.0,
         engine: analysis.engine.into(),
-        user: person.id.0.0,
-        user_name: &person.name,
-        via: via.as_ref().map(|via| (via.token.0.0, &*via.request)),
+        user: person.into(),
+        via: via.as_ref().map(ViaV1::from),
         created_at: analysis.created_at.as_millis(),
         standing: match &analysis.standing {
             Standing::Running => StandingV1::Running,
@@ -149,64 +129,42 @@ pub fn encode(analysis: &Analysis) -> Vec<u8> {
             created_at: made.created_at.as_millis(),
         }),
         revision: analysis.revision,
-    };
-    postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
-}
-
-pub fn decode(bytes: &[u8]) -> Result<Analysis, Unreadable> {
-    let Some((&VERSION, form)) = bytes.split_first() else {
-        return Err(Unreadable::Version);
-    };
-    let form: AnalysisV1<'_> = postcard::from_bytes(form)?;
-    let pipeline = PipelineKey {
-        organization: Identifier::parse(form.organization)?,
-        pipeline: Identifier::parse(form.pipeline)?,
-    };
-    Ok(Analysis {
-        id: AnalysisId(IdSeed(form.id)),
-        environment: EnvironmentKey { pipeline, name: Identifier::parse(form.environment)? },
-        deployment: DeploymentId(IdSeed(form.deployment)),
-        engine: form.engine.into(),
-        requested_by: Agent {
-            person: Person { id: UserId(IdSeed(form.user)), name: Arc::from(form.user_name) },
-            via: form.via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) }),
-        },
-        created_at: Timestamp::from_millis(form.created_at),
-        standing: match form.standing {
-            StandingV1::Running => Standing::Running,
-            StandingV1::Completed { at, report } => {
-                Standing::Completed { at: Timestamp::from_millis(at), report: Box::new(Report::try_from(*report)?) }
-            }
-            StandingV1::Failed { at, reason } => {
-                Standing::Failed { at: Timestamp::from_millis(at), reason: Arc::from(reason) }
-            }
-        },
-        pushing: form.pushing.map(|p| Pushing { branch: p.branch.to_owned(), commit: p.commit.to_owned() }),
-        pull_request: form.pull_request.map(|made| PullRequest {
-            url: made.url.to_owned(),
-            branch: made.branch.to_owned(),
-            number: made.number,
-            created_at: Timestamp::from_millis(made.created_at),
-        }),
-        revision: form.revision,
     })
 }
 
-impl From<EngineName> for EngineV1 {
-    fn from(engine: EngineName) -> Self {
-        match engine {
-            EngineName::Builtin => EngineV1::Builtin,
-            EngineName::Llm => EngineV1::Llm,
-        }
-    }
+pub fn decode(bytes: &[u8]) -> Result<Analysis, RecordError> {
+    record::read::<AnalysisV1<'_>, _>(bytes)
 }
 
-impl From<EngineV1> for EngineName {
-    fn from(engine: EngineV1) -> Self {
-        match engine {
-            EngineV1::Builtin => EngineName::Builtin,
-            EngineV1::Llm => EngineName::Llm,
-        }
+impl TryFrom<AnalysisV1<'_>> for Analysis {
+    type Error = Malformed;
+
+    fn try_from(form: AnalysisV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            id: AnalysisId(IdSeed(form.id)),
+            environment: form.environment.try_into()?,
+            deployment: DeploymentId(IdSeed(form.deployment)),
+            engine: form.engine.into(),
+            requested_by: Agent { person: form.user.into(), via: form.via.map(Via::from) },
+            created_at: Timestamp::from_millis(form.created_at),
+            standing: match form.standing {
+                StandingV1::Running => Standing::Running,
+                StandingV1::Completed { at, report } => {
+                    Standing::Completed { at: Timestamp::from_millis(at), report: Box::new(Report::try_from(*report)?) }
+                }
+                StandingV1::Failed { at, reason } => {
+                    Standing::Failed { at: Timestamp::from_millis(at), reason: Arc::from(reason) }
+                }
+            },
+            pushing: form.pushing.map(|p| Pushing { branch: p.branch.to_owned(), commit: p.commit.to_owned() }),
+            pull_request: form.pull_request.map(|made| PullRequest {
+                url: made.url.to_owned(),
+                branch: made.branch.to_owned(),
+                number: made.number,
+                created_at: Timestamp::from_millis(made.created_at),
+            }),
+            revision: form.revision,
+        })
     }
 }
 
@@ -264,7 +222,9 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::domain::{EnvironmentKey, Person, PipelineKey, TokenId, UserId};
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
+    use crate::store::record::Fault;
 
     fn id(text: &str) -> Identifier {
         Identifier::parse(text).unwrap()
@@ -326,10 +286,9 @@ mod tests {
     #[test]
     fn what_is_not_of_this_version_is_refused() {
         let mut bytes = encode(&analysis(Standing::Running));
-        assert!(matches!(decode(&bytes[..bytes.len() - 1]), Err(Unreadable::Form(_))));
+        assert!(matches!(decode(&bytes[..bytes.len() - 1]).unwrap_err().fault, Fault::Form(_)));
         bytes[0] += 1;
-        assert!(matches!(decode(&bytes), Err(Unreadable::Version)));
-        assert!(matches!(decode(&[]), Err(Unreadable::Version)));
+        assert_eq!(decode(&bytes).unwrap_err().fault, Fault::Newer { found: 2, newest: 1 });
     }
 
     #[test]

@@ -17,7 +17,8 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<User
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
     let mut members = HashMap::new();
     for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
-        let member = stored::decode_member(&key, &record).ok_or_else(|| unreadable("member", &key))?;
+        // A new member in the place of an unreadable one would be parted from their tokens and sessions.
+        let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.organization) {
             members.insert(member.id, Arc::new(member));
         }
@@ -28,8 +29,7 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<User
 pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
     let mut declarations = Declarations::new();
     for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
-        let (member, role) =
-            stored::decode_declaration(&key, &record).ok_or_else(|| unreadable("declaration", &key))?;
+        let (member, role) = stored::decode_declaration(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.0) {
             declarations.insert(member, role);
         }
@@ -40,15 +40,5 @@ pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> 
 /// Of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
 pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     let records = store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)?;
-    let token = |(key, record): &(Vec<u8>, Vec<u8>)| {
-        // The end of its key is an id, not text.
-        stored::decode_token(record).ok_or_else(|| unreadable("token", &key[..key.len().saturating_sub(12)]))
-    };
-    records.iter().map(token).collect()
-}
-
-/// Refused rather than replaced: a new member would not have the old one's tokens and sessions.
-fn unreadable(what: &str, key: &[u8]) -> StoreError {
-    let key = String::from_utf8_lossy(key);
-    StoreError::Read(format!("the record {key} of a {what} does not have the form of its version"))
+    records.iter().map(|(key, record)| stored::decode_token(record).map_err(|error| error.under(key))).collect()
 }

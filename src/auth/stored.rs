@@ -1,13 +1,19 @@
-//! How members and tokens lie in the store: postcard behind a version byte.
+//! The stored forms of members and tokens.
 
 use serde::{Deserialize, Serialize};
 
 use super::member::Member;
 use super::token::{Token, Usage};
 use super::token_text::TokenHash;
-use crate::domain::{IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Malformed, Role, Timestamp, TokenId, UserId};
+use crate::store::record::{self, RecordError, encode, records};
+use crate::stored::RoleV1;
 
-const VERSION: u8 = 1;
+records! {
+    MemberV1 = "member",
+    DeclarationV1 = "member declaration",
+    TokenV1<'a> = "token",
+}
 
 pub const TOKENS: &[u8] = b"t/";
 pub const MEMBERS: &[u8] = b"u/";
@@ -50,22 +56,16 @@ struct MemberV1 {
 }
 
 #[derive(Serialize, Deserialize)]
-enum RoleV1 {
-    Viewer,
-    Developer,
-    Maintainer,
-    Admin,
-}
+struct DeclarationV1(RoleV1);
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
-    encoded(&MemberV1 { id: member.id.0.0, role: member.role.into(), created_at: member.created_at.as_millis() })
+    encode(&MemberV1 { id: member.id.0.0, role: member.role.into(), created_at: member.created_at.as_millis() })
 }
 
-/// None where the bytes are not a member of ours.
-pub fn decode_member(key: &[u8], bytes: &[u8]) -> Option<Member> {
-    let (organization, name) = parse_path(MEMBERS, key)?;
-    let form: MemberV1 = decoded(bytes)?;
-    Some(Member {
+pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
+    let form: MemberV1 = record::decode(bytes)?;
+    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV1>)?;
+    Ok(Member {
         organization,
         id: UserId(IdSeed(form.id)),
         name,
@@ -75,45 +75,14 @@ pub fn decode_member(key: &[u8], bytes: &[u8]) -> Option<Member> {
 }
 
 pub fn encode_declaration(role: Role) -> Vec<u8> {
-    encoded(&RoleV1::from(role))
+    encode(&DeclarationV1(role.into()))
 }
 
 /// Organization and name of a member, and the role that a file last declared.
-pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Option<((Identifier, Identifier), Role)> {
-    Some((parse_path(DECLARATIONS, key)?, decoded::<RoleV1>(bytes)?.into()))
-}
-
-fn encoded(form: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
-}
-
-fn decoded<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    postcard::from_bytes(form).ok()
-}
-
-impl From<Role> for RoleV1 {
-    fn from(role: Role) -> Self {
-        match role {
-            Role::Viewer => RoleV1::Viewer,
-            Role::Developer => RoleV1::Developer,
-            Role::Maintainer => RoleV1::Maintainer,
-            Role::Admin => RoleV1::Admin,
-        }
-    }
-}
-
-impl From<RoleV1> for Role {
-    fn from(role: RoleV1) -> Self {
-        match role {
-            RoleV1::Viewer => Role::Viewer,
-            RoleV1::Developer => Role::Developer,
-            RoleV1::Maintainer => Role::Maintainer,
-            RoleV1::Admin => Role::Admin,
-        }
-    }
+pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Role), RecordError> {
+    let DeclarationV1(role) = record::decode(bytes)?;
+    let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV1>)?;
+    Ok((member, role.into()))
 }
 
 #[derive(Serialize, Deserialize)]
@@ -132,7 +101,7 @@ struct TokenV1<'a> {
 }
 
 pub fn encode_token(token: &Token) -> Vec<u8> {
-    encoded(&TokenV1 {
+    encode(&TokenV1 {
         organization: token.organization.as_str(),
         id: token.id.0.0,
         hash: token.hash.0,
@@ -147,22 +116,28 @@ pub fn encode_token(token: &Token) -> Vec<u8> {
     })
 }
 
-/// None where the bytes are not a token of ours.
-pub fn decode_token(bytes: &[u8]) -> Option<Token> {
-    let form: TokenV1<'_> = decoded(bytes)?;
-    Some(Token {
-        organization: Identifier::parse(form.organization).ok()?,
-        id: TokenId(IdSeed(form.id)),
-        hash: TokenHash(form.hash),
-        user: UserId(IdSeed(form.user)),
-        created_by: UserId(IdSeed(form.created_by)),
-        name: form.name.to_owned(),
-        last_four: form.last_four.to_owned(),
-        created_at: Timestamp::from_millis(form.created_at),
-        expires_at: form.expires_at.map(Timestamp::from_millis),
-        bootstrap: form.bootstrap,
-        usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
-    })
+pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
+    record::read::<TokenV1<'_>, _>(bytes)
+}
+
+impl TryFrom<TokenV1<'_>> for Token {
+    type Error = Malformed;
+
+    fn try_from(form: TokenV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            organization: Identifier::parse(form.organization)?,
+            id: TokenId(IdSeed(form.id)),
+            hash: TokenHash(form.hash),
+            user: UserId(IdSeed(form.user)),
+            created_by: UserId(IdSeed(form.created_by)),
+            name: form.name.to_owned(),
+            last_four: form.last_four.to_owned(),
+            created_at: Timestamp::from_millis(form.created_at),
+            expires_at: form.expires_at.map(Timestamp::from_millis),
+            bootstrap: form.bootstrap,
+            usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
+        })
+    }
 }
 
 #[cfg(test)]

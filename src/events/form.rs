@@ -1,5 +1,5 @@
-//! How an event lies in its journal: postcard behind a version byte. Where it was and when comes first, so that a reader
-//! who looks for something need not read the rest.
+//! The stored form of an event in its journal. The fields that filters compare come first, so that a search need not read
+//! the rest.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,20 +10,32 @@ use super::event::{EventId, Occurred};
 use super::record::Happening;
 use crate::domain::{
     Agent, Data, Datum, DeploymentId, IdSeed, Identifier, Malformed, Notice, Origin, Person, SessionId, Ticket,
-    Timestamp, TokenId, UserId, Via,
+    Timestamp, UserId, Via,
 };
 use crate::store::journal::Hash;
-
-const VERSION: u8 = 1;
+use crate::store::record::{self, Record, RecordError};
+use crate::stored::{PersonV1, ViaV1};
 
 #[derive(Serialize, Deserialize)]
 struct EventV1<'a, Entries> {
     #[serde(borrow)]
     beginning: BeginningV1<'a>,
-    via: Option<([u8; 12], &'a str)>,
-    /// Names, each with what it stands for.
+    #[serde(borrow)]
+    via: Option<ViaV1<'a>>,
+    /// Names, each with its value.
     data: Entries,
 }
+
+impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
+    const KIND: &'static str = "event";
+
+    fn usual_bytes(&self) -> usize {
+        256
+    }
+}
+
+/// An event as it is read.
+type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
 /// Written as a list without making one: every claim writes some.
 struct DataV1<'a>(&'a Data);
@@ -45,7 +57,7 @@ struct BeginningV1<'a> {
     session: Option<SessionV1>,
     deployment: Option<[u8; 12]>,
     #[serde(borrow)]
-    person: Option<([u8; 12], &'a str)>,
+    person: Option<PersonV1<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,20 +73,7 @@ enum DatumV1<'a> {
     Flag(bool),
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error("an event is of a version or a type that this server does not know; start the version that wrote it")]
-    Unknown,
-    #[error("an event does not have the form of its version: {0}")]
-    Form(#[from] postcard::Error),
-    #[error("an event holds a text that {0}")]
-    Text(#[from] Malformed),
-}
-
 pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
-    /// Room for an ordinary event, so that it is written without growing.
-    const USUAL_BYTES: usize = 256;
-    let via = happening.by.and_then(|agent| agent.via.as_ref());
     let beginning = BeginningV1 {
         notice: happening.notice as u16,
         at: happening.at.as_millis(),
@@ -85,20 +84,21 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
             Origin::Queued(Ticket(ticket)) => SessionV1::Queued(id.seed.0, ticket),
         }),
         deployment: happening.deployment.map(|id| id.0.0),
-        person: happening.by.map(|agent| (agent.person.id.0.0, &*agent.person.name)),
+        person: happening.by.map(|agent| PersonV1::from(&agent.person)),
     };
-    let via = via.map(|via| (via.token.0.0, &*via.request));
-    let form = EventV1 { beginning, via, data: DataV1(happening.data) };
-    let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    bytes.push(VERSION);
-    postcard::to_extend(&form, bytes).expect("the form has no maps of unknown length, and memory does not refuse")
+    let via = happening.by.and_then(|agent| agent.via.as_ref()).map(ViaV1::from);
+    record::encode(&EventV1 { beginning, via, data: DataV1(happening.data) })
 }
 
 /// What kind of event it is, without reading the rest.
 pub fn notice_of(body: &[u8]) -> Option<Notice> {
-    let Some((&VERSION, form)) = body.split_first() else { return None };
-    let (place, _) = postcard::take_from_bytes::<u16>(form).ok()?;
-    Notice::ALL.get(usize::from(place)).copied()
+    notice_at(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
+}
+
+/// Notices are stored as their position in the list of all, which only grows.
+fn notice_at(position: u16) -> Result<Notice, RecordError> {
+    let found = Notice::ALL.get(usize::from(position)).copied();
+    found.ok_or_else(|| record::invalid::<ReadV1<'_>>("is an event type of a newer version; start that one"))
 }
 
 /// What filters ask about, read without the rest and without a copy.
@@ -113,35 +113,32 @@ pub struct Glance<'a> {
     pub person: Option<UserId>,
 }
 
-pub fn glance(body: &[u8]) -> Result<Glance<'_>, Unreadable> {
-    let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
-    let (form, _) = postcard::take_from_bytes::<BeginningV1<'_>>(form)?;
+pub fn glance(body: &[u8]) -> Result<Glance<'_>, RecordError> {
+    let form: BeginningV1<'_> = record::decode_beginning::<ReadV1<'_>, _>(body)?;
     Ok(Glance {
-        notice: Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?,
+        notice: notice_at(form.notice)?,
         at: Timestamp::from_millis(form.at),
         pipeline: form.pipeline,
         environment: form.environment,
         session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
-        person: form.person.map(|(id, _)| UserId(IdSeed(id))),
+        person: form.person.map(|person| UserId(IdSeed(person.id))),
     })
 }
 
-pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, Unreadable> {
-    let Some((&VERSION, form)) = body.split_first() else { return Err(Unreadable::Unknown) };
-    let EventV1::<Vec<(&str, DatumV1<'_>)>> { beginning: form, via, data } = postcard::from_bytes(form)?;
-    let notice = Notice::ALL.get(usize::from(form.notice)).copied().ok_or(Unreadable::Unknown)?;
-    let via = via.map(|(token, request)| Via { token: TokenId(IdSeed(token)), request: Arc::from(request) });
+pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, RecordError> {
+    let EventV1 { beginning: form, via, data }: ReadV1<'_> = record::decode(body)?;
+    let identifier = |text: Option<&str>| {
+        text.map(Identifier::parse).transpose().map_err(|malformed: Malformed| record::invalid::<ReadV1<'_>>(malformed))
+    };
     Ok(Occurred {
         id: EventId::new(number, &hash),
         hash,
-        notice,
+        notice: notice_at(form.notice)?,
         at: Timestamp::from_millis(form.at),
-        by: form
-            .person
-            .map(|(id, name)| Agent { person: Person { id: UserId(IdSeed(id)), name: Arc::from(name) }, via }),
-        pipeline: form.pipeline.map(Identifier::parse).transpose()?,
-        environment: form.environment.map(Identifier::parse).transpose()?,
+        by: form.person.map(|person| Agent { person: Person::from(person), via: via.map(Via::from) }),
+        pipeline: identifier(form.pipeline)?,
+        environment: identifier(form.environment)?,
         session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
         data: Data(data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),

@@ -136,6 +136,5 @@ impl Events {
 }
 
 fn is_wanted(entry: &EntryView<'_>, filter: &Filter) -> Result<bool, StoreError> {
-    let glance = form::glance(entry.body).map_err(|error| StoreError::Read(error.to_string()))?;
-    Ok(filter.wants(&glance))
+    Ok(filter.wants(&form::glance(entry.body)?))
 }

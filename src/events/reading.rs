@@ -81,7 +81,7 @@ impl Events {
 }
 
 pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<Occurred, StoreError> {
-    form::decode(number, *entry.hash, entry.body).map_err(|error| StoreError::Read(error.to_string()))
+    Ok(form::decode(number, *entry.hash, entry.body)?)
 }
 
 pub(super) const FIRSTS: &[u8] = b"EF/";

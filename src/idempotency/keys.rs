@@ -76,7 +76,7 @@ impl Keys {
         let Some(bytes) = self.inner.store.get(&record_key)? else {
             return Ok(KeyState::unused(guard, fingerprint));
         };
-        let record = stored::decode(&bytes).ok_or_else(unreadable)?;
+        let record = stored::decode(&bytes)?;
         if has_expired(record.made_at(), now) {
             return Ok(KeyState::unused(guard, fingerprint));
         }
@@ -140,7 +140,7 @@ pub(super) fn has_expired(made_at: Timestamp, now: Timestamp) -> bool {
 }
 
 pub(super) fn unreadable() -> StoreError {
-    StoreError::Read("an answer stored under an idempotency key cannot be decoded".to_owned())
+    StoreError::Read("a key of the idempotency index is malformed".to_owned())
 }
 
 /// The number after the last in the index, by binary search, since the index may be long.

@@ -5,11 +5,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::answer::{StoredAnswer, Subject};
 use super::key::{Fingerprint, IdempotencyKey};
-use crate::domain::{
-    AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, PipelineKey, SessionId, Ticket, Timestamp,
-};
-
-const VERSION: u8 = 2;
+use crate::domain::{AnalysisId, DeploymentId, IdSeed, Malformed, SessionId, Timestamp};
+use crate::store::record::{self, RecordError};
+use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, SessionIdV1};
 
 const RECORDS: &[u8] = b"k/";
 pub const INDEX: &[u8] = b"x/";
@@ -47,21 +45,45 @@ struct RecordV2<'a> {
 
 #[derive(Serialize, Deserialize)]
 enum SubjectV2<'a> {
-    Session { organization: &'a str, pipeline: &'a str, environment: &'a str, seed: [u8; 12], origin: OriginV2 },
+    Session {
+        #[serde(borrow)]
+        environment: EnvironmentKeyV1<'a>,
+        session: SessionIdV1,
+    },
     Deployment([u8; 12]),
     Analysis([u8; 12]),
 }
 
-#[derive(Serialize, Deserialize)]
-enum OriginV2 {
-    Granted(u64),
-    Queued(u64),
+/// Had no subject.
+#[derive(Deserialize)]
+struct RecordV1<'a> {
+    made_at: i64,
+    number: u64,
+    fingerprint: [u8; 16],
+    status: u16,
+    location: Option<&'a str>,
+    body: &'a [u8],
+}
+
+impl<'a> record::Record<'a> for RecordV2<'a> {
+    const KIND: &'static str = "idempotency key";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let RecordV1 { made_at, number, fingerprint, status, location, body } = record::decode_form::<Self, _>(form)?;
+        let subject = location.and_then(SubjectV2::of_location);
+        Ok(Self { made_at, number, fingerprint, status, location, subject, body })
+    }
+
+    fn usual_bytes(&self) -> usize {
+        /// All but the body, with room for an ordinary location.
+        const USUAL_BYTES: usize = 256;
+        USUAL_BYTES + self.body.len()
+    }
 }
 
 pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer: &StoredAnswer) -> Vec<u8> {
-    /// All but the body, with room for an ordinary location.
-    const USUAL_BYTES: usize = 256;
-    let form = RecordV2 {
+    record::encode(&RecordV2 {
         made_at: made_at.as_millis(),
         number,
         fingerprint: fingerprint.0,
@@ -69,19 +91,11 @@ pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer:
         location: answer.location.as_deref(),
         subject: answer.subject.as_ref().map(SubjectV2::from),
         body: &answer.body,
-    };
-    let mut bytes = Vec::with_capacity(USUAL_BYTES + answer.body.len());
-    bytes.push(VERSION);
-    postcard::to_extend(&form, bytes).expect("the form has no maps of unknown length, and a `Vec` accepts all bytes")
+    })
 }
 
-/// `None` if the bytes are not such a record.
-pub fn decode(bytes: &[u8]) -> Option<Record<'_>> {
-    match bytes.split_first()? {
-        (1, form) => v1::decode(form).map(Record),
-        (&VERSION, form) => postcard::from_bytes(form).map(Record).ok(),
-        _ => None,
-    }
+pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
+    record::decode(bytes).map(Record)
 }
 
 impl Record<'_> {
@@ -103,7 +117,7 @@ impl Record<'_> {
             status: self.0.status,
             location: self.0.location.map(str::to_owned),
             body: self.0.body.to_vec(),
-            subject: self.0.subject.and_then(SubjectV2::into_subject),
+            subject: self.0.subject.and_then(|subject| subject.try_into().ok()),
         }
     }
 }
@@ -111,82 +125,40 @@ impl Record<'_> {
 impl<'a> From<&'a Subject> for SubjectV2<'a> {
     fn from(subject: &'a Subject) -> Self {
         match subject {
-            Subject::Session { environment, session } => Self::Session {
-                organization: environment.pipeline.organization.as_str(),
-                pipeline: environment.pipeline.pipeline.as_str(),
-                environment: environment.name.as_str(),
-                seed: session.seed.0,
-                origin: session.origin.into(),
-            },
+            Subject::Session { environment, session } => {
+                Self::Session { environment: environment.into(), session: (*session).into() }
+            }
             Subject::Deployment(id) => Self::Deployment(id.0.0),
             Subject::Analysis(id) => Self::Analysis(id.0.0),
         }
     }
 }
 
-impl SubjectV2<'_> {
-    fn into_subject(self) -> Option<Subject> {
-        let id = |text| Identifier::parse(text).ok();
-        Some(match self {
-            Self::Session { organization, pipeline, environment, seed, origin } => {
-                let pipeline = PipelineKey { organization: id(organization)?, pipeline: id(pipeline)? };
-                let origin = match origin {
-                    OriginV2::Granted(token) => Origin::Granted(token),
-                    OriginV2::Queued(ticket) => Origin::Queued(Ticket(ticket)),
-                };
-                Subject::Session {
-                    environment: EnvironmentKey { pipeline, name: id(environment)? },
-                    session: SessionId { seed: IdSeed(seed), origin },
-                }
+impl TryFrom<SubjectV2<'_>> for Subject {
+    type Error = Malformed;
+
+    fn try_from(form: SubjectV2<'_>) -> Result<Self, Malformed> {
+        Ok(match form {
+            SubjectV2::Session { environment, session } => {
+                Subject::Session { environment: environment.try_into()?, session: session.into() }
             }
-            Self::Deployment(seed) => Subject::Deployment(DeploymentId(IdSeed(seed))),
-            Self::Analysis(seed) => Subject::Analysis(AnalysisId(IdSeed(seed))),
+            SubjectV2::Deployment(seed) => Subject::Deployment(DeploymentId(IdSeed(seed))),
+            SubjectV2::Analysis(seed) => Subject::Analysis(AnalysisId(IdSeed(seed))),
         })
     }
 }
 
-impl From<Origin> for OriginV2 {
-    fn from(origin: Origin) -> Self {
-        match origin {
-            Origin::Granted(token) => Self::Granted(token),
-            Origin::Queued(Ticket(ticket)) => Self::Queued(ticket),
-        }
-    }
-}
-
-/// Version 1 had no subject: it is read from the location.
-mod v1 {
-    use serde::Deserialize;
-
-    use super::{OriginV2, RecordV2, SubjectV2};
-    use crate::domain::{AnalysisId, DeploymentId, SessionId};
-
-    #[derive(Deserialize)]
-    struct RecordV1<'a> {
-        made_at: i64,
-        number: u64,
-        fingerprint: [u8; 16],
-        status: u16,
-        location: Option<&'a str>,
-        body: &'a [u8],
-    }
-
-    pub fn decode(form: &[u8]) -> Option<RecordV2<'_>> {
-        let RecordV1 { made_at, number, fingerprint, status, location, body } = postcard::from_bytes(form).ok()?;
-        let subject = location.and_then(subject);
-        Some(RecordV2 { made_at, number, fingerprint, status, location, subject, body })
-    }
-
-    fn subject(location: &str) -> Option<SubjectV2<'_>> {
+impl<'a> SubjectV2<'a> {
+    /// The subject of a record of version 1.
+    fn of_location(location: &'a str) -> Option<Self> {
         let path: Vec<_> = location.strip_prefix("/api/v1/organizations/")?.split('/').collect();
         match *path {
-            [organization, "pipelines", pipeline, "ephemeral-environments", environment, "sessions", session] => {
-                let SessionId { seed, origin } = session.parse().ok()?;
-                let origin = OriginV2::from(origin);
-                Some(SubjectV2::Session { organization, pipeline, environment, seed: seed.0, origin })
+            [organization, "pipelines", pipeline, "ephemeral-environments", name, "sessions", session] => {
+                let environment = EnvironmentKeyV1 { pipeline: PipelineKeyV1 { organization, pipeline }, name };
+                Some(Self::Session { environment, session: session.parse::<SessionId>().ok()?.into() })
             }
-            [_, "deployments", id] => id.parse().ok().map(|DeploymentId(seed)| SubjectV2::Deployment(seed.0)),
-            [_, "analyses", id] => id.parse().ok().map(|AnalysisId(seed)| SubjectV2::Analysis(seed.0)),
+            [_, "deployments", id] => id.parse().ok().map(|DeploymentId(seed)| Self::Deployment(seed.0)),
+            [_, "analyses", id] => id.parse().ok().map(|AnalysisId(seed)| Self::Analysis(seed.0)),
             _ => None,
         }
     }
@@ -202,23 +174,19 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::store::fixtures::{assert_written_as_format_4, format_4};
+    use crate::domain::{EnvironmentKey, Identifier, Origin, PipelineKey, Ticket};
+    use crate::store::fixtures::format_4;
 
     #[test]
     fn answers_of_format_4_are_read() {
-        let answer = Answer {
-            status: 201,
-            location: Some(
-                "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_01".to_owned(),
-            ),
-            body: br#"{"data":{}}"#.to_vec(),
-        };
-        let made_at = Timestamp::from_millis(1_794_735_000_123);
-        assert_written_as_format_4("answer under a key", &encode(made_at, 7, Fingerprint([9; 16]), &answer));
         let bytes = format_4("answer under a key");
         let record = decode(&bytes).unwrap();
-        assert_eq!((record.made_at, record.number, record.fingerprint), (made_at, 7, Fingerprint([9; 16])));
-        assert_eq!(record.answer(), answer);
+        assert_eq!((record.made_at(), record.number()), (Timestamp::from_millis(1_794_735_000_123), 7));
+        assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
+        let answer = record.into_answer();
+        let location = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_01";
+        assert_eq!((answer.status, answer.location.as_deref()), (201, Some(location)));
+        assert_eq!(answer.body, br#"{"data":{}}"#);
     }
 
     fn subjects() -> [Option<Subject>; 4] {
@@ -244,7 +212,7 @@ mod tests {
             assert_eq!((record.made_at(), record.number(), record.fingerprint()), (now, 7, Fingerprint([9; 16])));
             assert_eq!(record.into_answer(), answer);
             bytes[0] += 1;
-            assert!(decode(&bytes).is_none() && decode(&[]).is_none());
+            assert!(decode(&bytes).is_err() && decode(&[]).is_err());
         }
     }
 

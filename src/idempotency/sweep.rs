@@ -137,7 +137,7 @@ impl Keys {
         let Some(bytes) = self.inner.store.get(record_key)? else {
             return Ok(EntryFate::Stale);
         };
-        let Some(record) = stored::decode(&bytes) else {
+        let Ok(record) = stored::decode(&bytes) else {
             // It would block its key forever.
             tracing::error!("dropped an idempotency key whose answer cannot be decoded");
             return Ok(EntryFate::Dropped { early: false });

@@ -1,21 +1,22 @@
-//! The stored form of what a pipeline does: in its own record, and in a copy for each deployment, as it was then.
+//! The stored form of a blueprint: in the record of its pipeline, and as a copy per deployment.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::step_form::{ActionV1, StepSourceV1};
-use crate::domain::{
-    Action, ApprovalRule, Blueprint, Identifier, Malformed, Stage, Step, StepSource, VariableName, VariableValue,
-};
+use crate::domain::{Action, ApprovalRule, Blueprint, Identifier, Malformed, Stage, Step, StepSource};
+use crate::store::record::{records, stored_enum};
+use crate::stored::{TextsV1, variables, variables_form};
+
+records!(BlueprintV1<'a> = "blueprint");
 
 #[derive(Serialize, Deserialize)]
 pub struct BlueprintV1<'a> {
     #[serde(borrow)]
     stages: Vec<StageV1<'a>>,
     #[serde(borrow)]
-    variables: BTreeMap<&'a str, &'a str>,
+    variables: TextsV1<'a>,
     self_approval: bool,
 }
 
@@ -35,22 +36,18 @@ struct StepV1<'a> {
     #[serde(borrow)]
     action: ActionV1<'a>,
     #[serde(borrow)]
-    inputs: BTreeMap<&'a str, &'a str>,
+    inputs: TextsV1<'a>,
     #[serde(borrow)]
     source: Option<StepSourceV1<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum ApprovalRuleV1 {
-    Never,
-    Always,
-}
+stored_enum!(ApprovalRuleV1, ApprovalRule { Never, Always });
 
 impl<'a> From<&'a Blueprint> for BlueprintV1<'a> {
     fn from(blueprint: &'a Blueprint) -> Self {
         Self {
             stages: blueprint.stages.iter().map(StageV1::from).collect(),
-            variables: texts(&blueprint.variables),
+            variables: variables_form(&blueprint.variables),
             self_approval: blueprint.self_approval,
         }
     }
@@ -72,10 +69,7 @@ impl<'a> From<&'a Stage> for StageV1<'a> {
     fn from(stage: &'a Stage) -> Self {
         Self {
             name: stage.name.as_str(),
-            approval: match stage.approval {
-                ApprovalRule::Never => ApprovalRuleV1::Never,
-                ApprovalRule::Always => ApprovalRuleV1::Always,
-            },
+            approval: stage.approval.into(),
             timeout_seconds: stage.timeout_seconds,
             idempotent: stage.idempotent,
             steps: stage.steps.iter().map(StepV1::from).collect(),
@@ -89,10 +83,7 @@ impl TryFrom<StageV1<'_>> for Stage {
     fn try_from(form: StageV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             name: Identifier::parse(form.name)?,
-            approval: match form.approval {
-                ApprovalRuleV1::Never => ApprovalRule::Never,
-                ApprovalRuleV1::Always => ApprovalRule::Always,
-            },
+            approval: form.approval.into(),
             timeout_seconds: form.timeout_seconds,
             idempotent: form.idempotent,
             steps: form.steps.into_iter().map(Step::try_from).collect::<Result<_, _>>()?,
@@ -105,7 +96,7 @@ impl<'a> From<&'a Step> for StepV1<'a> {
         Self {
             name: step.name.as_str(),
             action: ActionV1::from(&step.action),
-            inputs: texts(&step.inputs),
+            inputs: variables_form(&step.inputs),
             source: step.source.as_deref().map(StepSourceV1::from),
         }
     }
@@ -122,13 +113,4 @@ impl TryFrom<StepV1<'_>> for Step {
             source: form.source.map(StepSource::try_from).transpose()?.map(Arc::new),
         })
     }
-}
-
-fn texts(variables: &BTreeMap<VariableName, VariableValue>) -> BTreeMap<&str, &str> {
-    variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
-}
-
-fn variables(form: BTreeMap<&str, &str>) -> Result<BTreeMap<VariableName, VariableValue>, Malformed> {
-    let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
-    form.into_iter().map(variable).collect()
 }

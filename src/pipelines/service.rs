@@ -61,7 +61,7 @@ impl Pipelines {
         let mut records = Records::default();
         let mut last_revision = 0;
         for (_, record) in store.scan(stored::PIPELINES, &end_of_prefix(stored::PIPELINES), usize::MAX)? {
-            let pipeline = stored::decode(&record).map_err(|unreadable| StoreError::Read(unreadable.to_string()))?;
+            let pipeline = stored::decode(&record)?;
             last_revision = last_revision.max(pipeline.revision);
             records.set(change::set(&pipeline.key.clone(), Some(Arc::new(pipeline))));
         }

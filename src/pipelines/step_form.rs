@@ -1,4 +1,4 @@
-//! The stored form of what a step does: in a pipeline, in a deployment, and in a registry.
+//! The stored form of a step: in a pipeline, in a deployment, and in a registry.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use crate::domain::{
     Action, Description, HttpCall, Identifier, Input, InputKind, InputValue, Malformed, RegistryStep, StepReference,
     StepSource, Use, VariableName, VariableValue,
 };
+use crate::store::record::stored_enum;
 
 #[derive(Serialize, Deserialize)]
 pub(super) enum ActionV1<'a> {
@@ -80,12 +81,7 @@ struct InputV1<'a> {
     default: Option<InputValueV1<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum InputKindV1 {
-    String,
-    Number,
-    Boolean,
-}
+stored_enum!(InputKindV1, InputKind { String, Number, Boolean });
 
 impl<'a> From<&'a Action> for ActionV1<'a> {
     fn from(action: &'a Action) -> Self {
@@ -214,11 +210,7 @@ impl TryFrom<RegistryStepV1<'_>> for RegistryStep {
 impl<'a> From<&'a Input> for InputV1<'a> {
     fn from(input: &'a Input) -> Self {
         Self {
-            kind: match input.kind {
-                InputKind::String => InputKindV1::String,
-                InputKind::Number => InputKindV1::Number,
-                InputKind::Boolean => InputKindV1::Boolean,
-            },
+            kind: input.kind.into(),
             required: input.required,
             default: input.default.as_ref().map(InputValueV1::from),
         }
@@ -230,11 +222,7 @@ impl TryFrom<InputV1<'_>> for Input {
 
     fn try_from(form: InputV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
-            kind: match form.kind {
-                InputKindV1::String => InputKind::String,
-                InputKindV1::Number => InputKind::Number,
-                InputKindV1::Boolean => InputKind::Boolean,
-            },
+            kind: form.kind.into(),
             required: form.required,
             default: form.default.map(InputValue::try_from).transpose()?,
         })

@@ -1,4 +1,4 @@
-//! How pipelines and their declarations lie in the store: postcard behind a version byte.
+//! The stored forms of pipelines and their declarations.
 
 use std::sync::Arc;
 
@@ -6,11 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use super::form::BlueprintV1;
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use crate::domain::{
-    Blueprint, Context, IdSeed, Identifier, Malformed, Person, PipelineKey, Timestamp, UserId, VariableName,
-};
+use crate::domain::{Blueprint, Context, Identifier, Malformed, PipelineKey, Timestamp, VariableName};
+use crate::store::record::{self, RecordError, records, stored_enum};
+use crate::stored::{PersonV1, PipelineKeyV1};
 
-const VERSION: u8 = 1;
+records! {
+    PipelineV1<'a> = "pipeline",
+    DefinitionV1<'a> = "pipeline declaration",
+}
 
 pub const PIPELINES: &[u8] = b"P/";
 
@@ -28,20 +31,10 @@ fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
     [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
 }
 
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error("a pipeline's record is of a version that this server does not know; start the version that wrote it")]
-    Version,
-    #[error("a pipeline's record does not have the form of its version: {0}")]
-    Form(#[from] postcard::Error),
-    #[error("a pipeline's record holds a text that {0}")]
-    Text(#[from] Malformed),
-}
-
 #[derive(Serialize, Deserialize)]
 struct PipelineV1<'a> {
-    organization: &'a str,
-    id: &'a str,
+    #[serde(borrow)]
+    key: PipelineKeyV1<'a>,
     #[serde(borrow)]
     definition: DefinitionV1<'a>,
     #[serde(borrow)]
@@ -68,29 +61,23 @@ struct RepositoryV1<'a> {
     api_url: Option<&'a str>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum ProviderV1 {
-    Git,
-    GitHub,
-}
+stored_enum!(ProviderV1, Provider { Git, GitHub });
 
 #[derive(Serialize, Deserialize)]
 struct StoppedV1<'a> {
-    by: [u8; 12],
-    name: &'a str,
+    #[serde(borrow)]
+    by: PersonV1<'a>,
     at: i64,
     reason: Option<&'a str>,
 }
 
 pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
     let Pipeline { key, name, slug, blueprint, repository, stopped, revision } = pipeline;
-    encoded(&PipelineV1 {
-        organization: key.organization.as_str(),
-        id: key.pipeline.as_str(),
+    record::encode(&PipelineV1 {
+        key: key.into(),
         definition: definition_form(name, slug, blueprint, repository.as_ref()),
         stopped: stopped.as_ref().map(|stopped| StoppedV1 {
-            by: stopped.by.id.0.0,
-            name: &stopped.by.name,
+            by: PersonV1::from(&stopped.by),
             at: stopped.at.as_millis(),
             reason: stopped.reason.as_ref().map(Context::as_str),
         }),
@@ -101,28 +88,32 @@ pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
 /// What a file declares, to be compared with what it declared before.
 pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
     let Definition { name, slug, blueprint, repository } = definition;
-    encoded(&definition_form(name, slug, blueprint, repository.as_ref()))
+    record::encode(&definition_form(name, slug, blueprint, repository.as_ref()))
 }
 
-fn encoded(form: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
+pub fn decode(bytes: &[u8]) -> Result<Pipeline, RecordError> {
+    record::read::<PipelineV1<'_>, _>(bytes)
 }
 
-pub fn decode(bytes: &[u8]) -> Result<Pipeline, Unreadable> {
-    let Some((&VERSION, form)) = bytes.split_first() else {
-        return Err(Unreadable::Version);
-    };
-    let form: PipelineV1<'_> = postcard::from_bytes(form)?;
-    let key =
-        PipelineKey { organization: Identifier::parse(form.organization)?, pipeline: Identifier::parse(form.id)? };
-    let stopped = form.stopped.map(|stopped| {
-        Ok::<_, Malformed>(Stopped {
-            by: Person { id: UserId(IdSeed(stopped.by)), name: Arc::from(stopped.name) },
-            at: Timestamp::from_millis(stopped.at),
-            reason: stopped.reason.map(Context::parse).transpose()?,
+impl TryFrom<PipelineV1<'_>> for Pipeline {
+    type Error = Malformed;
+
+    fn try_from(form: PipelineV1<'_>) -> Result<Self, Malformed> {
+        let stopped = form.stopped.map(Stopped::try_from).transpose()?;
+        Ok(Definition::try_from(form.definition)?.into_pipeline(form.key.try_into()?, stopped, form.revision))
+    }
+}
+
+impl TryFrom<StoppedV1<'_>> for Stopped {
+    type Error = Malformed;
+
+    fn try_from(form: StoppedV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            by: form.by.into(),
+            at: Timestamp::from_millis(form.at),
+            reason: form.reason.map(Context::parse).transpose()?,
         })
-    });
-    Ok(Definition::try_from(form.definition)?.into_pipeline(key, stopped.transpose()?, form.revision))
+    }
 }
 
 fn definition_form<'a>(
@@ -136,10 +127,7 @@ fn definition_form<'a>(
         slug: slug.as_str(),
         blueprint: BlueprintV1::from(blueprint),
         repository: repository.map(|repository| RepositoryV1 {
-            provider: match repository.provider {
-                Provider::Git => ProviderV1::Git,
-                Provider::GitHub => ProviderV1::GitHub,
-            },
+            provider: repository.provider.into(),
             url: &repository.url,
             default_branch: &repository.default_branch,
             credential: repository.credential.as_ref().map(VariableName::as_str),
@@ -166,10 +154,7 @@ impl TryFrom<RepositoryV1<'_>> for Repository {
 
     fn try_from(form: RepositoryV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
-            provider: match form.provider {
-                ProviderV1::Git => Provider::Git,
-                ProviderV1::GitHub => Provider::GitHub,
-            },
+            provider: form.provider.into(),
             url: Arc::from(form.url),
             default_branch: Arc::from(form.default_branch),
             credential: form.credential.map(VariableName::parse).transpose()?,
@@ -183,7 +168,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Action, ApprovalRule, Stage, Step, VariableValue};
+    use crate::domain::{Action, ApprovalRule, IdSeed, Person, Stage, Step, UserId, VariableValue};
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {

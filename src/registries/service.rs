@@ -137,7 +137,7 @@ pub(super) fn load(store: Arc<dyn Store>) -> Result<Published<Identifier, Regist
     let mut records = Records::default();
     let mut last_revision = 0;
     for (_, record) in store.scan(stored::REGISTRIES, &end_of_prefix(stored::REGISTRIES), usize::MAX)? {
-        let registry = stored::decode(&record).map_err(|unreadable| StoreError::Read(unreadable.to_string()))?;
+        let registry = stored::decode(&record)?;
         last_revision = last_revision.max(registry.revision);
         records.set(set(&Arc::new(registry)));
     }

@@ -1,4 +1,4 @@
-//! How registries lie in the store: postcard behind a version byte.
+//! The stored form of registries.
 
 use std::sync::Arc;
 
@@ -8,24 +8,15 @@ use super::registry::{FileFault, GitSource, Registry, Source, SyncFailure};
 use crate::domain::{IdSeed, Identifier, Malformed, RegistryId, RegistryStep, Timestamp, VariableName};
 use crate::git::{Commit, RefName, RemoteUrl};
 use crate::pipelines::RegistryStepV1;
+use crate::store::record::{self, RecordError, records};
 
-const VERSION: u8 = 1;
+records!(RegistryV1<'a> = "step registry");
 
 pub const REGISTRIES: &[u8] = b"R/";
 
 /// `R/{organization}/{registry}`
 pub fn key(organization: &Identifier, id: RegistryId) -> Vec<u8> {
     [REGISTRIES, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
-}
-
-#[derive(Debug, thiserror::Error)]
-pub enum Unreadable {
-    #[error("a registry's record is of a version that this server does not know; start the version that wrote it")]
-    Version,
-    #[error("a registry's record does not have the form of its version: {0}")]
-    Form(#[from] postcard::Error),
-    #[error("a registry's record holds a text that {0}")]
-    Text(#[from] Malformed),
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,7 +52,7 @@ struct FailureV1<'a> {
 }
 
 pub fn encode(registry: &Registry) -> Vec<u8> {
-    let form = RegistryV1 {
+    record::encode(&RegistryV1 {
         organization: registry.organization.as_str(),
         id: registry.id.0.0,
         name: registry.name.as_str(),
@@ -83,31 +74,34 @@ pub fn encode(registry: &Registry) -> Vec<u8> {
         updated_at: registry.updated_at.as_millis(),
         synced_at: registry.synced_at.map(Timestamp::as_millis),
         revision: registry.revision,
-    };
-    postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+    })
 }
 
-pub fn decode(bytes: &[u8]) -> Result<Registry, Unreadable> {
-    let Some((&VERSION, form)) = bytes.split_first() else {
-        return Err(Unreadable::Version);
-    };
-    let form: RegistryV1<'_> = postcard::from_bytes(form)?;
-    let steps = form.steps.into_iter().map(|step| {
-        let step = RegistryStep::try_from(step)?;
-        Ok(((step.name.clone(), step.version.clone()), Arc::new(step)))
-    });
-    Ok(Registry {
-        organization: Identifier::parse(form.organization)?,
-        id: RegistryId(IdSeed(form.id)),
-        name: Identifier::parse(form.name)?,
-        source: form.git.map(GitSource::try_from).transpose()?.map_or(Source::Inline, Source::Git),
-        steps: Arc::new(steps.collect::<Result<_, Malformed>>()?),
-        failure: form.failure.map(|failure| Arc::new(SyncFailure::from(failure))),
-        created_at: Timestamp::from_millis(form.created_at),
-        updated_at: Timestamp::from_millis(form.updated_at),
-        synced_at: form.synced_at.map(Timestamp::from_millis),
-        revision: form.revision,
-    })
+pub fn decode(bytes: &[u8]) -> Result<Registry, RecordError> {
+    record::read::<RegistryV1<'_>, _>(bytes)
+}
+
+impl TryFrom<RegistryV1<'_>> for Registry {
+    type Error = Malformed;
+
+    fn try_from(form: RegistryV1<'_>) -> Result<Self, Malformed> {
+        let steps = form.steps.into_iter().map(|step| {
+            let step = RegistryStep::try_from(step)?;
+            Ok(((step.name.clone(), step.version.clone()), Arc::new(step)))
+        });
+        Ok(Self {
+            organization: Identifier::parse(form.organization)?,
+            id: RegistryId(IdSeed(form.id)),
+            name: Identifier::parse(form.name)?,
+            source: form.git.map(GitSource::try_from).transpose()?.map_or(Source::Inline, Source::Git),
+            steps: Arc::new(steps.collect::<Result<_, Malformed>>()?),
+            failure: form.failure.map(|failure| Arc::new(SyncFailure::from(failure))),
+            created_at: Timestamp::from_millis(form.created_at),
+            updated_at: Timestamp::from_millis(form.updated_at),
+            synced_at: form.synced_at.map(Timestamp::from_millis),
+            revision: form.revision,
+        })
+    }
 }
 
 impl TryFrom<GitV1<'_>> for GitSource {

@@ -8,10 +8,12 @@ use super::secret::SecretError;
 use super::value::SecretValue;
 use super::vault::Vault;
 use crate::domain::Identifier;
+use crate::store::record::{self, RecordError, records};
 use crate::store::{Batch, StoreError};
 
+records!(KeptV1<'a> = "sealed value");
+
 pub(super) const KEPT: &[u8] = b"se/";
-const VERSION: u8 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct KeptV1<'a> {
@@ -72,7 +74,7 @@ pub(super) fn sealed_anew(
     bytes: &[u8],
 ) -> Result<Option<Vec<u8>>, StoreError> {
     let name = name_of(organization, found_under)?;
-    if decode(bytes).is_some_and(|sealed| sealed.key == ring.current_id()) {
+    if decode(bytes)?.key == ring.current_id() {
         return Ok(None);
     }
     let value = open(ring, organization, name, bytes)?;
@@ -95,8 +97,7 @@ fn name_of<'a>(organization: &Identifier, key: &'a [u8]) -> Result<&'a str, Stor
 
 fn seal(ring: &Ring, organization: &Identifier, name: &str, value: &SecretValue) -> Vec<u8> {
     let sealed = ring.seal(&KeptPlace { organization: organization.as_str(), name }, value);
-    postcard::to_extend(&KeptV1 { key: sealed.key, sealed: &sealed.bytes }, vec![VERSION])
-        .expect("the form has no maps of unknown length")
+    record::encode(&KeptV1 { key: sealed.key, sealed: &sealed.bytes })
 }
 
 pub(super) fn open(
@@ -106,16 +107,12 @@ pub(super) fn open(
     bytes: &[u8],
 ) -> Result<SecretValue, StoreError> {
     let place = KeptPlace { organization: organization.as_str(), name };
-    let value = decode(bytes).and_then(|sealed| ring.open(&place, &sealed));
-    value.ok_or_else(|| damaged(organization, name))
+    ring.open(&place, &decode(bytes)?).ok_or_else(|| damaged(organization, name))
 }
 
-fn decode(bytes: &[u8]) -> Option<Sealed> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    let form: KeptV1<'_> = postcard::from_bytes(form).ok()?;
-    Some(Sealed { key: form.key, bytes: form.sealed.to_vec() })
+fn decode(bytes: &[u8]) -> Result<Sealed, RecordError> {
+    let form: KeptV1<'_> = record::decode(bytes)?;
+    Ok(Sealed { key: form.key, bytes: form.sealed.to_vec() })
 }
 
 fn damaged(organization: &Identifier, name: &str) -> StoreError {

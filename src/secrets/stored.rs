@@ -1,4 +1,4 @@
-//! How secrets and the wrapped keys of organizations lie in the store.
+//! The stored forms of secrets and of the wrapped keys of organizations.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,8 +6,12 @@ use super::sealing::{Key, Ring, Sealed, SecretPlace, WrappedKey};
 use super::secret::Secret;
 use crate::domain::{Description, Identifier, Timestamp, VariableName};
 use crate::store::StoreError;
+use crate::store::record::{self, records};
 
-const VERSION: u8 = 1;
+records! {
+    SecretV1<'a> = "secret",
+    RingV1<'a> = "data key",
+}
 
 pub const SECRETS: &[u8] = b"s/";
 pub const RINGS: &[u8] = b"o/";
@@ -67,53 +71,47 @@ impl Record {
     }
 
     pub fn encode(&self) -> Vec<u8> {
-        let form = SecretV1 {
+        record::encode(&SecretV1 {
             version: self.secret.version,
             description: self.secret.description.as_str(),
             created_at: self.secret.created_at.as_millis(),
             updated_at: self.secret.updated_at.as_millis(),
             key: self.sealed.key,
             sealed: &self.sealed.bytes,
-        };
-        postcard::to_extend(&form, vec![VERSION]).expect("the form has no maps of unknown length")
+        })
     }
 
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, StoreError> {
-        let unreadable = || {
-            let key = String::from_utf8_lossy(key);
-            StoreError::Read(format!("the record {key} of a secret does not have the form of its version"))
+        let form: SecretV1<'_> = record::decode(bytes).map_err(|error| error.under(key))?;
+        let parsed = parse_key(key).ok_or_else(|| record::misplaced::<SecretV1<'_>>().under(key));
+        let (organization, pipeline, name) = parsed?;
+        let description = Description::parse(form.description).map_err(record::invalid::<SecretV1<'_>>)?;
+        let secret = Secret {
+            name,
+            description,
+            pipeline,
+            version: form.version,
+            created_at: Timestamp::from_millis(form.created_at),
+            updated_at: Timestamp::from_millis(form.updated_at),
         };
-        decode_secret(key, bytes).ok_or_else(unreadable)
+        Ok(Self { organization, secret, sealed: Sealed { key: form.key, bytes: form.sealed.to_vec() } })
     }
 }
 
-fn decode_secret(key: &[u8], bytes: &[u8]) -> Option<Record> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    let form: SecretV1<'_> = postcard::from_bytes(form).ok()?;
+fn parse_key(key: &[u8]) -> Option<(Identifier, Option<Identifier>, VariableName)> {
     let mut parts = std::str::from_utf8(key.strip_prefix(SECRETS)?).ok()?.splitn(3, '/');
     let organization = Identifier::parse(parts.next()?).ok()?;
     let pipeline = match parts.next()? {
         "" => None,
         pipeline => Some(Identifier::parse(pipeline).ok()?),
     };
-    let secret = Secret {
-        name: VariableName::parse(parts.next()?).ok()?,
-        description: Description::parse(form.description).ok()?,
-        pipeline,
-        version: form.version,
-        created_at: Timestamp::from_millis(form.created_at),
-        updated_at: Timestamp::from_millis(form.updated_at),
-    };
-    Some(Record { organization, secret, sealed: Sealed { key: form.key, bytes: form.sealed.to_vec() } })
+    Some((organization, pipeline, VariableName::parse(parts.next()?).ok()?))
 }
 
 pub fn encode_ring(organization: &Identifier, ring: &Ring, master: &Key) -> Vec<u8> {
     let wrapped = ring.wrap(organization, master);
     let keys = wrapped.iter().map(|key| (key.id, key.sealed.as_slice())).collect();
-    postcard::to_extend(&RingV1 { floor: ring.floor, keys }, vec![VERSION])
-        .expect("the form has no maps of unknown length")
+    record::encode(&RingV1 { floor: ring.floor, keys })
 }
 
 /// The keys of an organization, still wrapped.
@@ -125,29 +123,17 @@ pub struct WrappedRing {
 
 impl WrappedRing {
     pub fn decode(key: &[u8], bytes: &[u8]) -> Result<Self, StoreError> {
-        let unreadable = || {
-            let key = String::from_utf8_lossy(key);
-            StoreError::Read(format!(
-                "the record {key} of an organization's keys does not have the form of its version"
-            ))
-        };
-        decode_ring(key, bytes).ok_or_else(unreadable)
+        let form: RingV1<'_> = record::decode(bytes).map_err(|error| error.under(key))?;
+        let name = key.strip_prefix(RINGS).and_then(|name| std::str::from_utf8(name).ok());
+        let organization = name.and_then(|name| Identifier::parse(name).ok());
+        let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
+        Ok(Self { organization: organization.ok_or_else(record::misplaced::<RingV1<'_>>)?, floor: form.floor, keys })
     }
 
     /// None where this is not the master key they are wrapped under.
     pub fn unwrap(&self, master: &Key) -> Option<Ring> {
         Ring::unwrap(&self.organization, self.floor, &self.keys, master)
     }
-}
-
-fn decode_ring(key: &[u8], bytes: &[u8]) -> Option<WrappedRing> {
-    let (&VERSION, form) = bytes.split_first()? else {
-        return None;
-    };
-    let form: RingV1<'_> = postcard::from_bytes(form).ok()?;
-    let organization = Identifier::parse(std::str::from_utf8(key.strip_prefix(RINGS)?).ok()?).ok()?;
-    let keys = form.keys.into_iter().map(|(id, sealed)| WrappedKey { id, sealed: sealed.to_vec() }).collect();
-    Some(WrappedRing { organization, floor: form.floor, keys })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! sled's large pages: one that is larger than a quarter of a segment has a file of its own, which sled does not sync.
+//! sled's blobs: a page larger than a quarter of a segment has a file of its own, which sled does not sync.
 //!
-//! What we store is far smaller, so there is next to never one. But it must be looked for at every sync, and that must
-//! not need a descriptor at a time when clients hold all of them: so the directory is kept open.
+//! Our records are far smaller, so there is hardly ever one. But every sync must look for them, and must not need a
+//! descriptor at a time when clients hold all of them: so the directory is kept open.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use rustix::fs::Dir;
 
-use super::descriptors::patiently;
+use super::descriptors::retrying;
 
 pub struct Blobs {
     path: PathBuf,
@@ -20,7 +20,7 @@ pub struct Blobs {
 }
 
 impl Blobs {
-    /// Those of the database in this directory.
+    /// The blobs of the database in this directory.
     pub fn of(database: &Path) -> io::Result<Blobs> {
         let path = database.join("blobs");
         let dir = Mutex::new(Dir::new(File::open(&path)?)?);
@@ -34,9 +34,9 @@ impl Blobs {
             return Ok(());
         }
         for blob in found {
-            match patiently(|| File::open(&blob)) {
+            match retrying(|| File::open(&blob)) {
                 Ok(blob) => blob.sync_all()?,
-                // sled removes one when nothing refers to it any more.
+                // sled has removed it meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),
             }

@@ -1,6 +1,6 @@
-//! The directory that holds everything the server must not forget: who may use it, and whether it is ours.
+//! The data directory: one process at a time may use it, and it must be ours and of a format we read.
 //!
-//! Layout: `LOCK` (held while the store lives), `FORMAT` (what the directory is), `log/` (redo log), `sled/` (database).
+//! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
 
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -13,13 +13,16 @@ const LOCK: &str = "LOCK";
 const FORMAT: &str = "FORMAT";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
-const FORMAT_NUMBER: &str = "4";
-/// What a fresh file system or a start that was cut short leaves behind; such a directory still counts as empty.
+/// The format that is written. A record that grows does not change it: records have versions of their own.
+const FORMAT_NUMBER: u32 = 4;
+/// The oldest format that is still read.
+const OLDEST_FORMAT: u32 = 4;
+/// Left behind by a fresh file system or an interrupted start; such a directory still counts as empty.
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
-/// Why the store did not open. Each is one sentence that says what happened and what to do.
+/// Why the store did not open: one sentence each, with what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
     #[error(
@@ -31,14 +34,15 @@ pub enum OpenError {
     )]
     NotOurs { path: PathBuf },
     #[error(
-        "data directory {path} has the format {found:?} and this server reads format {FORMAT_NUMBER}; start the version that wrote it"
+        "data directory {path} has format {found}, and this server reads formats {OLDEST_FORMAT} to {FORMAT_NUMBER}; \
+         {} version of lockkeeper wrote it: start that one", if *found > FORMAT_NUMBER { "a newer" } else { "an older" }
     )]
-    Format { path: PathBuf, found: String },
-    #[error("cannot {doing} {path}: {source}; check that this user may write there and that the disk is in order")]
+    Format { path: PathBuf, found: u32 },
+    #[error("cannot {doing} {path}: {source}; check the permissions of this user and the disk")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
         "the log is damaged in {file} at byte {offset}: {what}; restore the data directory from a backup, or start once \
-         with --discard-damaged-log to set this and all later records aside in {dir}/damaged-* and go on without them"
+         with --discard-damaged-log to move this and all later records to {dir}/damaged-* and continue without them"
     )]
     DamagedLog { file: PathBuf, offset: u64, what: String, dir: PathBuf },
     #[error("the database in {path} cannot be used: {reason}; restore the data directory from a backup")]
@@ -51,7 +55,7 @@ impl OpenError {
     }
 }
 
-/// Who holds a data directory that is in use.
+/// The process that holds a data directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holder {
     Process(u32),
@@ -67,7 +71,7 @@ impl std::fmt::Display for Holder {
     }
 }
 
-/// A data directory that is ours alone until this value is dropped.
+/// A data directory, held exclusively until this value is dropped.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
@@ -77,7 +81,7 @@ pub struct DataDir {
 impl DataDir {
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
         create(path)?;
-        // Looked at before the lock file is made, so that a foreign directory stays as it was.
+        // Before the lock file is made, so that a foreign directory stays unchanged.
         check_format(path)?;
         let lock = lock(path)?;
         if check_format(path)? == Found::Nothing {
@@ -103,12 +107,12 @@ fn create(path: &Path) -> Result<(), OpenError> {
     if !path.exists() {
         let made = DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path);
         made.map_err(OpenError::io("create the data directory", path))?;
-        // The user may be allowed to write in the parent and not to read it; then the name is the system's to sync.
+        // Fails if the user may write in the parent but not read it; the system syncs the name some time later.
         let _ = path.parent().map(sync_dir);
     }
     let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     if metadata.permissions().mode() & GROUP_AND_OTHERS != 0 {
-        tracing::warn!(path = %path.display(), "the data directory is open to other users; chmod 700 closes it");
+        tracing::warn!(path = %path.display(), "other users can read the data directory; run chmod 700 on it");
     }
     Ok(())
 }
@@ -124,9 +128,9 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
     match std::fs::read(&file) {
         Ok(content) => {
             let content = String::from_utf8_lossy(&content).trim_end().to_owned();
-            match content.strip_prefix(FORMAT_PREFIX) {
-                Some(FORMAT_NUMBER) => Ok(Found::Ours),
-                Some(other) => Err(OpenError::Format { path: path.to_owned(), found: other.to_owned() }),
+            match content.strip_prefix(FORMAT_PREFIX).and_then(|number| number.parse().ok()) {
+                Some(OLDEST_FORMAT..=FORMAT_NUMBER) => Ok(Found::Ours),
+                Some(found) => Err(OpenError::Format { path: path.to_owned(), found }),
                 None => Err(OpenError::NotOurs { path: path.to_owned() }),
             }
         }
@@ -212,11 +216,16 @@ mod tests {
     }
 
     #[test]
-    fn another_format_is_refused() {
+    fn another_format_is_refused_and_names_the_formats() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}2\n")).unwrap();
-        let refused = DataDir::open(dir.path()).unwrap_err();
-        assert!(matches!(&refused, OpenError::Format { found, .. } if found == "2"), "{refused}");
+        for (format, said) in [(3, "an older version"), (5, "a newer version")] {
+            std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}{format}\n")).unwrap();
+            let refused = DataDir::open(dir.path()).unwrap_err().to_string();
+            let numbers = format!("has format {format}, and this server reads formats 4 to 4");
+            assert!(refused.contains(&numbers) && refused.contains(said), "{refused}");
+        }
+        std::fs::write(dir.path().join(FORMAT), format!("{FORMAT_PREFIX}of its own\n")).unwrap();
+        assert!(matches!(DataDir::open(dir.path()), Err(OpenError::NotOurs { .. })));
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! sled, and what it needs around it to be trusted: opened with care, and made durable by our own `fdatasync`.
+//! sled, with the care that it needs: guarded opening, and durability by our own `fdatasync`.
 //!
-//! sled orders its writes with `sync_file_range`, which leaves file size and device cache alone. It counts on that order
-//! twice: a segment's header says that the segment before the last is on the disk, and a freed segment is overwritten
-//! once what replaced it counts as written. So a power cut could lose what was durable long ago. We make the order true:
-//! the file is really synced at least once in every segment's worth of its writes ([`Pace`]).
+//! sled orders its writes with `sync_file_range`, which does not flush the file size or the device cache. It relies on that
+//! order twice: a segment's header claims that the segment before the last is on the disk, and a freed segment is
+//! overwritten as soon as its replacement counts as written. So a power cut could lose data that was durable long before. We
+//! enforce the order: the file is synced at least once per segment's worth of writes ([`Pace`]).
 
 use std::fs::File;
 use std::io;
@@ -12,28 +12,29 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
+use super::batch::Pair;
 use super::blobs::Blobs;
+use super::contract::StoreError;
 use super::data_dir::OpenError;
 use super::overlay::Changes;
 use super::sync_dir::sync_dir;
-use super::{Pair, StoreError};
 
-/// sled's default is 512 KiB, which would ask for a sync every few hundred keys. It must never change for a data
-/// directory that exists.
+/// sled's default of 512 KiB would require a sync every few hundred keys. It must never change for an existing data
+/// directory.
 const SEGMENT_BYTES: usize = 8 * 1024 * 1024;
-/// What sled may write between two syncs. A quarter of a segment, since it is measured only after each step.
+/// Bytes that sled may write between two syncs. A quarter of a segment, since it is measured only after each step.
 const SYNC_EVERY_BYTES: usize = SEGMENT_BYTES / 4;
-/// What a step should write at most; one that wrote more is followed by a shorter one.
+/// Bytes that a step should write at most; the step after a longer one is shorter.
 const STEP_BYTES: usize = SYNC_EVERY_BYTES / 2;
 /// A change writes its own entry and, at worst, its leaf of up to 16 entries and one more page that sled moves out of a
-/// segment it wants to free: most often 1 KiB in all.
+/// segment it wants to free: usually 1 KiB in all.
 const MAX_STEP_CHANGES: usize = 256;
-/// One change next to values of this size may write a step's worth.
+/// A change next to values of this size may write as much as a whole step.
 const LARGE_VALUE_BYTES: usize = STEP_BYTES / 32;
-/// Only we may hold the directory, so a lock that is still there belongs to a sled that is just letting go of it.
+/// We hold the data directory, so a lock that is still there belongs to a sled that is just releasing it.
 const LOCK_ATTEMPTS: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
-/// The thread that opens sled; a panic there becomes an error and is not printed.
+/// The thread that opens sled; a panic in it becomes an error and is not printed.
 const OPENER: &str = "database-open";
 const APPLIED: &[u8] = b"applied";
 
@@ -52,7 +53,7 @@ impl Database {
         if !dir.exists() {
             create(dir, cache_bytes).map_err(failed)?;
         }
-        settle(dir).map_err(OpenError::io("prepare the database in", dir))?;
+        clean_up(dir).map_err(OpenError::io("prepare the database in", dir))?;
         let (db, data, meta) = open_contained(dir, cache_bytes).map_err(failed)?;
         let file = File::options().read(true).write(true).open(dir.join("db"));
         let file = file.map_err(OpenError::io("open the database file in", dir))?;
@@ -65,17 +66,16 @@ impl Database {
     /// The sequence up to which the database has every batch.
     pub fn applied(&self) -> Result<u64, OpenError> {
         let failed = |reason: String| OpenError::Database { path: self.dir.clone(), reason };
-        let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(plainly(&error)))? else {
+        let Some(found) = self.meta.get(APPLIED).map_err(|error| failed(error_text(&error)))? else {
             return Ok(0);
         };
         let bytes = found.as_ref().try_into().map_err(|_| failed("its applied sequence is not a number".to_owned()))?;
         Ok(u64::from_be_bytes(bytes))
     }
 
-    /// Writes the changes and then, once they are durable, that it has everything up to `last`.
+    /// Writes the changes and then, once they are durable, the applied sequence `last`.
     ///
-    /// One by one and not as a sled batch, which would shut readers out while it runs; replaying makes up for a crash
-    /// in between.
+    /// One by one, since a sled batch would block readers; after a crash in between, the log is replayed.
     pub fn apply(&self, changes: &Changes, last: u64) -> Result<(), String> {
         let mut pace = Pace { step: MAX_STEP_CHANGES, in_step: 0, unsynced: 0 };
         for (key, value) in changes {
@@ -83,38 +83,38 @@ impl Database {
                 Some(value) => self.data.insert(key, value.as_slice()),
                 None => self.data.remove(key),
             }
-            .map_err(|error| plainly(&error))?;
+            .map_err(|error| error_text(&error))?;
             if pace.ends_step(value.as_ref().map_or(0, Vec::len)) {
-                let flushed = self.db.flush().map_err(|error| plainly(&error))?;
+                let flushed = self.db.flush().map_err(|error| error_text(&error))?;
                 if pace.wants_sync(flushed) {
                     self.sync()?;
                 }
             }
         }
         self.sync()?;
-        self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| plainly(&error))?;
+        self.meta.insert(APPLIED, &last.to_be_bytes()).map_err(|error| error_text(&error))?;
         self.sync()
     }
 
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
-        let found = self.data.get(key).map_err(|error| StoreError::Read(plainly(&error)))?;
+        let found = self.data.get(key).map_err(|error| StoreError::Read(error_text(&error)))?;
         Ok(found.map(|value| value.to_vec()))
     }
 
     pub fn range(&self, from: &[u8], to: &[u8]) -> impl Iterator<Item = Result<Pair, StoreError>> + use<> {
         self.data.range(from..to).map(|found| match found {
             Ok((key, value)) => Ok((key.to_vec(), value.to_vec())),
-            Err(error) => Err(StoreError::Read(plainly(&error))),
+            Err(error) => Err(StoreError::Read(error_text(&error))),
         })
     }
 
     fn sync(&self) -> Result<(), String> {
-        self.db.flush().map_err(|error| plainly(&error))?;
+        self.db.flush().map_err(|error| error_text(&error))?;
         self.file.sync_data().and_then(|()| self.blobs.sync()).map_err(|error| error.to_string())
     }
 }
 
-/// Decides when sled's file is synced, from what its flushes say they wrote.
+/// Decides when sled's file is synced, by the bytes that its flushes report.
 struct Pace {
     step: usize,
     in_step: usize,
@@ -139,8 +139,8 @@ impl Pace {
     }
 }
 
-/// Makes an empty database under another name first: sled syncs none of the files it creates, and a directory half
-/// made when the power goes would never open again.
+/// Makes an empty database under another name first: sled does not sync the files it creates, and a directory left
+/// incomplete by a power cut would never open again.
 fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
     let text = |error: io::Error| error.to_string();
     let new = dir.with_extension("new");
@@ -156,25 +156,25 @@ fn create(dir: &Path, cache_bytes: u64) -> Result<(), String> {
     dir.parent().map_or(Ok(()), sync_dir).map_err(text)
 }
 
-/// Puts in order what a killed server left.
-fn settle(dir: &Path) -> io::Result<()> {
+/// Cleans up after a killed server.
+fn clean_up(dir: &Path) -> io::Result<()> {
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
         let name = entry.file_name();
-        // Left by a crash while sled was opening; sled would take it for the newest snapshot and fail for ever.
+        // Left by a crash while sled was opening; sled would take it for the newest snapshot and never open again.
         if name.to_str().is_some_and(|name| name.starts_with("snap.") && name.ends_with(".generating")) {
-            tracing::warn!(file = %entry.path().display(), "removing a snapshot that was never finished");
+            tracing::warn!(file = %entry.path().display(), "removing an unfinished snapshot");
             std::fs::remove_file(entry.path())?;
         }
     }
-    // What is only in the page cache must reach the disk before sled writes a snapshot that counts on it.
+    // Data in the page cache must reach the disk before sled writes a snapshot that relies on it.
     File::options().write(true).open(dir.join("db"))?.sync_all()?;
     Blobs::of(dir)?.sync()
 }
 
 type Opened = (sled::Db, sled::Tree, sled::Tree);
 
-/// Opens sled in a thread of its own, so that a panic in it becomes an error text.
+/// Opens sled in a separate thread, so that a panic becomes an error.
 fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
     silence_opener_panics();
     let dir = dir.to_owned();
@@ -182,17 +182,17 @@ fn open_contained(dir: &Path, cache_bytes: u64) -> Result<Opened, String> {
     let opening = thread.spawn(move || catch_unwind(AssertUnwindSafe(|| open_unlocked(&dir, cache_bytes))));
     let opened = opening.map_err(|error| error.to_string())?.join();
     match opened {
-        Ok(Ok(result)) => result.map_err(|error| plainly(&error)),
+        Ok(Ok(result)) => result.map_err(|error| error_text(&error)),
         Ok(Err(panic)) | Err(panic) => Err(panic_text(&*panic)),
     }
 }
 
-/// What sled says, without its innards.
-fn plainly(error: &sled::Error) -> String {
+/// The error of sled, without its internals.
+fn error_text(error: &sled::Error) -> String {
     match error {
         sled::Error::Corruption { .. } => "its file is damaged".to_owned(),
         sled::Error::Io(error) => error.to_string(),
-        // Without sled's request to report it to somebody whom the operator does not know.
+        // Without sled's request to report the bug to its authors.
         sled::Error::ReportableBug(what) => what.lines().collect::<Vec<_>>().join(" "),
         sled::Error::CollectionNotFound(_) | sled::Error::Unsupported(_) => error.to_string(),
     }
@@ -235,7 +235,7 @@ fn silence_opener_panics() {
     });
 }
 
-/// What a panic said, in one line.
+/// The message of a panic, in one line.
 pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,23 +1,23 @@
-//! Running out of file descriptors is not a failing disk: whoever holds them gives some back sooner or later.
+//! Running out of file descriptors is not a disk failure: some are freed sooner or later.
 
 use std::io;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-/// The pauses grow from short, since most shortages are, to one that costs nothing while a long one lasts.
+/// The pauses start short, as most shortages are, and grow to one that costs little during a long one.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// What an operator can do about it.
+/// Advice for the operator.
 pub const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or lower http.max_connections";
 
-/// Whether this process or the whole system has no descriptor left.
+/// Whether the process or the system has no descriptor left.
 pub fn is_shortage(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// Does it again for as long as descriptors are what it lacks.
-pub fn patiently<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+/// Retries as long as it fails for lack of descriptors.
+pub fn retrying<T>(attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
     pausing(attempt, std::thread::sleep)
 }
 
@@ -27,7 +27,7 @@ fn pausing<T>(mut attempt: impl FnMut() -> io::Result<T>, mut pause: impl FnMut(
         match attempt() {
             Err(error) if is_shortage(&error) => {
                 if next == FIRST_PAUSE {
-                    tracing::warn!(%error, "{SHORTAGE}; the database waits for one");
+                    tracing::warn!(%error, "{SHORTAGE}; the database retries");
                 }
                 pause(next);
                 next = (next * 2).min(LONGEST_PAUSE);

@@ -1,22 +1,22 @@
-//! Journals: what is only ever appended. A batch says what to append to which; here, where all batches have one order and
-//! are durable, each entry gets its number and the hash that chains it to the one before.
+//! Journals: append-only lists. A batch names the entries; once it is durable, and so has its place in the order of all
+//! batches, each entry gets its number and the hash that chains it to the one before.
 //!
-//! Entries lie in pages of [`PAGE_ENTRIES`] numbers in a row, under keys like any other, so that reading them needs nothing
-//! new. A page is put again whenever it grows, which costs little: the redo log has the entries alone, and of a page that
-//! has grown many times the database is given the last form only. Numbers and hashes follow from the order of the log, so
-//! replaying it makes the same pages again.
+//! Entries are stored in pages of [`PAGE_ENTRIES`] consecutive numbers, under ordinary keys. A page is put again whenever it
+//! grows, which costs little: the redo log has only the entries, and of a page that has grown many times the database
+//! gets only the last state. Numbers and hashes follow from the order of the log, so replaying it makes the same pages.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::{Batch, Pair, StoreError, end_of_prefix};
+use super::batch::{Append, Batch, Pair};
+use super::contract::{StoreError, end_of_prefix};
 
-/// Enough that writing a page again is rare for each entry, few enough that it is quick.
+/// Enough that a page is rarely rewritten per entry, few enough that rewriting it is quick.
 pub const PAGE_ENTRIES: u64 = 32;
 
-/// What the keys of all pages begin with.
+/// The prefix of the keys of all pages.
 pub const PAGES: &[u8] = b"E/";
 const HEADS: &[u8] = b"EH/";
 const VERSION: u8 = 1;
@@ -24,15 +24,7 @@ const HASH_BYTES: usize = 32;
 
 pub type Hash = [u8; HASH_BYTES];
 
-/// Something to append to a journal.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Append {
-    /// Its name has no slash.
-    pub journal: Arc<str>,
-    pub body: Vec<u8>,
-}
-
-/// A page as it is stored, read without copying its entries.
+/// A stored page, read without copying its entries.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PageView<'a> {
     pub first: u64,
@@ -59,16 +51,16 @@ pub struct Page {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The place of its batch in the order of all commits.
+    /// The sequence of its batch.
     pub sequence: u64,
     pub hash: Hash,
     pub body: Vec<u8>,
 }
 
-/// How far a journal goes.
+/// The end of a journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// The number that its next entry gets.
+    /// The number of its next entry.
     pub next: u64,
     /// The hash of its last entry.
     pub hash: Hash,
@@ -79,12 +71,12 @@ pub fn page_key(journal: &str, page: u64) -> Vec<u8> {
     [&pages_of(journal), (u64::MAX - page).to_be_bytes().as_slice()].concat()
 }
 
-/// What the keys of all pages of a journal begin with.
+/// The prefix of the keys of all pages of a journal.
 pub fn pages_of(journal: &str) -> Vec<u8> {
     [PAGES, journal.as_bytes(), b"/"].concat()
 }
 
-/// The number of the page that a key of a page is for.
+/// The number of the page with this key.
 pub fn page_of(key: &[u8]) -> Option<u64> {
     let (_, inverted) = key.split_last_chunk()?;
     Some(u64::MAX - u64::from_be_bytes(*inverted))
@@ -95,18 +87,18 @@ pub fn head_key(journal: &str) -> Vec<u8> {
     [HEADS, journal.as_bytes()].concat()
 }
 
-/// The hash that stands before a journal's first entry: so entries of one are none of another.
+/// The hash before a journal's first entry. It differs per journal, so that no entry fits into another one.
 pub fn origin(journal: &str) -> Hash {
     Sha256::new_with_prefix(b"lockkeeper journal ").chain_update(journal.as_bytes()).finalize().into()
 }
 
-/// What an entry is chained by.
+/// The hash of an entry.
 pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
     Sha256::new_with_prefix(before).chain_update(number.to_be_bytes()).chain_update(body).finalize().into()
 }
 
 impl<'a> PageView<'a> {
-    /// `None` where the bytes are not those of a page.
+    /// `None` if the bytes are not a page.
     pub fn decode(mut bytes: &'a [u8]) -> Option<PageView<'a>> {
         let [version] = *bytes.split_off(..1)? else { return None };
         if version != VERSION {
@@ -132,7 +124,7 @@ impl<'a> PageView<'a> {
 }
 
 impl Page {
-    /// `None` where the bytes are not those of a page.
+    /// `None` if the bytes are not a page.
     pub fn decode(bytes: &[u8]) -> Option<Page> {
         let PageView { first, before, entries } = PageView::decode(bytes)?;
         let owned =
@@ -169,10 +161,10 @@ fn take_hash<'a>(bytes: &mut &'a [u8]) -> Option<&'a Hash> {
     bytes.split_off(..HASH_BYTES)?.try_into().ok()
 }
 
-/// Is told what has been appended to which journal, once it is durable. Must be quick: everybody waits for it.
+/// Called with each journal and appended entry once it is durable. Must be quick: all commits wait for it.
 pub type Appended = Arc<dyn Fn(&str, &[u8]) + Send + Sync>;
 
-/// Every journal as far as it is durable.
+/// The durable state of all journals.
 #[derive(Default)]
 pub struct Journals {
     known: HashMap<Arc<str>, Journal>,
@@ -182,18 +174,18 @@ pub struct Journals {
 #[derive(Debug)]
 struct Journal {
     head: Head,
-    /// The page that the next entry belongs to, as it is stored, unless that is a new one.
+    /// The stored bytes of the page that the next entry belongs to; empty for a new page.
     page: Vec<u8>,
     changed: bool,
 }
 
 impl Journals {
-    /// Those that a database has, as they were when it had every batch up to `applied`. It may have more by now: of what
-    /// was being applied when the server ended, any part. The batch takes that away; what the log still has of it comes
-    /// again.
+    /// The journals of a database as they were when it had exactly the batches up to `applied`. It may have any part of
+    /// the batches that were being applied when the server ended; the returned batch removes that part, and replaying the
+    /// log makes it again.
     ///
-    /// Heads are left as they are. One that is ahead of its pages speaks of what the log still has, and replaying that puts
-    /// it right; one that still differs then tells that somebody has been at the journal, and is the evidence of it.
+    /// Heads are left unchanged. One that is ahead of its pages is corrected by the replay; one that still differs
+    /// afterwards is evidence that the journal was tampered with.
     pub fn load(
         applied: u64,
         scan: impl Fn(&[u8], &[u8], usize) -> Result<Vec<Pair>, StoreError>,
@@ -226,13 +218,12 @@ impl Journals {
         Ok((journals, surplus))
     }
 
-    /// From now on tells what is appended.
-    pub fn tell(&mut self, appended: Option<Appended>) {
+    /// Sets the function that is called with appended entries.
+    pub fn on_append(&mut self, appended: Option<Appended>) {
         self.appended = appended;
     }
 
-    /// Appends what batches have to append, the first of them being number `first` in the order of all commits. Answers
-    /// with the pages that have changed.
+    /// Appends the entries of batches, the first of which has the sequence `first`. Returns the changed pages.
     pub fn extend<'a>(&mut self, first: u64, batches: impl Iterator<Item = &'a Batch>) -> Batch {
         let mut pages = Batch::default();
         let mut changed = Vec::new();
@@ -270,7 +261,7 @@ impl Journal {
         Journal { head: Head { next: 0, hash: origin(name) }, page: Vec::new(), changed: false }
     }
 
-    /// Answers with the page that is full with it, if it is.
+    /// Returns the page if it is full now.
     fn append(&mut self, sequence: u64, body: &[u8]) -> Option<(u64, Vec<u8>)> {
         let Head { next: number, hash: before } = self.head;
         let hash = chained(&before, number, body);
@@ -305,7 +296,7 @@ fn write_entry(page: &mut Vec<u8>, sequence: u64, hash: &Hash, body: &[u8]) {
 }
 
 impl Page {
-    /// The journal that ended in this page at that time, and with how many entries of it; `None` if it did not reach it.
+    /// The journal as it ended in this page at that sequence, and its number of entries in it; `None` if it ended before.
     fn ending_by(mut self, applied: u64) -> Option<(Journal, usize)> {
         self.entries.retain(|entry| entry.sequence <= applied);
         let last = self.entries.last()?;
@@ -324,7 +315,7 @@ impl Page {
 }
 
 fn unreadable(what: &str) -> StoreError {
-    StoreError::Read(format!("{what} does not have its form; restore a backup"))
+    StoreError::Read(format!("{what} is malformed; restore a backup"))
 }
 
 #[cfg(test)]

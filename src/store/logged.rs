@@ -1,4 +1,4 @@
-//! The real store: wires the redo log, the overlay and the database together and owns their threads.
+//! The real store: connects the redo log, the overlay and the database, and owns their threads.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -11,6 +11,8 @@ use std::thread::{Builder, JoinHandle};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::batch::{Batch, Pair, Sequence};
+use super::contract::{Store, StoreError};
 use super::data_dir::{DataDir, OpenError};
 use super::database::{Database, panic_text};
 use super::journal::{Appended, Journals};
@@ -23,23 +25,22 @@ use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
 use super::log::{Fatal, exit_on_fatal};
 use super::overlay::{Generation, Overlay};
 use super::sync_dir::sync_dir;
-use super::{Batch, Pair, Sequence, Store, StoreError};
 
-/// A scan that finds the database changed under it this often stops the applier's next step while it reads.
+/// A scan that has found the database changed this often holds the applier back while it reads.
 const OPTIMISTIC_SCANS: usize = 2;
 
 #[derive(Clone)]
 pub struct Options {
     /// The size of a file of the log, at least 4 MiB.
     pub segment_bytes: usize,
-    /// What sled keeps of its pages in memory.
+    /// sled's page cache.
     pub cache_bytes: u64,
-    /// Writes are refused when the disk has less than this free, so that what was taken before always finds room.
+    /// Writes are refused when the disk has less than this free, so that batches handed in before always fit.
     pub min_free_bytes: u64,
-    /// Start although the log is damaged, and set the damaged and all later records aside.
+    /// Start although the log is damaged, and move the damaged and all later records aside.
     pub discard_damaged_log: bool,
     pub appended: Option<Appended>,
-    /// Called when the disk fails under the store; it should not return.
+    /// Called when the disk fails; should not return.
     pub fatal: Fatal,
 }
 
@@ -64,7 +65,7 @@ pub struct LoggedStore {
     applied: Arc<AtomicU64>,
     threads: Mutex<Option<Threads>>,
     database: Arc<Database>,
-    /// Last, so that the directory is ours until everything else is gone.
+    /// Last, so that it is dropped last.
     _dir: DataDir,
 }
 
@@ -81,7 +82,7 @@ impl LoggedStore {
         DirBuilder::new().recursive(true).mode(0o700).create(&log).map_err(OpenError::io("create", &log))?;
         let database = Arc::new(Database::open(&dir.database(), options.cache_bytes)?);
         let applied = database.applied()?;
-        // A server killed between a rename and its sync leaves names that only the page cache knows.
+        // A server killed between a rename and its sync leaves names in the page cache alone.
         for named_in in [dir.path(), &log] {
             sync_dir(named_in).map_err(OpenError::io("sync", named_in))?;
         }
@@ -91,7 +92,7 @@ impl LoggedStore {
             .map_err(|error| OpenError::Database { path: dir.database(), reason: error.to_string() })?;
         overlay.fold(applied, std::iter::once(surplus));
         let (recovered, mut journals) = recover(&dir, applied, &options, &overlay, journals)?;
-        journals.tell(options.appended.clone());
+        journals.on_append(options.appended.clone());
         let last = recovered.last;
 
         let segments = Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone());
@@ -137,15 +138,15 @@ impl LoggedStore {
         })
     }
 
-    /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads go on.
-    /// Once is enough; closing again does nothing.
+    /// Takes no more batches, and returns when all that were handed in are durable and in the database. Reads still work.
+    /// Closing again does nothing.
     pub fn close(&self) {
         self.queue.close();
         self.segments.give_up_waiting();
         self.join();
     }
 
-    /// Stops as a crash would: what is not durable is lost, and nothing more goes to the database.
+    /// Stops like a crash: batches that are not durable are lost, and nothing more is applied.
     #[cfg(test)]
     pub fn abandon(self) {
         self.queue.abandon();
@@ -154,9 +155,9 @@ impl LoggedStore {
         self.join();
     }
 
-    /// Ends the threads in the order in which they need each other.
+    /// Ends the threads in the order of their dependencies.
     fn join(&self) {
-        // Held all the while, so that a second caller also returns only when everything is done.
+        // Held until the end, so that a second caller also returns only when everything is done.
         let mut threads = self.threads.lock();
         let Some(Threads { committer, preparer, applier }) = threads.take() else {
             return;
@@ -211,8 +212,8 @@ impl Store for LoggedStore {
         if from >= to {
             return Ok(Vec::new());
         }
-        // While the slice is current, the database can only have gained what the slice has too, so both together are
-        // the state of one moment.
+        // While the slice is current, the database can only have gained changes of the slice, so both together are the
+        // state of one moment.
         for _ in 0..OPTIMISTIC_SCANS {
             let slice = self.overlay.slice(from, to, limit);
             let pairs = slice.over(self.database.range(from, to), limit)?;
@@ -229,7 +230,7 @@ impl Store for LoggedStore {
     }
 }
 
-/// Folds what the log has beyond the database into the overlay.
+/// Folds the batches of the log that the database lacks into the overlay.
 fn recover(
     dir: &DataDir,
     applied: u64,
@@ -261,7 +262,7 @@ fn recover(
     })?;
     if let Some(damage) = &recovered.discarded {
         let file = segment_name(damage.segment);
-        tracing::error!(file, offset = damage.offset, what = damage.what, "damaged log records were set aside");
+        tracing::error!(file, offset = damage.offset, what = damage.what, "damaged log records were moved aside");
     }
     if recovered.cut > 0 {
         tracing::info!(bytes = recovered.cut, "cut an unfinished record off the log; it was never acknowledged");
@@ -281,7 +282,7 @@ fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current
     Ok(Current { file, path, offset: tail.offset, room: tail.room })
 }
 
-/// Starts a thread whose panic ends the process: without it the store would wait for ever.
+/// Starts a thread whose panic ends the process: without the thread the store would wait for ever.
 fn spawn(
     name: &str,
     log: &Path,
@@ -301,7 +302,7 @@ fn spawn(
     Builder::new().name(name.to_owned()).spawn(contained).map_err(OpenError::io("start a thread for", log))
 }
 
-/// Moves what is durable from the overlay to the database, then lets go of the log that held it.
+/// Moves durable changes from the overlay to the database, then deletes the log segments that held them.
 struct Applier {
     overlay: Arc<Overlay>,
     database: Arc<Database>,

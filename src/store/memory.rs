@@ -1,4 +1,4 @@
-//! The store without a disk, for tests of what is built on it: durable at once, unless it is told to hold or to refuse.
+//! A store without a disk, for tests: durable at once, unless it is told to hold or to refuse batches.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -6,9 +6,10 @@ use std::ops::Bound;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
+use super::batch::{Batch, Pair, Sequence};
+use super::contract::{Store, StoreError};
 use super::journal::Journals;
 use super::log::format::{MAX_BATCH_BYTES, encoded_len};
-use super::{Batch, Pair, Sequence, Store, StoreError};
 
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -22,7 +23,7 @@ struct State {
     journals: Journals,
     last: u64,
     holding: bool,
-    /// Up to where what is durable counts as applied, if not all of it does.
+    /// The applied sequence, if it is behind the durable one.
     behind: Option<Sequence>,
     refusal: Option<StoreError>,
 }
@@ -38,24 +39,24 @@ impl MemoryStore {
         MemoryStore { state: Mutex::default(), durable: watch::Sender::new(Sequence(0)) }
     }
 
-    /// From now on batches are taken and not durable, until released.
+    /// From now on batches are taken but not made durable, until released.
     pub fn hold(&self) {
         self.state.lock().holding = true;
     }
 
-    /// Everything held becomes durable, and what comes is durable at once again.
+    /// Makes all held batches durable, and later ones at once again.
     pub fn release(&self) {
         let mut state = self.state.lock();
         state.holding = false;
         while self.make_next_durable(&mut state) {}
     }
 
-    /// The oldest held batch becomes durable; `false` if there was none.
+    /// Makes the oldest held batch durable; `false` if there was none.
     pub fn release_one(&self) -> bool {
         self.make_next_durable(&mut self.state.lock())
     }
 
-    /// From now on nothing more counts as applied, or everything does again.
+    /// Whether the applied sequence stays where it is from now on.
     pub fn fall_behind(&self, behind: bool) {
         self.state.lock().behind = behind.then(|| *self.durable.borrow());
     }
@@ -65,13 +66,13 @@ impl MemoryStore {
         self.state.lock().refusal = refusal;
     }
 
-    /// The store as it would be found after a power cut: with what was durable, and nothing else.
+    /// The store after a power cut: with the durable batches, and nothing else.
     pub fn crash(&self) -> MemoryStore {
         let state = self.state.lock();
         let durable = *self.durable.borrow();
         let data = state.data.clone();
         let journals = Journals::load(durable.0, |from, to, limit| Ok(pairs(&data, from, to, limit)));
-        let (journals, _) = journals.expect("what it has it has written itself");
+        let (journals, _) = journals.expect("it has written the pages itself");
         let after = State { data, last: durable.0, journals, ..State::default() };
         MemoryStore { state: Mutex::new(after), durable: watch::Sender::new(durable) }
     }
@@ -88,7 +89,7 @@ impl MemoryStore {
                 None => state.data.remove(&change.key),
             };
         }
-        // Under the lock, so that what is said to be durable is what a read finds.
+        // Under the lock, so that reads find what is published as durable.
         self.durable.send_replace(Sequence(sequence));
         true
     }

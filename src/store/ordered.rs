@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{Batch, Sequence, Store, StoreError, durable_up_to};
+use super::batch::{Batch, Sequence};
+use super::contract::{Store, StoreError, durable_up_to};
 
 /// The newest state, which may be ahead of what is durable. Its lock is held while both the store and the state take a
 /// change, and never while waiting for the disk: a caller that goes away cannot leave the two apart.

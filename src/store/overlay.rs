@@ -1,7 +1,7 @@
-//! What is durable in the log and not yet in the database, kept in memory so that reads see it.
+//! Changes that are durable in the log and not yet in the database, kept in memory so that reads see them.
 //!
-//! Two layers: `dirty` collects, `applying` is what the applier is writing to the database. A read looks at `dirty`, then
-//! `applying`, then the database; a layer only goes when the database has all of it.
+//! Two layers: `dirty` collects, `applying` is being written to the database by the applier. A read looks in `dirty`, then
+//! in `applying`, then in the database; a layer is dropped only when the database has all of it.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,24 +11,24 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::{Batch, Pair};
+use super::batch::{Batch, Pair};
 
 pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// Above this the database cannot keep up, and new batches are refused until it has.
+/// Above this size new batches are refused, until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
-/// A dirty layer this big is worth a pass over the database at once.
+/// A dirty layer of this size is applied at once.
 const BIG_BYTES: usize = 8 * 1024 * 1024;
-/// A smaller one waits this long, so that a key changed a thousand times is written once.
+/// A smaller one waits this long, so that a key that changes a thousand times is written once.
 const MAX_AGE: Duration = Duration::from_millis(500);
-/// What an entry costs besides its bytes: two vectors and its share of a tree node.
+/// The cost of an entry besides its bytes: two vectors and its share of a tree node.
 const ENTRY_BYTES: usize = 64;
 
 pub struct Overlay {
     layers: RwLock<Layers>,
     bytes: AtomicUsize,
     bytes_gauge: metrics::Gauge,
-    signal: Mutex<Signal>,
+    wake_up: Mutex<WakeUp>,
     work: Condvar,
 }
 
@@ -37,21 +37,22 @@ struct Layers {
     dirty: Changes,
     dirty_bytes: usize,
     applying: Arc<Changes>,
-    /// Counts the generations begun, so that a scan can tell that the database changed under it.
+    /// Counts the generations, so that a scan notices that the database has changed under it.
     generation: u64,
-    /// The last batch that was folded in.
+    /// The sequence of the last batch that was folded in.
     last: u64,
 }
 
+/// Why the applier should run.
 #[derive(Default)]
-struct Signal {
+struct WakeUp {
     dirty_since: Option<Instant>,
     big: bool,
     closed: bool,
     abandoned: bool,
 }
 
-/// Changes to be written to the database; with them it has every batch up to `last`.
+/// Changes for the database; with them it has every batch up to `last`.
 pub struct Generation {
     pub changes: Arc<Changes>,
     pub last: u64,
@@ -70,7 +71,7 @@ impl Overlay {
             layers: RwLock::new(Layers { last, ..Layers::default() }),
             bytes: AtomicUsize::new(0),
             bytes_gauge: metrics::gauge!("lockkeeper_overlay_bytes"),
-            signal: Mutex::default(),
+            wake_up: Mutex::default(),
             work: Condvar::new(),
         }
     }
@@ -79,7 +80,7 @@ impl Overlay {
         self.bytes.load(Ordering::Relaxed) > MAX_BYTES
     }
 
-    /// Takes in batches that are durable, in their order, the last being `last`.
+    /// Adds durable batches, in order, the last with the sequence `last`.
     pub fn fold(&self, last: u64, batches: impl Iterator<Item = Batch>) {
         let mut layers = self.layers.write();
         let was_clean = layers.dirty.is_empty();
@@ -95,22 +96,22 @@ impl Overlay {
         }
         layers.last = last;
         let (is_clean, after) = (layers.dirty.is_empty(), layers.dirty_bytes);
-        // Under the lock, so that the layer cannot be taken and counted off before it was counted.
+        // Under the lock, so that the layer cannot be applied and subtracted before it was added.
         self.bytes.fetch_add(after, Ordering::Relaxed);
         self.bytes.fetch_sub(before, Ordering::Relaxed);
         drop(layers);
 
         let grew_big = after >= BIG_BYTES && before < BIG_BYTES;
         if (was_clean && !is_clean) || grew_big {
-            let mut signal = self.signal.lock();
-            signal.dirty_since.get_or_insert_with(Instant::now);
-            signal.big |= grew_big;
-            drop(signal);
+            let mut wake_up = self.wake_up.lock();
+            wake_up.dirty_since.get_or_insert_with(Instant::now);
+            wake_up.big |= grew_big;
+            drop(wake_up);
             self.work.notify_one();
         }
     }
 
-    /// What the overlay says of the key: a value, a deletion, or nothing.
+    /// The value of the key or its deletion, or `None` if the overlay does not have it.
     pub fn get(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let layers = self.layers.read();
         layers.dirty.get(key).or_else(|| layers.applying.get(key)).cloned()
@@ -121,18 +122,18 @@ impl Overlay {
         self.layers.read().slice(from, to, limit)
     }
 
-    /// The same, with everything kept as it is while `scan` runs.
+    /// The same, with the overlay locked while `scan` runs.
     pub fn slice_held<T>(&self, from: &[u8], to: &[u8], limit: usize, scan: impl FnOnce(&Slice) -> T) -> T {
         let layers = self.layers.read();
         scan(&layers.slice(from, to, limit))
     }
 
-    /// Whether nothing beyond the slice and what was under it can have reached the database since it was taken.
+    /// Whether the database can have gained nothing but the changes of the slice since it was taken.
     pub fn is_current(&self, slice: &Slice) -> bool {
         self.layers.read().generation == slice.generation
     }
 
-    /// Waits until there is something worth applying. `None` when the overlay is closed and empty.
+    /// Waits until there are changes to apply. `None` when the overlay is closed and empty.
     pub fn next_generation(&self) -> Option<Generation> {
         loop {
             let closed = self.wait_for_work()?;
@@ -150,43 +151,43 @@ impl Overlay {
         }
     }
 
-    /// Returns when the dirty layer is big, or old, or closed, which it says; `None` if it was abandoned.
+    /// Returns when the dirty layer is big, or old, or the overlay closed (then true); `None` if it was abandoned.
     fn wait_for_work(&self) -> Option<bool> {
-        let mut signal = self.signal.lock();
-        while signal.dirty_since.is_none() && !signal.closed {
-            self.work.wait(&mut signal);
+        let mut wake_up = self.wake_up.lock();
+        while wake_up.dirty_since.is_none() && !wake_up.closed {
+            self.work.wait(&mut wake_up);
         }
-        if let Some(since) = signal.dirty_since {
-            while !signal.big && !signal.closed {
-                if self.work.wait_until(&mut signal, since + MAX_AGE).timed_out() {
+        if let Some(since) = wake_up.dirty_since {
+            while !wake_up.big && !wake_up.closed {
+                if self.work.wait_until(&mut wake_up, since + MAX_AGE).timed_out() {
                     break;
                 }
             }
         }
-        // Reset before the layer is taken: a batch folded in between wakes the applier once more than needed, never
-        // once less.
-        signal.dirty_since = None;
-        signal.big = false;
-        (!signal.abandoned).then_some(signal.closed)
+        // Reset before the layer is taken: a batch folded in between may wake the applier once too often, never too
+        // rarely.
+        wake_up.dirty_since = None;
+        wake_up.big = false;
+        (!wake_up.abandoned).then_some(wake_up.closed)
     }
 
-    /// The database has the whole generation, durably or not: reads find it there.
+    /// The database has the whole generation: reads find it there.
     pub fn applied(&self, generation: Generation) {
         self.layers.write().applying = Arc::default();
         let before = self.bytes.fetch_sub(generation.bytes, Ordering::Relaxed);
         self.bytes_gauge.set((before - generation.bytes) as f64);
     }
 
-    /// Nothing more comes in; what is there is still applied.
+    /// No more batches come; those that are there are still applied.
     pub fn close(&self) {
-        self.signal.lock().closed = true;
+        self.wake_up.lock().closed = true;
         self.work.notify_one();
     }
 
-    /// Nothing is applied any more, as after a crash.
+    /// Stops applying, as after a crash.
     #[cfg(test)]
     pub fn abandon(&self) {
-        self.signal.lock().abandoned = true;
+        self.wake_up.lock().abandoned = true;
         self.close();
     }
 }
@@ -222,7 +223,7 @@ impl Layers {
 }
 
 impl Slice {
-    /// The first `limit` pairs of the slice laid over what is under it.
+    /// The first `limit` pairs of the slice merged over those of the database.
     pub fn over<E>(&self, under: impl Iterator<Item = Result<Pair, E>>, limit: usize) -> Result<Vec<Pair>, E> {
         let mut pairs = Vec::new();
         let mut over = self.changes.iter().peekable();

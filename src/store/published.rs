@@ -14,8 +14,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::{RwLock, RwLockReadGuard};
 
+use super::batch::{Batch, Sequence};
+use super::contract::{Store, StoreError};
 use super::ordered::{Committer, Ordered};
-use super::{Batch, Sequence, Store, StoreError};
 
 /// Records `V` under keys `K`, in groups `G`, such as the pipelines of each organization.
 pub struct Published<G, K, V> {

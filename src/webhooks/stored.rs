@@ -1,4 +1,4 @@
-//! How webhooks, how far they have come, and their deliveries lie in the store.
+//! The stored forms of webhooks, their progress and their deliveries.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,11 +6,17 @@ use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::filter::Filter;
 use super::target::Target;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, PreviousSecret, Progress, Webhook};
-use crate::domain::{DeliveryId, Description, IdSeed, Identifier, Notice, Timestamp, WebhookId};
+use crate::domain::{DeliveryId, Description, IdSeed, Identifier, Malformed, Notice, Timestamp, WebhookId};
 use crate::events::EventId;
 use crate::store::StoreError;
+use crate::store::record::{self, encode, records, stored_enum};
 
-const VERSION: u8 = 1;
+records! {
+    WebhookV1<'a> = "webhook",
+    ProgressV1 = "webhook progress",
+    DeliveryV1<'a> = "webhook delivery",
+}
+
 const ID_BYTES: usize = 12;
 
 pub const WEBHOOKS: &[u8] = b"wh/";
@@ -54,12 +60,7 @@ struct WebhookV1<'a> {
     updated_at: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-enum DisabledV1 {
-    Asked,
-    Gone,
-    Failing,
-}
+stored_enum!(DisabledV1, DisabledWhy { Asked, Gone, Failing });
 
 #[derive(Serialize, Deserialize)]
 struct ProgressV1 {
@@ -79,12 +80,7 @@ struct LastV1 {
     code: Option<u16>,
 }
 
-#[derive(Serialize, Deserialize)]
-enum StatusV1 {
-    Pending,
-    Delivered,
-    Failed,
-}
+stored_enum!(StatusV1, DeliveryStatus { Pending, Delivered, Failed });
 
 #[derive(Serialize, Deserialize)]
 struct DeliveryV1<'a> {
@@ -122,25 +118,33 @@ pub fn encode_webhook(webhook: &Webhook) -> Vec<u8> {
 }
 
 pub fn decode_webhook(key: &[u8], bytes: &[u8]) -> Result<Webhook, StoreError> {
-    webhook_of(key, bytes).ok_or_else(|| unreadable("a webhook"))
+    let form: WebhookV1<'_> = record::decode(bytes)?;
+    let (organization, id) = parse_webhook_key(key).ok_or_else(record::misplaced::<WebhookV1<'_>>)?;
+    Ok(form.into_webhook(organization, id).map_err(record::invalid::<WebhookV1<'_>>)?)
 }
 
-fn webhook_of(key: &[u8], bytes: &[u8]) -> Option<Webhook> {
-    let form: WebhookV1<'_> = decode(bytes)?;
+fn parse_webhook_key(key: &[u8]) -> Option<(Identifier, WebhookId)> {
     let (organization, id) = key.strip_prefix(WEBHOOKS)?.split_last_chunk::<ID_BYTES>()?;
     let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
-    Some(Webhook {
-        organization: Identifier::parse(organization).ok()?,
-        id: WebhookId(IdSeed(*id)),
-        target: Target::parse(form.url).ok()?,
-        filters: form.filters.iter().map(|text| Filter::parse(text).ok()).collect::<Option<_>>()?,
-        description: Description::parse(form.description).ok()?,
-        disabled: form.disabled.map(|(at, why)| Disabled { at: Timestamp::from_millis(at), why: why.into() }),
-        secret: form.secret,
-        previous: form.previous.map(|(number, until)| PreviousSecret { number, until: Timestamp::from_millis(until) }),
-        created_at: Timestamp::from_millis(form.created_at),
-        updated_at: Timestamp::from_millis(form.updated_at),
-    })
+    Some((Identifier::parse(organization).ok()?, WebhookId(IdSeed(*id))))
+}
+
+impl WebhookV1<'_> {
+    fn into_webhook(self, organization: Identifier, id: WebhookId) -> Result<Webhook, Malformed> {
+        let at = Timestamp::from_millis;
+        Ok(Webhook {
+            organization,
+            id,
+            target: Target::parse(self.url)?,
+            filters: self.filters.iter().map(|text| Filter::parse(text)).collect::<Result<_, _>>()?,
+            description: Description::parse(self.description)?,
+            disabled: self.disabled.map(|(disabled_at, why)| Disabled { at: at(disabled_at), why: why.into() }),
+            secret: self.secret,
+            previous: self.previous.map(|(number, until)| PreviousSecret { number, until: at(until) }),
+            created_at: at(self.created_at),
+            updated_at: at(self.updated_at),
+        })
+    }
 }
 
 pub fn encode_progress(progress: &Progress) -> Vec<u8> {
@@ -160,28 +164,35 @@ pub fn encode_progress(progress: &Progress) -> Vec<u8> {
 }
 
 pub fn decode_progress(bytes: &[u8]) -> Result<Progress, StoreError> {
-    progress_of(bytes).ok_or_else(|| unreadable("the progress of a webhook"))
+    Ok(record::read::<ProgressV1, _>(bytes)?)
 }
 
-fn progress_of(bytes: &[u8]) -> Option<Progress> {
-    let form: ProgressV1 = decode(bytes)?;
-    let last = match form.last {
-        Some(last) => Some(LastDelivery {
-            delivery: DeliveryId(IdSeed(last.delivery)),
-            notice: notice_at(last.notice)?,
-            at: Timestamp::from_millis(last.at),
-            status: last.status.into(),
-            code: last.code,
-        }),
-        None => None,
-    };
-    Some(Progress {
-        cursor: form.cursor,
-        missed: form.missed,
-        failing_since: form.failing_since.map(Timestamp::from_millis),
-        pending: form.pending,
-        last,
-    })
+impl TryFrom<ProgressV1> for Progress {
+    type Error = Malformed;
+
+    fn try_from(form: ProgressV1) -> Result<Self, Malformed> {
+        Ok(Self {
+            cursor: form.cursor,
+            missed: form.missed,
+            failing_since: form.failing_since.map(Timestamp::from_millis),
+            pending: form.pending,
+            last: form.last.map(LastDelivery::try_from).transpose()?,
+        })
+    }
+}
+
+impl TryFrom<LastV1> for LastDelivery {
+    type Error = Malformed;
+
+    fn try_from(form: LastV1) -> Result<Self, Malformed> {
+        Ok(Self {
+            delivery: DeliveryId(IdSeed(form.delivery)),
+            notice: notice_at(form.notice)?,
+            at: Timestamp::from_millis(form.at),
+            status: form.status.into(),
+            code: form.code,
+        })
+    }
 }
 
 pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
@@ -205,12 +216,8 @@ pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
 }
 
 pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError> {
-    delivery_of(key, bytes).ok_or_else(|| unreadable("a delivery"))
-}
-
-fn delivery_of(key: &[u8], bytes: &[u8]) -> Option<Delivery> {
-    let form: DeliveryV1<'_> = decode(bytes)?;
-    let (_, inverted) = key.split_last_chunk::<ID_BYTES>()?;
+    let form: DeliveryV1<'_> = record::decode(bytes)?;
+    let (_, inverted) = key.split_last_chunk::<ID_BYTES>().ok_or_else(record::misplaced::<DeliveryV1<'_>>)?;
     let attempts = form.attempts.into_iter().map(|attempt| Attempt {
         at: Timestamp::from_millis(attempt.at),
         millis: attempt.millis,
@@ -218,10 +225,10 @@ fn delivery_of(key: &[u8], bytes: &[u8]) -> Option<Delivery> {
         error: attempt.error.map(str::to_owned),
         excerpt: attempt.excerpt.to_owned(),
     });
-    Some(Delivery {
+    Ok(Delivery {
         id: DeliveryId(IdSeed(inverted.map(|byte| !byte))),
         event: EventId { number: form.event.0, check: form.event.1 },
-        notice: notice_at(form.notice)?,
+        notice: notice_at(form.notice).map_err(record::invalid::<DeliveryV1<'_>>)?,
         body: form.body.to_vec(),
         created_at: Timestamp::from_millis(form.created_at),
         status: form.status.into(),
@@ -231,62 +238,9 @@ fn delivery_of(key: &[u8], bytes: &[u8]) -> Option<Delivery> {
     })
 }
 
-fn encode(form: &impl Serialize) -> Vec<u8> {
-    postcard::to_extend(form, vec![VERSION]).expect("the form has no maps of unknown length")
-}
-
-fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Option<T> {
-    let (&VERSION, form) = bytes.split_first()? else { return None };
-    postcard::from_bytes(form).ok()
-}
-
-/// Notices are known on the disk by their place in the list, which only grows.
-fn notice_at(place: u16) -> Option<Notice> {
-    Notice::ALL.get(usize::from(place)).copied()
-}
-
-fn unreadable(what: &str) -> StoreError {
-    StoreError::Read(format!("the record of {what} does not have the form of its version"))
-}
-
-impl From<DisabledWhy> for DisabledV1 {
-    fn from(why: DisabledWhy) -> Self {
-        match why {
-            DisabledWhy::Asked => DisabledV1::Asked,
-            DisabledWhy::Gone => DisabledV1::Gone,
-            DisabledWhy::Failing => DisabledV1::Failing,
-        }
-    }
-}
-
-impl From<DisabledV1> for DisabledWhy {
-    fn from(why: DisabledV1) -> Self {
-        match why {
-            DisabledV1::Asked => DisabledWhy::Asked,
-            DisabledV1::Gone => DisabledWhy::Gone,
-            DisabledV1::Failing => DisabledWhy::Failing,
-        }
-    }
-}
-
-impl From<DeliveryStatus> for StatusV1 {
-    fn from(status: DeliveryStatus) -> Self {
-        match status {
-            DeliveryStatus::Pending => StatusV1::Pending,
-            DeliveryStatus::Delivered => StatusV1::Delivered,
-            DeliveryStatus::Failed => StatusV1::Failed,
-        }
-    }
-}
-
-impl From<StatusV1> for DeliveryStatus {
-    fn from(status: StatusV1) -> Self {
-        match status {
-            StatusV1::Pending => DeliveryStatus::Pending,
-            StatusV1::Delivered => DeliveryStatus::Delivered,
-            StatusV1::Failed => DeliveryStatus::Failed,
-        }
-    }
+/// Notices are stored as their position in the list of all, which only grows.
+fn notice_at(position: u16) -> Result<Notice, Malformed> {
+    Notice::ALL.get(usize::from(position)).copied().ok_or(Malformed("is an event type of a newer version"))
 }
 
 #[cfg(test)]

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use dashmap::DashMap;
 
 use crate::actors::keys;
-use crate::actors::stored::{self, Page, StoredEnvironment, Unreadable};
+use crate::actors::stored::{self, Page, StoredEnvironment};
 use crate::domain::{
     self, ApprovalId, Blueprint, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier, Origin,
     PipelineKey, Session, SessionId, Ticket,
 };
+use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix, walk};
 
 pub struct Records {
@@ -214,6 +215,6 @@ impl Records {
     }
 }
 
-pub fn readable<T>(record: Result<T, Unreadable>) -> Result<T, StoreError> {
-    record.map_err(|unreadable| StoreError::Read(unreadable.to_string()))
+pub fn readable<T>(record: Result<T, RecordError>) -> Result<T, StoreError> {
+    record.map_err(StoreError::from)
 }

@@ -4,15 +4,21 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::environment::EnvironmentKeyV1;
-use super::session::{DeploymentV1, PersonV1, SessionIdV1};
-use super::{Unreadable, decode, decode_beginning, encode, stored_enum};
+use super::session::DeploymentV1;
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, CommitId, Deployment, DeploymentId, DeploymentRecord,
     DeploymentStatus, EnvironmentKey, IdSeed, Identifier, Malformed, Person, Retried, SessionId, StageRun, StageStatus,
     StepRun, StepSource, StepStatus, Timestamp,
 };
 use crate::pipelines::StepSourceV1;
+use crate::store::record::{self, RecordError, encode, records, stored_enum};
+use crate::stored::{EnvironmentKeyV1, PersonV1, SessionIdV1};
+
+records! {
+    DeploymentRecordV1<'a> = "deployment",
+    ApprovalRecordV1<'a> = "approval",
+    ApprovalsV1 = "approval list",
+}
 
 /// What a deployment is found by.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,29 +46,14 @@ pub fn encode_deployment(environment: &EnvironmentKey, record: &DeploymentRecord
     })
 }
 
-pub fn decode_deployment(bytes: &[u8]) -> Result<(EnvironmentKey, DeploymentRecord), Unreadable> {
-    let form: DeploymentRecordV1<'_> = decode(bytes)?;
-    let record = DeploymentRecord {
-        deployment: Deployment::try_from(form.head.deployment)?,
-        session: form.head.session.map(SessionId::from),
-        fencing_token: form.fencing_token,
-        user: form.user.map(Person::from),
-        stages: form.stages.into_iter().map(StageRun::try_from).collect::<Result<_, _>>()?,
-        retried: form.retried.map(|(by, stage)| Retried { by: by.into(), stage: stage as usize }),
-    };
-    Ok((form.head.environment.try_into()?, record))
+pub fn decode_deployment(bytes: &[u8]) -> Result<(EnvironmentKey, DeploymentRecord), RecordError> {
+    record::read::<DeploymentRecordV1<'_>, _>(bytes)
 }
 
-/// The beginning of the record: for those who look through many.
-pub fn decode_deployment_head(bytes: &[u8]) -> Result<DeploymentHead, Unreadable> {
-    let form: HeadV1<'_> = decode_beginning(bytes)?;
-    Ok(DeploymentHead {
-        environment: form.environment.try_into()?,
-        session: form.session.map(SessionId::from),
-        id: DeploymentId(IdSeed(form.deployment.id)),
-        status: form.deployment.status.into(),
-        revision: form.deployment.revision,
-    })
+/// The beginning of the record: enough to search many.
+pub fn decode_deployment_head(bytes: &[u8]) -> Result<DeploymentHead, RecordError> {
+    let form: HeadV1<'_> = record::decode_beginning::<DeploymentRecordV1<'_>, _>(bytes)?;
+    DeploymentHead::try_from(form).map_err(record::invalid::<DeploymentRecordV1<'_>>)
 }
 
 pub fn encode_approval(environment: &EnvironmentKey, record: &ApprovalRecord) -> Vec<u8> {
@@ -79,27 +70,17 @@ pub fn encode_approval(environment: &EnvironmentKey, record: &ApprovalRecord) ->
     })
 }
 
-pub fn decode_approval(bytes: &[u8]) -> Result<(EnvironmentKey, ApprovalRecord), Unreadable> {
-    let form: ApprovalRecordV1<'_> = decode(bytes)?;
-    let record = ApprovalRecord {
-        approval: Approval { comment: form.comment.map(Arc::from), ..form.approval.into() },
-        deployment: DeploymentId(IdSeed(form.deployment)),
-        session: form.session.map(SessionId::from),
-        commit: CommitId::parse(form.commit)?,
-        stage: Identifier::parse(form.stage)?,
-        attempt: form.attempt,
-        requested_by: form.requested_by.map(Person::from),
-    };
-    Ok((form.environment.try_into()?, record))
+pub fn decode_approval(bytes: &[u8]) -> Result<(EnvironmentKey, ApprovalRecord), RecordError> {
+    record::read::<ApprovalRecordV1<'_>, _>(bytes)
 }
 
 /// Which approvals there are of a deployment, oldest first.
 pub fn encode_approvals(approvals: &[ApprovalId]) -> Vec<u8> {
-    encode(&approvals.iter().map(|id| id.0.0).collect::<Vec<_>>())
+    encode(&ApprovalsV1(approvals.iter().map(|id| id.0.0).collect()))
 }
 
-pub fn decode_approvals(bytes: &[u8]) -> Result<Vec<ApprovalId>, Unreadable> {
-    let form: Vec<[u8; 12]> = decode(bytes)?;
+pub fn decode_approvals(bytes: &[u8]) -> Result<Vec<ApprovalId>, RecordError> {
+    let ApprovalsV1(form) = record::decode(bytes)?;
     Ok(form.into_iter().map(|seed| ApprovalId(IdSeed(seed))).collect())
 }
 
@@ -173,12 +154,62 @@ struct ApprovalRecordV1<'a> {
     requested_by: Option<PersonV1<'a>>,
 }
 
+#[derive(Serialize, Deserialize)]
+struct ApprovalsV1(Vec<[u8; 12]>);
+
 stored_enum!(
     StageStatusV1,
     StageStatus { Pending, AwaitingApproval, Queued, Running, Cancelling, Succeeded, Failed, Cancelled, Skipped }
 );
 stored_enum!(StepStatusV1, StepStatus { Pending, Running, Succeeded, Failed, Cancelled, Skipped });
 stored_enum!(ApprovalStatusV1, ApprovalStatus { Pending, Approved, Rejected, Cancelled });
+
+impl TryFrom<DeploymentRecordV1<'_>> for (EnvironmentKey, DeploymentRecord) {
+    type Error = Malformed;
+
+    fn try_from(form: DeploymentRecordV1<'_>) -> Result<Self, Malformed> {
+        let record = DeploymentRecord {
+            deployment: Deployment::try_from(form.head.deployment)?,
+            session: form.head.session.map(SessionId::from),
+            fencing_token: form.fencing_token,
+            user: form.user.map(Person::from),
+            stages: form.stages.into_iter().map(StageRun::try_from).collect::<Result<_, _>>()?,
+            retried: form.retried.map(|(by, stage)| Retried { by: by.into(), stage: stage as usize }),
+        };
+        Ok((form.head.environment.try_into()?, record))
+    }
+}
+
+impl TryFrom<HeadV1<'_>> for DeploymentHead {
+    type Error = Malformed;
+
+    fn try_from(form: HeadV1<'_>) -> Result<Self, Malformed> {
+        Ok(Self {
+            environment: form.environment.try_into()?,
+            session: form.session.map(SessionId::from),
+            id: DeploymentId(IdSeed(form.deployment.id)),
+            status: form.deployment.status.into(),
+            revision: form.deployment.revision,
+        })
+    }
+}
+
+impl TryFrom<ApprovalRecordV1<'_>> for (EnvironmentKey, ApprovalRecord) {
+    type Error = Malformed;
+
+    fn try_from(form: ApprovalRecordV1<'_>) -> Result<Self, Malformed> {
+        let record = ApprovalRecord {
+            approval: Approval { comment: form.comment.map(Arc::from), ..form.approval.into() },
+            deployment: DeploymentId(IdSeed(form.deployment)),
+            session: form.session.map(SessionId::from),
+            commit: CommitId::parse(form.commit)?,
+            stage: Identifier::parse(form.stage)?,
+            attempt: form.attempt,
+            requested_by: form.requested_by.map(Person::from),
+        };
+        Ok((form.environment.try_into()?, record))
+    }
+}
 
 impl<'a> From<&'a StageRun> for StageRunV1<'a> {
     fn from(stage: &'a StageRun) -> Self {

@@ -1,15 +1,29 @@
 //! Environments, and those who wait, as they lie in the store.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use super::session::{DeploymentStatusV1, DeploymentV1, SessionV1};
-use super::stored_enum;
+use super::{Keeping, StoredEnvironment};
 use crate::domain::{
-    CommitId, Configuration, DeploymentId, Description, EnvironmentKey, IdSeed, Identifier, LabelValue, LastDeployment,
-    LastReset, Malformed, PipelineKey, Role, Timestamp, VariableName, VariableValue,
+    CommitId, Configuration, Deployment, DeploymentId, Description, Environment, EnvironmentKey, IdSeed, Identifier,
+    KeptBy, Labels, LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp,
+    Via, Waiter,
 };
+use crate::store::record::records;
+use crate::stored::{
+    EnvironmentKeyV1, PipelineKeyV1, RoleV1, TextsV1, ViaV1, labels, labels_form, variables, variables_form,
+};
+
+records! {
+    EnvironmentV1<'a> = "environment",
+    ConfigurationV1<'a> = "environment declaration",
+    WaiterV1<'a> = "waiter",
+    PointerV1<'a> = "session pointer",
+    LeftV1<'a> = "ended queue session",
+    WakeV1 = "deadline",
+}
 
 #[derive(Serialize, Deserialize)]
 pub struct EnvironmentV1<'a> {
@@ -41,7 +55,7 @@ pub struct EnvironmentV1<'a> {
 pub struct ConfigurationV1<'a> {
     pub description: &'a str,
     #[serde(borrow)]
-    pub labels: BTreeMap<&'a str, &'a str>,
+    pub labels: TextsV1<'a>,
     pub deploy_on_claim: bool,
     pub default_ttl_seconds: Option<u32>,
     pub max_ttl_seconds: u32,
@@ -51,7 +65,7 @@ pub struct ConfigurationV1<'a> {
     pub force_claim_role: RoleV1,
     pub disabled: bool,
     #[serde(borrow)]
-    pub variables: BTreeMap<&'a str, &'a str>,
+    pub variables: TextsV1<'a>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -62,9 +76,9 @@ pub struct WaiterV1<'a> {
     #[serde(borrow)]
     pub session: SessionV1<'a>,
     #[serde(borrow)]
-    pub labels: Option<BTreeMap<&'a str, &'a str>>,
-    /// The token and the request.
-    pub via: Option<([u8; 12], &'a str)>,
+    pub labels: Option<TextsV1<'a>>,
+    #[serde(borrow)]
+    pub via: Option<ViaV1<'a>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -86,19 +100,19 @@ pub struct PointerV1<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct EnvironmentKeyV1<'a> {
-    pub organization: &'a str,
-    pub pipeline: &'a str,
-    pub name: &'a str,
-}
-
-#[derive(Serialize, Deserialize)]
 pub struct LeftV1<'a> {
-    pub organization: &'a str,
-    pub pipeline: &'a str,
+    #[serde(borrow)]
+    pub pipeline: PipelineKeyV1<'a>,
     pub name: Option<&'a str>,
     #[serde(borrow)]
     pub session: SessionV1<'a>,
+}
+
+/// When to load the environment after a start, and within how many milliseconds of the start in any case.
+#[derive(Serialize, Deserialize)]
+pub struct WakeV1 {
+    pub at: i64,
+    pub within_millis: i64,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -119,7 +133,7 @@ impl<'a> From<&'a Configuration> for ConfigurationV1<'a> {
     fn from(configuration: &'a Configuration) -> Self {
         Self {
             description: configuration.description.as_str(),
-            labels: configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+            labels: labels_form(&configuration.labels),
             deploy_on_claim: configuration.deploy_on_claim,
             default_ttl_seconds: configuration.default_ttl_seconds,
             max_ttl_seconds: configuration.max_ttl_seconds,
@@ -128,7 +142,7 @@ impl<'a> From<&'a Configuration> for ConfigurationV1<'a> {
             on_release: configuration.on_release.as_ref().map(CommitId::as_str),
             force_claim_role: configuration.force_claim_role.into(),
             disabled: configuration.disabled,
-            variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
+            variables: variables_form(&configuration.variables),
         }
     }
 }
@@ -137,11 +151,9 @@ impl TryFrom<ConfigurationV1<'_>> for Configuration {
     type Error = Malformed;
 
     fn try_from(form: ConfigurationV1<'_>) -> Result<Self, Malformed> {
-        let label = |(key, value)| Ok((Identifier::parse(key)?, LabelValue::parse(value)?));
-        let variable = |(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?));
         Ok(Self {
             description: Description::parse(form.description)?,
-            labels: form.labels.into_iter().map(label).collect::<Result<_, Malformed>>()?,
+            labels: labels(form.labels)?,
             deploy_on_claim: form.deploy_on_claim,
             default_ttl_seconds: form.default_ttl_seconds,
             max_ttl_seconds: form.max_ttl_seconds,
@@ -150,25 +162,8 @@ impl TryFrom<ConfigurationV1<'_>> for Configuration {
             on_release: form.on_release.map(CommitId::parse).transpose()?,
             force_claim_role: form.force_claim_role.into(),
             disabled: form.disabled,
-            variables: form.variables.into_iter().map(variable).collect::<Result<_, Malformed>>()?,
+            variables: variables(form.variables)?,
         })
-    }
-}
-
-impl<'a> From<&'a EnvironmentKey> for EnvironmentKeyV1<'a> {
-    fn from(key: &'a EnvironmentKey) -> Self {
-        let (organization, pipeline) = (key.pipeline.organization.as_str(), key.pipeline.pipeline.as_str());
-        Self { organization, pipeline, name: key.name.as_str() }
-    }
-}
-
-impl TryFrom<EnvironmentKeyV1<'_>> for EnvironmentKey {
-    type Error = Malformed;
-
-    fn try_from(form: EnvironmentKeyV1<'_>) -> Result<Self, Malformed> {
-        let organization = Identifier::parse(form.organization)?;
-        let pipeline = PipelineKey { organization, pipeline: Identifier::parse(form.pipeline)? };
-        Ok(Self { pipeline, name: Identifier::parse(form.name)? })
     }
 }
 
@@ -197,4 +192,64 @@ impl TryFrom<LastDeploymentV1<'_>> for LastDeployment {
     }
 }
 
-stored_enum!(RoleV1, Role { Viewer, Developer, Maintainer, Admin });
+impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {
+    type Error = Malformed;
+
+    fn try_from(form: EnvironmentV1<'_>) -> Result<Self, Malformed> {
+        let mut environment = Environment {
+            configuration: form.configuration.map(Configuration::try_from).transpose()?.map(Arc::new),
+            configuration_revision: form.configuration_revision,
+            revision: form.revision,
+            fencing_token: form.fencing_token,
+            first_session: form.first_session,
+            lock: form.lock.map(Session::try_from).transpose()?,
+            leaving: form.leaving.map(Session::try_from).transpose()?,
+            reset: form.reset.map(Deployment::try_from).transpose()?,
+            last_reset: form.last_reset.map(Into::into),
+            held_back: false,
+            disabled_reason: form.disabled_reason.map(Arc::from),
+            last_used: form.last_used.map(Timestamp::from_millis),
+            queue: Queue::new(),
+            last_deployment: form.last_deployment.map(LastDeployment::try_from).transpose()?,
+        };
+        environment.held_back = environment.has_waiting_deployment() && environment.current_deployment().is_none();
+        let keeping = Keeping { from: form.kept_from, pointers: form.pointers, deployed: form.deployed };
+        Ok(StoredEnvironment { environment, keeping })
+    }
+}
+
+impl TryFrom<WaiterV1<'_>> for (Waiter, Option<Labels>) {
+    type Error = Malformed;
+
+    fn try_from(form: WaiterV1<'_>) -> Result<Self, Malformed> {
+        let kept_by = match form.kept {
+            KeptV1::Connection => KeptBy::Connection,
+            KeptV1::Key { record, fingerprint } => KeptBy::Key(PlaceKey { record: Arc::from(record), fingerprint }),
+            KeptV1::Asking => KeptBy::Polling,
+        };
+        let waiter = Waiter {
+            ticket: Ticket(form.ticket),
+            kept_by,
+            session: Session::try_from(form.session)?,
+            via: form.via.map(Via::from),
+        };
+        Ok((waiter, form.labels.map(labels).transpose()?))
+    }
+}
+
+impl TryFrom<PointerV1<'_>> for (EnvironmentKey, u64) {
+    type Error = Malformed;
+
+    fn try_from(form: PointerV1<'_>) -> Result<Self, Malformed> {
+        Ok((form.environment.try_into()?, form.fencing_token))
+    }
+}
+
+impl TryFrom<LeftV1<'_>> for (PipelineKey, Option<Identifier>, Session) {
+    type Error = Malformed;
+
+    fn try_from(form: LeftV1<'_>) -> Result<Self, Malformed> {
+        let name = form.name.map(Identifier::parse).transpose()?;
+        Ok((form.pipeline.try_into()?, name, form.session.try_into()?))
+    }
+}

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use super::*;
 use crate::domain::{
     Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Claimed, CommitId, Context, Deadline,
-    DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall, InputValue,
-    LastReset, Lease, Origin, Person, Priority, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step,
-    StepReference, StepRun, StepSource, StepStatus, Tick, Use, UserId, VariableName, VariableValue,
+    Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall,
+    IdSeed, InputValue, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority, Queue,
+    Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource, StepStatus, Tick,
+    Ticket, TokenId, Use, UserId, VariableName, VariableValue, Via,
 };
 use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
@@ -274,15 +275,15 @@ fn a_page_of_the_history_of_format_4_is_read() {
 
 #[test]
 fn waiters_of_format_4_are_read() {
-    let by_key = Kept::ByKey(PlaceKey { record: Arc::from(*b"k/token/key"), fingerprint: [9; 16] });
+    let by_key = KeptBy::Key(PlaceKey { record: Arc::from(*b"k/token/key"), fingerprint: [9; 16] });
     let via = Some(Via { token: TokenId(seed(30)), request: "req_7".into() });
     let any = labels(&[("size", "large")]);
-    for (name, kept, labels) in [
+    for (name, kept_by, labels) in [
         ("waiter", by_key, None),
-        ("waiter for any environment", Kept::ByAsking, Some(any)),
-        ("waiter on a connection", Kept::ByConnection, None),
+        ("waiter for any environment", KeptBy::Polling, Some(any)),
+        ("waiter on a connection", KeptBy::Connection, None),
     ] {
-        let waiter = Waiter { ticket: Ticket(34), kept, session: waiting(), via: via.clone() };
+        let waiter = Waiter { ticket: Ticket(34), kept_by, session: waiting(), via: via.clone() };
         assert_written_as_format_4(name, &encode_waiter(&waiter, labels.as_ref()));
         assert_eq!(decode_waiter(&format_4(name)).unwrap(), (waiter, labels), "{name}");
     }

@@ -6,16 +6,15 @@
 
 use std::ops::{Range, RangeInclusive};
 
-use super::{Unreadable, decode_session, encode_session};
+use super::{decode_session, encode_session};
 use crate::domain::Session;
+use crate::store::record::{self, Record, RecordError};
 
 /// How many numbers in a row share a page. The store writes a record that changes often to its database once in a
 /// while, so the more sessions share one the fewer writes; but each that ends takes those before it through the log
 /// again, and eight of the largest must fit into one batch.
 pub const PAGE_SESSIONS: u64 = 8;
 
-/// A record of version 1 was one session.
-const VERSION: u8 = 2;
 /// What a number and a length take at most.
 const HEAD_BYTES: usize = 20;
 
@@ -27,8 +26,15 @@ pub struct Page {
 /// One without sessions: the store has no record of it.
 impl Default for Page {
     fn default() -> Self {
-        Self { record: vec![VERSION] }
+        Self { record: vec![Self::VERSION] }
     }
+}
+
+impl Record<'_> for Page {
+    const KIND: &'static str = "history page";
+    const VERSION: u8 = 2;
+    /// A record of version 1 was one session; no data directory of format 4 has any.
+    const OLDEST: u8 = 2;
 }
 
 struct Entry<'a> {
@@ -53,12 +59,9 @@ impl Page {
         session.is_multiple_of(PAGE_SESSIONS) || session == 1
     }
 
-    pub fn read(record: Vec<u8>) -> Result<Self, Unreadable> {
-        match record.first() {
-            Some(&VERSION) => Ok(Self { record }),
-            Some(&version) => Err(Unreadable::Version(version)),
-            None => Err(Unreadable::Empty),
-        }
+    pub fn read(record: Vec<u8>) -> Result<Self, RecordError> {
+        record::split::<Self>(&record)?;
+        Ok(Self { record })
     }
 
     /// What the store is to have of it.
@@ -67,7 +70,7 @@ impl Page {
     }
 
     /// The page with this session in it, in place of what it had under this number.
-    pub fn with(&self, number: u64, session: &Session) -> Result<Self, Unreadable> {
+    pub fn with(&self, number: u64, session: &Session) -> Result<Self, RecordError> {
         let session = encode_session(session);
         let mut record = Vec::with_capacity(self.record.len() + HEAD_BYTES + session.len());
         let mut rest = 0;
@@ -79,13 +82,13 @@ impl Page {
             }
         }
         record.extend_from_slice(&self.record[rest..]);
-        let mut record = postcard::to_extend(&(number, session.len()), record)?;
+        let mut record = record::append(&(number, session.len()), record);
         record.extend_from_slice(&session);
         Ok(Self { record })
     }
 
     /// Its sessions with these numbers.
-    pub fn sessions(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Session>, Unreadable> {
+    pub fn sessions(&self, numbers: RangeInclusive<u64>) -> Result<Vec<Session>, RecordError> {
         let mut sessions = Vec::new();
         for entry in self.entries() {
             let entry = entry?;
@@ -96,20 +99,20 @@ impl Page {
         Ok(sessions)
     }
 
-    fn entries(&self) -> impl Iterator<Item = Result<Entry<'_>, Unreadable>> {
+    fn entries(&self) -> impl Iterator<Item = Result<Entry<'_>, RecordError>> {
         let mut at = 1;
         std::iter::from_fn(move || {
             let start = at;
             let rest = self.record.get(start..).filter(|rest| !rest.is_empty())?;
             // A length in front of bytes is how postcard writes a slice.
-            let entry = postcard::take_from_bytes(rest).map(|((number, session), after)| {
+            let entry = record::take::<Self, (u64, &[u8])>(rest).map(|((number, session), after)| {
                 at = self.record.len() - after.len();
                 Entry { number, session, place: start..at }
             });
             if entry.is_err() {
                 at = self.record.len();
             }
-            Some(entry.map_err(Unreadable::from))
+            Some(entry)
         })
     }
 }
@@ -120,6 +123,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{IdSeed, Origin, Person, Priority, SessionId, Timestamp, UserId};
+    use crate::store::record::Fault;
 
     fn session(created_at: i64) -> Session {
         Session {
@@ -173,8 +177,9 @@ mod tests {
             assert!(cut.sessions(0..=9).is_err(), "cut after {length} bytes");
             assert!(cut.with(3, &session(3)).is_err(), "cut after {length} bytes");
         }
-        assert!(matches!(Page::read(vec![255, 1]), Err(Unreadable::Version(255))));
-        assert!(matches!(Page::read(encode_session(&session(1))), Err(Unreadable::Version(1))));
-        assert!(matches!(Page::read(Vec::new()), Err(Unreadable::Empty)));
+        let fault = |record| Page::read(record).unwrap_err().fault;
+        assert_eq!(fault(vec![255, 1]), Fault::Newer { found: 255, newest: 2 });
+        assert_eq!(fault(encode_session(&session(1))), Fault::Older { found: 1, oldest: 2 });
+        assert_eq!(fault(Vec::new()), Fault::Empty);
     }
 }

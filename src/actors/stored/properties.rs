@@ -13,8 +13,8 @@ use super::*;
 use crate::domain::{
     Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, CommitId, Deployment,
     DeploymentId, DeploymentRecord, DeploymentStatus, HttpCall, IdSeed, InputValue, Origin, Person, Retried, SessionId,
-    Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource, StepStatus, Use, UserId, VariableName,
-    VariableValue,
+    Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource, StepStatus, Ticket, Timestamp, Use, UserId,
+    VariableName, VariableValue,
 };
 
 const DEPLOYMENT_STATUSES: [DeploymentStatus; 7] = [
@@ -267,7 +267,7 @@ proptest! {
 
     #[test]
     fn no_bytes_panic_whoever_reads_them(bytes in vec(any::<u8>(), 0..200)) {
-        let bytes = [vec![VERSION], bytes].concat();
+        let bytes = [vec![1], bytes].concat();
         let _ = (decode_deployment(&bytes), decode_approval(&bytes), decode_blueprint(&bytes), decode_approvals(&bytes));
     }
 }

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::stored_enum;
 use crate::domain::{
     Claimed, CommitId, Context, Deadline, Deployment, DeploymentId, DeploymentStatus, Ended, EndedHow, Expiry, IdSeed,
-    Lease, Malformed, Origin, Person, Priority, Session, SessionId, Tick, Ticket, Timestamp, UserId,
+    Lease, Malformed, Person, Priority, Session, Tick, Timestamp,
 };
+use crate::store::record::{records, stored_enum};
+use crate::stored::{PersonV1, SessionIdV1};
+
+records!(SessionV1<'a> = "session");
 
 #[derive(Serialize, Deserialize)]
 pub struct SessionV1<'a> {
@@ -30,18 +33,6 @@ pub struct SessionV1<'a> {
 }
 
 #[derive(Serialize, Deserialize)]
-pub struct SessionIdV1 {
-    pub seed: [u8; 12],
-    pub origin: OriginV1,
-}
-
-#[derive(Serialize, Deserialize)]
-pub enum OriginV1 {
-    Granted(u64),
-    Queued(u64),
-}
-
-#[derive(Serialize, Deserialize)]
 pub struct ClaimedV1 {
     pub fencing_token: u64,
     pub at: i64,
@@ -56,12 +47,6 @@ pub struct ClaimedV1 {
 pub struct DeadlineV1 {
     pub at: i64,
     pub due: i64,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct PersonV1<'a> {
-    pub id: [u8; 12],
-    pub name: &'a str,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -139,26 +124,6 @@ impl TryFrom<SessionV1<'_>> for Session {
     }
 }
 
-impl From<SessionId> for SessionIdV1 {
-    fn from(id: SessionId) -> Self {
-        let origin = match id.origin {
-            Origin::Granted(token) => OriginV1::Granted(token),
-            Origin::Queued(Ticket(ticket)) => OriginV1::Queued(ticket),
-        };
-        Self { seed: id.seed.0, origin }
-    }
-}
-
-impl From<SessionIdV1> for SessionId {
-    fn from(form: SessionIdV1) -> Self {
-        let origin = match form.origin {
-            OriginV1::Granted(token) => Origin::Granted(token),
-            OriginV1::Queued(ticket) => Origin::Queued(Ticket(ticket)),
-        };
-        Self { seed: IdSeed(form.seed), origin }
-    }
-}
-
 impl From<&Claimed> for ClaimedV1 {
     fn from(claimed: &Claimed) -> Self {
         Self {
@@ -196,18 +161,6 @@ impl From<Deadline> for DeadlineV1 {
 impl From<DeadlineV1> for Deadline {
     fn from(form: DeadlineV1) -> Self {
         Self { at: Timestamp::from_millis(form.at), due: Tick(form.due) }
-    }
-}
-
-impl<'a> From<&'a Person> for PersonV1<'a> {
-    fn from(person: &'a Person) -> Self {
-        Self { id: person.id.0.0, name: &person.name }
-    }
-}
-
-impl From<PersonV1<'_>> for Person {
-    fn from(form: PersonV1<'_>) -> Self {
-        Self { id: UserId(IdSeed(form.id)), name: Arc::from(form.name) }
     }
 }
 

@@ -18,7 +18,7 @@ use tokio::sync::{Semaphore, watch};
 pub use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing, Status};
 
 use super::llm::LlmSettings;
-use super::stored::{self, Unreadable};
+use super::stored;
 use crate::actors::Environments;
 use crate::domain::{Agent, AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Timestamp};
 use crate::logs::Logs;
@@ -257,7 +257,7 @@ fn put(batch: &mut Batch, analysis: &Analysis) {
 }
 
 fn read(record: &[u8]) -> Result<Analysis, StoreError> {
-    stored::decode(record).map_err(|unreadable: Unreadable| StoreError::Read(unreadable.to_string()))
+    Ok(stored::decode(record)?)
 }
 
 impl Index {

@@ -1,4 +1,4 @@
-//! The one thread that writes the log: a group, a `fdatasync`, then everyone in the group is told.
+//! The only thread that writes the log: a group, an `fdatasync`, then the new durable sequence is published.
 
 use std::fs::File;
 use std::io;
@@ -8,12 +8,12 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::Fatal;
 use super::direct::{self, Aligned};
+use super::fatal::Fatal;
 use super::format;
 use super::queue::{Group, Queue};
 use super::segments::Segments;
-use crate::store::Sequence;
+use crate::store::batch::Sequence;
 use crate::store::journal::Journals;
 use crate::store::overlay::Overlay;
 
@@ -28,7 +28,7 @@ pub struct Committer {
     pub metrics: Metrics,
 }
 
-/// The segment that is being written.
+/// The segment being written.
 pub struct Current {
     pub file: File,
     pub path: PathBuf,
@@ -36,7 +36,7 @@ pub struct Current {
     pub room: usize,
 }
 
-/// Handles are looked up once, since looking them up costs more than counting.
+/// Handles are looked up once: a lookup costs more than the count.
 pub struct Metrics {
     groups: metrics::Counter,
     batches: metrics::Counter,
@@ -63,7 +63,7 @@ impl Committer {
             match self.write(&group, &mut pages) {
                 Ok(Written::Durable { bytes }) => self.metrics.bytes.increment(bytes as u64),
                 Ok(Written::NoRoom) => {
-                    tracing::error!("closing with batches that found no room on the disk; none was acknowledged");
+                    tracing::error!("closing with batches that did not fit on the disk; none was acknowledged");
                     return self.queue.abandon();
                 }
                 Err(error) => {

@@ -1,5 +1,5 @@
-//! Writing past the page cache, where the file system can: nobody reads the log while the server runs, and copying a group
-//! into the cache to have it copied out again by the next sync costs more than the write itself.
+//! Writes past the page cache (`O_DIRECT`) where the file system supports it: nobody reads the log while the server runs,
+//! and copying a group into the cache and out again at the next sync costs more than the write itself.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::format::PAGE;
 
-/// Opens the file so, or as any other where that cannot be had.
+/// Opens the file with `O_DIRECT`, or without it where that is not supported.
 pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     let flag = i32::try_from(OFlags::DIRECT.bits()).unwrap_or_default();
     match options.clone().custom_flags(flag).open(path) {
@@ -20,8 +20,7 @@ pub fn open(options: &OpenOptions, path: &Path) -> io::Result<File> {
     }
 }
 
-/// Writes whole pages. A file system that wants them laid out in another way gets those of this file through the cache from
-/// then on.
+/// Writes whole pages. If the file system requires another alignment, this file is written through the cache from then on.
 pub fn write_all_at(file: &File, pages: &[u8], offset: u64) -> io::Result<()> {
     match file.write_all_at(pages, offset) {
         Err(error) if is_unsupported(&error) => {
@@ -40,17 +39,17 @@ fn is_unsupported(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::INVAL.raw_os_error())
 }
 
-/// A buffer that begins where a page does in memory, as the device wants it.
+/// A page-aligned buffer, as direct writes require.
 #[derive(Default)]
 pub struct Aligned(Vec<u8>);
 
 impl Aligned {
-    /// Room for so many bytes, with whatever was there before.
+    /// A slice of this length, with its old content.
     pub fn room(&mut self, length: usize) -> &mut [u8] {
         if self.0.len() < length + PAGE {
             self.0.resize(length + PAGE, 0);
         }
-        // Where it cannot be told, the write goes through the cache.
+        // If the alignment is unknown, the write goes through the cache.
         let start = self.0.as_ptr().align_offset(PAGE).min(PAGE);
         &mut self.0[start..start + length]
     }

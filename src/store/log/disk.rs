@@ -1,4 +1,4 @@
-//! The few things recovery does to the log's files, as a trait so that it also runs on a disk that loses power.
+//! The operations of recovery on the log's files, as a trait so that tests can run it on a disk that loses power.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,7 +10,7 @@ use crate::store::sync_dir::sync_dir;
 
 const SUFFIX: &str = ".log";
 
-/// A segment is named by the first sequence that is written to it.
+/// A segment is named after the first sequence in it.
 pub fn segment_name(first: u64) -> String {
     format!("{first:020}{SUFFIX}")
 }
@@ -20,13 +20,13 @@ fn segment_of(name: &str) -> Option<u64> {
     (digits.len() == 20).then(|| digits.parse().ok()).flatten()
 }
 
-/// Everything that a method did is durable when it returns.
+/// When a method returns, its effect is durable.
 pub trait Disk {
     /// The first sequences of all segments, ascending.
     fn segments(&self) -> io::Result<Vec<u64>>;
     fn read(&self, segment: u64) -> io::Result<Vec<u8>>;
     fn write(&self, segment: u64, offset: usize, bytes: &[u8]) -> io::Result<()>;
-    /// Ends the segment at this offset: nothing after it is left, and nothing more has room in it.
+    /// Ends the segment at this offset: drops everything after it, and leaves no room for more.
     fn end_at(&self, segment: u64, offset: usize) -> io::Result<()>;
     /// Keeps a copy of bytes that are about to be discarded.
     fn set_aside(&self, segment: u64, offset: usize, bytes: &[u8]) -> io::Result<()>;
@@ -45,8 +45,7 @@ impl LogDir {
     }
 
     fn damaged(&self, segment: u64, offset: usize) -> PathBuf {
-        // The suffix is not that of a segment, so that no start ever takes it for one. An earlier file of the same name
-        // is kept.
+        // Without the suffix of a segment, so that no start takes it for one. An earlier file of the same name is kept.
         let base = format!("damaged-{segment:020}-{offset}");
         let free = (0..).map(|n| if n == 0 { base.clone() } else { format!("{base}.{n}") });
         free.map(|name| self.dir.join(name)).find(|path| !path.exists()).unwrap_or_else(|| self.dir.join(base))

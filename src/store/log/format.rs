@@ -1,14 +1,13 @@
-//! How a group of batches lies on the disk, and how to tell one that was never finished from one that is damaged.
+//! The layout of a group of batches on the disk, which tells an unfinished group from a damaged one.
 //!
-//! A group starts on a page and fills whole pages, so a synced page is never written again. Every 512-byte sector of it
-//! ends in [`MARK`], which is never zero, over a segment that was all zeros before. So a sector that did not reach the
-//! disk, wholly or from some byte on, has a zero there; a flipped bit cannot make one. The group's bytes are:
+//! A group starts on a page boundary and fills whole pages, so a synced page is never written again. Every 512-byte sector
+//! ends in [`MARK`], which is never zero, over a segment that was all zeros before. So a sector that did not reach the disk,
+//! wholly or in part, has a zero there; a flipped bit cannot produce one. The group's bytes are:
 //! `magic, payload length, first sequence, count of batches, payload CRC, header CRC`, then the payload, then zeros.
 
 use std::sync::Arc;
 
-use crate::store::journal::Append;
-use crate::store::{Batch, Change};
+use crate::store::batch::{Append, Batch, Change};
 
 pub const PAGE: usize = 4096;
 pub const SECTOR: usize = 512;
@@ -20,12 +19,12 @@ const MAGIC: [u8; 4] = *b"LKG1";
 const HEADER: usize = 28;
 const HEADER_CRC_AT: usize = 24;
 
-/// A group is one write; bigger ones only make the first batch in it wait longer. Beyond this, one takes no more batches.
+/// A group is one write; in a bigger one the first batch only waits longer. A group of this size takes no more batches.
 pub const FULL_GROUP_BYTES: usize = 1024 * 1024;
-/// Above the most that one command changes: a session with a hundred deployments ends, in a page of the history with
-/// seven others like it, and five of its deployments have a thousand steps.
+/// More than the largest command changes: a session with a hundred deployments ends, in a history page with seven others
+/// like it, and five of its deployments have a thousand steps.
 pub const MAX_BATCH_BYTES: usize = 1920 * 1024;
-/// One batch, at least, always finds room in a group.
+/// A group has room for at least one batch.
 pub const MAX_GROUP_BYTES: usize = MAX_BATCH_BYTES;
 const _: () = assert!(FULL_GROUP_BYTES <= MAX_GROUP_BYTES);
 
@@ -33,12 +32,12 @@ const NO_VALUE: u32 = u32::MAX;
 const COUNT_BYTES: usize = 4;
 const LENGTHS_BYTES: usize = 8;
 
-/// The bytes a group with this payload takes on the disk.
+/// The bytes that a group with this payload takes on the disk.
 pub fn extent(payload: usize) -> usize {
     ((HEADER + payload).div_ceil(SECTOR_DATA) * SECTOR).next_multiple_of(PAGE)
 }
 
-/// What the batch takes in a payload.
+/// The bytes that the batch takes in a payload.
 pub fn encoded_len(batch: &Batch) -> usize {
     let changes = batch.changes().iter().map(|c| c.key.len() + c.value.as_ref().map_or(0, Vec::len));
     let appends = batch.appends().iter().map(|append| append.journal.len() + append.body.len());
@@ -116,20 +115,20 @@ pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut [u8]) {
     out.iter_mut().skip(SECTOR_DATA).step_by(SECTOR).for_each(|mark| *mark = MARK);
 }
 
-/// The last page of every segment, so that one which lost its end is told from one with room left.
+/// The last page of every segment: tells a segment that lost its end from one with room left.
 pub const END_PAGE: [u8; PAGE] = [0xE5; PAGE];
 
-/// What lies at a page where a group may start.
+/// The content of a page where a group may start.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Found {
     Group(Group),
     /// The page was never written.
     Blank,
-    /// Sectors are missing; how far the group would reach is known if its header was written.
+    /// Sectors are missing; the length of the group is known if its header was written.
     Unfinished {
         reach: Option<usize>,
     },
-    /// Every sector was written and the content is not what was written.
+    /// Every sector was written, and the content is wrong.
     Damaged(&'static str),
 }
 
@@ -184,7 +183,7 @@ pub fn examine(bytes: &[u8]) -> Found {
     Found::Group(Group { first, count, extent, payload })
 }
 
-/// How the sectors of a stretch end.
+/// The marks of a range of sectors.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Marks {
     All,
@@ -205,7 +204,7 @@ pub fn marks(bytes: &[u8]) -> Marks {
 }
 
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Compared by the page, since a segment is mostly this and a compare is far faster than a loop over bytes.
+    // By page: a segment is mostly zeros, and comparing slices is far faster than a loop over bytes.
     static ZEROS: [u8; PAGE] = [0; PAGE];
     bytes.chunks(PAGE).all(|page| *page == ZEROS[..page.len()])
 }

@@ -1,10 +1,11 @@
-//! The redo log: makes a group of batches durable with one `fdatasync`, and gives them back after a crash.
+//! The redo log: makes a group of batches durable with one `fdatasync`, and replays them after a crash.
 //!
-//! It knows nothing of the database behind it but the sequence up to which it has everything.
+//! Of the database behind it, it knows only the applied sequence.
 
 pub mod committer;
 pub mod direct;
 pub mod disk;
+mod fatal;
 pub mod format;
 pub mod queue;
 pub mod recovery;
@@ -13,25 +14,7 @@ pub mod segments;
 #[cfg(test)]
 mod power_loss;
 
-use std::io::Write;
-use std::sync::Arc;
-
-/// What ends the process when the disk fails under it: after a failed `fdatasync` the kernel has dropped the page, so
-/// trying again would report a success that is none. Given one sentence for the operator.
-pub type Fatal = Arc<dyn Fn(&str) + Send + Sync>;
-
-/// `EX_IOERR` of sysexits.h.
-const EXIT_IO_ERROR: i32 = 74;
-
-/// Says it in the log and on stderr, and ends the process.
-pub fn exit_on_fatal() -> Fatal {
-    Arc::new(|sentence| {
-        tracing::error!("{sentence}");
-        // Not `eprintln`, which panics where stderr is a full disk too.
-        writeln!(std::io::stderr(), "lockkeeper: {sentence}").ok();
-        std::process::exit(EXIT_IO_ERROR)
-    })
-}
+pub use fatal::{Fatal, exit_on_fatal};
 
 /// A small seeded generator for tests, so that a failure can be run again.
 #[cfg(test)]

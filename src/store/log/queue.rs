@@ -1,15 +1,16 @@
-//! Where batches wait for the disk: handed in under a short lock, gathered into groups, bounded.
+//! Batches that wait for the disk: handed in under a short lock, collected in groups, bounded.
 
 use std::collections::VecDeque;
 
 use parking_lot::{Condvar, Mutex};
 
 use super::format::{self, FULL_GROUP_BYTES, MAX_BATCH_BYTES};
-use crate::store::{Batch, Sequence, StoreError};
+use crate::store::batch::{Batch, Sequence};
+use crate::store::contract::StoreError;
 
-/// About a tenth of a second of a slow disk; beyond it a caller is better off being told.
+/// About a tenth of a second of a slow disk; beyond it, callers are refused.
 const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
-/// One group collects while another is written: more buffers than that are only kept warm for nothing.
+/// One group collects while another is written; more buffers would never be used.
 const KEPT_BUFFERS: usize = 2;
 
 #[derive(Default)]
@@ -22,7 +23,7 @@ pub struct Queue {
 struct State {
     groups: VecDeque<Group>,
     buffers: Vec<Group>,
-    /// Bytes of batches that are not durable yet, those being written included.
+    /// Bytes of batches that are not durable yet, including those being written.
     bytes: usize,
     last: u64,
     committer_waits: bool,
@@ -105,7 +106,7 @@ impl Queue {
         }
     }
 
-    /// The group is durable: its room is free and its buffers are used again.
+    /// The group is durable: its bytes no longer count, and its buffers are reused.
     pub fn finish(&self, mut group: Group) {
         let mut state = self.state.lock();
         state.bytes -= group.payload.len();
@@ -116,12 +117,12 @@ impl Queue {
         }
     }
 
-    /// Takes no more batches; what was handed in is still written.
+    /// Takes no more batches; those handed in are still written.
     pub fn close(&self) {
         self.end(End::Drain);
     }
 
-    /// Takes no more batches and writes none: what was not durable is gone, as after a crash.
+    /// Takes no more batches and writes none: those not yet durable are lost, as after a crash.
     pub fn abandon(&self) {
         self.end(End::Abandon);
     }

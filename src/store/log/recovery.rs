@@ -1,15 +1,15 @@
-//! Reads the log after a start: replays what the database lacks, cuts a torn tail, and refuses everything else.
+//! Reads the log at a start: replays the batches that the database lacks, cuts a torn tail, and refuses any other damage.
 //!
-//! Only one group is ever unsynced, and it is the last. So a group may be unfinished only at the very end of the log;
-//! whatever else is not as it was written is damage, and going on over it could lose an acknowledged batch.
+//! Only one group is ever unsynced, and it is the last. So a group may be unfinished only at the very end of the log.
+//! Anything else that differs from what was written is damage, and skipping it could lose an acknowledged batch.
 
 use std::io;
 
 use super::disk::Disk;
 use super::format::{self, Found, MAX_GROUP_BYTES, Marks, PAGE};
-use crate::store::Batch;
+use crate::store::batch::Batch;
 
-/// What the log holds after recovery.
+/// The state of the log after recovery.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Recovered {
     /// The last batch that is durable; 0 for none.
@@ -19,7 +19,7 @@ pub struct Recovered {
     pub segments: Vec<u64>,
     /// Bytes of an unfinished group that were cut.
     pub cut: usize,
-    /// What was discarded because the caller asked for it.
+    /// The damage that was discarded at the caller's request.
     pub discarded: Option<Damage>,
 }
 
@@ -45,7 +45,7 @@ pub enum Fault {
         source: io::Error,
     },
     Damage(Damage),
-    /// The log is sound, but the database lacks what came before it: going on without the log would only lose more.
+    /// The log is sound, but the database lacks batches before it: discarding the log would lose even more.
     Gap {
         applied: u64,
         first: u64,
@@ -58,7 +58,7 @@ pub enum OnDamage {
     Discard,
 }
 
-/// Hands every batch beyond `applied` to `replay`, in order.
+/// Calls `replay` with every batch after `applied`, in order.
 pub fn recover(
     disk: &impl Disk,
     applied: u64,
@@ -66,7 +66,7 @@ pub fn recover(
     mut replay: impl FnMut(u64, Batch),
 ) -> Result<Recovered, Fault> {
     let segments = disk.segments().map_err(|source| Fault::Io { segment: None, source })?;
-    // What the database covers wholly is only waiting to be deleted.
+    // Segments that the database covers entirely are only waiting to be deleted.
     let covered = segments.windows(2).take_while(|pair| pair[1] <= applied + 1).count();
     let mut walk = Walk { disk, applied, next: 0, tail: None, cut: 0, read: 0, replay: &mut replay };
     let damage = match walk.run(&segments[covered..]) {
@@ -163,7 +163,7 @@ impl<D: Disk> Walk<'_, D> {
             self.cut = reach;
         }
         // A server that was killed, or that ended because a sync failed, may have left its last group in the page cache
-        // only, where a sync no longer finds it to be dirty. Written again, it is on the disk before it counts.
+        // alone, where a sync no longer sees it as dirty. Writing it again puts it on the disk before it counts.
         if is_last && !last_group.is_empty() {
             write(last_group.start, &room[last_group])?;
         }
@@ -171,7 +171,7 @@ impl<D: Disk> Walk<'_, D> {
     }
 }
 
-/// How many bytes of `rest` an unfinished group may have touched; an error says why it is no unfinished group.
+/// How many bytes of `rest` an unfinished group may have written; an error says why this is not an unfinished group.
 fn torn_reach(rest: &[u8], is_last: bool) -> Result<usize, &'static str> {
     let reach = match format::examine(rest) {
         Found::Group(_) => return Err("a record is out of place"),

@@ -1,7 +1,7 @@
-//! The log's files: the next one is made ready ahead of need, and one the database covers is deleted.
+//! The log's files: a spare is prepared ahead of need, and segments that the database covers are deleted.
 //!
-//! A segment is really written with zeros before it is used, so that a later `fdatasync` has no metadata to flush. The
-//! thread that does this also watches the free space, since it is the one that would run out of it first.
+//! A segment is filled with zeros before it is used, so that a later `fdatasync` has no metadata to flush. The thread that
+//! does this also watches the free space, since it would be the first to run out of it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,21 +14,21 @@ use parking_lot::{Condvar, Mutex};
 use super::direct::{self, Aligned};
 use super::disk::segment_name;
 use super::format::{END_PAGE, PAGE};
-use crate::store::StoreError;
+use crate::store::contract::StoreError;
 use crate::store::descriptors::{self, is_shortage};
 
-/// Must hold the largest group several times over, or rolling would be all the log does.
+/// Several times the largest group, or the log would do little else than change segments.
 pub const MIN_SEGMENT_BYTES: usize = 4 * 1024 * 1024;
 /// Zeros are synced in steps of this size, so that a group's own sync never waits behind a whole segment of them.
 const ZERO_STEP: usize = 1024 * 1024;
-/// How often the free space is looked at; a disk does not fill 128 MiB much faster.
+/// How often the free space is checked; a disk does not fill 128 MiB much faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const SPARE: &str = "spare.new";
 const MIB: u64 = 1024 * 1024;
 
 pub struct Segments {
     dir: PathBuf,
-    /// The directory, kept open so that making a name durable never needs a descriptor that clients may have taken.
+    /// Kept open, so that syncing a name never needs a descriptor at a time when clients hold all of them.
     opened_dir: File,
     segment_bytes: usize,
     min_free: u64,
@@ -36,7 +36,7 @@ pub struct Segments {
     /// The committer waits here for a spare, the preparer for work.
     changed: Condvar,
     full: AtomicBool,
-    /// The committer has no segment to go on with, and for another reason than a full disk.
+    /// The committer has no segment to continue with, for another reason than a full disk.
     starved: AtomicBool,
     refusing: metrics::Gauge,
     /// The first sequences of all segments that exist, ascending; the last is the one being written.
@@ -48,10 +48,10 @@ struct Spare {
     ready: Option<File>,
     /// The committer waits for one.
     wanted: bool,
-    /// Why making one failed, if it did when it was last tried.
+    /// Why the last attempt to make one failed, if it did.
     failed: Option<Cause>,
     stopping: bool,
-    /// The committer wants no more than what is ready, even if that is nothing.
+    /// The store is closing: the committer no longer waits for a spare that cannot be made.
     giving_up: bool,
 }
 
@@ -81,7 +81,7 @@ impl Cause {
 
 impl Segments {
     pub fn new(dir: &Path, segment_bytes: usize, min_free: u64, existing: Vec<u64>) -> io::Result<Segments> {
-        // What is there was cut short by a crash; its size cannot be trusted.
+        // A spare of an earlier run may be incomplete.
         match std::fs::remove_file(dir.join(SPARE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Ok(()) | Err(_) => {}
@@ -112,7 +112,7 @@ impl Segments {
         self.segment_bytes - PAGE
     }
 
-    /// Why no new batches are taken, if they are not.
+    /// Why new batches are refused, if they are.
     pub fn refusing(&self) -> Option<StoreError> {
         if self.full.load(Ordering::Relaxed) {
             let path = self.dir.display().to_string();
@@ -121,14 +121,14 @@ impl Segments {
         self.starved.load(Ordering::Relaxed).then_some(StoreError::Overloaded)
     }
 
-    /// Makes a segment on the caller's thread: for the first one of a log.
+    /// Makes a segment on the caller's thread: the first one of a log.
     pub fn create(&self, first: u64) -> io::Result<File> {
         let file = self.make_spare()?;
         self.promote(first)?;
         Ok(file)
     }
 
-    /// The next segment, under its name; waits for a spare. `None` if the store closes and there will be none.
+    /// The next segment under its final name; waits for a spare. `None` if the store closes and there will be none.
     pub fn next(&self, first: u64) -> io::Result<Option<File>> {
         let mut spare = self.spare.lock();
         loop {
@@ -147,7 +147,7 @@ impl Segments {
         }
     }
 
-    /// From now on a batch that finds no segment is not waited for.
+    /// The committer stops waiting for a spare that cannot be made.
     pub fn give_up_waiting(&self) {
         self.spare.lock().giving_up = true;
         self.changed.notify_all();
@@ -158,12 +158,12 @@ impl Segments {
         self.changed.notify_all();
     }
 
-    /// The preparer's thread: keeps one spare ready and looks at the free space, until stopped.
+    /// The preparer's thread: keeps one spare ready and checks the free space, until stopped.
     pub fn prepare(&self) {
         loop {
             let low = self.is_low();
             let missing = self.spare.lock().ready.is_none();
-            // Also below the reserve: what was handed in before it was reached must still find a segment.
+            // Also below the reserve: batches handed in before must still find a segment.
             let made = missing.then(|| self.make_spare()).transpose();
             self.note_spare(&mut self.spare.lock(), made, low);
             if self.wait_for_work() == Work::Stop {
@@ -190,12 +190,12 @@ impl Segments {
             Err(error) => {
                 spare.failed = Some(Cause::of(&error));
                 if before != spare.failed {
-                    self.tell_of_failure(Cause::of(&error), &error);
+                    self.log_failure(Cause::of(&error), &error);
                 }
             }
         }
         if before.is_some() && spare.failed.is_none() {
-            tracing::info!(dir = %self.dir.display(), "a new log segment could be made again");
+            tracing::info!(dir = %self.dir.display(), "new log segments can be made again");
         }
         self.set_full(low || spare.failed == Some(Cause::DiskFull));
         self.note_starved(spare);
@@ -204,10 +204,10 @@ impl Segments {
 
     /// Deletes the segments that hold nothing beyond `applied`; never the one being written.
     pub fn delete_covered(&self, applied: u64) -> io::Result<()> {
-        // Oldest first and not synced: what a power cut brings back is deleted by the next checkpoint after the start.
+        // Oldest first and not synced: segments that a power cut brings back are deleted by the next checkpoint.
         while let Some(segment) = self.oldest_covered(applied) {
             match std::fs::remove_file(self.path(segment)) {
-                // Somebody else's doing, and no reason to try again for ever.
+                // If somebody else has removed it, there is no reason to try for ever.
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 Ok(()) | Err(_) => self.existing.lock().retain(|existing| *existing != segment),
             }
@@ -226,7 +226,7 @@ impl Segments {
         let path = self.dir.join(SPARE);
         let made = self.write_zeros(&path);
         if made.is_err() {
-            // Gives back the space it took. If that fails too, the next attempt truncates it.
+            // Frees its space. If that fails too, the next attempt truncates it.
             let _ = std::fs::remove_file(&path);
         }
         made
@@ -248,7 +248,7 @@ impl Segments {
         Ok(file)
     }
 
-    /// Gives the spare its name, durably, before anything is written to it.
+    /// Renames the spare, durably, before anything is written to it.
     fn promote(&self, first: u64) -> io::Result<()> {
         std::fs::rename(self.dir.join(SPARE), self.path(first))?;
         self.opened_dir.sync_all()?;
@@ -266,21 +266,21 @@ impl Segments {
         }
     }
 
-    fn tell_of_failure(&self, cause: Cause, error: &io::Error) {
+    fn log_failure(&self, cause: Cause, error: &io::Error) {
         let dir = self.dir.display();
         match cause {
-            // Told of by `set_full`.
+            // Logged by `set_full`.
             Cause::DiskFull => {}
             Cause::NoDescriptors => {
-                tracing::error!(%dir, %error, "{}; a new log segment is tried every second", descriptors::SHORTAGE);
+                tracing::error!(%dir, %error, "{}; retrying every second", descriptors::SHORTAGE);
             }
             Cause::Other => {
-                tracing::error!(%dir, %error, "cannot make a new log segment; trying again every second");
+                tracing::error!(%dir, %error, "cannot make a new log segment; retrying every second");
             }
         }
     }
 
-    /// Called whenever one of its reasons changed.
+    /// Called whenever one of the conditions has changed.
     fn note_starved(&self, spare: &Spare) {
         // A full disk refuses writes by itself.
         let failed = spare.failed.is_some_and(|cause| cause != Cause::DiskFull);
@@ -291,7 +291,7 @@ impl Segments {
         self.show_refusing();
         if starved {
             let dir = self.dir.display();
-            tracing::error!(%dir, "the log has no segment to go on with: new writes are refused until there is one");
+            tracing::error!(%dir, "the log has no segment to continue with: new writes are refused until there is one");
         }
     }
 
@@ -309,7 +309,7 @@ impl Segments {
         if full {
             tracing::error!(%dir, min_free_mb, "the disk is full: new writes are refused until space is freed");
         } else {
-            tracing::info!(%dir, "the disk has room again: writes are taken");
+            tracing::info!(%dir, "the disk has room again: writes are accepted");
         }
     }
 }

@@ -1,0 +1,93 @@
+//! The contract of every store, and helpers that need nothing else.
+
+use std::ops::ControlFlow;
+
+use tokio::sync::watch;
+
+use super::batch::{Batch, Pair, Sequence};
+
+pub trait Store: Send + Sync + 'static {
+    /// Hands a batch in and returns its sequence at once; the batch is durable when [`Store::durable`] has reached it. A
+    /// later call gets a later sequence. An error means that nothing was handed in.
+    fn commit(&self, batch: Batch) -> Result<Sequence, StoreError>;
+
+    /// The sequence up to which every batch survives a power cut. `get` and `scan` already show those batches.
+    fn durable(&self) -> watch::Receiver<Sequence>;
+
+    /// The sequence of the batch handed in last, durable or not.
+    fn handed_in(&self) -> Sequence;
+
+    /// The sequence up to which the log is no longer needed. After a crash, later batches are replayed from the log, over
+    /// whatever part of them the database already has.
+    fn applied(&self) -> Sequence;
+
+    /// Reads see durable batches only, and all of them.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
+
+    /// The first `limit` pairs with `from <= key < to`, ascending.
+    fn scan(&self, from: &[u8], to: &[u8], limit: usize) -> Result<Vec<Pair>, StoreError>;
+
+    /// Why writes are refused at the moment, if they are; for readiness.
+    fn refusing_writes(&self) -> Option<StoreError>;
+}
+
+/// Why the store failed. The data is unchanged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    #[error("the disk that holds {path} has less than {min_free_mb} MiB free")]
+    Full { path: String, min_free_mb: u64 },
+    #[error("more writes are waiting for the disk than the store keeps in memory")]
+    Overloaded,
+    #[error("a batch of {bytes} bytes is over the limit of {limit}")]
+    BatchTooLarge { bytes: usize, limit: usize },
+    #[error("the store is closed")]
+    Closed,
+    #[error("the database cannot be read: {0}")]
+    Read(String),
+}
+
+/// The smallest key that is greater than every key with this prefix: the end of a prefix's range.
+pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            return end;
+        }
+    }
+    vec![u8::MAX; 256]
+}
+
+/// How many pairs a walk reads from the store at a time.
+const WALK_PAIRS: usize = 512;
+
+/// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Only a few pairs are in memory at a
+/// time, however many there are.
+pub fn walk(
+    store: &dyn Store,
+    from: &[u8],
+    to: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<ControlFlow<()>, StoreError>,
+) -> Result<(), StoreError> {
+    let mut from = from.to_vec();
+    loop {
+        let pairs = store.scan(&from, to, WALK_PAIRS)?;
+        for (key, value) in &pairs {
+            if visit(key, value)?.is_break() {
+                return Ok(());
+            }
+        }
+        match pairs.last() {
+            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Waits until everything up to `sequence` is durable. If the store is gone it never will be, and this never returns.
+pub async fn durable_up_to(store: &dyn Store, sequence: Sequence) {
+    let mut durable = store.durable();
+    if durable.wait_for(|reached| *reached >= sequence).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
