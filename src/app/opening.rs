@@ -71,7 +71,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let events = Events::new(store.clone());
     // Before any event is added.
-    events.mend().await?;
+    events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, settings, clock()).await?;
     let vault = Arc::new(open_vault(settings, store.clone()).await?);

@@ -6,7 +6,7 @@ use super::member::Member;
 use super::stored;
 use super::token::Token;
 use crate::domain::{Data, Identifier, Notice, Role, UserId};
-use crate::events::{self, Cause, Happening};
+use crate::events::{self, Cause, NewEvent};
 use crate::store::Batch;
 
 #[derive(Default)]
@@ -95,6 +95,6 @@ impl Change {
     }
 
     fn record(&mut self, organization: &Identifier, notice: Notice, data: &Data, cause: Cause<'_>) {
-        events::record(&mut self.batch, organization, &Happening::new(notice, cause.at, cause.by, data));
+        events::record(&mut self.batch, organization, &NewEvent::new(notice, cause.at, cause.by, data));
     }
 }

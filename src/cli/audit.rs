@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::output::complain;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
-use crate::events::{Events, Expectation, Found, Report};
+use crate::events::{AuditReport, Events, Expectation, ExpectationStatus};
 use crate::{app, store, telemetry};
 
 /// The chain is broken.
@@ -93,7 +93,7 @@ fn verify(arguments: Verify) -> ExitCode {
     }
 }
 
-fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>, VerifyError> {
+fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<AuditReport>, VerifyError> {
     let expected = arguments.expect.iter().map(|given| {
         given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
     });
@@ -123,19 +123,20 @@ fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<Report>,
     Ok(reports)
 }
 
-fn print(reports: &[Report], as_json: bool) -> ExitCode {
+fn print(reports: &[AuditReport], as_json: bool) -> ExitCode {
     let text = if as_json { in_json(reports).to_string() } else { in_words(reports) };
     if writeln!(std::io::stdout(), "{text}").is_err() {
         return ExitCode::from(EXIT_CANNOT);
     }
-    if !reports.iter().all(Report::is_intact) {
+    if !reports.iter().all(AuditReport::is_intact) {
         return ExitCode::from(EXIT_BROKEN);
     }
-    let unverified = reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == Found::NoLongerKept);
+    let unverified =
+        reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == ExpectationStatus::NoLongerKept);
     if unverified { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
 }
 
-fn in_words(reports: &[Report]) -> String {
+fn in_words(reports: &[AuditReport]) -> String {
     let mut lines: Vec<String> = Vec::new();
     for report in reports {
         let name = &report.organization;
@@ -149,16 +150,20 @@ fn in_words(reports: &[Report]) -> String {
         });
         for (expected, found) in &report.expected {
             lines.push(match found {
-                Found::There => format!("{name}: {expected} is part of the chain"),
-                Found::Absent => format!("{name}: broken: {expected} is not part of the chain: it has been rewritten"),
-                Found::NoLongerKept => format!("{name}: {expected} is no longer kept, so this cannot be verified"),
+                ExpectationStatus::Present => format!("{name}: {expected} is part of the chain"),
+                ExpectationStatus::Absent => {
+                    format!("{name}: broken: {expected} is not part of the chain: it has been rewritten")
+                }
+                ExpectationStatus::NoLongerKept => {
+                    format!("{name}: {expected} is no longer kept, so this cannot be verified")
+                }
             });
         }
     }
     if lines.is_empty() { "no events".to_owned() } else { lines.join("\n") }
 }
 
-fn in_json(reports: &[Report]) -> Value {
+fn in_json(reports: &[AuditReport]) -> Value {
     let noted = |head: &Expectation| {
         let text = head.to_string();
         json!({ "number": head.number, "hash": text.split_once(':').map(|(_, hash)| hash) })
@@ -168,9 +173,9 @@ fn in_json(reports: &[Report]) -> Value {
         let expected = report.expected.iter().map(|(head, found)| {
             let mut expected = noted(head);
             expected["found"] = json!(match found {
-                Found::There => "there",
-                Found::Absent => "absent",
-                Found::NoLongerKept => "no_longer_kept",
+                ExpectationStatus::Present => "there",
+                ExpectationStatus::Absent => "absent",
+                ExpectationStatus::NoLongerKept => "no_longer_kept",
             });
             expected
         });
@@ -184,6 +189,6 @@ fn in_json(reports: &[Report]) -> Value {
             "expected": expected.collect::<Vec<_>>(),
         })
     });
-    let intact = reports.iter().all(Report::is_intact);
+    let intact = reports.iter().all(AuditReport::is_intact);
     json!({ "intact": intact, "organizations": organizations.collect::<Vec<_>>() })
 }

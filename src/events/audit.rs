@@ -1,8 +1,8 @@
-//! Whether an organization's events are those that were recorded: each is chained to the one before by its hash, and the
-//! journal has noted where it begins and ends.
+//! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its hash,
+//! and the beginning and the end of the journal are stored beside its pages.
 //!
-//! Whoever can write to the data directory can also make a new chain. A head that was noted elsewhere in time (an
-//! [`Expectation`]) is no longer part of that one.
+//! Whoever can write to the data directory can also forge a whole chain. A head that was noted elsewhere before (an
+//! [`Expectation`]) is not part of a forged one.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,83 +14,83 @@ use crate::domain::{Identifier, Malformed};
 use crate::store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
 use crate::store::{StoreError, end_of_prefix};
 
-/// An event that somebody knows to have been there.
+/// An event that is known to have existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expectation {
     pub number: u64,
     pub hash: Hash,
 }
 
-/// What became of an expectation.
+/// Whether an expected event was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
-    There,
+pub enum ExpectationStatus {
+    Present,
     Absent,
-    /// Too old to be kept, so nobody can tell.
+    /// Older than the events that are kept, so it cannot be verified.
     NoLongerKept,
 }
 
-/// What was found in one organization.
+/// The result for one organization.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct AuditReport {
     pub organization: Identifier,
-    /// The first number that should be there.
+    /// The number of the first event that should be kept.
     pub first: u64,
-    /// The number that the next event gets.
+    /// The number of the next event.
     pub next: u64,
-    /// The last event as the chain has it.
+    /// The last event of the chain.
     pub head: Option<Expectation>,
-    /// The first thing that is wrong.
+    /// The first fault.
     pub fault: Option<Fault>,
-    pub expected: Vec<(Expectation, Found)>,
+    pub expected: Vec<(Expectation, ExpectationStatus)>,
 }
 
-/// What is wrong, at which event.
+/// A fault, at which event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     pub number: u64,
-    pub wrong: Wrong,
+    pub kind: FaultKind,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wrong {
-    /// It and those up to this one are not there.
+pub enum FaultKind {
+    /// The events from it to `last` are missing.
     Missing {
         last: u64,
     },
-    /// What stands in its place belongs later.
+    /// A later event is in its place.
     Removed,
-    /// It stands where this one belongs.
+    /// It is in the place of event `to`.
     Moved {
         to: u64,
     },
-    /// More events than were recorded stand here.
+    /// The page has more events than were recorded.
     Inserted,
     Changed,
     HashChanged,
-    /// The page it lies in has no form of a page.
+    /// Its page is malformed.
     Unreadable,
-    /// The page it lies in is that of other events.
+    /// Its page belongs to other events.
     Misplaced {
         says: u64,
     },
-    /// The page it lies in does not go on where the one before ends.
+    /// Its page does not continue the one before.
     Unchained,
-    /// It was written before the one in front of it.
+    /// It was written before its predecessor.
     OutOfOrder,
-    /// It is not among the numbers that the journal has noted.
+    /// Its number is outside the stored beginning and end of the journal.
     BeyondTheNotes,
-    /// The journal has noted another last event.
+    /// The stored head is another event.
     OtherHead,
-    /// A server has found the journal cut or rewritten at its start, and noted where it had ended before.
+    /// A server found the journal cut or rewritten at its start, and kept its old head.
     Lost {
         head: Expectation,
     },
 }
 
-impl Report {
+impl AuditReport {
     pub fn is_intact(&self) -> bool {
-        self.fault.is_none() && self.expected.iter().all(|(_, found)| *found != Found::Absent)
+        self.fault.is_none() && self.expected.iter().all(|(_, found)| *found != ExpectationStatus::Absent)
     }
 
     pub fn events(&self) -> u64 {
@@ -98,7 +98,7 @@ impl Report {
     }
 }
 
-/// Walks along the chain of one organization.
+/// A walk along the chain of one organization.
 struct Walk<'a> {
     events: &'a Events,
     organization: &'a Identifier,
@@ -107,11 +107,11 @@ struct Walk<'a> {
     number: u64,
     before: Hash,
     sequence: u64,
-    expected: Vec<(Expectation, Found)>,
+    expected: Vec<(Expectation, ExpectationStatus)>,
 }
 
 impl Events {
-    /// Every organization that anything is noted of.
+    /// All organizations with a journal, or with a trace of one.
     pub fn audited(&self) -> Result<BTreeSet<Identifier>, StoreError> {
         let mut found = BTreeSet::new();
         for (prefix, has_pages) in [(&*journal::head_key(""), false), (FIRSTS, false), (journal::PAGES, true)] {
@@ -130,8 +130,8 @@ impl Events {
         Ok(found)
     }
 
-    /// Looks at all that is kept of an organization, from its beginning to the first thing that is wrong.
-    pub fn audit(&self, organization: &Identifier, expected: &[Expectation]) -> Result<Report, StoreError> {
+    /// Verifies all kept events of an organization, up to the first fault.
+    pub fn audit(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
         let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
         let first = self.first(organization)?;
         let mut walk = Walk {
@@ -141,21 +141,21 @@ impl Events {
             number: first,
             before: journal::origin(organization.as_str()),
             sequence: 0,
-            expected: expected.iter().map(|expected| (*expected, Found::Absent)).collect(),
+            expected: expected.iter().map(|expected| (*expected, ExpectationStatus::Absent)).collect(),
         };
         let lost = self.lost_heads(organization)?;
         let known = walk.expected.len();
-        walk.expected.extend(lost.iter().map(|head| (*head, Found::Absent)));
+        walk.expected.extend(lost.iter().map(|head| (*head, ExpectationStatus::Absent)));
         let fault = walk.chain(noted)?;
         let lost = walk.expected.split_off(known);
-        let lost = lost.into_iter().find(|(_, found)| *found == Found::Absent).map(|(head, _)| head);
+        let lost = lost.into_iter().find(|(_, found)| *found == ExpectationStatus::Absent).map(|(head, _)| head);
         let last = (walk.number > first).then(|| Expectation { number: walk.number - 1, hash: walk.before });
-        Ok(Report {
+        Ok(AuditReport {
             organization: organization.clone(),
             first,
             next: walk.number,
             head: last,
-            fault: fault.or_else(|| lost.map(|head| Fault { number: head.number, wrong: Wrong::Lost { head } })),
+            fault: fault.or_else(|| lost.map(|head| Fault { number: head.number, kind: FaultKind::Lost { head } })),
             expected: walk.expected,
         })
     }
@@ -165,10 +165,10 @@ impl Walk<'_> {
     fn chain(&mut self, noted: Option<Head>) -> Result<Option<Fault>, StoreError> {
         let end = noted.map_or(0, |head| head.next);
         if let Some(number) = self.strayed(end)? {
-            return Ok(Some(Fault { number, wrong: Wrong::BeyondTheNotes }));
+            return Ok(Some(Fault { number, kind: FaultKind::BeyondTheNotes }));
         }
         if !self.first.is_multiple_of(PAGE_ENTRIES) {
-            return Ok(Some(Fault { number: self.first, wrong: Wrong::BeyondTheNotes }));
+            return Ok(Some(Fault { number: self.first, kind: FaultKind::BeyondTheNotes }));
         }
         while self.number < end {
             if let Some(fault) = self.page(end, noted)? {
@@ -176,10 +176,10 @@ impl Walk<'_> {
             }
         }
         let other_head = noted.is_some_and(|head| head.next == self.number && head.hash != self.before);
-        Ok(other_head.then(|| Fault { number: end.saturating_sub(1), wrong: Wrong::OtherHead }))
+        Ok(other_head.then(|| Fault { number: end.saturating_sub(1), kind: FaultKind::OtherHead }))
     }
 
-    /// A page that there should not be: before the beginning or beyond the end. Says which event it begins with.
+    /// A page before the beginning or after the end of the journal. Returns the number of its first event.
     fn strayed(&self, end: u64) -> Result<Option<u64>, StoreError> {
         let (all, store) = (journal::pages_of(self.organization.as_str()), &self.events.store);
         let name = self.organization.as_str();
@@ -197,21 +197,21 @@ impl Walk<'_> {
     fn page(&mut self, end: u64, noted: Option<Head>) -> Result<Option<Fault>, StoreError> {
         let place = self.number / PAGE_ENTRIES;
         let full = ((place + 1) * PAGE_ENTRIES).min(end);
-        let fault = |number, wrong| Ok(Some(Fault { number, wrong }));
+        let fault = |number, kind| Ok(Some(Fault { number, kind }));
         let Some(bytes) = self.events.page_bytes(self.organization, place)? else {
-            return fault(self.number, Wrong::Missing { last: full - 1 });
+            return fault(self.number, FaultKind::Missing { last: full - 1 });
         };
-        let Some(page) = PageView::decode(&bytes) else { return fault(self.number, Wrong::Unreadable) };
+        let Some(page) = PageView::decode(&bytes) else { return fault(self.number, FaultKind::Unreadable) };
         if page.first != self.number {
-            return fault(self.number, Wrong::Misplaced { says: page.first });
+            return fault(self.number, FaultKind::Misplaced { says: page.first });
         }
-        // Of those before the beginning only this is left.
+        // The only trace of the events before the beginning.
         if self.number == self.first && self.first > 0 {
             self.before = *page.before;
             self.meet(self.first - 1);
         }
         if *page.before != self.before {
-            return fault(self.number, Wrong::Unchained);
+            return fault(self.number, FaultKind::Unchained);
         }
         for (place, entry) in page.entries.iter().enumerate() {
             let computed = journal::chained(&self.before, self.number, entry.body);
@@ -220,10 +220,10 @@ impl Walk<'_> {
                 return fault(self.number, self.diagnosed(&page.entries, place, full, &computed, follows));
             }
             if self.number >= full {
-                return fault(self.number, Wrong::BeyondTheNotes);
+                return fault(self.number, FaultKind::BeyondTheNotes);
             }
             if entry.sequence < self.sequence {
-                return fault(self.number, Wrong::OutOfOrder);
+                return fault(self.number, FaultKind::OutOfOrder);
             }
             self.sequence = entry.sequence;
             self.before = computed;
@@ -231,24 +231,24 @@ impl Walk<'_> {
             self.number += 1;
         }
         if self.number < full {
-            return fault(self.number, Wrong::Missing { last: full - 1 });
+            return fault(self.number, FaultKind::Missing { last: full - 1 });
         }
         Ok(None)
     }
 
-    /// Settles what is expected of an event, once the chain has come to it.
+    /// Updates the expectations once the chain has reached an event.
     fn meet(&mut self, number: u64) {
         for (expected, found) in &mut self.expected {
-            if expected.number < number && *found == Found::Absent && number < self.first {
-                *found = Found::NoLongerKept;
+            if expected.number < number && *found == ExpectationStatus::Absent && number < self.first {
+                *found = ExpectationStatus::NoLongerKept;
             }
             if expected.number == number && expected.hash == self.before {
-                *found = Found::There;
+                *found = ExpectationStatus::Present;
             }
         }
     }
 
-    /// What comes after an entry and tells of its hash: the next one, or the note of it where the page or the journal ends.
+    /// The witness of an entry's hash: the next entry, or the stored hash at the end of the page or the journal.
     fn follower<'e>(
         &self,
         entries: &'e [EntryView<'e>],
@@ -267,7 +267,7 @@ impl Walk<'_> {
         Ok(next.map(|page| Follower::Note(*page.before)))
     }
 
-    /// What has been done to an entry whose hash is not the one that it should have.
+    /// The fault of an entry whose hash is wrong.
     fn diagnosed(
         &self,
         entries: &[EntryView<'_>],
@@ -275,18 +275,18 @@ impl Walk<'_> {
         full: u64,
         computed: &Hash,
         follower: Option<Follower<'_>>,
-    ) -> Wrong {
+    ) -> FaultKind {
         let should_have = full - self.number + place as u64;
         let belongs_here =
             |entry: &EntryView<'_>| journal::chained(&self.before, self.number, entry.body) == *entry.hash;
         let follows = |hash: &Hash| follower.is_some_and(|follower| follower.follows(hash, self.number + 1));
         match (entries.len() as u64).cmp(&should_have) {
-            std::cmp::Ordering::Less => Wrong::Removed,
-            std::cmp::Ordering::Greater => Wrong::Inserted,
+            std::cmp::Ordering::Less => FaultKind::Removed,
+            std::cmp::Ordering::Greater => FaultKind::Inserted,
             std::cmp::Ordering::Equal => match entries.iter().skip(place + 1).position(belongs_here) {
-                Some(later) => Wrong::Moved { to: self.number + 1 + later as u64 },
-                None if !follows(entries[place].hash) && follows(computed) => Wrong::HashChanged,
-                None => Wrong::Changed,
+                Some(later) => FaultKind::Moved { to: self.number + 1 + later as u64 },
+                None if !follows(entries[place].hash) && follows(computed) => FaultKind::HashChanged,
+                None => FaultKind::Changed,
             },
         }
     }
@@ -310,30 +310,32 @@ impl Follower<'_> {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = self.number;
-        match &self.wrong {
-            Wrong::Missing { last } if *last == number => write!(f, "event {number} has been removed"),
-            Wrong::Missing { last } => write!(f, "events {number} to {last} have been removed"),
-            Wrong::Removed => write!(f, "event {number} has been removed, and a later one stands in its place"),
-            Wrong::Moved { to } => write!(f, "event {number} has been moved to the place of event {to}"),
-            Wrong::Inserted => write!(f, "what stands as event {number} has been inserted"),
-            Wrong::Changed => write!(f, "event {number} has been changed"),
-            Wrong::HashChanged => write!(f, "the hash of event {number} has been changed"),
-            Wrong::Unreadable => write!(f, "the page of event {number} cannot be read"),
-            Wrong::Misplaced { says } => {
-                write!(f, "where event {number} should be stands the page that begins with event {says}")
+        match &self.kind {
+            FaultKind::Missing { last } if *last == number => write!(f, "event {number} has been removed"),
+            FaultKind::Missing { last } => write!(f, "events {number} to {last} have been removed"),
+            FaultKind::Removed => write!(f, "event {number} has been removed, and a later one is in its place"),
+            FaultKind::Moved { to } => write!(f, "event {number} has been moved to the place of event {to}"),
+            FaultKind::Inserted => write!(f, "event {number} has been inserted"),
+            FaultKind::Changed => write!(f, "event {number} has been changed"),
+            FaultKind::HashChanged => write!(f, "the hash of event {number} has been changed"),
+            FaultKind::Unreadable => write!(f, "the page of event {number} cannot be read"),
+            FaultKind::Misplaced { says } => {
+                write!(f, "the page of event {number} has been replaced by the page that begins with event {says}")
             }
-            Wrong::Unchained => write!(f, "event {number} does not follow the one before it"),
-            Wrong::OutOfOrder => write!(f, "event {number} was written before the one in front of it"),
-            Wrong::BeyondTheNotes => {
+            FaultKind::Unchained => write!(f, "event {number} does not follow the one before it"),
+            FaultKind::OutOfOrder => write!(f, "event {number} was written before the one in front of it"),
+            FaultKind::BeyondTheNotes => {
                 write!(
                     f,
-                    "event {number} is none of those that the journal has noted: it has been inserted, or a note changed"
+                    "event {number} is outside the stored beginning and end of the journal: it has been inserted, or those changed"
                 )
             }
-            Wrong::OtherHead => write!(f, "the journal has noted another hash for its last event, {number}"),
-            Wrong::Lost { head } => write!(
+            FaultKind::OtherHead => {
+                write!(f, "the stored head of the journal has another hash for its last event, {number}")
+            }
+            FaultKind::Lost { head } => write!(
                 f,
-                "the journal once ended with {head}, which is no longer part of it: a server found that at its start"
+                "the journal once ended with {head}, which is no longer part of it; a server noticed that at its start"
             ),
         }
     }
@@ -351,7 +353,7 @@ impl FromStr for Expectation {
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
         const WRONG: Malformed =
-            Malformed("is no NUMBER:HASH, as an earlier run has printed it, and no EVENT_ID:HASH of an event");
+            Malformed("must be NUMBER:HASH, as printed by an earlier run, or EVENT_ID:HASH of an event");
         let (which, digits) = text.split_once(':').ok_or(WRONG)?;
         let by_id = which.parse::<EventId>().map(|id| id.number);
         let number = by_id.or_else(|_| which.parse()).map_err(|_| WRONG)?;

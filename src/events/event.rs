@@ -1,4 +1,4 @@
-//! An event as it is read.
+//! A recorded event and its id.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,13 +7,13 @@ use crate::domain::{Agent, Data, DeploymentId, IdSeed, Identifier, Malformed, No
 use crate::store::journal::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occurred {
+pub struct RecordedEvent {
     pub id: EventId,
-    /// Chains it to the one before.
+    /// Chains it to the event before.
     pub hash: Hash,
     pub notice: Notice,
     pub at: Timestamp,
-    /// None where nobody asked for it.
+    /// `None` for the system.
     pub by: Option<Agent>,
     pub pipeline: Option<Identifier>,
     pub environment: Option<Identifier>,
@@ -22,8 +22,8 @@ pub struct Occurred {
     pub data: Data,
 }
 
-/// An event's number in its organization, and the beginning of its hash: so an id of another organization, or from before
-/// the data was lost, is not taken for one of ours.
+/// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or from
+/// before a loss of data, is not mistaken for one of ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EventId {
     pub number: u64,

@@ -1,10 +1,10 @@
-//! Which events somebody wants to see.
+//! Filters of events.
 
-use super::event::Occurred;
-use super::form::Glance;
+use super::event::RecordedEvent;
+use super::form::EventHead;
 use crate::domain::{DeploymentId, Identifier, Notice, SessionId, Timestamp, UserId};
 
-/// All that is said must hold.
+/// All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
     pub notices: Option<Notices>,
@@ -13,20 +13,20 @@ pub struct Filter {
     pub environment: Option<Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// From here on.
+    /// Inclusive.
     pub since: Option<Timestamp>,
-    /// Before this.
+    /// Exclusive.
     pub until: Option<Timestamp>,
 }
 
-/// Whose doing it was.
+/// Who caused an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Actor {
     User(UserId),
     System,
 }
 
-/// Some kinds of events: a bit each, by their place in the list of all.
+/// A set of event types: one bit per type, by its position in the list of all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notices(u128);
 
@@ -43,12 +43,12 @@ impl Notices {
 }
 
 impl Filter {
-    /// Whether it lets everything through.
+    /// Whether it matches every event.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }
 
-    pub fn wants(&self, event: &Glance<'_>) -> bool {
+    pub fn wants(&self, event: &EventHead<'_>) -> bool {
         let is = |wanted: &Option<Identifier>, found: Option<&str>| {
             wanted.as_ref().is_none_or(|wanted| found == Some(wanted.as_str()))
         };
@@ -66,9 +66,9 @@ impl Filter {
     }
 }
 
-impl Occurred {
-    pub fn glance(&self) -> Glance<'_> {
-        Glance {
+impl RecordedEvent {
+    pub fn head(&self) -> EventHead<'_> {
+        EventHead {
             notice: self.notice,
             at: self.at,
             pipeline: self.pipeline.as_ref().map(Identifier::as_str),

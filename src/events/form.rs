@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::event::{EventId, Occurred};
-use super::record::Happening;
+use super::event::{EventId, RecordedEvent};
+use super::record::NewEvent;
 use crate::domain::{
     Agent, Data, Datum, DeploymentId, IdSeed, Identifier, Malformed, Notice, Origin, Person, SessionId, Ticket,
     Timestamp, UserId, Via,
@@ -37,7 +37,7 @@ impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
 /// An event as it is read.
 type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
-/// Written as a list without making one: every claim writes some.
+/// Serialized as a list without allocating one: every claim writes some.
 struct DataV1<'a>(&'a Data);
 
 impl Serialize for DataV1<'_> {
@@ -46,10 +46,10 @@ impl Serialize for DataV1<'_> {
     }
 }
 
-/// What filters ask about: it can be read without the rest.
+/// The fields that filters compare: they can be read without the rest.
 #[derive(Serialize, Deserialize)]
 struct BeginningV1<'a> {
-    /// Its place in the list of notices, which only grows.
+    /// Its position in the list of notices, which only grows.
     notice: u16,
     at: i64,
     pipeline: Option<&'a str>,
@@ -73,7 +73,7 @@ enum DatumV1<'a> {
     Flag(bool),
 }
 
-pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
+pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
     let beginning = BeginningV1 {
         notice: happening.notice as u16,
         at: happening.at.as_millis(),
@@ -90,7 +90,7 @@ pub fn encode(happening: &Happening<'_>) -> Vec<u8> {
     record::encode(&EventV1 { beginning, via, data: DataV1(happening.data) })
 }
 
-/// What kind of event it is, without reading the rest.
+/// The type of the event, without reading the rest.
 pub fn notice_of(body: &[u8]) -> Option<Notice> {
     notice_at(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
 }
@@ -101,9 +101,9 @@ fn notice_at(position: u16) -> Result<Notice, RecordError> {
     found.ok_or_else(|| record::invalid::<ReadV1<'_>>("is an event type of a newer version; start that one"))
 }
 
-/// What filters ask about, read without the rest and without a copy.
+/// The fields that filters compare, read without the rest and without copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Glance<'a> {
+pub struct EventHead<'a> {
     pub notice: Notice,
     pub at: Timestamp,
     pub pipeline: Option<&'a str>,
@@ -113,9 +113,9 @@ pub struct Glance<'a> {
     pub person: Option<UserId>,
 }
 
-pub fn glance(body: &[u8]) -> Result<Glance<'_>, RecordError> {
+pub fn decode_head(body: &[u8]) -> Result<EventHead<'_>, RecordError> {
     let form: BeginningV1<'_> = record::decode_beginning::<ReadV1<'_>, _>(body)?;
-    Ok(Glance {
+    Ok(EventHead {
         notice: notice_at(form.notice)?,
         at: Timestamp::from_millis(form.at),
         pipeline: form.pipeline,
@@ -126,12 +126,12 @@ pub fn glance(body: &[u8]) -> Result<Glance<'_>, RecordError> {
     })
 }
 
-pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<Occurred, RecordError> {
+pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<RecordedEvent, RecordError> {
     let EventV1 { beginning: form, via, data }: ReadV1<'_> = record::decode(body)?;
     let identifier = |text: Option<&str>| {
         text.map(Identifier::parse).transpose().map_err(|malformed: Malformed| record::invalid::<ReadV1<'_>>(malformed))
     };
-    Ok(Occurred {
+    Ok(RecordedEvent {
         id: EventId::new(number, &hash),
         hash,
         notice: notice_at(form.notice)?,

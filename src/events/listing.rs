@@ -1,8 +1,8 @@
-//! Looking through an organization's events: newest first in parts, or onwards from a number.
+//! Lists an organization's events: newest first by page, or ascending from a number.
 
 use std::ops::ControlFlow;
 
-use super::event::{EventId, Occurred};
+use super::event::{EventId, RecordedEvent};
 use super::filter::Filter;
 use super::form;
 use super::reading::{Events, Span, decoded, unreadable};
@@ -10,33 +10,33 @@ use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, PAGE_ENTRIES, PageView};
 use crate::store::{StoreError, end_of_prefix, walk};
 
-/// Some events, newest first, and how many there are in all.
+/// One page of events, newest first, and their total number.
 #[derive(Debug, Default)]
-pub struct Listed {
-    pub events: Vec<Occurred>,
+pub struct EventList {
+    pub events: Vec<RecordedEvent>,
     pub total: u64,
 }
 
-/// What was found by looking onwards, in order, and from which number on nothing has been looked at.
+/// Matching events in order, and the number up to which all events were examined.
 #[derive(Debug)]
-pub struct Stretch {
-    pub events: Vec<Occurred>,
+pub struct EventRange {
+    pub events: Vec<RecordedEvent>,
     pub next: u64,
 }
 
-/// Where somebody stands who has seen everything up to an event.
+/// Where a reader continues who has seen everything up to an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// The number of the next to see.
+pub enum Resumption {
+    /// The number of the next event.
     Next(u64),
-    /// The event is too old to be kept, and so may be what came after it.
+    /// The event is no longer kept, and maybe neither are later ones.
     Expired,
-    /// There never was such an event here.
+    /// The organization never had this event.
     Unknown,
 }
 
 impl Events {
-    pub fn get(&self, organization: &Identifier, id: EventId) -> Result<Option<Occurred>, StoreError> {
+    pub fn get(&self, organization: &Identifier, id: EventId) -> Result<Option<RecordedEvent>, StoreError> {
         let Some(bytes) = self.page_bytes(organization, id.number / PAGE_ENTRIES)? else { return Ok(None) };
         let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
         let entry = page.entries.get((id.number % PAGE_ENTRIES) as usize);
@@ -52,26 +52,26 @@ impl Events {
         Ok(entry.map(|entry| EventId::new(number, entry.hash)))
     }
 
-    pub fn after(&self, organization: &Identifier, id: EventId) -> Result<Place, StoreError> {
+    pub fn after(&self, organization: &Identifier, id: EventId) -> Result<Resumption, StoreError> {
         if self.id_of(organization, id.number)? == Some(id) {
-            return Ok(Place::Next(id.number + 1));
+            return Ok(Resumption::Next(id.number + 1));
         }
         let Span { first, .. } = self.span(organization)?;
-        Ok(if id.number < first { Place::Expired } else { Place::Unknown })
+        Ok(if id.number < first { Resumption::Expired } else { Resumption::Unknown })
     }
 
-    /// `limit` of those that are wanted, after the `offset` newest. Looks at all of them, unless all are wanted.
+    /// Up to `limit` matching events, after the `offset` newest. Reads all events unless the filter is open.
     pub fn list(
         &self,
         organization: &Identifier,
         filter: &Filter,
         offset: u64,
         limit: u64,
-    ) -> Result<Listed, StoreError> {
+    ) -> Result<EventList, StoreError> {
         if filter.is_open() {
             return self.newest(organization, offset, limit);
         }
-        let mut listed = Listed::default();
+        let mut listed = EventList::default();
         let prefix = journal::pages_of(organization.as_str());
         walk(&*self.store, &prefix, &end_of_prefix(&prefix), |_, bytes| {
             let page = PageView::decode(bytes).ok_or_else(|| unreadable("a page"))?;
@@ -89,16 +89,16 @@ impl Events {
         Ok(listed)
     }
 
-    /// Numbers tell where these lie, so nothing else is read.
-    fn newest(&self, organization: &Identifier, offset: u64, limit: u64) -> Result<Listed, StoreError> {
+    /// Reads only the pages of these numbers.
+    fn newest(&self, organization: &Identifier, offset: u64, limit: u64) -> Result<EventList, StoreError> {
         let Span { first, next } = self.span(organization)?;
         let total = next.saturating_sub(first);
-        let mut listed = Listed { events: Vec::new(), total };
+        let mut listed = EventList { events: Vec::new(), total };
         let mut end = next.saturating_sub(offset).max(first);
         let start = end.saturating_sub(limit).max(first);
         while end > start {
             let page = (end - 1) / PAGE_ENTRIES;
-            // One that has just been dropped is no longer listed.
+            // Dropped by retention meanwhile.
             let Some(bytes) = self.page_bytes(organization, page)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
             let wanted = page.numbered().filter(|(number, _)| (start..end).contains(number));
@@ -110,31 +110,31 @@ impl Events {
         Ok(listed)
     }
 
-    /// Looks at one piece of what comes from number `from` on: some pages, or fewer if many are wanted.
-    pub fn onwards(&self, organization: &Identifier, from: u64, filter: &Filter) -> Result<Stretch, StoreError> {
-        /// What is read in one go: a quarter of a megabyte of ordinary events.
+    /// Examines the next few pages from number `from` on; fewer if many events match.
+    pub fn onwards(&self, organization: &Identifier, from: u64, filter: &Filter) -> Result<EventRange, StoreError> {
+        /// Pages read per call: a quarter of a megabyte of ordinary events.
         const PAGES_AT_ONCE: u64 = 32;
-        /// What is decoded in one go.
+        /// Events decoded per call.
         const WANTED_AT_ONCE: usize = 128;
-        let mut stretch = Stretch { events: Vec::new(), next: from };
+        let mut range = EventRange { events: Vec::new(), next: from };
         for _ in 0..PAGES_AT_ONCE {
-            let Some(bytes) = self.page_bytes(organization, stretch.next / PAGE_ENTRIES)? else { break };
+            let Some(bytes) = self.page_bytes(organization, range.next / PAGE_ENTRIES)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
             for (number, entry) in page.numbered().filter(|(number, _)| *number >= from) {
                 if is_wanted(entry, filter)? {
-                    stretch.events.push(decoded(number, entry)?);
+                    range.events.push(decoded(number, entry)?);
                 }
-                stretch.next = number + 1;
+                range.next = number + 1;
             }
             let is_full = page.entries.len() as u64 >= PAGE_ENTRIES;
-            if !is_full || stretch.events.len() >= WANTED_AT_ONCE {
+            if !is_full || range.events.len() >= WANTED_AT_ONCE {
                 break;
             }
         }
-        Ok(stretch)
+        Ok(range)
     }
 }
 
 fn is_wanted(entry: &EntryView<'_>, filter: &Filter) -> Result<bool, StoreError> {
-    Ok(filter.wants(&form::glance(entry.body)?))
+    Ok(filter.wants(&form::decode_head(entry.body)?))
 }

@@ -1,22 +1,22 @@
-//! Reading an organization's events by their numbers.
+//! Reads an organization's events by number.
 
 use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::event::{EventId, Occurred};
+use super::event::{EventId, RecordedEvent};
 use super::form;
 use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, Head, PAGE_ENTRIES, PageView};
 use crate::store::{Sequence, Store, StoreError, end_of_prefix};
 
-/// Every organization's events. Cheap to clone.
+/// The events of all organizations. Cheap to clone.
 #[derive(Clone)]
 pub struct Events {
     pub(super) store: Arc<dyn Store>,
 }
 
-/// The numbers of an organization's events: those from `first` are kept, and the next that happens is `next`.
+/// The numbers of an organization's events: those from `first` on are kept, and the next one gets `next`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     pub first: u64,
@@ -28,12 +28,12 @@ impl Events {
         Self { store }
     }
 
-    /// Moves on whenever something has become durable, which may be an event.
+    /// Changes whenever a batch has become durable, which may hold an event.
     pub fn durable(&self) -> watch::Receiver<Sequence> {
         self.store.durable()
     }
 
-    /// The number that the next event gets.
+    /// The number of the next event.
     pub fn next(&self, organization: &Identifier) -> Result<u64, StoreError> {
         let head = self.store.get(&journal::head_key(organization.as_str()))?;
         head.map_or(Ok(0), |bytes| Head::decode(&bytes).map(|head| head.next).ok_or_else(|| unreadable("the head")))
@@ -50,14 +50,14 @@ impl Events {
         })
     }
 
-    /// The events from number `from` on that one page has, ascending: none only if there is none yet, or no more.
-    pub fn read(&self, organization: &Identifier, from: u64) -> Result<Vec<Occurred>, StoreError> {
+    /// The events from number `from` on of its page, ascending; empty only if there is none yet, or no longer.
+    pub fn read(&self, organization: &Identifier, from: u64) -> Result<Vec<RecordedEvent>, StoreError> {
         let Some(bytes) = self.page_bytes(organization, from / PAGE_ENTRIES)? else { return Ok(Vec::new()) };
         let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
         page.numbered().filter(|(number, _)| *number >= from).map(|(number, entry)| decoded(number, entry)).collect()
     }
 
-    /// Whether this is the id of an event that is kept.
+    /// Whether an event with this id is kept.
     pub fn knows(&self, organization: &Identifier, id: EventId) -> Result<bool, StoreError> {
         Ok(self.id_of(organization, id.number)? == Some(id))
     }
@@ -66,7 +66,7 @@ impl Events {
         self.store.get(&journal::page_key(organization.as_str(), page))
     }
 
-    /// Which organizations have had any.
+    /// The organizations that have events.
     pub fn organizations(&self) -> Result<Vec<Identifier>, StoreError> {
         let prefix = journal::head_key("");
         let end = end_of_prefix(&prefix);
@@ -80,7 +80,7 @@ impl Events {
     }
 }
 
-pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<Occurred, StoreError> {
+pub(super) fn decoded(number: u64, entry: &EntryView<'_>) -> Result<RecordedEvent, StoreError> {
     Ok(form::decode(number, *entry.hash, entry.body)?)
 }
 
@@ -92,5 +92,5 @@ pub(super) fn first_key(organization: &Identifier) -> Vec<u8> {
 }
 
 pub(super) fn unreadable(what: &str) -> StoreError {
-    StoreError::Read(format!("{what} of a journal does not have its form; `lockkeeper audit verify` says more"))
+    StoreError::Read(format!("{what} of a journal is malformed; run `lockkeeper audit verify` for details"))
 }

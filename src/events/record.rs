@@ -1,28 +1,28 @@
-//! Writing down what happens, in the batch that makes it happen.
+//! Records events in the batch of the change.
 
 use super::form;
 use crate::domain::{Agent, Data, DeploymentId, Identifier, Notice, SessionId, Timestamp};
 use crate::store::Batch;
 
-/// Something that happens with a batch: if that becomes durable it has happened, otherwise it has not.
+/// An event to be recorded. It exists if and only if its batch becomes durable.
 #[derive(Debug, Clone, Copy)]
-pub struct Happening<'a> {
+pub struct NewEvent<'a> {
     pub notice: Notice,
     pub at: Timestamp,
-    /// Who asked for it; the system if nobody did.
+    /// Who requested it; `None` for the system.
     pub by: Option<&'a Agent>,
     pub pipeline: Option<&'a Identifier>,
     pub environment: Option<&'a Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    /// Never a secret's value, a token's text or a body.
+    /// Never a secret's value, a token's text or a request body.
     pub data: &'a Data,
 }
 
-/// Whose doing a change is, and when.
+/// Who made a change, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Cause<'a> {
-    /// The system if nobody asked for it.
+    /// `None` for the system.
     pub by: Option<&'a Agent>,
     pub at: Timestamp,
 }
@@ -37,8 +37,8 @@ impl<'a> Cause<'a> {
     }
 }
 
-impl<'a> Happening<'a> {
-    /// In the organization itself, not in one of its pipelines.
+impl<'a> NewEvent<'a> {
+    /// An event of the organization itself, not of one of its pipelines.
     pub fn new(notice: Notice, at: Timestamp, by: Option<&'a Agent>, data: &'a Data) -> Self {
         Self { notice, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
     }
@@ -48,7 +48,7 @@ impl<'a> Happening<'a> {
     }
 }
 
-/// Adds it to the organization's journal.
-pub fn record(batch: &mut Batch, organization: &Identifier, happening: &Happening<'_>) {
-    batch.append(organization.shared(), form::encode(happening));
+/// Adds the event to the organization's journal.
+pub fn record(batch: &mut Batch, organization: &Identifier, event: &NewEvent<'_>) {
+    batch.append(organization.shared(), form::encode(event));
 }

@@ -1,4 +1,4 @@
-//! How long events are kept: old ones go page by page, oldest first, and the journal notes where it begins then.
+//! Retention: old events are dropped by whole pages, oldest first, and the number of the first kept event is stored.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,24 +9,24 @@ use crate::domain::{Identifier, Timestamp};
 use crate::store::journal::{self, PAGE_ENTRIES, PageView};
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
-/// Dropped in one batch: a few kilobytes of keys, so that it does not crowd out others.
+/// Pages dropped per batch: a few kilobytes of keys, so that other batches do not wait.
 const PAGES_AT_ONCE: u64 = 256;
-/// What those who have not been told of an event yet can hold back, in multiples of what is kept anyway.
+/// How many events undelivered webhooks can hold back, in multiples of `max_events`.
 const HELD_BACK_MAX: u64 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Retention {
-    /// Of one organization.
+    /// Per organization.
     pub max_events: u64,
     pub max_age: Duration,
 }
 
-/// Drops what is too old or too much.
+/// Drops events that are too old or too many.
 pub struct Sweeper {
     events: Events,
     retention: Retention,
-    /// Where each journal ended at an earlier sweep. What was its newest page then may be all that the database has of it
-    /// after a crash, and numbers go on from there: so it stays until the log is no longer needed for what came by then.
+    /// The end of each journal at an earlier sweep. Its newest page then may be all that the database has after a crash, and
+    /// numbering continues from there: so the page stays until the log is no longer needed for events up to it.
     seen: HashMap<Identifier, Seen>,
 }
 
@@ -41,8 +41,8 @@ impl Sweeper {
         Self { events, retention, seen: HashMap::new() }
     }
 
-    /// One sweep over all organizations; says how many events it dropped. Somebody who has still to be told of events from
-    /// `keep_from` on holds those back, up to twice as many as are kept.
+    /// Sweeps all organizations and returns the number of dropped events. Events from `keep_from` on are held back for
+    /// their receivers, up to twice `max_events`.
     pub async fn sweep(
         &mut self,
         now: Timestamp,
@@ -51,7 +51,7 @@ impl Sweeper {
         let (mut dropped, mut failed) = (0, Ok(()));
         for organization in self.events.organizations()? {
             let keep_from = keep_from(&organization);
-            // One whose journal cannot be read does not keep the others from being swept.
+            // An unreadable journal does not stop the sweep of the others.
             match self.sweep_one(&organization, now, keep_from).await {
                 Ok(more) => dropped += more,
                 Err(error) => failed = Err(error),
@@ -82,7 +82,7 @@ impl Sweeper {
         Ok(planned - span.first)
     }
 
-    /// Up to which number anything may go at all.
+    /// Events from this number on are not dropped in any case.
     fn bound(&self, span: Span, seen: u64, keep_from: Option<u64>) -> u64 {
         let newest = seen.min(span.next).saturating_sub(1);
         let held_back_max = self.retention.max_events.saturating_mul(HELD_BACK_MAX);
@@ -108,7 +108,7 @@ impl Sweeper {
 }
 
 impl Events {
-    /// The number that the first kept event should have.
+    /// The number of the first event to keep.
     fn outlived(
         &self,
         organization: &Identifier,
@@ -123,8 +123,8 @@ impl Events {
         while first < bound {
             let Some(bytes) = self.page_bytes(organization, first / PAGE_ENTRIES)? else { break };
             let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
-            // Clocks jump: a page goes when all of it is old.
-            let is_old = |body: &[u8]| form::glance(body).is_ok_and(|event| event.at < oldest);
+            // Clocks jump: a page is dropped when all its events are old.
+            let is_old = |body: &[u8]| form::decode_head(body).is_ok_and(|event| event.at < oldest);
             if !page.entries.iter().all(|entry| is_old(entry.body)) {
                 break;
             }

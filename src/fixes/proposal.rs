@@ -14,7 +14,7 @@ use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullReque
 use crate::domain::{
     Agent, AnalysisId, CharClass, Data, EnvironmentKey, Identifier, Malformed, Notice, PipelineKey, TextRule,
 };
-use crate::events::{self, Happening};
+use crate::events::{self, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
 use crate::pipelines::{Pipelines, Provider, Repository};
 use crate::secrets::{SecretValue, Vault};
@@ -350,12 +350,12 @@ fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Agent
         .with("branch", made.branch.as_str())
         .with_some("number", made.number);
     let EnvironmentKey { pipeline, name } = &analysis.environment;
-    let happening = Happening {
+    let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..Happening::new(Notice::PullRequestCreated, made.created_at, Some(by), &data)
+        ..NewEvent::new(Notice::PullRequestCreated, made.created_at, Some(by), &data)
     };
-    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
+    events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }
 
 #[cfg(test)]

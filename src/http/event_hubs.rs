@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::domain::Identifier;
-use crate::events::{EventId, Events, Filter, Occurred, Span};
+use crate::events::{EventId, Events, Filter, RecordedEvent, Span};
 use crate::http::answer;
 use crate::http::dto::EventView;
 use crate::store::StoreError;
@@ -77,7 +77,7 @@ struct Ring {
 }
 
 struct Frame {
-    event: Occurred,
+    event: RecordedEvent,
     text: Bytes,
 }
 
@@ -221,7 +221,7 @@ impl Hub {
         };
         let (mut text, mut next, mut last) = (BytesMut::new(), from, None);
         for frame in ring.frames.iter().skip(usize::try_from(skipped).unwrap_or(usize::MAX)) {
-            if filter.wants(&frame.event.glance()) {
+            if filter.wants(&frame.event.head()) {
                 if !text.is_empty() && text.len() + frame.text.len() > PIECE_BYTES {
                     break;
                 }
@@ -257,14 +257,14 @@ impl Ring {
 }
 
 impl Frame {
-    fn new(event: Occurred) -> Self {
+    fn new(event: RecordedEvent) -> Self {
         let text = frame(&event);
         Self { event, text }
     }
 }
 
 /// An event as a server-sent event.
-pub fn frame(event: &Occurred) -> Bytes {
+pub fn frame(event: &RecordedEvent) -> Bytes {
     let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.notice.as_str()).into_bytes();
     text.extend_from_slice(&answer::written(&EventView::from(event)));
     text.extend_from_slice(b"\n\n");
@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{Data, Notice, Timestamp};
-    use crate::events::{Happening, Notices, record};
+    use crate::events::{NewEvent, Notices, record};
     use crate::store::{Batch, MemoryStore, Store};
 
     fn happen(store: &MemoryStore, times: u64, text: &str) {
@@ -286,7 +286,7 @@ mod tests {
         for number in 0..times {
             let notice = notices[(number % 2) as usize];
             let mut batch = Batch::default();
-            record(&mut batch, &acme, &Happening::new(notice, Timestamp::from_millis(1), None, &data));
+            record(&mut batch, &acme, &NewEvent::new(notice, Timestamp::from_millis(1), None, &data));
             store.commit(batch).unwrap();
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::pipeline::{Definition, Pipeline};
 use super::stored;
 use crate::domain::{Context, Data, Identifier, Notice, PipelineKey, Timestamp};
-use crate::events::{self, Cause, Happening};
+use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, Newest, Published, RecordChange};
 
 /// By organization and id.
@@ -47,6 +47,6 @@ fn record(batch: &mut Batch, notice: Notice, pipeline: &Pipeline, cause: Cause<'
         .with("name", pipeline.name.as_str())
         .with("revision", pipeline.revision)
         .with_some("reason", reason.map(Context::as_str).filter(|_| notice == Notice::PipelineStopped));
-    let happening = Happening::new(notice, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
-    events::record(batch, &pipeline.key.organization, &happening);
+    let event = NewEvent::new(notice, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
+    events::record(batch, &pipeline.key.organization, &event);
 }

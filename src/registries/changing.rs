@@ -8,7 +8,7 @@ use super::registry::{
 use super::service::{Registries, RegistryChange, RegistryRecords, set};
 use super::{stored, usage};
 use crate::domain::{Agent, Data, Identifier, Notice, RegistryId, Timestamp};
-use crate::events::{self, Happening};
+use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -246,7 +246,7 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
 
 pub(super) fn record(batch: &mut Batch, notice: Notice, registry: &Registry, by: &Agent, now: Timestamp) {
     let data = described(registry);
-    events::record(batch, &registry.organization, &Happening::new(notice, now, Some(by), &data));
+    events::record(batch, &registry.organization, &NewEvent::new(notice, now, Some(by), &data));
 }
 
 pub(super) fn described(registry: &Registry) -> Data {

@@ -7,7 +7,7 @@ use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
 use super::service::{Inner, Registries};
 use crate::domain::{Agent, Identifier, Notice, RegistryId, Timestamp};
-use crate::events::{self, Happening};
+use crate::events::{self, NewEvent};
 use crate::git::Commit;
 use crate::store::Batch;
 
@@ -91,8 +91,8 @@ impl Registries {
                 .with("added", count(&synced.added))
                 .with("changed", count(&synced.changed))
                 .with("removed", count(&synced.removed));
-            let happening = Happening::new(Notice::RegistrySynced, now, Some(by), &data);
-            events::record(batch, &registry.organization, &happening);
+            let event = NewEvent::new(Notice::RegistrySynced, now, Some(by), &data);
+            events::record(batch, &registry.organization, &event);
             let held = beside(&synced, batch);
             Ok((Some(put(batch, &registry)), (synced, held)))
         })
@@ -124,11 +124,7 @@ impl Registries {
             let failure = Some(failure.clone());
             let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
             let data = described(&registry);
-            events::record(
-                batch,
-                &registry.organization,
-                &Happening::new(Notice::RegistrySynced, now, Some(by), &data),
-            );
+            events::record(batch, &registry.organization, &NewEvent::new(Notice::RegistrySynced, now, Some(by), &data));
             Ok((Some(put(batch, &registry)), ()))
         });
         match noted {

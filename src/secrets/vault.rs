@@ -11,7 +11,7 @@ use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 use super::stored::{self, Record};
 use super::value::SecretValue;
 use crate::domain::{Data, Identifier, Notice, PipelineKey, VariableName};
-use crate::events::{self, Cause, Happening};
+use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, Committer, Ordered, Sequence, Store, StoreError, end_of_prefix, walk};
 
 pub struct Vault {
@@ -344,9 +344,9 @@ fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret:
 /// Records an event, without the value.
 fn record(batch: &mut Batch, organization: &Identifier, notice: Notice, secret: &Secret, cause: Cause<'_>, data: Data) {
     let data = data.with("name", secret.name.as_str()).with("version", secret.version);
-    let happening = Happening::new(notice, cause.at, cause.by, &data);
-    let happening = secret.pipeline.as_ref().map_or(happening, |pipeline| happening.in_pipeline(pipeline));
-    events::record(batch, organization, &happening);
+    let event = NewEvent::new(notice, cause.at, cause.by, &data);
+    let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
+    events::record(batch, organization, &event);
 }
 
 fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {

@@ -10,7 +10,7 @@ use super::filter::wants;
 use super::service::{Hook, Inner, Webhooks, put_delivery, put_progress};
 use crate::domain::{DeliveryId, Identifier};
 use crate::entropy::id_seed;
-use crate::events::Occurred;
+use crate::events::RecordedEvent;
 use crate::store::{Batch, StoreError};
 
 /// Pending deliveries per webhook. Beyond it events wait in the journal.
@@ -197,7 +197,7 @@ impl Inner {
 struct Page {
     first: u64,
     next: u64,
-    events: Vec<Occurred>,
+    events: Vec<RecordedEvent>,
 }
 
 struct Captured {

@@ -11,7 +11,7 @@ use super::webhook::{
 };
 use crate::domain::{Agent, Data, Identifier, Notice, Timestamp, WebhookId};
 use crate::entropy::id_seed;
-use crate::events::{self, Cause, Happening};
+use crate::events::{self, Cause, NewEvent};
 use crate::secrets;
 use crate::store::Batch;
 
@@ -198,7 +198,7 @@ impl WebhookChange {
 /// Without the URL: its path or query may be what its receiver trusts.
 pub(super) fn record(batch: &mut Batch, notice: Notice, webhook: &Webhook, cause: Cause<'_>, data: Data) {
     let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
-    events::record(batch, &webhook.organization, &Happening::new(notice, cause.at, cause.by, &data));
+    events::record(batch, &webhook.organization, &NewEvent::new(notice, cause.at, cause.by, &data));
 }
 
 fn changed_fields(before: &Webhook, after: &Webhook) -> String {

@@ -14,7 +14,7 @@ use super::delivery_queue::DeliveryQueue;
 use super::stored;
 use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
-use crate::events::{Events, Occurred};
+use crate::events::{Events, RecordedEvent};
 use crate::secrets::Vault;
 use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
 
@@ -22,7 +22,7 @@ use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
 const TESTS_MAX: usize = 8;
 
 /// The body that is sent for an event.
-pub type Render = Arc<dyn Fn(&Occurred) -> Vec<u8> + Send + Sync>;
+pub type Render = Arc<dyn Fn(&RecordedEvent) -> Vec<u8> + Send + Sync>;
 /// Reads the wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 

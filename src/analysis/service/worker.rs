@@ -9,7 +9,7 @@ use super::super::record::{Analysis, Compared, EngineName, Report, Standing, Sta
 use super::super::{Case, Engine, Finding, WithFallback};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use crate::domain::{Data, EnvironmentKey, Identifier, Notice};
-use crate::events::{self, Happening};
+use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
 /// The first and the longest pause after an outcome could not be stored.
@@ -143,12 +143,12 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
         .with("engine", analysis.answered_by().as_str())
         .with_some("category", analysis.report().map(|report| report.category.as_str()));
     let EnvironmentKey { pipeline, name } = &analysis.environment;
-    let happening = Happening {
+    let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..Happening::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
+        ..NewEvent::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
     };
-    events::record(batch, &pipeline.organization, &happening.in_pipeline(&pipeline.pipeline));
+    events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }
 
 fn report_end(analysis: &Analysis) {

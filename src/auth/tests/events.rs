@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{Datum, Notice};
-use crate::events::{Events, Occurred};
+use crate::events::{Events, RecordedEvent};
 
 #[tokio::test]
 async fn every_change_of_a_member_or_token_records_one_event_with_its_author() {
@@ -105,11 +105,11 @@ async fn a_removal_its_revocations_and_their_events_are_durable_together_or_not_
     assert!(ids(&kept).await.is_empty() && kept.member(&acme(), ana).is_none());
 }
 
-fn told(store: &Arc<MemoryStore>) -> Vec<Occurred> {
+fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
     Events::new(store.clone()).read(&acme(), 0).unwrap()
 }
 
-fn data(event: &Occurred) -> String {
+fn data(event: &RecordedEvent) -> String {
     let pair = |(name, datum): &(std::borrow::Cow<'static, str>, Datum)| match datum {
         Datum::Text(text) => format!("{name}={text}"),
         Datum::Number(_) | Datum::Flag(_) => panic!("{event:?}"),

@@ -7,7 +7,7 @@ use crate::store::journal::{Head, head_key, page_key};
 fn record_samples(store: &MemoryStore) {
     let (pipeline, environment, agent) = (identifier("web"), identifier("review-1"), agent());
     let data = Data::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true);
-    let claimed = Happening {
+    let claimed = NewEvent {
         notice: Notice::SessionClaimed,
         at: Timestamp::from_millis(1_794_735_000_123),
         by: Some(&agent),
@@ -19,8 +19,8 @@ fn record_samples(store: &MemoryStore) {
     };
     let queued = SessionId { seed: IdSeed([5; 12]), origin: Origin::Queued(Ticket(9)) };
     let none = Data::default();
-    let system = Happening::new(Notice::WebhookDisabled, Timestamp::from_millis(9), None, &none);
-    for happening in [claimed, Happening { session: Some(queued), ..claimed }, system] {
+    let system = NewEvent::new(Notice::WebhookDisabled, Timestamp::from_millis(9), None, &none);
+    for happening in [claimed, NewEvent { session: Some(queued), ..claimed }, system] {
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);
         store.commit(batch).unwrap();

@@ -18,7 +18,7 @@ fn varied() -> Events {
     for number in 0..EVENTS {
         let pick = number as usize;
         let (pipeline, environment) = &places[pick % 2];
-        let happening = Happening {
+        let happening = NewEvent {
             notice: Notice::ALL[pick % 7],
             at: Timestamp::from_millis(1_000 + number as i64),
             by: (number % 3 == 0).then_some(&by),
@@ -64,7 +64,7 @@ fn filters() -> Vec<Filter> {
     ]
 }
 
-fn all(events: &Events) -> Vec<Occurred> {
+fn all(events: &Events) -> Vec<RecordedEvent> {
     let mut all = Vec::new();
     while (all.len() as u64) < EVENTS {
         all.extend(events.read(&acme(), all.len() as u64).unwrap());
@@ -77,7 +77,7 @@ fn a_list_has_what_is_wanted_newest_first_in_whatever_parts_it_is_read() {
     let events = varied();
     let all = all(&events);
     for filter in filters() {
-        let mut expected: Vec<_> = all.iter().filter(|event| filter.wants(&event.glance())).cloned().collect();
+        let mut expected: Vec<_> = all.iter().filter(|event| filter.wants(&event.head())).cloned().collect();
         expected.reverse();
         for limit in [1, 7, PAGE_ENTRIES, 100] {
             let mut found = Vec::new();
@@ -101,15 +101,15 @@ fn looking_onwards_misses_nothing_and_shows_nothing_twice() {
     let events = varied();
     let all = all(&events);
     for (filter, from) in filters().into_iter().flat_map(|filter| [(filter.clone(), 0), (filter, 45)]) {
-        let expected: Vec<_> = all.iter().skip(from).filter(|event| filter.wants(&event.glance())).cloned().collect();
+        let expected: Vec<_> = all.iter().skip(from).filter(|event| filter.wants(&event.head())).cloned().collect();
         let (mut found, mut next) = (Vec::new(), from as u64);
         loop {
-            let stretch = events.onwards(&acme(), next, &filter).unwrap();
-            found.extend(stretch.events);
-            if stretch.next == next {
+            let range = events.onwards(&acme(), next, &filter).unwrap();
+            found.extend(range.events);
+            if range.next == next {
                 break;
             }
-            next = stretch.next;
+            next = range.next;
         }
         assert_eq!((found, next), (expected, EVENTS), "{filter:?}");
     }
@@ -120,12 +120,12 @@ fn an_event_is_found_by_its_id_and_so_is_the_place_after_it() {
     let events = varied();
     for event in all(&events) {
         assert_eq!(events.get(&acme(), event.id).unwrap(), Some(event.clone()));
-        assert_eq!(events.after(&acme(), event.id).unwrap(), Place::Next(event.id.number + 1));
+        assert_eq!(events.after(&acme(), event.id).unwrap(), Resumption::Next(event.id.number + 1));
         let other = EventId { check: [0; 4], ..event.id };
         assert_eq!(events.get(&acme(), other).unwrap(), None);
-        assert_eq!(events.after(&acme(), other).unwrap(), Place::Unknown);
+        assert_eq!(events.after(&acme(), other).unwrap(), Resumption::Unknown);
     }
     let unborn = EventId { number: EVENTS, check: [0; 4] };
-    assert_eq!(events.after(&acme(), unborn).unwrap(), Place::Unknown);
-    assert_eq!(events.after(&identifier("nobody"), unborn).unwrap(), Place::Unknown);
+    assert_eq!(events.after(&acme(), unborn).unwrap(), Resumption::Unknown);
+    assert_eq!(events.after(&identifier("nobody"), unborn).unwrap(), Resumption::Unknown);
 }

@@ -30,7 +30,7 @@ fn happen(store: &MemoryStore, organization: &str, notice: Notice) {
 
 fn happen_at(store: &MemoryStore, organization: &str, notice: Notice, millis: i64) {
     let (mut batch, data) = (Batch::default(), Data::default());
-    let happening = Happening::new(notice, Timestamp::from_millis(millis), None, &data);
+    let happening = NewEvent::new(notice, Timestamp::from_millis(millis), None, &data);
     record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }
@@ -41,7 +41,7 @@ fn an_event_reads_back_with_all_it_says() {
     let (pipeline, environment) = (identifier("web"), identifier("review-1"));
     for origin in [Origin::Granted(7), Origin::Queued(Ticket(9))] {
         let session = SessionId { seed: IdSeed([3; 12]), origin };
-        let happening = Happening {
+        let happening = NewEvent {
             notice: Notice::SessionClaimed,
             at: Timestamp::from_millis(1_700_000_000_123),
             by: Some(&agent()),
@@ -91,9 +91,9 @@ proptest::proptest! {
     fn whatever_lies_in_a_journal_is_read_or_refused(bytes in proptest::collection::vec(proptest::prelude::any::<u8>(), 0..200)) {
         let with_version = [&[1], bytes.as_slice()].concat();
         for body in [&bytes, &with_version] {
-            let (glance, event) = (form::glance(body), form::decode(0, [0; 32], body));
+            let (head, event) = (form::decode_head(body), form::decode(0, [0; 32], body));
             if let Ok(event) = event {
-                proptest::prop_assert_eq!(glance.ok(), Some(event.glance()));
+                proptest::prop_assert_eq!(head.ok(), Some(event.head()));
             }
         }
     }

@@ -96,8 +96,8 @@ async fn an_event_that_was_dropped_is_expired_and_one_that_never_was_is_unknown(
     let old = events.read(&acme, 10).unwrap()[0].id;
     sweep(&mut sweeper, 5).await;
     sweep(&mut sweeper, 5).await;
-    assert_eq!(events.after(&acme, old).unwrap(), Place::Expired);
+    assert_eq!(events.after(&acme, old).unwrap(), Resumption::Expired);
     assert_eq!(events.get(&acme, old).unwrap(), None);
     let foreign = EventId { number: 250, check: [1; 4] };
-    assert_eq!(events.after(&acme, foreign).unwrap(), Place::Unknown);
+    assert_eq!(events.after(&acme, foreign).unwrap(), Resumption::Unknown);
 }

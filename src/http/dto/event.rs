@@ -6,7 +6,7 @@ use utoipa::ToSchema;
 
 use super::{Text, Time};
 use crate::domain::{Agent, Data, Datum, DeploymentId, Identifier, SessionId, TokenId, UserId};
-use crate::events::{EventId, Occurred};
+use crate::events::{EventId, RecordedEvent};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -61,8 +61,8 @@ struct DataView<'a>(&'a Data);
 #[derive(Debug, Clone)]
 struct Hex<'a>(&'a [u8]);
 
-impl<'a> From<&'a Occurred> for EventView<'a> {
-    fn from(event: &'a Occurred) -> Self {
+impl<'a> From<&'a RecordedEvent> for EventView<'a> {
+    fn from(event: &'a RecordedEvent) -> Self {
         let via = event.by.as_ref().and_then(|agent| agent.via.as_ref());
         Self {
             event_id: Text(event.id),

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::{EventView, Text, Time};
 use crate::domain::{DeliveryId, Timestamp, WebhookId};
-use crate::events::{EventId, Occurred};
+use crate::events::{EventId, RecordedEvent};
 use crate::http::answer::written;
 use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, WebhookSecret, WebhookState};
 
@@ -210,7 +210,7 @@ struct Payload<T> {
 }
 
 /// The body for an event.
-pub fn webhook_body(event: &Occurred) -> Vec<u8> {
+pub fn webhook_body(event: &RecordedEvent) -> Vec<u8> {
     written(&Payload { r#type: event.notice.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
 }
 

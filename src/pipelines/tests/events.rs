@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::domain::{Datum, Notice};
-use crate::events::{Events, Occurred};
+use crate::events::{Events, RecordedEvent};
 
 #[tokio::test]
 async fn every_change_of_a_pipeline_records_one_event_with_its_author() {
@@ -80,10 +80,10 @@ async fn a_change_and_its_event_are_durable_together_or_not_at_all() {
     assert_eq!((told(&kept).len(), open(&kept, &[]).await.list(&acme()).len()), (1, 1));
 }
 
-fn told(store: &Arc<MemoryStore>) -> Vec<Occurred> {
+fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
     Events::new(store.clone()).read(&acme(), 0).unwrap()
 }
 
-fn datum(event: &Occurred, name: &str) -> Option<Datum> {
+fn datum(event: &RecordedEvent, name: &str) -> Option<Datum> {
     event.data.0.iter().find(|(known, _)| known == name).map(|(_, datum)| datum.clone())
 }

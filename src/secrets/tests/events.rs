@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::domain::{Agent, Datum, IdSeed, Notice, Person, TokenId, UserId, Via};
-use crate::events::{Events, Occurred};
+use crate::events::{Events, RecordedEvent};
 use crate::store::StoreError;
 
 #[tokio::test]
@@ -104,11 +104,11 @@ fn mia() -> Agent {
     Agent { person, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }
 
-fn told(store: &Arc<MemoryStore>) -> Vec<Occurred> {
+fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
     Events::new(store.clone()).read(&id("acme"), 0).unwrap()
 }
 
-fn version(event: &Occurred) -> u64 {
+fn version(event: &RecordedEvent) -> u64 {
     let found = event.data.0.iter().find(|(name, _)| name == "version").map(|(_, datum)| datum);
     match found {
         Some(Datum::Number(version)) => *version,

@@ -16,7 +16,7 @@ use super::*;
 use crate::domain::{
     Agent, Data, DeliveryId, Description, IdSeed, Identifier, Notice, Person, Timestamp, UserId, WebhookId,
 };
-use crate::events::{self, Events, Happening};
+use crate::events::{self, Events, NewEvent};
 use crate::secrets::{MasterKey, Vault};
 use crate::store::{Batch, MemoryStore, Store, end_of_prefix};
 
@@ -89,7 +89,7 @@ impl Bench {
         for _ in 0..times {
             let mut batch = Batch::default();
             let data = Data::default();
-            let happening = Happening::new(notice, Timestamp::from_millis(7), None, &data);
+            let happening = NewEvent::new(notice, Timestamp::from_millis(7), None, &data);
             events::record(&mut batch, organization, &happening);
             self.store.commit(batch).unwrap();
         }

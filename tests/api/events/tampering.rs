@@ -88,7 +88,7 @@ fn kinds() -> Vec<Kind> {
                 b.put(journal::page_key("acme", 1), page(s, "acme", 0).encode());
             },
             |_| 0,
-            "stands the page that begins with event 32",
+            "replaced by the page that begins with event 32",
         ),
         (
             "one copied from another organization",
@@ -116,13 +116,13 @@ fn kinds() -> Vec<Kind> {
                 })
             },
             |last| last + 1,
-            "none of those that the journal has noted",
+            "outside the stored beginning and end",
         ),
         (
             "the note of the beginning",
             |_, b, _| b.put(b"EF/acme".to_vec(), 32_u64.to_be_bytes().to_vec()),
             |_| 0,
-            "none of those that the journal has noted",
+            "outside the stored beginning and end",
         ),
         (
             "everything removed",

@@ -14,7 +14,7 @@ use crate::domain::{
     Agent, DeploymentId, Environment, EnvironmentKey, Event, Identifier, Now, Origin, Outcome, PipelineKey, Session,
     Ticket, Timestamp,
 };
-use crate::events::{self, Happening};
+use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
 /// What one decision changes in the store.
@@ -121,7 +121,7 @@ pub fn record_events(
     at: Timestamp,
 ) {
     for event in events {
-        let happening = Happening {
+        let happening = NewEvent {
             notice: event.notice,
             at,
             by: event.by.as_ref().or(by).filter(|_| !event.automatic),

@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 use super::filter;
 use crate::auth::Permission;
 use crate::domain::Identifier;
-use crate::events::{Events, Filter, Place, Span};
+use crate::events::{Events, Filter, Resumption, Span};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
@@ -110,16 +110,16 @@ impl StreamStart {
                 let text = format!("{retry}id: {}\n\n", id_before(events, organization, next)?);
                 return Ok(Self { next, text: text.into() });
             }
-            Some(START) => Place::Next(events.span(organization)?.first),
+            Some(START) => Resumption::Next(events.span(organization)?.first),
             Some(id) => match id.parse() {
                 Ok(id) => events.after(organization, id)?,
-                Err(_) => Place::Unknown,
+                Err(_) => Resumption::Unknown,
             },
         };
         let reason = match place {
-            Place::Next(next) => return Ok(Self { next, text: format!("{retry}\n").into() }),
-            Place::Expired => "expired",
-            Place::Unknown => "unknown",
+            Resumption::Next(next) => return Ok(Self { next, text: format!("{retry}\n").into() }),
+            Resumption::Expired => "expired",
+            Resumption::Unknown => "unknown",
         };
         let reset = Self::reset(events, organization, reason)?;
         Ok(Self { text: [retry.as_bytes(), &reset.text].concat().into(), ..reset })

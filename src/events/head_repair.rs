@@ -1,5 +1,5 @@
-//! A journal whose note of its end does not fit its pages: somebody has cut or rewritten it, or records of the redo log were
-//! discarded as damaged. The server goes on from what is there, and keeps what the note said as evidence.
+//! Repairs heads that do not match the pages of their journal: it was cut or rewritten, or damaged records of the redo log
+//! were discarded. The server continues from the pages, and keeps the old head as evidence.
 
 use super::audit::Expectation;
 use super::reading::{Events, unreadable};
@@ -7,14 +7,14 @@ use crate::domain::Identifier;
 use crate::store::journal::{self, Head, PageView};
 use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix};
 
-/// `EL/{organization}/{number of the next event then}`: where a journal had ended.
+/// `EL/{organization}/{number of its next event}`: an earlier end of a journal.
 const LOST_HEADS: &[u8] = b"EL/";
-/// More than there are honest reasons for; what comes after them is told by the first ones too.
+/// More than honest causes explain; later ones add nothing to the evidence.
 const LOST_HEADS_MAX: usize = 100;
 
 impl Events {
-    /// Makes every note of an end fit, and says in the log which did not. Once, at the start.
-    pub async fn mend(&self) -> Result<(), StoreError> {
+    /// Sets every head to the end of its pages, and logs those that did not match. Once, at the start.
+    pub async fn repair_heads(&self) -> Result<(), StoreError> {
         let mut batch = Batch::default();
         for organization in self.audited()? {
             let key = journal::head_key(organization.as_str());
@@ -27,7 +27,7 @@ impl Events {
                 %organization,
                 noted = noted.map(|head| head.next),
                 found = found.map(|head| head.next),
-                "the events of an organization do not end where they should; `lockkeeper audit verify` says what is missing"
+                "the events of an organization do not end where they should; run `lockkeeper audit verify` to see what is missing"
             );
             let lost = noted.filter(|head| head.next > 0);
             if let Some(lost) = lost.filter(|_| self.lost_heads(&organization).is_ok_and(|l| l.len() < LOST_HEADS_MAX))
@@ -47,7 +47,7 @@ impl Events {
         Ok(())
     }
 
-    /// Where the newest page ends.
+    /// The end of the newest page.
     fn head_of_pages(&self, organization: &Identifier) -> Result<Option<Head>, StoreError> {
         let pages = journal::pages_of(organization.as_str());
         let Some((_, bytes)) = self.store.scan(&pages, &end_of_prefix(&pages), 1)?.pop() else { return Ok(None) };
@@ -56,7 +56,7 @@ impl Events {
         Ok(Some(Head { next, hash: page.entries.last().map_or(*page.before, |last| *last.hash) }))
     }
 
-    /// The last events of ends that were found not to fit.
+    /// The last events of heads that did not match.
     pub(super) fn lost_heads(&self, organization: &Identifier) -> Result<Vec<Expectation>, StoreError> {
         let prefix = lost_heads_of(organization);
         let found = self.store.scan(&prefix, &end_of_prefix(&prefix), LOST_HEADS_MAX)?;
