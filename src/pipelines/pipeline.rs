@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use crate::domain::named::named_enum;
 use crate::domain::pipeline::URL_LENGTH_MAX;
-use crate::domain::{
-    Blueprint, Context, Identifier, Malformed, NAME, Person, PipelineKey, REVISION, Timestamp, VariableName,
-};
+use crate::domain::{Blueprint, Context, Identifier, Malformed, Person, PipelineKey, Timestamp, VariableName};
 
 /// What an HTTP step can be told to expect: every status that HTTP has.
 pub const STATUSES: RangeInclusive<u32> = 100..=599;
@@ -78,11 +76,6 @@ impl Definition {
     }
 }
 
-/// The name of an organization or a pipeline, for people.
-pub fn parse_name(text: &str) -> Result<String, Malformed> {
-    NAME.check(text).map(|()| text.to_owned())
-}
-
 /// What [`check_repository_url`] allows, apart from the length.
 pub const REPOSITORY_URL_PATTERN: &str = "^((https://|ssh://([A-Za-z0-9._~-]+@)?)[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?\
                                           (/[!-~]*)?|git@[A-Za-z0-9][A-Za-z0-9.-]*:[!-~]+|file:///[!-~]+)$";
@@ -148,11 +141,6 @@ pub fn check_api_url(text: &str) -> Result<(), Malformed> {
     let form = "must be the https URL of a server's API, such as https://github.example/api/v3, of at most 2048 characters; \
                 http only for localhost";
     if text.len() <= URL_LENGTH_MAX && is_sound().is_some() { Ok(()) } else { Err(Malformed(form)) }
-}
-
-/// The form of a branch's name; git allows less.
-pub fn check_branch(text: &str) -> Result<(), Malformed> {
-    REVISION.check(text)
 }
 
 /// The branch of a repository that names none.

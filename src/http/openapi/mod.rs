@@ -39,9 +39,8 @@ use crate::domain::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, RegistryId, SessionId, TokenId, UserId, VariableName,
     WebhookId,
 };
+use crate::events::EventId;
 use crate::forms::{Text, id_schema};
-
-const EVENT_ID_PATTERN: &str = "^evt_[0-9a-f]{24}$";
 
 /// The document of these paths, each with its operations.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> Value {
@@ -121,7 +120,7 @@ fn path_parameter(name: &str) -> (&'static str, Value, &'static str) {
         "stage" => ("The stage, by its name", Identifier::text_schema(), "build"),
         "approvalId" => ("The approval", ApprovalId::text_schema(), "apr_0199f3c2a4b07f3e9d2c5a1b"),
         "analysisId" => ("The analysis", AnalysisId::text_schema(), "anl_0199f3c2a4b07f3e9d2c5a1b"),
-        "eventId" => ("The event", id_schema(EVENT_ID_PATTERN), "evt_000000000000002a9d2c5a1b"),
+        "eventId" => ("The event", id_schema(EventId::PATTERN), "evt_000000000000002a9d2c5a1b"),
         "name" => ("The secret, by its name", VariableName::text_schema(), "DATABASE_PASSWORD"),
         "registryId" => ("The step registry's id", RegistryId::text_schema(), "reg_0199f3c2a4b07f3e9d2c5a1b"),
         "tokenId" => ("The token's id", TokenId::text_schema(), "tok_0199f3c2a4b07f3e9d2c5a1b"),
