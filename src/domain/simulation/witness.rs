@@ -290,6 +290,11 @@ impl World {
             assert_eq!(queue, seen, "the queue of environment {index}");
             assert_eq!(self.witness.running[index], environment.current_deployment().map(|d| d.id));
         }
+        for waiter in self.server.pool.iter() {
+            let request = self.server.held.get(&waiter.ticket);
+            let waits = request.and_then(|request| self.plan(*request)).is_none_or(|plan| plan.wait_millis > 0);
+            assert!(waits, "{:?} does not wait on its connection, and is not answered", waiter.ticket);
+        }
         let mut pool: Vec<_> = self.server.pool.iter().map(|waiter| waiter.turn()).collect();
         let mut seen: Vec<_> = self.waiters(|place| matches!(place, WaitsFor::Pool(_)));
         pool.sort_unstable();
