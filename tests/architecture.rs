@@ -131,6 +131,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "auth",
     "cli",
     "fixes",
+    "http",
     "idempotency",
     "logs",
     "pipelines",

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Text, Time, UserView};
+use super::values::{Text, Time, UserView};
 use crate::analysis::service::{Analysis, Compared, EngineName, PullRequest, Report, Standing, Status};
 use crate::analysis::{Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, DeploymentId};

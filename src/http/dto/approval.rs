@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Text, Time, UserView};
+use super::values::{Text, Time, UserView};
 use crate::domain::{ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, EnvironmentKey, SessionId};
 
 #[derive(Debug, Serialize, ToSchema)]

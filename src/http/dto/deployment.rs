@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Text, Time, UserView};
+use super::values::{Text, Time, UserView};
 use crate::domain::{
     ApprovalId, ApprovalStatus, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey,
     SessionId, StageRun, StageStatus, StepReference, StepRun, StepSource, StepStatus,

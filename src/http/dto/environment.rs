@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{DeploymentBrief, Text, Time, UserView};
+use super::deployment::DeploymentBrief;
+use super::values::{Text, Time, UserView};
 use crate::domain::{
     Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Session, SessionId,
 };

@@ -4,7 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{Text, Time};
+use super::values::{Text, Time};
 use crate::domain::{Agent, Data, Datum, DeploymentId, Identifier, SessionId, TokenId, UserId};
 use crate::events::{EventId, RecordedEvent};
 

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Text, Time};
+use super::values::{Text, Time};
 use crate::auth::MemberEntry;
 use crate::domain::UserId;
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::registry::InputValueView;
-use super::{Text, Time, UserView};
+use super::values::{InputValueView, Text, Time, UserView};
 use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step, StepReference, VariableName};
 use crate::pipelines::{Pipeline, Repository};
 

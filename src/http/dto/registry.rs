@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::pipeline::HttpCallView;
-use super::{Text, Time};
-use crate::domain::{Action, Input, InputKind, InputValue, RegistryId, RegistryStep};
+use super::values::{InputValueView, Text, Time};
+use crate::domain::{Action, Input, RegistryId, RegistryStep};
 use crate::registries::{GitSource, Registry, Source, Status, StepKey, Synced};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -132,44 +132,6 @@ pub struct InputView<'a> {
     default: Option<InputValueView<'a>>,
 }
 
-/// A string, a number or a boolean.
-#[derive(Debug)]
-pub struct InputValueView<'a>(&'a InputValue);
-
-impl Serialize for InputValueView<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = self.0.text().as_str();
-        match self.0.kind() {
-            InputKind::String => serializer.serialize_str(text),
-            InputKind::Boolean => serializer.serialize_bool(text == "true"),
-            InputKind::Number => match text.parse::<serde_json::Number>() {
-                Ok(number) => number.serialize(serializer),
-                Err(_) => serializer.serialize_str(text),
-            },
-        }
-    }
-}
-
-impl utoipa::PartialSchema for InputValueView<'_> {
-    fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
-        use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
-        let types = [Type::String, Type::Number, Type::Boolean].into_iter().collect();
-        ObjectBuilder::new().schema_type(SchemaType::Array(types)).into()
-    }
-}
-
-impl ToSchema for InputValueView<'_> {
-    fn name() -> std::borrow::Cow<'static, str> {
-        "StepInputValue".into()
-    }
-}
-
-impl<'a> From<&'a InputValue> for InputValueView<'a> {
-    fn from(value: &'a InputValue) -> Self {
-        Self(value)
-    }
-}
-
 impl<'a> RegistryStepView<'a> {
     pub fn new(registry: &'a Registry, step: &'a RegistryStep) -> Self {
         let mut view = Self {
@@ -196,7 +158,7 @@ impl<'a> From<&'a Input> for InputView<'a> {
         Self {
             r#type: input.kind.as_str(),
             required: input.required,
-            default: input.default.as_ref().map(InputValueView),
+            default: input.default.as_ref().map(InputValueView::from),
         }
     }
 }

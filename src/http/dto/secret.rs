@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Time;
+use super::values::Time;
 use crate::secrets::Secret;
 
 #[derive(Debug, Serialize, ToSchema)]

@@ -3,7 +3,9 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{DeploymentBrief, LockView, Text, Time, UserView};
+use super::deployment::DeploymentBrief;
+use super::environment::LockView;
+use super::values::{Text, Time, UserView};
 use crate::actors::{Queued, Waiting};
 use crate::domain::{EndedHow, Expiry, ForceClaimed, KeptBy, Session, SessionId, SessionStatus};
 

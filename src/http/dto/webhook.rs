@@ -3,7 +3,8 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{EventView, Text, Time};
+use super::event::EventView;
+use super::values::{Text, Time};
 use crate::domain::{DeliveryId, Timestamp, WebhookId};
 use crate::events::{EventId, RecordedEvent};
 use crate::http::answer::written;
