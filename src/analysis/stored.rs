@@ -205,7 +205,7 @@ impl TryFrom<ReportV1<'_>> for Report {
         };
         Ok(Self {
             engine: form.engine.into(),
-            category: Category::parse(form.category).ok_or(Malformed("is no category"))?,
+            category: Category::parse(form.category)?,
             summary: form.summary.to_owned(),
             evidence: form.evidence.into_iter().map(evidence).collect::<Result<_, Malformed>>()?,
             confidence: form.confidence,

@@ -113,6 +113,24 @@ fn is_host(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
 }
 
+/// Texts that are checked when they are parsed.
+macro_rules! checked_text {
+    ($($name:ident),*) => {$(
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+    )*};
+}
+checked_text!(RefName, Commit, TreePath);
+
 /// The short name of a branch or a tag, as allowed by `git check-ref-format`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RefName(Arc<str>);
@@ -137,19 +155,9 @@ impl RefName {
         ))
     }
 
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Whether a server could treat both as the same branch: some have case-insensitive file systems.
     pub fn may_equal(&self, other: &Self) -> bool {
         self.0.eq_ignore_ascii_case(&other.0)
-    }
-}
-
-impl fmt::Display for RefName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -162,16 +170,6 @@ impl Commit {
         let is_hex = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         let is_valid = is_hex && matches!(text.len(), 40 | 64);
         is_valid.then(|| Self(Arc::from(text))).ok_or(Malformed("must be the full hash of a commit, in lower case"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for Commit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 
@@ -186,10 +184,6 @@ impl TreePath {
             && !text.chars().any(|c| c.is_control() || c == '\\')
             && text.split('/').all(part);
         is_valid.then(|| Self(Arc::from(text))).ok_or(Malformed("must be the path of a file inside the repository"))
-    }
-
-    pub fn as_str(&self) -> &str {
-        &self.0
     }
 }
 

@@ -308,7 +308,7 @@ fn sample(file: &Path) -> Sample {
         "end" => vec![case.lines.last().unwrap().number],
         numbers => numbers.split(' ').map(|number| number.parse().unwrap()).collect(),
     };
-    let category = Category::parse(head["category"]).unwrap_or_else(|| panic!("{name}: {}", head["category"]));
+    let category = Category::parse(head["category"]).unwrap_or_else(|_| panic!("{name}: {}", head["category"]));
     Sample { name, category, evidence, case }
 }
 

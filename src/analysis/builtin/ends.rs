@@ -46,102 +46,63 @@ use Category::{
     OutOfMemory, PermissionDenied, RateLimited, Timeout, Tls,
 };
 
-const NOT_FOUND: ExitMeaning = ExitMeaning {
-    categories: &[MissingCommand, MissingFile],
-    weight: 62,
-    cause: "exit code 127: a command was not found",
-    fix: "find the command (the last line before the end, or run it with `set -x`) and install it where the step runs",
-};
-const NOT_EXECUTABLE: ExitMeaning = ExitMeaning {
-    categories: &[PermissionDenied, Crashed],
-    weight: 62,
-    cause: "exit code 126: a command was found but cannot be executed",
-    fix: "make it executable (`git update-index --chmod=+x`), or call it through its interpreter",
-};
-const KILLED: ExitMeaning = ExitMeaning {
-    categories: &[Killed, OutOfMemory],
-    weight: 64,
-    cause: "it was killed with signal 9, most often by the kernel because memory ran out",
-    fix: "look at the kernel's log (`dmesg`) for the out-of-memory killer; give the step more memory, or make it use less",
-};
-const KILLED_AT_ITS_LIMIT: ExitMeaning = ExitMeaning {
-    categories: &[OutOfMemory, Killed],
-    weight: 66,
-    cause: "it was killed with signal 9 while running with a memory limit",
-    fix: "raise the memory limit, or make it use less (fewer parallel jobs, smaller batches)",
-};
-const TERMINATED: ExitMeaning = ExitMeaning {
-    categories: &[Killed, Timeout],
-    weight: 60,
-    cause: "it was asked to end from outside (signal 15)",
-    fix: "find out what ended it: a time limit, a restart of the machine, or another step",
-};
-const CRASHED: ExitMeaning = ExitMeaning {
-    categories: &[Crashed, OutOfMemory],
-    weight: 66,
-    cause: "a program crashed in its own code",
-    fix: "run it with a debugger or a sanitizer on the same input",
-};
-const OUT_OF_TIME: ExitMeaning = ExitMeaning {
-    categories: &[Timeout],
-    weight: 72,
-    cause: "exit code 124: `timeout` ended it",
-    fix: "check what it was doing when the time was up; raise the limit only if it really needs longer",
-};
+/// A name for each meaning: its weight and categories, the cause and the fix.
+macro_rules! exit_meanings {
+    ($($name:ident $weight:literal [$($category:ident),+] $cause:literal $fix:literal)*) => {
+        $(const $name: ExitMeaning =
+            ExitMeaning { categories: &[$($category),+], weight: $weight, cause: $cause, fix: $fix };)*
+    };
+}
+
+exit_meanings! {
+    NOT_FOUND 62 [MissingCommand, MissingFile] "exit code 127: a command was not found"
+        "find the command (the last line before the end, or run it with `set -x`) and install it where the step runs"
+    NOT_EXECUTABLE 62 [PermissionDenied, Crashed] "exit code 126: a command was found but cannot be executed"
+        "make it executable (`git update-index --chmod=+x`), or call it through its interpreter"
+    KILLED 64 [Killed, OutOfMemory] "it was killed with signal 9, most often by the kernel because memory ran out"
+        "check the kernel's log (`dmesg`) for the out-of-memory killer; give the step more memory, or make it use less"
+    KILLED_AT_ITS_LIMIT 66 [OutOfMemory, Killed] "it was killed with signal 9 while running with a memory limit"
+        "raise the memory limit, or make it use less (fewer parallel jobs, smaller batches)"
+    TERMINATED 60 [Killed, Timeout] "it was asked to end from outside (signal 15)"
+        "find out what ended it: a time limit, a restart of the machine, or another step"
+    CRASHED 66 [Crashed, OutOfMemory] "a program crashed in its own code"
+        "run it with a debugger or a sanitizer on the same input"
+    OUT_OF_TIME 72 [Timeout] "exit code 124: `timeout` ended it"
+        "check what it was doing when the time was up; raise the limit only if it really needs longer"
+    CURL_NO_HOST 60 [NameResolution] "curl could not resolve a host (exit code 6)"
+        "check the host name and its DNS"
+    CURL_NO_CONNECTION 60 [ConnectionFailed] "curl could not connect (exit code 7)"
+        "check that the other side is running and listening"
+    CURL_STATUS 60 [HttpStatus, Authentication, PermissionDenied, RateLimited] "curl got a status of 400 or more (exit code 22)"
+        "check the other side's log for the reason; without `-f` curl shows the response"
+    CURL_TIMEOUT 60 [Timeout] "curl ran out of time (exit code 28)"
+        "check that the other side is reachable and not overloaded"
+    CURL_TLS 60 [Tls] "curl could not establish TLS (exit code 35)"
+        "check that the port uses TLS, and which versions"
+    CURL_NO_RESPONSE 60 [ConnectionFailed] "curl got no response (exit code 52)"
+        "check the other side's log at that time"
+    CURL_BROKE_OFF 60 [ConnectionFailed] "curl's connection broke off (exit code 56)"
+        "check the other side's log at that time"
+    CURL_NO_TRUST 60 [Tls] "curl does not trust the server's certificate (exit code 60)"
+        "renew the certificate, or add its authority to the trust store"
+    CURL_NO_CERTIFICATES 60 [Tls] "curl cannot read its certificates (exit code 77)"
+        "install the package of CA certificates"
+}
 
 /// Exit codes of curl, the last command of many scripts.
-const CURL: &[(i32, ExitMeaning)] = &[
-    (6, curl(&[NameResolution], "curl could not resolve a host (exit code 6)", "check the host name and its DNS")),
-    (
-        7,
-        curl(
-            &[ConnectionFailed],
-            "curl could not connect (exit code 7)",
-            "check that the other side is running and listening",
-        ),
-    ),
-    (
-        22,
-        curl(
-            &[HttpStatus, Authentication, PermissionDenied, RateLimited],
-            "curl got a status of 400 or more (exit code 22)",
-            "check the other side's log for the reason; without `-f` curl shows the response",
-        ),
-    ),
-    (
-        28,
-        curl(
-            &[Timeout],
-            "curl ran out of time (exit code 28)",
-            "check that the other side is reachable and not overloaded",
-        ),
-    ),
-    (
-        35,
-        curl(&[Tls], "curl could not establish TLS (exit code 35)", "check that the port uses TLS, and which versions"),
-    ),
-    (52, curl(&[ConnectionFailed], "curl got no response (exit code 52)", "check the other side's log at that time")),
-    (
-        56,
-        curl(
-            &[ConnectionFailed],
-            "curl's connection broke off (exit code 56)",
-            "check the other side's log at that time",
-        ),
-    ),
-    (
-        60,
-        curl(
-            &[Tls],
-            "curl does not trust the server's certificate (exit code 60)",
-            "renew the certificate, or add its authority to the trust store",
-        ),
-    ),
-    (77, curl(&[Tls], "curl cannot read its certificates (exit code 77)", "install the package of CA certificates")),
-];
-
-const fn curl(categories: &'static [Category], cause: &'static str, fix: &'static str) -> ExitMeaning {
-    ExitMeaning { categories, weight: 60, cause, fix }
+fn by_curl(code: i32) -> Option<&'static ExitMeaning> {
+    match code {
+        6 => Some(&CURL_NO_HOST),
+        7 => Some(&CURL_NO_CONNECTION),
+        22 => Some(&CURL_STATUS),
+        28 => Some(&CURL_TIMEOUT),
+        35 => Some(&CURL_TLS),
+        52 => Some(&CURL_NO_RESPONSE),
+        56 => Some(&CURL_BROKE_OFF),
+        60 => Some(&CURL_NO_TRUST),
+        77 => Some(&CURL_NO_CERTIFICATES),
+        _ => None,
+    }
 }
 
 pub(super) fn exit_meaning(view: &CaseView<'_>) -> Option<&'static ExitMeaning> {
@@ -156,8 +117,8 @@ pub(super) fn exit_meaning(view: &CaseView<'_>) -> Option<&'static ExitMeaning> 
         129..=159 => by_signal(code - 128, view),
         _ => {
             let mut lately = view.focus().rev().take(CURL_WITHIN).map(|at| view.lines[at].text.as_str());
-            let by_curl = view.action().contains("curl") || lately.any(|text| text.contains("curl"));
-            CURL.iter().find(|(known, _)| by_curl && *known == code).map(|(_, word)| word)
+            let is_curl = view.action().contains("curl") || lately.any(|text| text.contains("curl"));
+            is_curl.then(|| by_curl(code))?
         }
     }
 }

@@ -77,9 +77,9 @@ pub(super) fn choose(
     let end = view.focus().rev().find(|at| !is_remark(&view.lines[*at])).unwrap_or(view.lines.len());
     let mut groups: Vec<Group> = Vec::new();
     for category in Category::ALL {
-        let of = candidates.iter().filter(|candidate| candidate.hit.signature().category == *category);
+        let of = candidates.iter().filter(|candidate| candidate.hit.signature().category == category);
         let of: Vec<Candidate> = of.filter(|candidate| candidate.score >= SCORE_MIN).copied().collect();
-        groups.extend(Group::of(*category, of, end));
+        groups.extend(Group::of(category, of, end));
     }
     let best = groups.iter().max_by(|one, other| one.score.total_cmp(&other.score))?;
     let close: Vec<&Group> = groups.iter().filter(|group| group.score >= best.score * RIVALS_WITHIN).collect();

@@ -58,7 +58,7 @@ pub(super) fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, Eng
     let content = content.ok_or(EngineError::Answer("it has no text"))?;
     let answer: ModelAnswer =
         serde_json::from_str(&content).map_err(|_| EngineError::Answer("its text is not the requested JSON"))?;
-    let category = Category::parse(&answer.category).ok_or(EngineError::Answer("its category is unknown"))?;
+    let category = Category::parse(&answer.category).map_err(|_| EngineError::Answer("its category is unknown"))?;
     if !(0.0..=1.0).contains(&answer.confidence) {
         return Err(EngineError::Answer("its confidence is not between 0 and 1"));
     }
