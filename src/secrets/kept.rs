@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sealing::{Place, Ring, Sealed};
+use super::sealing::{AssociatedData, Ring, Sealed};
 use super::secret::SecretError;
 use super::value::SecretValue;
 use super::vault::Vault;
@@ -22,12 +22,12 @@ struct KeptV1<'a> {
 }
 
 #[derive(Serialize)]
-struct KeptPlace<'a> {
+struct KeptIdentity<'a> {
     organization: &'a str,
     name: &'a str,
 }
 
-impl Place for KeptPlace<'_> {
+impl AssociatedData for KeptIdentity<'_> {
     const KIND: &'static str = "lockkeeper kept 1";
 }
 
@@ -96,7 +96,7 @@ fn name_of<'a>(organization: &Identifier, key: &'a [u8]) -> Result<&'a str, Stor
 }
 
 fn seal(ring: &Ring, organization: &Identifier, name: &str, value: &SecretValue) -> Vec<u8> {
-    let sealed = ring.seal(&KeptPlace { organization: organization.as_str(), name }, value);
+    let sealed = ring.seal(&KeptIdentity { organization: organization.as_str(), name }, value);
     record::encode(&KeptV1 { key: sealed.key, sealed: &sealed.bytes })
 }
 
@@ -106,8 +106,8 @@ pub(super) fn open(
     name: &str,
     bytes: &[u8],
 ) -> Result<SecretValue, StoreError> {
-    let place = KeptPlace { organization: organization.as_str(), name };
-    ring.open(&place, &decode(bytes)?).ok_or_else(|| damaged(organization, name))
+    let identity = KeptIdentity { organization: organization.as_str(), name };
+    ring.open(&identity, &decode(bytes)?).ok_or_else(|| damaged(organization, name))
 }
 
 fn decode(bytes: &[u8]) -> Result<Sealed, RecordError> {

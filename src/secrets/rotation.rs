@@ -154,7 +154,7 @@ fn sealed_anew(ring: &Ring, key: &[u8], bytes: &[u8]) -> Result<Option<Vec<u8>>,
         return Ok(None);
     }
     let value = open(ring, &record)?;
-    record.sealed = ring.seal(&record.place(), &value);
+    record.sealed = ring.seal(&record.identity(), &value);
     Ok(Some(record.encode()))
 }
 
@@ -204,7 +204,7 @@ fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenE
 }
 
 fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
-    ring.open(&record.place(), &record.sealed).ok_or_else(|| OpenError::DoesNotOpen {
+    ring.open(&record.identity(), &record.sealed).ok_or_else(|| OpenError::DoesNotOpen {
         organization: record.organization.clone(),
         name: record.secret.name.clone(),
     })

@@ -34,25 +34,25 @@ impl Key {
     }
 
     /// The nonce, the encrypted bytes, the tag. Random nonces are safe: there are 2^192 of them.
-    pub fn seal(&self, place: &impl Place, plain: &[u8]) -> Vec<u8> {
+    pub fn seal(&self, identity: &impl AssociatedData, plain: &[u8]) -> Vec<u8> {
         let nonce = XNonce::generate();
         // With its full capacity from the start: growing it would leave a copy of the plain text behind.
         let mut sealed = Vec::with_capacity(NONCE_BYTES + plain.len() + TAG_BYTES);
         sealed.extend_from_slice(&nonce);
         sealed.extend_from_slice(plain);
         let body = &mut sealed[NONCE_BYTES..];
-        let tag = self.cipher().encrypt_inout_detached(&nonce, &encode(place), body.into());
+        let tag = self.cipher().encrypt_inout_detached(&nonce, &encode(identity), body.into());
         sealed.extend_from_slice(&tag.expect("a secret is far shorter than the cipher's limit of 256 GiB"));
         sealed
     }
 
     /// None if they were sealed under another key or for another owner, or have changed since.
-    pub fn open(&self, place: &impl Place, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
+    pub fn open(&self, identity: &impl AssociatedData, sealed: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         let (nonce, body) = sealed.split_at_checked(NONCE_BYTES)?;
         let (body, tag) = body.split_at_checked(body.len().checked_sub(TAG_BYTES)?)?;
         let mut plain = Zeroizing::new(body.to_vec());
         let (nonce, tag) = (XNonce::try_from(nonce).ok()?, Tag::try_from(tag).ok()?);
-        self.cipher().decrypt_inout_detached(&nonce, &encode(place), plain.as_mut_slice().into(), &tag).ok()?;
+        self.cipher().decrypt_inout_detached(&nonce, &encode(identity), plain.as_mut_slice().into(), &tag).ok()?;
         Some(plain)
     }
 
@@ -68,30 +68,30 @@ impl fmt::Debug for Key {
 }
 
 /// What sealed bytes belong to: the associated data.
-pub trait Place: Serialize {
+pub trait AssociatedData: Serialize {
     /// Keeps the kinds apart.
     const KIND: &'static str;
 }
 
 /// Postcard writes lengths and the presence of options, so no two values have the same bytes.
-fn encode<P: Place>(place: &P) -> Vec<u8> {
-    postcard::to_stdvec(&(P::KIND, place)).expect("the form has no maps of unknown length")
+fn encode<A: AssociatedData>(identity: &A) -> Vec<u8> {
+    postcard::to_stdvec(&(A::KIND, identity)).expect("the form has no maps of unknown length")
 }
 
 /// One version of one secret.
 #[derive(Serialize, Clone, Copy)]
-pub struct SecretPlace<'a> {
+pub struct SecretIdentity<'a> {
     organization: &'a str,
     pipeline: Option<&'a str>,
     name: &'a str,
     version: u64,
 }
 
-impl Place for SecretPlace<'_> {
+impl AssociatedData for SecretIdentity<'_> {
     const KIND: &'static str = "lockkeeper secret 1";
 }
 
-impl<'a> SecretPlace<'a> {
+impl<'a> SecretIdentity<'a> {
     pub fn new(
         organization: &'a Identifier,
         pipeline: Option<&'a Identifier>,
@@ -108,12 +108,12 @@ impl<'a> SecretPlace<'a> {
 }
 
 #[derive(Serialize)]
-struct DataKeyPlace<'a> {
+struct DataKeyIdentity<'a> {
     organization: &'a str,
     id: u32,
 }
 
-impl Place for DataKeyPlace<'_> {
+impl AssociatedData for DataKeyIdentity<'_> {
     const KIND: &'static str = "lockkeeper data key 1";
 }
 
@@ -167,21 +167,21 @@ impl Ring {
         self.current().id
     }
 
-    pub fn seal(&self, place: &impl Place, value: &SecretValue) -> Sealed {
+    pub fn seal(&self, identity: &impl AssociatedData, value: &SecretValue) -> Sealed {
         let DataKey { id, key } = self.current();
-        Sealed { key: *id, bytes: key.seal(place, value.reveal().as_bytes()) }
+        Sealed { key: *id, bytes: key.seal(identity, value.reveal().as_bytes()) }
     }
 
-    pub fn open(&self, place: &impl Place, sealed: &Sealed) -> Option<SecretValue> {
+    pub fn open(&self, identity: &impl AssociatedData, sealed: &Sealed) -> Option<SecretValue> {
         let known = self.keys.iter().find(|known| known.id == sealed.key)?;
-        let plain = known.key.open(place, &sealed.bytes)?;
+        let plain = known.key.open(identity, &sealed.bytes)?;
         SecretValue::parse(std::str::from_utf8(&plain).ok()?).ok()
     }
 
     pub fn wrap(&self, organization: &Identifier, master: &Key) -> Vec<WrappedKey> {
         let wrap = |DataKey { id, key }: &DataKey| {
-            let place = DataKeyPlace { organization: organization.as_str(), id: *id };
-            WrappedKey { id: *id, sealed: master.seal(&place, key.reveal()) }
+            let identity = DataKeyIdentity { organization: organization.as_str(), id: *id };
+            WrappedKey { id: *id, sealed: master.seal(&identity, key.reveal()) }
         };
         self.keys.iter().map(wrap).collect()
     }
@@ -189,8 +189,8 @@ impl Ring {
     /// None if there are no keys or one of them does not open.
     pub fn unwrap(organization: &Identifier, floor: u64, wrapped: &[WrappedKey], master: &Key) -> Option<Self> {
         let open = |wrapped: &WrappedKey| {
-            let place = DataKeyPlace { organization: organization.as_str(), id: wrapped.id };
-            let key = Key::from_bytes(&master.open(&place, &wrapped.sealed)?)?;
+            let identity = DataKeyIdentity { organization: organization.as_str(), id: wrapped.id };
+            let key = Key::from_bytes(&master.open(&identity, &wrapped.sealed)?)?;
             Some(DataKey { id: wrapped.id, key })
         };
         let keys = wrapped.iter().map(open).collect::<Option<Vec<_>>>()?;

@@ -1,6 +1,6 @@
 //! A secret without its value, and the requests and errors of secrets.
 
-use super::sealing::SecretPlace;
+use super::sealing::SecretIdentity;
 use super::value::SecretValue;
 use crate::domain::{Description, Identifier, Timestamp, VariableName};
 use crate::store::StoreError;
@@ -53,7 +53,7 @@ pub enum SecretError {
 }
 
 impl Secret {
-    pub(super) fn place<'a>(&'a self, organization: &'a Identifier) -> SecretPlace<'a> {
-        SecretPlace::new(organization, self.pipeline.as_ref(), &self.name, self.version)
+    pub(super) fn identity<'a>(&'a self, organization: &'a Identifier) -> SecretIdentity<'a> {
+        SecretIdentity::new(organization, self.pipeline.as_ref(), &self.name, self.version)
     }
 }

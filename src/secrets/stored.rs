@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::sealing::{Key, Ring, Sealed, SecretPlace, WrappedKey};
+use super::sealing::{Key, Ring, Sealed, SecretIdentity, WrappedKey};
 use super::secret::Secret;
 use crate::domain::{Description, Identifier, Timestamp, VariableName};
 use crate::store::StoreError;
@@ -66,8 +66,8 @@ impl Record {
         secret_key(&self.organization, self.secret.pipeline.as_ref(), &self.secret.name)
     }
 
-    pub fn place(&self) -> SecretPlace<'_> {
-        self.secret.place(&self.organization)
+    pub fn identity(&self) -> SecretIdentity<'_> {
+        self.secret.identity(&self.organization)
     }
 
     pub fn encode(&self) -> Vec<u8> {
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!((ring.floor, ring.current_id()), (2, 2));
         let record = Record::decode(&key, &format_4("secret")).unwrap();
         assert_eq!((&record.organization, &record.secret), (&organization, &secret));
-        assert_eq!(ring.open(&record.place(), &record.sealed), Some(value.clone()));
+        assert_eq!(ring.open(&record.identity(), &record.sealed), Some(value.clone()));
         assert_eq!(record.encode(), format_4("secret"));
         assert_eq!(kept::open(&ring, &organization, "webhook/1", &format_4("sealed value")).unwrap(), value);
     }

@@ -336,7 +336,7 @@ impl Update<'_> {
 }
 
 fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret: &Secret, value: &SecretValue) {
-    let sealed = ring.seal(&secret.place(organization), value);
+    let sealed = ring.seal(&secret.identity(organization), value);
     let record = Record { organization: organization.clone(), secret: secret.clone(), sealed };
     batch.put(record.key(), record.encode());
 }
@@ -350,7 +350,7 @@ fn record(batch: &mut Batch, organization: &Identifier, notice: Notice, secret: 
 }
 
 fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
-    let value = ring.open(&record.place(), &record.sealed);
+    let value = ring.open(&record.identity(), &record.sealed);
     value.ok_or_else(|| SecretError::DoesNotOpen { name: record.secret.name.clone() })
 }
 

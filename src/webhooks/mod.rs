@@ -6,7 +6,7 @@
 //!
 //! **Retries**: first attempts go in the order of the events. `sending` stores each attempt; a failed one makes the
 //! delivery due again after the wait that `retry` computes, and `delivery_queue` hands it out when that time has come. After
-//! the last wait of `webhooks.retries` the delivery is given up, and a webhook that has failed for too long is disabled.
+//! the last wait of `webhooks.retry_seconds` the delivery is given up, and a webhook that has failed for too long is disabled.
 //!
 //! Writers decide in memory through [`Ordered`](crate::store::Ordered); readers take the store, since deliveries are too
 //! many to be in memory twice. Each file uses only those before it: webhook, delivery, stored, delivery_queue, retry and

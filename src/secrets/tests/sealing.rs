@@ -1,6 +1,6 @@
 //! What opens, and what does not.
 
-use crate::secrets::sealing::{Ring, Sealed, SecretPlace};
+use crate::secrets::sealing::{Ring, Sealed, SecretIdentity};
 use crate::secrets::stored;
 use crate::store::Batch;
 
@@ -11,15 +11,15 @@ fn a_value_opens_as_its_own_secret_and_as_no_other() {
     let (ring, sealed_value) = (Ring::generate(), value("s3cret"));
     let (acme, globex, web, shop) = (id("acme"), id("globex"), id("web"), id("shop"));
     let (token, other) = (name("TOKEN"), name("TOKEN_"));
-    let sealed = ring.seal(&SecretPlace::new(&acme, Some(&web), &token, 7), &sealed_value);
-    assert_eq!(ring.open(&SecretPlace::new(&acme, Some(&web), &token, 7), &sealed), Some(sealed_value));
+    let sealed = ring.seal(&SecretIdentity::new(&acme, Some(&web), &token, 7), &sealed_value);
+    assert_eq!(ring.open(&SecretIdentity::new(&acme, Some(&web), &token, 7), &sealed), Some(sealed_value));
     for elsewhere in [
-        SecretPlace::new(&globex, Some(&web), &token, 7),
-        SecretPlace::new(&acme, Some(&shop), &token, 7),
-        SecretPlace::new(&acme, None, &token, 7),
-        SecretPlace::new(&acme, Some(&web), &other, 7),
-        SecretPlace::new(&acme, Some(&web), &token, 8),
-        SecretPlace::new(&acme, Some(&web), &token, 6),
+        SecretIdentity::new(&globex, Some(&web), &token, 7),
+        SecretIdentity::new(&acme, Some(&shop), &token, 7),
+        SecretIdentity::new(&acme, None, &token, 7),
+        SecretIdentity::new(&acme, Some(&web), &other, 7),
+        SecretIdentity::new(&acme, Some(&web), &token, 8),
+        SecretIdentity::new(&acme, Some(&web), &token, 6),
     ] {
         assert_eq!(ring.open(&elsewhere, &sealed), None);
     }
@@ -29,34 +29,34 @@ fn a_value_opens_as_its_own_secret_and_as_no_other() {
 fn names_that_concatenate_to_the_same_text_are_told_apart() {
     let ring = Ring::generate();
     let (ab, c, a, bc, x) = (id("ab"), id("c"), id("a"), id("bc"), name("X"));
-    let sealed = ring.seal(&SecretPlace::new(&ab, Some(&c), &x, 1), &value("v"));
-    assert_eq!(ring.open(&SecretPlace::new(&a, Some(&bc), &x, 1), &sealed), None);
-    let sealed = ring.seal(&SecretPlace::new(&ab, None, &name("cX"), 1), &value("v"));
-    assert_eq!(ring.open(&SecretPlace::new(&ab, Some(&c), &x, 1), &sealed), None);
+    let sealed = ring.seal(&SecretIdentity::new(&ab, Some(&c), &x, 1), &value("v"));
+    assert_eq!(ring.open(&SecretIdentity::new(&a, Some(&bc), &x, 1), &sealed), None);
+    let sealed = ring.seal(&SecretIdentity::new(&ab, None, &name("cX"), 1), &value("v"));
+    assert_eq!(ring.open(&SecretIdentity::new(&ab, Some(&c), &x, 1), &sealed), None);
 }
 
 #[test]
 fn no_flipped_bit_and_no_cut_goes_unnoticed() {
     let (ring, acme, token) = (Ring::generate(), id("acme"), name("TOKEN"));
-    let place = SecretPlace::new(&acme, None, &token, 1);
-    let Sealed { key, bytes } = ring.seal(&place, &value("s3cret"));
+    let identity = SecretIdentity::new(&acme, None, &token, 1);
+    let Sealed { key, bytes } = ring.seal(&identity, &value("s3cret"));
     for bit in 0..bytes.len() * 8 {
         let mut flipped = bytes.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(ring.open(&place, &Sealed { key, bytes: flipped }), None, "bit {bit}");
+        assert_eq!(ring.open(&identity, &Sealed { key, bytes: flipped }), None, "bit {bit}");
     }
     for length in 0..bytes.len() {
-        assert_eq!(ring.open(&place, &Sealed { key, bytes: bytes[..length].to_vec() }), None, "{length} bytes");
+        assert_eq!(ring.open(&identity, &Sealed { key, bytes: bytes[..length].to_vec() }), None, "{length} bytes");
     }
-    assert_eq!(ring.open(&place, &Sealed { key: key + 1, bytes: bytes.clone() }), None);
-    assert_eq!(Ring::generate().open(&place, &Sealed { key, bytes }), None);
+    assert_eq!(ring.open(&identity, &Sealed { key: key + 1, bytes: bytes.clone() }), None);
+    assert_eq!(Ring::generate().open(&identity, &Sealed { key, bytes }), None);
 }
 
 #[test]
 fn the_same_value_is_never_sealed_to_the_same_bytes() {
     let (ring, acme, token) = (Ring::generate(), id("acme"), name("TOKEN"));
-    let place = SecretPlace::new(&acme, None, &token, 1);
-    assert_ne!(ring.seal(&place, &value("s3cret")).bytes, ring.seal(&place, &value("s3cret")).bytes);
+    let identity = SecretIdentity::new(&acme, None, &token, 1);
+    assert_ne!(ring.seal(&identity, &value("s3cret")).bytes, ring.seal(&identity, &value("s3cret")).bytes);
 }
 
 #[test]
