@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::session::{DeploymentStatusV1, DeploymentV1, SessionV1};
-use super::{Keeping, StoredEnvironment};
 use crate::domain::{
     CommitId, Configuration, Deployment, DeploymentId, Description, Environment, EnvironmentKey, IdSeed, Identifier,
     KeptBy, Labels, LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp,
@@ -15,6 +14,29 @@ use crate::store::record::records;
 use crate::stored::{
     EnvironmentKeyV1, PipelineKeyV1, RoleV1, TextsV1, ViaV1, labels, labels_form, variables, variables_form,
 };
+
+/// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
+pub struct StoredEnvironment {
+    pub environment: Environment,
+    pub keeping: Keeping,
+}
+
+/// What the store has of an environment's history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeping {
+    /// Sessions before this number are forgotten: the store has them only as far as they share a page with others.
+    pub from: u64,
+    /// How many of those that it has have an id that is found by a pointer.
+    pub pointers: u64,
+    /// Whether any of those may have had deployments, of which something is kept too.
+    pub deployed: bool,
+}
+
+impl Default for Keeping {
+    fn default() -> Self {
+        Self { from: 1, pointers: 0, deployed: false }
+    }
+}
 
 records! {
     EnvironmentV1<'a> = "environment",

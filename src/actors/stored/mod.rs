@@ -17,6 +17,7 @@ pub use deployment::{
     encode_deployment,
 };
 use environment::{ConfigurationV1, EnvironmentV1, KeptV1, LastDeploymentV1, LeftV1, PointerV1, WaiterV1, WakeV1};
+pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
 use session::{DeploymentV1, SessionV1};
 
@@ -27,29 +28,6 @@ use crate::domain::{
 use crate::pipelines::BlueprintV1;
 use crate::store::record::{self, RecordError, encode};
 use crate::stored::{EnvironmentKeyV1, ViaV1, labels_form};
-
-/// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
-pub struct StoredEnvironment {
-    pub environment: Environment,
-    pub keeping: Keeping,
-}
-
-/// What the store has of an environment's history.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keeping {
-    /// Sessions before this number are forgotten: the store has them only as far as they share a page with others.
-    pub from: u64,
-    /// How many of those that it has have an id that is found by a pointer.
-    pub pointers: u64,
-    /// Whether any of those may have had deployments, of which something is kept too.
-    pub deployed: bool,
-}
-
-impl Default for Keeping {
-    fn default() -> Self {
-        Self { from: 1, pointers: 0, deployed: false }
-    }
-}
 
 /// One run of the server. Its steady clock means nothing to another.
 #[derive(Debug, Clone, Copy)]
