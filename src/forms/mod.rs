@@ -39,15 +39,15 @@ pub trait Form: Sized {
     /// Its JSON schema. Schemas with a name are entered into `schemas` and referred to.
     fn schema(schemas: &mut Schemas) -> Value;
 
-    /// For the schema of a field whose default it is.
-    fn to_json(&self) -> Value {
-        Value::Null
-    }
-
     /// The field that must be unique within a list of these, with its value.
     fn unique_name(_object: &Object<'_>, _index: usize) -> Option<(&'static str, String)> {
         None
     }
+}
+
+/// A value that can be a default, which the schema names.
+pub trait ToJson {
+    fn to_json(&self) -> Value;
 }
 
 /// A form that is an object.
@@ -186,7 +186,7 @@ macro_rules! field_schema {
     };
     ($schema:ident $kind:ident ($default:expr) $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {{
         let default: $type = $default;
-        let extra = serde_json::json!({ "default": $crate::forms::Form::to_json(&default), $($extra)* });
+        let extra = serde_json::json!({ "default": $crate::forms::ToJson::to_json(&default), $($extra)* });
         $schema.$kind::<$type>($crate::forms::plain(stringify!($field)), &[$($doc),*], extra)
     }};
     ($schema:ident $kind:ident $field:ident $type:ty [$($doc:literal)*] [$($extra:tt)*]) => {

@@ -6,7 +6,7 @@ use super::element::Element;
 use super::reader::Reader;
 use super::schema::Schemas;
 use super::types::{Integer, Map};
-use super::{Form, form};
+use super::{Form, ToJson, form};
 use crate::domain::{CommitId, Context, Identifier, LABELS_MAX, LabelValue, Priority, SECONDS_MAX};
 
 /// The longest that a request waits: proxies cut longer ones off.
@@ -83,7 +83,9 @@ impl Form for Priority {
     fn schema(schemas: &mut Schemas) -> Value {
         PriorityNumber::schema(schemas)
     }
+}
 
+impl ToJson for Priority {
     fn to_json(&self) -> Value {
         json!(self.get())
     }

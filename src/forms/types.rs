@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map as JsonMap, Value, json};
 
-use super::Form;
 use super::element::{Content, Element};
 use super::names::nearest;
 use super::reader::Reader;
 use super::schema::Schemas;
+use super::{Form, ToJson};
 use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
     AnalysisId, ApprovalId, ApprovalRule, ApprovalStatus, CommitId, Context, DeliveryId, DeploymentId,
@@ -28,7 +28,9 @@ impl Form for bool {
     fn schema(_schemas: &mut Schemas) -> Value {
         json!({ "type": "boolean" })
     }
+}
 
+impl ToJson for bool {
     fn to_json(&self) -> Value {
         json!(self)
     }
@@ -72,7 +74,9 @@ impl<const MIN: i64, const MAX: i64> Form for Integer<MIN, MAX> {
     fn schema(_schemas: &mut Schemas) -> Value {
         json!({ "type": "integer", "minimum": MIN, "maximum": MAX })
     }
+}
 
+impl<const MIN: i64, const MAX: i64> ToJson for Integer<MIN, MAX> {
     fn to_json(&self) -> Value {
         json!(self.0)
     }
@@ -143,6 +147,12 @@ macro_rules! new_texts {
             #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
             pub struct $name(pub std::sync::Arc<str>);
 
+            impl $crate::forms::ToJson for $name {
+                fn to_json(&self) -> serde_json::Value {
+                    serde_json::json!(&*self.0)
+                }
+            }
+
             $crate::forms::types::texts! {
                 $name:
                     |text: &str| {
@@ -203,7 +213,9 @@ macro_rules! choices {
                 fn schema(_schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
                     serde_json::json!({ "enum": <$type>::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
                 }
+            }
 
+            impl $crate::forms::ToJson for $type {
                 fn to_json(&self) -> serde_json::Value {
                     serde_json::json!(self.as_str())
                 }
@@ -257,7 +269,10 @@ impl<T: Form, const MIN: usize, const MAX: usize> Form for List<T, MIN, MAX> {
         }
         schema
     }
+}
 
+/// An empty one.
+impl<T, const MAX: usize> ToJson for List<T, 0, MAX> {
     fn to_json(&self) -> Value {
         json!([])
     }

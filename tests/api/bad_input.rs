@@ -143,10 +143,6 @@ async fn a_method_that_a_path_does_not_have_is_told_which_it_has() {
             allowed.push("HEAD".to_owned());
         }
         let path = path.replace("{sessionId}", "ses_x").replace(['{', '}'], "");
-        // An environment may be called `sessions` too.
-        if path.ends_with("/ephemeral-environments/sessions") {
-            allowed.extend(["GET", "HEAD", "PUT", "DELETE"].map(str::to_owned));
-        }
         if let Some(short) = path.strip_prefix("/api/v1").filter(|short| short.contains("ephemeral")) {
             paths.push((short.to_owned(), allowed.clone()));
         }
@@ -159,7 +155,9 @@ async fn a_method_that_a_path_does_not_have_is_told_which_it_has() {
     for (path, mut allowed) in paths {
         allowed.sort_unstable();
         for method in ["GET", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND"] {
-            if allowed.contains(&method.to_owned()) {
+            // A PUT there is told why no environment has this name, and a DELETE removes one of an older version.
+            let is_reserved = path.ends_with("/ephemeral-environments/sessions");
+            if allowed.contains(&method.to_owned()) || is_reserved && ["PUT", "DELETE"].contains(&method) {
                 continue;
             }
             let request = admin.request(method.parse().unwrap(), &path);

@@ -119,7 +119,7 @@ fn a_master_key_is_refused_in_a_file_and_where_it_is_no_key_without_its_text() {
         assert_eq!(
             load_variables(&[("LOCKKEEPER_MASTER_KEY_NEW", bad)]).unwrap_err(),
             ["LOCKKEEPER_MASTER_KEY_NEW: master_key_new must be a key, as `openssl rand -hex 32` makes one, \
-              not a text that is neither 64 hexadecimal digits nor the base64 of 32 bytes"]
+              got a text that is neither 64 hexadecimal digits nor the base64 of 32 bytes"]
         );
     }
     assert_eq!(
