@@ -1,8 +1,10 @@
 //! The operations on members.
 
+use serde_json::json;
+
 use super::operation::Operation;
 use crate::domain::{Identifier, Role};
-use crate::forms::MemberForm;
+use crate::forms::{MemberForm, Text};
 use crate::http::codes::Code;
 use crate::http::dto::MemberView;
 use crate::http::paging::SlicePagination;
@@ -11,9 +13,11 @@ use crate::http::resources::members::MemberChangeForm;
 const MEMBERS: &str = "Members";
 
 pub fn list_members() -> Operation {
+    let mut name = Identifier::text_schema();
+    name["examples"] = json!(["ana"]);
     Operation::api(MEMBERS, "listMembers", "List Members", "The members of the organization, oldest first.")
         .query::<Role>("role", "Only those with this role")
-        .query::<Identifier>("name", "Only the one with this name")
+        .query_by("name", "Only the one with this name", name)
         .slice()
         .answers_list::<MemberView<'_>, SlicePagination>("The members")
 }

@@ -1,5 +1,7 @@
 //! The operations on webhooks and their deliveries.
 
+use serde_json::json;
+
 use super::operation::Operation;
 use crate::http::codes::Code;
 use crate::http::dto::AttemptView;
@@ -96,7 +98,11 @@ pub fn list_deliveries() -> Operation {
         "List Deliveries",
         "Newest first: all pending ones, and the newest 1,000 others.",
     )
-    .query::<DeliveryStatus>("status", "Only those with this status")
+    .query_by(
+        "status",
+        "Only those with this status",
+        json!({ "type": "string", "enum": DeliveryStatus::ALL.map(DeliveryStatus::as_str) }),
+    )
     .slice()
     .answers_list::<DeliveryView<'_>, SlicePagination>("The deliveries")
     .fails(&[Code::WebhookNotFound])

@@ -151,7 +151,7 @@ form! {
         /// A repository that has one `steps/*.toml` for each step.
         optional git: GitForm,
     }
-    one_of [git] [steps];
+    one_of [steps] [git];
 }
 
 form! {

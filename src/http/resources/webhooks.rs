@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::auth::Permission;
 use crate::domain::{DeliveryId, Description, Notice, WebhookId};
-use crate::forms::{Integer, List, choices, form, id_schema, texts};
+use crate::forms::{Integer, List, form, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::body::read_form;
@@ -89,8 +89,6 @@ texts! {
     Filter: Self::parse, json!({ "type": "string", "enum": filter_names() });
     WebhookSecret: Self::parse, id_schema(Self::PATTERN);
 }
-
-choices!(DeliveryStatus);
 
 fn filter_names() -> Vec<String> {
     let names = Notice::ALL.iter().map(|notice| notice.as_str());

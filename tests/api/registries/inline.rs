@@ -94,10 +94,10 @@ async fn all_that_is_wrong_is_told_at_once() {
         "inputs": { "1A": { "type": "text" }, "B": { "type": "number", "default": "4", "required": true }, "C": 7 },
     });
     let cases: [(Value, &[&str]); 9] = [
-        (json!({}), &["git", "name"]),
-        (json!({ "name": "tools" }), &["git"]),
+        (json!({}), &["name", "steps"]),
+        (json!({ "name": "tools" }), &["steps"]),
         (json!({ "name": "tools", "git": null }), &["git"]),
-        (json!({ "name": "tools", "steps": [], "git": { "url": "https://x.example/y", "ref": "main" } }), &["git"]),
+        (json!({ "name": "tools", "steps": [], "git": { "url": "https://x.example/y", "ref": "main" } }), &["steps"]),
         (
             json!({ "name": "-", "git": { "url": "http://x.example/y", "ref": "-x", "credential": "1", "depth": 1 } }),
             &["git.credential", "git.depth", "git.ref", "git.url", "name"],
