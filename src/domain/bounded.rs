@@ -4,12 +4,7 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-use super::text_rule::{CharClass, Reserved, TextRule};
-
-/// Why a text is refused, as the end of a sentence that begins with the field's name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Malformed(pub &'static str);
+use super::text_rule::{CharClass, Malformed, Reserved, TextRule};
 
 macro_rules! bounded_text {
     ($(#[$doc:meta])* $name:ident, $rule:expr) => {

@@ -41,7 +41,7 @@ mod time;
 mod uses;
 
 pub use bounded::{
-    CommitId, Context, Description, Identifier, LabelValue, Malformed, NAME, REVISION, VariableName, VariableValue,
+    CommitId, Context, Description, Identifier, LabelValue, NAME, REVISION, VariableName, VariableValue,
 };
 pub use claim::{Claim, ClaimReply, ClaimRequest};
 pub use configuration::{
@@ -77,7 +77,7 @@ pub use session::{
     Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Session,
     SessionRef, SessionStatus,
 };
-pub use text_rule::{CharClass, Reserved, TextRule, Unit};
+pub use text_rule::{CharClass, Malformed, Reserved, TextRule, Unit};
 pub use time::{Deadline, Now, Tick, Timestamp};
 pub use uses::{
     Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,

@@ -3,7 +3,10 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::Malformed;
+/// Why a text is refused, as the end of a sentence that begins with the field's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub &'static str);
 
 /// Which texts are allowed.
 #[derive(Debug)]

@@ -84,7 +84,7 @@ impl PipelinePool {
             }
             HungUp::Leaves(departure) => {
                 // If the store refuses, the waiter is overdue from now on.
-                if self.end(services, &mut inner, departure, None).is_ok()
+                if self.end(services, &mut inner, *departure, None).is_ok()
                     && let Some(removed) = inner.removed.get_mut(&ticket)
                 {
                     // Its client may use its key again at once.

@@ -35,7 +35,7 @@ pub enum HungUp {
     Stays,
     /// Its place is kept by polling from now on.
     Polls,
-    Leaves(Departure),
+    Leaves(Box<Departure>),
 }
 
 impl Pool {
@@ -92,7 +92,7 @@ impl Pool {
         match waiter.after_hang_up(connection) {
             AfterHangUp::Stays => HungUp::Stays,
             AfterHangUp::Polls => HungUp::Polls,
-            AfterHangUp::Leaves => HungUp::Leaves(waiter.expired(Expiry::Vanished, now)),
+            AfterHangUp::Leaves => HungUp::Leaves(Box::new(waiter.expired(Expiry::Vanished, now))),
         }
     }
 

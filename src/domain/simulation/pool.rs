@@ -20,7 +20,7 @@ impl World {
             Message::HungUp(ticket) => match self.server.pool.hang_up(ticket, self.connection(ticket), self.now) {
                 HungUp::Stays => {}
                 HungUp::Polls => unreachable!("no client has both a key and a queued session"),
-                HungUp::Leaves(departure) => self.leave_pool(departure),
+                HungUp::Leaves(departure) => self.leave_pool(*departure),
             },
             Message::GiveUp(ticket) => {
                 if let Some(unserved) = self.server.pool.stop_waiting(ticket) {
