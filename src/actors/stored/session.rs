@@ -86,19 +86,34 @@ stored_enum!(
 
 impl<'a> From<&'a Session> for SessionV1<'a> {
     fn from(session: &'a Session) -> Self {
+        // Each field by name: a new one cannot be forgotten here.
+        let Session {
+            id,
+            user,
+            commit,
+            context,
+            priority,
+            ttl_seconds,
+            created_at,
+            claimed,
+            ended,
+            deployments,
+            deployment_count,
+            revision,
+        } = session;
         Self {
-            id: session.id.into(),
-            user: PersonV1::from(&session.user),
-            commit: session.commit.as_ref().map(CommitId::as_str),
-            context: session.context.as_ref().map(Context::as_str),
-            priority: session.priority.get(),
-            ttl_seconds: session.ttl_seconds,
-            created_at: session.created_at.as_millis(),
-            claimed: session.claimed.as_ref().map(ClaimedV1::from),
-            ended: session.ended.as_ref().map(EndedV1::from),
-            deployments: session.deployments.iter().map(DeploymentV1::from).collect(),
-            deployment_count: session.deployment_count,
-            revision: session.revision,
+            id: (*id).into(),
+            user: PersonV1::from(user),
+            commit: commit.as_ref().map(CommitId::as_str),
+            context: context.as_ref().map(Context::as_str),
+            priority: priority.get(),
+            ttl_seconds: *ttl_seconds,
+            created_at: created_at.as_millis(),
+            claimed: claimed.as_ref().map(ClaimedV1::from),
+            ended: ended.as_ref().map(EndedV1::from),
+            deployments: deployments.iter().map(DeploymentV1::from).collect(),
+            deployment_count: *deployment_count,
+            revision: *revision,
         }
     }
 }

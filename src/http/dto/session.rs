@@ -67,29 +67,44 @@ pub struct EndedByView<'a> {
 
 impl<'a> SessionView<'a> {
     pub fn new(env_name: Option<&'a str>, session: &'a Session, waiting: Option<Waiting>) -> Self {
+        // Each field by name: a new one cannot be forgotten here.
+        let Session {
+            id,
+            user,
+            commit,
+            context,
+            priority,
+            ttl_seconds: _,
+            created_at,
+            claimed,
+            ended,
+            deployments,
+            deployment_count,
+            revision: _,
+        } = session;
         let status = session.status();
         Self {
-            session_id: Text(session.id),
+            session_id: Text(*id),
             env_name,
             lock_status: status,
             overridden: status == SessionStatus::Overridden,
-            user: UserView::from(&session.user),
-            commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
-            context: session.context.as_ref().map(|context| context.as_str()),
-            priority: session.priority.get(),
+            user: UserView::from(user),
+            commit_id: commit.as_ref().map(|commit| commit.as_str()),
+            context: context.as_ref().map(|context| context.as_str()),
+            priority: priority.get(),
             queue_position: waiting.map(|waiting| waiting.position),
             fencing_token: session.fencing_token(),
-            created_at: Time(session.created_at),
-            claimed_at: session.claimed.as_ref().map(|claimed| Time(claimed.at)),
+            created_at: Time(*created_at),
+            claimed_at: claimed.as_ref().map(|claimed| Time(claimed.at)),
             expires_at: match waiting {
                 Some(waiting) => Some(Time(waiting.until)),
-                None => session.expiry().filter(|_| session.ended.is_none()).map(|(until, _)| Time(until.at)),
+                None => session.expiry().filter(|_| ended.is_none()).map(|(until, _)| Time(until.at)),
             },
-            ended_at: session.ended.as_ref().map(|ended| Time(ended.at)),
+            ended_at: ended.as_ref().map(|ended| Time(ended.at)),
             ended_by: EndedByView::of(session),
-            end_reason: session.ended.as_ref().and_then(|ended| end_reason(ended.how)),
-            deployments: session.deployments.iter().map(DeploymentBrief::from).collect(),
-            deployment_count: session.deployment_count,
+            end_reason: ended.as_ref().and_then(|ended| end_reason(ended.how)),
+            deployments: deployments.iter().map(DeploymentBrief::from).collect(),
+            deployment_count: *deployment_count,
         }
     }
 }
