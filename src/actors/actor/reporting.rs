@@ -14,11 +14,11 @@ impl EnvironmentActor {
             return false;
         }
         let environment = loaded.environment();
-        let standing = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
-        if self.reported == Some(standing) {
+        let status = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
+        if self.reported == Some(status) {
             return false;
         }
-        self.reported = Some(standing);
+        self.reported = Some(status);
         self.links.pool.report(&self.links.services, &self.links.key.name, environment.availability())
     }
 
@@ -33,8 +33,9 @@ impl EnvironmentActor {
         let Ok(loaded) = &self.loaded else { return };
         self.reported = None;
         let configuration = loaded.environment().configuration.clone();
-        let standing = configuration.map_or(Availability::Gone, |configuration| Availability::Taken { configuration });
-        self.links.pool.report(&self.links.services, &self.links.key.name, standing);
+        let availability =
+            configuration.map_or(Availability::Gone, |configuration| Availability::Taken { configuration });
+        self.links.pool.report(&self.links.services, &self.links.key.name, availability);
     }
 
     /// Sets the deadline at which the timer signals that something may have expired.

@@ -1,4 +1,4 @@
-//! Everybody who waits: the order of arrival, signs of life, and the places that clients may come back for.
+//! All waiters: the order of arrival, signs of life, and the places that clients may come back for.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use super::clients::HeldClient;
 use crate::domain::{EnvironmentKey, KeptBy, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
 
 pub struct WaiterRegistry {
-    /// One order for all who may have to wait.
+    /// One order for all claims that may have to wait.
     next_ticket: AtomicU64,
     started: Tick,
     /// Waiters for an environment by name that are in memory.

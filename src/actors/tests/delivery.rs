@@ -1,5 +1,4 @@
-//! What deployments need in these tests: a pipeline that says what it is told to, and somebody who only writes down what
-//! there is to run.
+//! Deployments in these tests: a pipeline with a settable definition, and an executor that only records its orders.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -13,7 +12,7 @@ use crate::domain::{
     StageAttempt, StageEnd, StageOrder, Step, pipeline,
 };
 
-/// The one pipeline there is.
+/// The only pipeline.
 pub struct Pipeline {
     now: Mutex<PipelineNow>,
     stopped_once: AtomicBool,
@@ -31,7 +30,7 @@ impl Pipeline {
         self.now.lock().stopped = stopped;
     }
 
-    /// It is resumed right after it has said that it is stopped.
+    /// It is resumed right after a decision has found it stopped.
     pub fn stop_when_next_asked(&self) {
         self.stopped_once.store(true, Ordering::Relaxed);
     }
@@ -60,7 +59,7 @@ pub enum Order {
     Sweep(EnvironmentKey, DeploymentId),
 }
 
-/// What there is to do, as far as nobody has looked.
+/// The orders since the last look.
 #[derive(Default)]
 pub struct Orders(Mutex<Vec<Order>>);
 
@@ -69,7 +68,7 @@ impl Orders {
         std::mem::take(&mut *self.0.lock())
     }
 
-    /// The deployment whose first stage is to be run for the first time, which is all there is to do.
+    /// The deployment of the only order: the first run of its first stage.
     pub fn only_run(&self) -> DeploymentId {
         match &self.take()[..] {
             [Order::Run(of, id, 0, 1)] if *of == key() => *id,
@@ -110,7 +109,7 @@ pub fn commit() -> CommitId {
 }
 
 impl Bench {
-    /// Somebody holds the lock and has a deployment running.
+    /// A holder with a running deployment.
     pub async fn deploying(&self) -> DeploymentId {
         self.pipeline.set(stages(&["build"]));
         let claim = ClaimRequest { commit: Some(commit()), ..claim(1) };
@@ -139,7 +138,7 @@ impl Bench {
         self.environments.deployment(organization, id).unwrap().map(|found| found.record)
     }
 
-    /// The keys in the store that speak of a deployment or an approval, or of environments where one has not ended.
+    /// The keys of deployments, approvals and marks of unfinished deployments.
     pub fn traces(&self) -> Vec<Vec<u8>> {
         let kinds = [b"D/", b"b/", b"A/", b"a/", b"r/"];
         let of = |kind: &[u8; 2]| self.store.scan(kind, &crate::store::end_of_prefix(kind), usize::MAX).unwrap();
@@ -152,7 +151,7 @@ pub fn deploy(session: &Session) -> Deploy {
     Deploy { session: session.id.into(), by, seed, commit: commit(), fencing_token: None }
 }
 
-/// The first time its first stage is run.
+/// The first run of its first stage.
 pub fn attempt(deployment: DeploymentId) -> StageAttempt {
     StageAttempt { deployment, stage: 0, attempt: 1 }
 }

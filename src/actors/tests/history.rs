@@ -1,4 +1,4 @@
-//! The history: what is listed, what the store has of it, and that neither is ever short of a session.
+//! The history: neither the list nor the store ever lacks a session.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,7 +7,7 @@ use super::*;
 use crate::domain::{Context, Delete, DeploymentStatus, StageEnd};
 
 impl Bench {
-    /// So many sessions begin and end.
+    /// Begins and ends this many sessions.
     pub(super) async fn sessions(&self, count: u64) {
         for _ in 0..count {
             let session = self.claim(1).await.unwrap();
@@ -15,7 +15,7 @@ impl Bench {
         }
     }
 
-    /// The numbers of some sessions, newest first, and how many there are in all.
+    /// The numbers of a page of sessions, newest first, and the total.
     fn listed(&self, offset: u64, limit: u64) -> (Vec<u64>, u64) {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
         let history = self.environments.history(&key(), &environment, offset, limit).unwrap();
@@ -37,7 +37,7 @@ impl Bench {
         self.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap();
     }
 
-    /// What nobody waits for, since the store holds it back.
+    /// Starts work without waiting for it, since the store holds it back.
     pub(super) async fn in_the_background(&self, work: impl AsyncFnOnce(Environments) + 'static) {
         let environments = self.environments.clone();
         actix::spawn(async move { work(environments).await });
@@ -45,7 +45,7 @@ impl Bench {
     }
 }
 
-/// The newest `retention` of so many, newest first.
+/// The newest `retention` numbers, newest first.
 fn remembered(ended: u64, retention: u64) -> Vec<u64> {
     (1..=ended).rev().take(retention as usize).collect()
 }
@@ -125,7 +125,7 @@ async fn a_session_whose_deployment_outlived_it_is_written_again_though_its_page
 }
 
 #[actix::test]
-async fn whatever_of_many_commits_under_way_a_crash_leaves_the_history_is_whole() {
+async fn the_history_is_whole_whichever_commits_under_way_survive_a_crash() {
     let bench = Bench::with_environment().await;
     bench.sessions(5).await;
     let deployment = bench.deploying().await;
@@ -177,7 +177,7 @@ async fn a_refused_end_of_a_session_leaves_its_page_as_it_was() {
 }
 
 #[actix::test]
-async fn what_is_forgotten_is_not_found_though_its_page_is_still_there() {
+async fn a_session_beyond_the_retention_is_not_found_though_its_page_is_still_there() {
     let bench = Bench::over(Arc::new(MemoryStore::new()), 2);
     bench.make().await;
     let old = bench.claim(1).await.unwrap();
@@ -190,7 +190,7 @@ async fn what_is_forgotten_is_not_found_though_its_page_is_still_there() {
 }
 
 #[actix::test]
-async fn a_history_that_is_to_keep_less_is_cut_at_the_next_change() {
+async fn a_lowered_retention_cuts_the_history_at_the_next_change() {
     let bench = Bench::with_environment().await;
     bench.sessions(700).await;
     assert_eq!(bench.records(), 88);
@@ -203,7 +203,7 @@ async fn a_history_that_is_to_keep_less_is_cut_at_the_next_change() {
 }
 
 #[actix::test]
-async fn deleting_forgets_the_history_however_long_and_keeps_the_fencing_token() {
+async fn deleting_drops_the_history_however_long_and_keeps_the_fencing_token() {
     for length in [1, 7, 8, 1_203] {
         let bench = Bench::over(Arc::new(MemoryStore::new()), 1_000_000);
         bench.make().await;
@@ -269,7 +269,7 @@ async fn a_page_that_cannot_be_read_says_so_and_nothing_is_lost() {
 }
 
 #[actix::test]
-async fn a_page_of_the_largest_sessions_is_one_that_the_store_takes() {
+async fn the_store_accepts_a_page_of_the_largest_sessions() {
     let bench = Bench::with_environment().await;
     let commit = CommitId::parse(&"c".repeat(128)).unwrap();
     for _ in 0..16 {

@@ -1,4 +1,4 @@
-//! Requests with an idempotency key: what is kept, and for whom.
+//! Claims with an idempotency key.
 
 #![allow(clippy::unwrap_used)]
 
@@ -98,7 +98,7 @@ async fn a_client_with_a_key_has_a_while_to_come_back_for_its_grant() {
 }
 
 #[actix::test]
-async fn one_that_came_back_already_does_not_lose_its_grant_to_its_first_connection() {
+async fn a_client_that_has_come_back_does_not_lose_its_grant_to_its_first_connection() {
     let bench = Bench::with_environment().await;
     let session = bench.claim(1).await.unwrap();
     bench.environments.seen(&key(), session.id).await.unwrap();
@@ -133,7 +133,7 @@ async fn a_waiter_comes_back_to_its_place_after_a_kill() {
 }
 
 #[actix::test]
-async fn the_lock_is_not_given_to_one_who_has_not_come_back_yet() {
+async fn the_lock_is_not_given_to_a_client_that_has_not_come_back_yet() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
@@ -173,7 +173,7 @@ async fn a_place_nobody_comes_back_for_is_given_up() {
 }
 
 #[actix::test]
-async fn one_that_hangs_up_itself_loses_its_place_with_a_key_too() {
+async fn a_client_that_hangs_up_loses_its_place_with_a_key_too() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     bench.claim(1).await.unwrap();
@@ -188,7 +188,7 @@ async fn one_that_hangs_up_itself_loses_its_place_with_a_key_too() {
 }
 
 #[actix::test]
-async fn the_server_that_ends_keeps_the_place_of_those_with_a_key() {
+async fn a_server_that_shuts_down_keeps_the_places_of_clients_with_a_key() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
@@ -207,7 +207,7 @@ async fn the_server_that_ends_keeps_the_place_of_those_with_a_key() {
 }
 
 #[actix::test]
-async fn a_queued_session_is_the_same_one_for_who_asks_again_for_it() {
+async fn a_retried_claim_gets_the_same_queued_session() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();
@@ -228,7 +228,7 @@ async fn a_queued_session_is_the_same_one_for_who_asks_again_for_it() {
 }
 
 #[actix::test]
-async fn a_queued_session_with_a_key_survives_that_its_client_is_cut_off() {
+async fn a_queued_session_with_a_key_survives_a_cut_connection() {
     let bench = Bench::with_environment().await;
     let keys = bench.keys();
     let first = bench.claim(1).await.unwrap();

@@ -1,4 +1,4 @@
-//! What runs out by itself: by which clock, and through restarts.
+//! Expiry: by which clock, and across restarts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -21,7 +21,7 @@ impl Bench {
         self.environments.history(&key(), &environment, 0, 50).unwrap().sessions
     }
 
-    /// The wall clock is set, and nothing else happens.
+    /// Moves the wall clock only.
     fn set_wall(&self, by_millis: i64) {
         self.wall.fetch_add(by_millis, Ordering::Relaxed);
     }
@@ -63,7 +63,7 @@ async fn a_wall_clock_that_jumps_frees_nothing_early_and_holds_nothing_longer() 
 }
 
 #[actix::test]
-async fn a_jump_does_not_matter_either_while_the_environment_is_out_of_memory() {
+async fn a_clock_jump_does_not_matter_while_the_environment_is_out_of_memory() {
     let bench = Bench::with_environment().await;
     let session = bench.claim_for(1, 100).await;
     for _ in 0..2 {
@@ -81,7 +81,7 @@ async fn a_jump_does_not_matter_either_while_the_environment_is_out_of_memory() 
 }
 
 #[actix::test]
-async fn leases_run_out_also_in_environments_that_are_not_in_memory() {
+async fn leases_run_out_in_environments_that_are_not_in_memory_too() {
     let bench = Bench::with_environment().await;
     bench.claim_for(1, 10).await;
     for _ in 0..2 {
@@ -139,7 +139,7 @@ async fn a_maximal_hold_ends_a_session_whatever_it_does() {
 }
 
 #[actix::test]
-async fn a_limit_that_is_set_while_somebody_holds_the_lock_holds_for_them_too() {
+async fn a_limit_set_while_the_lock_is_held_applies_to_the_holder_too() {
     let bench = Bench::with_environment().await;
     let session = bench.claim(1).await.unwrap();
     bench.pass(50_000).await;
@@ -151,7 +151,7 @@ async fn a_limit_that_is_set_while_somebody_holds_the_lock_holds_for_them_too() 
 }
 
 #[actix::test]
-async fn what_the_store_refuses_to_end_is_ended_when_it_does_not() {
+async fn an_expiry_that_the_store_refuses_is_retried_until_it_succeeds() {
     let bench = Bench::with_environment().await;
     bench.claim_for(1, 10).await;
     bench.store.refuse_with(Some(StoreError::Overloaded));
@@ -163,7 +163,7 @@ async fn what_the_store_refuses_to_end_is_ended_when_it_does_not() {
 }
 
 #[actix::test]
-async fn a_deadline_that_is_no_more_costs_nothing() {
+async fn a_deadline_that_no_longer_applies_is_removed() {
     let bench = Bench::with_environment().await;
     assert_eq!(bench.environments.armed_deadlines(), 0);
     let session = bench.claim_for(1, 10).await;
@@ -189,7 +189,7 @@ async fn an_expired_lock_passes_to_the_next_in_line() {
 }
 
 mod reset {
-    //! The reset after a release, with stages that somebody runs.
+    //! The reset after a release, with stages.
 
     use super::*;
     use crate::domain::{DeploymentId, LockStatus, StageEnd};
@@ -209,7 +209,7 @@ mod reset {
     }
 
     #[actix::test]
-    async fn nobody_gets_an_environment_that_is_being_reset_until_that_has_ended() {
+    async fn an_environment_is_not_granted_until_its_reset_has_ended() {
         let (bench, deployment) = resetting().await;
         let refused = bench.claim(2).await;
         assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentResetting { .. }))), "{refused:?}");

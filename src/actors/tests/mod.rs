@@ -25,13 +25,13 @@ use crate::entropy;
 use crate::events::Events;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
-/// One server's worth of environments over a memory store, with a clock that only moves when asked for.
+/// The environments of one server over a memory store, with a clock that the test moves.
 struct Bench {
     environments: Environments,
     store: Arc<MemoryStore>,
     pipeline: Arc<Pipeline>,
     orders: Arc<Orders>,
-    /// Milliseconds: of the wall clock, and of the steady one.
+    /// Milliseconds of the wall clock and of the steady clock.
     wall: Arc<AtomicI64>,
     steady: Arc<AtomicI64>,
 }
@@ -45,7 +45,7 @@ impl Bench {
         Self::starting(store, history_retention, 1_000_000)
     }
 
-    /// A run that starts when the wall clock says this.
+    /// A run that starts at this time of the wall clock.
     fn starting(store: Arc<MemoryStore>, history_retention: u64, wall: i64) -> Self {
         let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(0)));
         let (at, tick) = (wall.clone(), steady.clone());
@@ -61,7 +61,7 @@ impl Bench {
         Self { environments, store, pipeline, orders, wall, steady }
     }
 
-    /// The server is killed and started again, so much later.
+    /// Kills the server and starts it again later.
     fn killed(&self, later_millis: i64) -> Self {
         let wall = self.wall.load(Ordering::Relaxed) + later_millis;
         let after = Self::starting(Arc::new(self.store.crash()), 1000, wall);
@@ -69,7 +69,7 @@ impl Bench {
         after
     }
 
-    /// Time passes on both clocks, and whatever has run out by then ends.
+    /// Moves both clocks and ends what has expired by then.
     async fn pass(&self, millis: i64) {
         self.wall.fetch_add(millis, Ordering::Relaxed);
         self.steady.fetch_add(millis, Ordering::Relaxed);
@@ -113,8 +113,7 @@ impl Bench {
         self.environments.environment(key).unwrap().and_then(|environment| environment.lock.clone())
     }
 
-    /// How many events there are.
-    fn happened(&self) -> u64 {
+    fn event_count(&self) -> u64 {
         Events::new(self.store.clone()).next(&pipeline().organization).unwrap()
     }
 
@@ -122,7 +121,7 @@ impl Bench {
         self.environments.environment(&key()).unwrap().map_or(0, |environment| environment.queue.len())
     }
 
-    /// Every actor leaves memory, as far as it can.
+    /// Dismisses every actor that can leave.
     async fn let_go_of_all(&self) {
         for _ in 0..2 {
             self.environments.dismiss_unused();
@@ -130,14 +129,14 @@ impl Bench {
         }
     }
 
-    /// What lies in the store of an environment is another thing from now on.
+    /// Replaces the record of an environment.
     fn put(&self, key: &EnvironmentKey, record: Vec<u8>) {
         let mut batch = Batch::default();
         batch.put(super::keys::environment(key), record);
         self.store.commit(batch).unwrap();
     }
 
-    /// Lets what is ready run, without letting time pass; what is being read from the store too.
+    /// Lets ready tasks and reads of the store run, without moving the clocks.
     async fn let_others_run(&self) {
         for _ in 0..20 {
             for _ in 0..20 {
@@ -204,7 +203,7 @@ async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
     assert!(!first.is_finished(), "a claim was answered before it was durable");
     assert!(!second.is_finished(), "a refusal spoke of a lock that was not durable");
     assert_eq!(bench.holder(), None, "a reader was shown a lock that was not durable");
-    let happened = bench.happened();
+    let events_before = bench.event_count();
 
     bench.store.release();
     let session = first.await.unwrap().unwrap();
@@ -213,7 +212,7 @@ async fn nobody_is_shown_or_told_what_is_not_yet_durable() {
         matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { holder, .. })) if holder.id == session.id)
     );
     assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
-    assert_eq!(bench.happened(), happened + 1, "the claim was announced once, when it was durable");
+    assert_eq!(bench.event_count(), events_before + 1, "the claim was announced once, when it was durable");
 }
 
 #[actix::test]
@@ -308,7 +307,7 @@ async fn an_actor_with_commits_under_way_does_not_leave() {
 }
 
 #[actix::test]
-async fn names_out_of_thin_air_get_no_actor() {
+async fn an_unknown_name_gets_no_actor() {
     let bench = Bench::new();
     let refused = bench.claim(1).await;
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentNotFound))));
@@ -347,7 +346,7 @@ async fn a_full_mailbox_says_so_and_loses_nothing() {
     assert_eq!(bench.holder().map(|holder| token(&holder)), Some(1));
 }
 
-/// Stands for a fault of ours in deciding.
+/// A command with a bug.
 struct Blunder;
 
 impl Command for Blunder {
@@ -359,7 +358,7 @@ impl Command for Blunder {
 }
 
 #[actix::test]
-async fn an_actor_that_dies_is_replaced_by_one_that_knows_all_it_handed_in() {
+async fn an_actor_that_dies_is_replaced_by_one_that_knows_everything_handed_in() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();

@@ -1,4 +1,4 @@
-//! Claiming any environment: who gets which, and that nobody gets two.
+//! Claiming any environment: each waiter gets the right one, and only one.
 
 #![allow(clippy::unwrap_used)]
 
@@ -86,7 +86,7 @@ async fn the_least_recently_used_free_environment_is_taken() {
 }
 
 #[actix::test]
-async fn only_environments_with_all_the_labels_will_do() {
+async fn only_environments_with_all_the_labels_match() {
     let bench = Bench::with_large(&["a"]).await;
     bench.configure(&named("b"), Configuration::default()).await;
     assert_eq!(bench.any(1, AT_ONCE).await.unwrap().0, "a");
@@ -99,7 +99,7 @@ async fn only_environments_with_all_the_labels_will_do() {
 }
 
 #[actix::test]
-async fn whoever_came_first_gets_it_by_name_or_not() {
+async fn the_first_waiter_gets_the_environment_by_name_or_for_any() {
     let bench = Bench::with_large(&["a", "b"]).await;
     let (a, b) = (bench.take(1, "a").await, bench.take(1, "b").await);
     let first = bench.wait_for_any(2).await;
@@ -143,7 +143,7 @@ async fn several_that_become_free_at_once_serve_one_each() {
 }
 
 #[actix::test]
-async fn a_crowd_for_any_is_served_one_by_one_without_a_gap() {
+async fn many_waiters_for_any_are_served_one_by_one_without_a_gap() {
     let bench = Bench::with_large(&["a", "b"]).await;
     let mut claims: Vec<Claiming> = Vec::new();
     for who in 0..30 {
@@ -161,7 +161,7 @@ async fn a_crowd_for_any_is_served_one_by_one_without_a_gap() {
 }
 
 #[actix::test]
-async fn one_who_hangs_up_is_not_served_and_takes_nothing_along() {
+async fn a_waiter_that_hangs_up_is_not_served_and_blocks_nothing() {
     let bench = Bench::with_large(&["a"]).await;
     let held = bench.take(1, "a").await;
     let gone = bench.wait_for_any(2).await;
@@ -174,7 +174,7 @@ async fn one_who_hangs_up_is_not_served_and_takes_nothing_along() {
 }
 
 #[actix::test]
-async fn one_who_goes_between_grant_and_answer_leaves_no_ghost() {
+async fn a_waiter_that_leaves_between_grant_and_answer_does_not_keep_the_lock() {
     let bench = Bench::with_large(&["a"]).await;
     let held = bench.take(1, "a").await;
     let gone = bench.wait_for_any(2).await;
@@ -194,7 +194,7 @@ async fn one_who_goes_between_grant_and_answer_leaves_no_ghost() {
 }
 
 #[actix::test]
-async fn a_store_that_refuses_puts_the_one_who_was_taken_back_in_place() {
+async fn a_waiter_whose_grant_the_store_refuses_is_put_back_in_its_place() {
     let bench = Bench::with_large(&["a", "b"]).await;
     let (a, b) = (bench.take(1, "a").await, bench.take(1, "b").await);
     let first = bench.wait_for_any(2).await;
@@ -208,7 +208,7 @@ async fn a_store_that_refuses_puts_the_one_who_was_taken_back_in_place() {
 }
 
 #[actix::test]
-async fn an_environment_that_appears_or_is_enabled_is_offered_to_those_who_wait() {
+async fn an_environment_that_appears_or_is_enabled_is_offered_to_waiters() {
     let bench = Bench::with_large(&["a"]).await;
     bench.take(1, "a").await;
     let waiting = bench.wait_for_any(2).await;
@@ -222,7 +222,7 @@ async fn an_environment_that_appears_or_is_enabled_is_offered_to_those_who_wait(
 }
 
 #[actix::test]
-async fn where_all_that_would_do_are_disabled_nobody_waits() {
+async fn nobody_waits_where_all_matching_environments_are_disabled() {
     let bench = Bench::with_large(&["a"]).await;
     let disabled = Configuration { labels: large(), disabled: true, ..Configuration::default() };
     bench.configure(&named("a"), disabled).await;
@@ -236,7 +236,7 @@ async fn where_all_that_would_do_are_disabled_nobody_waits() {
 }
 
 #[actix::test]
-async fn those_who_wait_for_any_are_seen_in_the_queue_of_each_that_would_do() {
+async fn waiters_for_any_are_shown_in_the_queue_of_each_matching_environment() {
     let bench = Bench::with_large(&["a", "b"]).await;
     bench.take(1, "a").await;
     bench.take(1, "b").await;
@@ -266,14 +266,14 @@ async fn a_queued_session_for_any_is_found_wherever_it_is() {
 }
 
 #[actix::test]
-async fn one_that_is_queued_where_something_is_free_has_it_at_once() {
+async fn a_queued_claim_is_granted_at_once_where_an_environment_is_free() {
     let bench = Bench::with_large(&["a"]).await;
     let (name, session) = bench.any(2, QUEUE).await.unwrap();
     assert_eq!((name.as_str(), session.status()), ("a", SessionStatus::Active));
 }
 
 #[actix::test]
-async fn leaving_and_being_forgotten_end_a_queued_session_for_any() {
+async fn releasing_and_not_polling_end_a_queued_session_for_any() {
     let bench = Bench::with_large(&["a"]).await;
     let held = bench.take(1, "a").await;
     let (leaves, forgotten) = (bench.any(2, QUEUE).await.unwrap().1, bench.any(3, QUEUE).await.unwrap().1);
@@ -294,7 +294,7 @@ async fn leaving_and_being_forgotten_end_a_queued_session_for_any() {
 }
 
 #[actix::test]
-async fn those_who_are_queued_for_any_survive_a_kill_and_are_served_after_it() {
+async fn sessions_queued_for_any_survive_a_kill_and_are_served_after_it() {
     let bench = Bench::with_large(&["a", "b"]).await;
     let a = bench.take(1, "a").await;
     bench.take(1, "b").await;
@@ -340,7 +340,7 @@ async fn a_wait_for_any_that_is_over_says_so() {
 }
 
 #[actix::test]
-async fn who_waits_for_any_while_the_store_refuses_is_served_when_it_does_not() {
+async fn a_waiter_for_any_is_served_once_the_store_accepts_again() {
     let bench = Bench::with_large(&["a"]).await;
     let session = bench.any(1, AT_ONCE).await.unwrap().1;
     bench.release_in(&named("a"), &session).await.unwrap();
@@ -355,7 +355,7 @@ async fn who_waits_for_any_while_the_store_refuses_is_served_when_it_does_not() 
 }
 
 #[actix::test]
-async fn an_environment_that_cannot_be_read_holds_up_nobody_who_would_take_any() {
+async fn an_environment_that_cannot_be_read_does_not_hold_up_waiters_for_any() {
     let bench = Bench::with_large(&["a", "b"]).await;
     let session = bench.any(1, AT_ONCE).await.unwrap().1;
     bench.release_in(&named("a"), &session).await.unwrap();
@@ -373,7 +373,7 @@ async fn an_environment_that_cannot_be_read_holds_up_nobody_who_would_take_any()
 }
 
 #[actix::test]
-async fn one_who_was_taken_is_put_back_also_where_the_history_cannot_be_read() {
+async fn a_taken_waiter_is_put_back_if_the_history_cannot_be_read() {
     let bench = Bench::over(Arc::new(MemoryStore::new()), 1);
     for name in ["a", "b"] {
         bench.configure(&named(name), Configuration { labels: large(), ..Configuration::default() }).await;

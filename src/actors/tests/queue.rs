@@ -1,4 +1,4 @@
-//! Waiting for one environment: turns, clients that go, and what is left after the server was killed.
+//! Waiting for one environment: turns, clients that disconnect, and restarts.
 
 #![allow(clippy::unwrap_used)]
 
@@ -12,7 +12,7 @@ const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false }
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
 
 impl Bench {
-    /// One who waits on the line, and has joined it when this returns.
+    /// A client that waits on its connection; it has joined the queue when this returns.
     async fn wait_in_line(&self, who: u8) -> JoinHandle<Result<ClaimOutcome, Failure>> {
         let environments = self.environments.clone();
         let before = self.queue_length();
@@ -37,7 +37,7 @@ impl Bench {
 }
 
 #[actix::test]
-async fn whoever_waits_gets_the_lock_in_turn_and_in_the_same_commit_as_the_release() {
+async fn waiters_get_the_lock_in_turn_and_in_the_same_commit_as_the_release() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
     let second = bench.wait_in_line(2).await;
@@ -83,7 +83,7 @@ async fn a_queued_session_keeps_its_place_when_the_actor_dies() {
 }
 
 #[actix::test]
-async fn who_hangs_up_leaves_the_queue_at_once_and_is_never_granted() {
+async fn a_waiter_that_hangs_up_leaves_the_queue_at_once_and_is_never_granted() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
     let gone = bench.wait_in_line(2).await;
@@ -123,7 +123,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
 }
 
 #[actix::test]
-async fn a_grant_that_nobody_heard_of_is_taken_back_however_often_the_store_refuses() {
+async fn an_undelivered_grant_is_taken_back_however_often_the_store_refuses() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();
@@ -144,7 +144,7 @@ async fn a_grant_that_nobody_heard_of_is_taken_back_however_often_the_store_refu
 }
 
 #[actix::test]
-async fn a_plain_claim_whose_client_goes_before_it_is_durable_leaves_no_ghost() {
+async fn a_claim_whose_client_goes_before_it_is_durable_does_not_keep_the_lock() {
     let bench = Bench::with_environment().await;
     bench.store.hold();
     let environments = bench.environments.clone();
@@ -159,7 +159,7 @@ async fn a_plain_claim_whose_client_goes_before_it_is_durable_leaves_no_ghost() 
 }
 
 #[actix::test]
-async fn a_wait_that_is_over_says_who_holds_the_lock_and_leaves_the_queue() {
+async fn a_wait_that_times_out_names_the_holder_and_leaves_the_queue() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
     pause();
@@ -174,7 +174,7 @@ async fn a_wait_that_is_over_says_who_holds_the_lock_and_leaves_the_queue() {
 }
 
 #[actix::test]
-async fn the_server_that_ends_sends_those_who_wait_away() {
+async fn a_server_that_shuts_down_sends_waiters_away() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
     let waits = bench.wait_in_line(2).await;
@@ -214,7 +214,7 @@ async fn a_queued_session_keeps_its_id_through_its_whole_life() {
 }
 
 #[actix::test]
-async fn a_queued_session_that_leaves_is_remembered_as_released() {
+async fn a_queued_session_that_leaves_is_kept_as_released() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
     let queued = bench.queued(2).await;
@@ -226,7 +226,7 @@ async fn a_queued_session_that_leaves_is_remembered_as_released() {
 }
 
 #[actix::test]
-async fn a_queued_session_nobody_asks_about_expires_and_one_that_is_asked_about_does_not() {
+async fn a_queued_session_expires_unless_it_is_polled() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
     let (asked, forgotten) = (bench.queued(2).await, bench.queued(3).await);
@@ -241,7 +241,7 @@ async fn a_queued_session_nobody_asks_about_expires_and_one_that_is_asked_about_
 }
 
 #[actix::test]
-async fn only_its_own_client_keeps_the_place_of_a_queued_session_by_asking() {
+async fn only_its_own_client_keeps_the_place_of_a_queued_session_by_polling() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
     let queued = bench.queued(2).await;
@@ -254,7 +254,7 @@ async fn only_its_own_client_keeps_the_place_of_a_queued_session_by_asking() {
 }
 
 #[actix::test]
-async fn a_lock_that_is_granted_to_a_queued_session_is_lost_unless_somebody_asks_about_it() {
+async fn a_lock_granted_to_a_queued_session_is_lost_unless_its_client_polls() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();
     let queued = bench.queued(2).await;
@@ -276,7 +276,7 @@ async fn a_lock_that_is_granted_to_a_queued_session_is_lost_unless_somebody_asks
 }
 
 #[actix::test]
-async fn an_actor_that_somebody_waits_for_does_not_leave() {
+async fn an_actor_with_waiters_does_not_leave() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
     let waits = bench.wait_in_line(2).await;
@@ -341,7 +341,7 @@ async fn a_grant_that_could_not_be_taken_back_at_once_is_taken_back_later() {
 }
 
 #[actix::test]
-async fn of_those_who_left_the_queue_only_so_many_are_remembered() {
+async fn a_bounded_number_of_sessions_that_ended_in_a_queue_is_kept() {
     let bench = Bench::with_environment().await;
     bench.claim(1).await.unwrap();
     let mut batch = Batch::default();

@@ -1,4 +1,4 @@
-//! The largest there can be, which the store must take: a session that cannot be ended would hold its lock for ever.
+//! The largest possible batches, which the store must accept: a session that cannot be ended would hold its lock for ever.
 
 use super::*;
 use crate::domain::pipeline::{BLUEPRINT_BYTES_MAX, STAGES_MAX, STEPS_MAX};
@@ -85,7 +85,7 @@ async fn holding_all_it_can(bench: &Bench) -> Session {
 }
 
 #[actix::test]
-async fn the_end_of_the_largest_session_is_one_that_the_store_takes() {
+async fn the_store_accepts_the_end_of_the_largest_session() {
     let bench = Bench::with_environment().await;
     let session = holding_all_it_can(&bench).await;
     let by_force = bench.killed(1_000);
@@ -99,7 +99,7 @@ async fn the_end_of_the_largest_session_is_one_that_the_store_takes() {
 }
 
 #[actix::test]
-async fn only_so_many_that_are_run_again_may_wait() {
+async fn a_bounded_number_of_retries_may_wait() {
     let bench = Bench::with_environment().await;
     let (session, first) = bench.deployed(&["build"]).await;
     bench.fail(first).await;

@@ -1,4 +1,4 @@
-//! What is kept of a deployment goes when its session does, and nothing of it stays behind.
+//! Everything kept of a deployment is dropped with its session.
 
 use super::*;
 use crate::domain::Delete;
@@ -8,7 +8,7 @@ impl Bench {
         Self::over(Arc::new(MemoryStore::new()), retention)
     }
 
-    /// Whether any record or key of the store has to do with this id.
+    /// Whether any key or record of the store contains this id.
     fn speaks_of(&self, seed: crate::domain::IdSeed) -> bool {
         let inverted = seed.0.map(|byte| !byte);
         let has = |bytes: &[u8]| bytes.windows(12).any(|part| part == seed.0 || part == inverted);
@@ -17,7 +17,7 @@ impl Bench {
         all.iter().any(|(key, value)| !audit(key) && (has(key) || has(value)))
     }
 
-    /// One who deploys what has to be approved, fails, is run again, and is released.
+    /// A session whose deployment is approved, fails, is retried, and is released.
     async fn eventful_session(&self) -> (DeploymentId, Vec<ApprovalId>) {
         let (session, id) = self.deployed(&["ask"]).await;
         let mut approvals = vec![self.decide(id, Verdict::Approve).await];
@@ -30,7 +30,7 @@ impl Bench {
 }
 
 #[actix::test]
-async fn nothing_is_left_of_the_deployments_of_a_session_that_is_forgotten() {
+async fn nothing_is_left_of_the_deployments_of_a_dropped_session() {
     for leaves_memory in [false, true] {
         let bench = Bench::remembering(1);
         bench.make().await;
@@ -54,7 +54,7 @@ async fn nothing_is_left_of_the_deployments_of_a_session_that_is_forgotten() {
 }
 
 #[actix::test]
-async fn nothing_is_left_though_the_disk_did_not_know_yet_what_is_forgotten() {
+async fn nothing_is_left_of_deployments_dropped_before_they_were_durable() {
     let bench = Bench::remembering(1);
     bench.make().await;
     bench.pipeline.set(stages(&["ask"]));
@@ -74,7 +74,7 @@ async fn nothing_is_left_though_the_disk_did_not_know_yet_what_is_forgotten() {
 }
 
 #[actix::test]
-async fn a_deployment_that_outlives_what_is_remembered_is_kept_until_it_has_ended() {
+async fn a_deployment_that_outlives_the_retention_is_kept_until_it_has_ended() {
     for leaves_memory in [false, true] {
         let bench = Bench::remembering(1);
         bench.make().await;
@@ -93,7 +93,7 @@ async fn a_deployment_that_outlives_what_is_remembered_is_kept_until_it_has_ende
 }
 
 #[actix::test]
-async fn a_deployment_that_its_session_no_longer_lists_is_forgotten() {
+async fn a_deployment_that_its_session_no_longer_lists_is_dropped() {
     let bench = Bench::with_environment().await;
     let (session, first) = bench.deployed(&["ask"]).await;
     bench.decide(first, Verdict::Reject).await;
@@ -111,7 +111,7 @@ async fn a_deployment_that_its_session_no_longer_lists_is_forgotten() {
 }
 
 #[actix::test]
-async fn a_retry_of_what_is_being_forgotten_finds_nothing_though_the_store_still_shows_it() {
+async fn a_retry_of_a_dropped_deployment_finds_nothing_though_the_store_still_shows_it() {
     let bench = Bench::with_environment().await;
     let (session, first) = bench.deployed(&["build"]).await;
     bench.fail(first).await;
@@ -149,7 +149,7 @@ async fn of_resets_only_the_last_is_kept() {
 }
 
 #[actix::test]
-async fn deleting_an_environment_forgets_all_its_deployments_however_many() {
+async fn deleting_an_environment_drops_all_its_deployments_however_many() {
     let bench = Bench::with_environment().await;
     bench.pipeline.set(stages(&["build"]));
     for _ in 0..9 {
@@ -173,7 +173,7 @@ async fn deleting_an_environment_forgets_all_its_deployments_however_many() {
 }
 
 #[actix::test]
-async fn of_a_deployment_that_is_run_again_and_again_the_newest_approvals_are_kept_and_all_that_it_shows() {
+async fn a_deployment_retried_many_times_keeps_its_newest_approvals_and_all_that_it_shows() {
     let bench = Bench::with_environment().await;
     let (session, id) = bench.deployed(&["ask-first", "ask-again"]).await;
     let first = bench.decide(id, Verdict::Approve).await;

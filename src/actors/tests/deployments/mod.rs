@@ -54,7 +54,7 @@ impl Bench {
         self.deployment(deployment).unwrap().deployment.status
     }
 
-    /// The kinds of records that there are of deployments.
+    /// The kinds of deployment records in the store.
     fn kinds(&self) -> String {
         self.traces().iter().map(|key| char::from(key[0])).collect()
     }
@@ -66,7 +66,7 @@ fn retry(session: &Session, id: DeploymentId, stage: &str) -> RetryStage {
 }
 
 #[actix::test]
-async fn what_is_kept_of_a_deployment_is_durable_in_the_moment_its_decision_is() {
+async fn the_records_of_a_deployment_become_durable_together_with_its_decision() {
     for (name, kinds) in [("build", "Dbr"), ("ask", "DbAar")] {
         let bench = Bench::with_environment().await;
         bench.pipeline.set(stages(&[name]));
@@ -188,7 +188,7 @@ async fn a_retry_knows_how_its_deployment_ended_before_the_disk_does() {
 }
 
 #[actix::test]
-async fn a_deployment_of_another_environment_is_not_run_again_here() {
+async fn a_deployment_of_another_environment_cannot_be_retried_here() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
     bench.fail(id).await;
@@ -199,7 +199,7 @@ async fn a_deployment_of_another_environment_is_not_run_again_here() {
 }
 
 #[actix::test]
-async fn what_waits_to_be_run_again_is_run_as_it_was_though_the_pipeline_has_changed_and_the_actor_has_left() {
+async fn a_waiting_retry_runs_the_old_definition_though_the_pipeline_has_changed_and_the_actor_has_left() {
     let bench = Bench::with_environment().await;
     let (session, id) = bench.deployed(&["build"]).await;
     bench.fail(id).await;

@@ -1,4 +1,4 @@
-//! What readers are shown of deployments and approvals.
+//! Reads of deployments and approvals.
 
 use super::*;
 use crate::actors::{ApprovalFilter, DeploymentFilter};
@@ -17,7 +17,7 @@ impl Bench {
 }
 
 #[actix::test]
-async fn deployments_are_listed_newest_first_and_by_what_they_are_of() {
+async fn deployments_are_listed_newest_first_and_filtered() {
     let bench = Bench::with_environment().await;
     let session = bench.claim(1).await.unwrap();
     let mut ids = Vec::new();
@@ -54,7 +54,7 @@ async fn deployments_are_listed_newest_first_and_by_what_they_are_of() {
 }
 
 #[actix::test]
-async fn approvals_are_listed_newest_first_and_by_how_they_stand() {
+async fn approvals_are_listed_newest_first_and_filtered_by_status() {
     let bench = Bench::with_environment().await;
     let (session, first) = bench.deployed(&["ask"]).await;
     bench.decide(first, Verdict::Reject).await;
@@ -95,7 +95,7 @@ async fn a_deployment_is_never_shown_ahead_of_its_environment() {
 }
 
 #[actix::test]
-async fn who_watches_a_deployment_is_woken_when_it_has_durably_changed() {
+async fn a_watcher_of_a_deployment_is_woken_when_it_has_durably_changed() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
     let mut watch = bench.environments.watch_deployment(id);
@@ -110,7 +110,7 @@ async fn who_watches_a_deployment_is_woken_when_it_has_durably_changed() {
 }
 
 #[actix::test]
-async fn the_files_of_a_deployment_are_needed_while_it_runs_or_can_be_run_again() {
+async fn the_files_of_a_deployment_are_needed_while_it_runs_or_can_be_retried() {
     let bench = Bench::with_environment().await;
     let organizations = [Identifier::parse("other").unwrap(), pipeline().organization];
     let needed = |id| bench.environments.holds_work(&organizations, id).unwrap();

@@ -1,10 +1,10 @@
-//! What a run of the server makes of what the last one had begun.
+//! Unfinished deployments after a restart.
 
 use super::*;
 use crate::domain::Swept;
 
 impl Bench {
-    /// Killed and started again; what there is to do about what was found.
+    /// Kills and restarts the server; returns the number of recovered environments and the orders.
     async fn restarted(&self) -> (Bench, usize, Vec<Order>) {
         let after = self.killed(1_000);
         let found = after.environments.recover().await.unwrap();
@@ -39,7 +39,7 @@ async fn a_stage_that_ran_is_swept_first_and_then_counts_as_interrupted() {
 }
 
 #[actix::test]
-async fn a_stage_that_does_no_harm_twice_is_run_again_when_nothing_of_it_is_left() {
+async fn an_idempotent_stage_is_run_again_after_it_was_swept() {
     let bench = Bench::with_environment().await;
     let mut blueprint = stages(&["build"]);
     blueprint.stages[0].idempotent = true;
@@ -54,7 +54,7 @@ async fn a_stage_that_does_no_harm_twice_is_run_again_when_nothing_of_it_is_left
 }
 
 #[actix::test]
-async fn what_was_told_to_stop_is_swept_and_only_then_the_next_one_starts() {
+async fn a_stopping_deployment_is_swept_before_the_next_one_starts() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
     bench.begin(id).await;
@@ -95,7 +95,7 @@ async fn an_approval_that_was_not_durable_was_not_given() {
 }
 
 #[actix::test]
-async fn what_waited_for_a_stopped_pipeline_starts_if_it_has_been_resumed_and_waits_on_if_not() {
+async fn a_deployment_held_back_by_a_stopped_pipeline_starts_only_if_the_pipeline_was_resumed() {
     let bench = Bench::with_environment().await;
     bench.pipeline.stop(true);
     let (_, id) = bench.deployed(&["build"]).await;
@@ -112,7 +112,7 @@ async fn what_waited_for_a_stopped_pipeline_starts_if_it_has_been_resumed_and_wa
 }
 
 #[actix::test]
-async fn a_reset_that_had_begun_is_taken_up_too() {
+async fn a_reset_that_had_begun_is_recovered_too() {
     let bench = Bench::new();
     bench.configure(&key(), Configuration { on_release: Some(commit()), ..Configuration::default() }).await;
     bench.pipeline.set(stages(&["clean"]));
@@ -126,7 +126,7 @@ async fn a_reset_that_had_begun_is_taken_up_too() {
 }
 
 #[actix::test]
-async fn where_everything_has_ended_nothing_is_looked_at() {
+async fn environments_without_unfinished_deployments_are_not_loaded() {
     let bench = Bench::with_environment().await;
     let (session, id) = bench.deployed(&["build"]).await;
     bench.end(id, StageEnd::Succeeded).await;
@@ -138,7 +138,7 @@ async fn where_everything_has_ended_nothing_is_looked_at() {
 }
 
 #[actix::test]
-async fn many_environments_are_taken_up() {
+async fn many_environments_are_recovered() {
     let bench = Bench::new();
     bench.pipeline.set(stages(&["build"]));
     for number in 0..200 {
@@ -152,7 +152,7 @@ async fn many_environments_are_taken_up() {
 }
 
 #[actix::test]
-async fn a_start_on_a_full_disk_sweeps_what_ran_and_starts_what_waits_when_there_is_room() {
+async fn a_start_on_a_full_disk_sweeps_running_stages_and_starts_waiting_ones_when_there_is_room() {
     let full = || Some(StoreError::Full { path: "log".to_owned(), min_free_mb: 128 });
     let bench = Bench::with_environment().await;
     let (_, ran) = bench.deployed(&["build"]).await;
@@ -180,7 +180,7 @@ async fn a_start_on_a_full_disk_sweeps_what_ran_and_starts_what_waits_when_there
 }
 
 #[actix::test]
-async fn an_environment_whose_deployment_is_not_to_be_found_says_so() {
+async fn an_environment_whose_deployment_records_are_missing_says_so() {
     let bench = Bench::with_environment().await;
     let (_, id) = bench.deployed(&["build"]).await;
     bench.let_go_of_all().await;

@@ -1,8 +1,8 @@
-//! A pipeline that is resumed: whatever waited for it starts, and nothing is forgotten on the way.
+//! Resuming a pipeline starts every deployment that it held back.
 
 use super::*;
 
-/// So many environments in which somebody deploys while the pipeline is stopped, in the order of the deployments.
+/// Environments with a deployment made while the pipeline was stopped, in the order of the deployments.
 async fn held_back(names: &[&str]) -> (Bench, Vec<(EnvironmentKey, DeploymentId)>) {
     let bench = Bench::new();
     bench.pipeline.set(stages(&["build"]));
@@ -25,7 +25,7 @@ fn ordered(waiting: &[(EnvironmentKey, DeploymentId)]) -> Vec<Order> {
 }
 
 #[actix::test]
-async fn what_waited_starts_in_the_order_in_which_it_was_made() {
+async fn held_back_deployments_start_in_the_order_in_which_they_were_made() {
     for leaves_memory in [false, true] {
         let (bench, waiting) = held_back(&["review-3", "review-1", "review-2"]).await;
         if leaves_memory {
@@ -51,7 +51,7 @@ async fn resuming_another_pipeline_starts_nothing() {
 }
 
 #[actix::test]
-async fn a_full_mailbox_does_not_lose_it() {
+async fn a_full_mailbox_does_not_lose_the_signal() {
     let (bench, waiting) = held_back(&["review-1"]).await;
     bench.pipeline.stop(false);
     let (environments, key) = (&bench.environments, key());
@@ -64,7 +64,7 @@ async fn a_full_mailbox_does_not_lose_it() {
 }
 
 #[actix::test]
-async fn a_store_that_refuses_is_asked_again() {
+async fn a_resumption_that_the_store_refuses_is_retried() {
     let (bench, waiting) = held_back(&["review-1"]).await;
     bench.pipeline.stop(false);
     bench.store.refuse_with(Some(StoreError::Overloaded));
@@ -77,7 +77,7 @@ async fn a_store_that_refuses_is_asked_again() {
 }
 
 #[actix::test]
-async fn a_deployment_that_just_missed_the_resumption_starts_all_the_same() {
+async fn a_deployment_that_just_missed_the_resumption_still_starts() {
     let bench = Bench::with_environment().await;
     bench.pipeline.set(stages(&["build"]));
     let session = bench.claim(1).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_deployment_that_just_missed_the_resumption_starts_all_the_same() {
 }
 
 #[actix::test]
-async fn what_no_longer_waits_is_not_told() {
+async fn an_environment_that_is_no_longer_held_back_is_not_signalled() {
     let (bench, waiting) = held_back(&["review-1"]).await;
     bench.cancel(waiting[0].1, "build").await;
     bench.pipeline.stop(false);
