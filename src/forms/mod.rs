@@ -56,6 +56,9 @@ pub trait ObjectForm: Sized {
 
     fn read_fields(object: &Object<'_>, reader: &mut Reader) -> Option<Self>;
 
+    /// Checks more than one field. Called without the form if a field has a fault.
+    fn check(_object: &Object<'_>, _form: Option<&Self>, _reader: &mut Reader) {}
+
     fn describe(schema: &mut ObjectSchema<'_>);
 }
 
@@ -105,10 +108,18 @@ macro_rules! form {
                 $(let $field = $crate::forms::field_value!(_object _reader $kind $(($default))? $field $type);)*
                 $(_reader.check_one_of(_object, &[$(&[$($crate::forms::plain(stringify!($alternative))),+]),+]);)?
                 $(_reader.check_any_of(_object, &[$($crate::forms::plain(stringify!($any))),+]);)?
-                let form = (move || Some(Self { $($field: $field?),* }))();
-                $($check(_object, form.as_ref(), _reader);)?
-                form
+                Some(Self { $($field: $field?),* })
             }
+
+            $(
+                fn check(
+                    object: &$crate::forms::Object<'_>,
+                    form: Option<&Self>,
+                    reader: &mut $crate::forms::Reader,
+                ) {
+                    $check(object, form, reader);
+                }
+            )?
 
             fn describe(_schema: &mut $crate::forms::ObjectSchema<'_>) {
                 $(
@@ -168,7 +179,7 @@ macro_rules! field_names {
 
 macro_rules! field_value {
     ($object:ident $reader:ident flatten $field:ident $type:ty) => {
-        <$type as $crate::forms::ObjectForm>::read_fields($object, $reader)
+        $reader.fields::<$type>($object)
     };
     ($object:ident $reader:ident $kind:ident ($default:expr) $field:ident $type:ty) => {
         $reader

@@ -118,8 +118,15 @@ impl Reader {
     /// A form with all its fields, and no others.
     pub fn form<T: ObjectForm>(&mut self, element: &Element<'_>) -> Option<T> {
         let object = self.object(element)?;
-        let form = T::read_fields(&object, self);
+        let form = self.fields(&object);
         self.refuse_unknown::<T>(&object);
+        form
+    }
+
+    /// The fields of a form, in an object that may have others.
+    pub fn fields<T: ObjectForm>(&mut self, object: &Object<'_>) -> Option<T> {
+        let form = T::read_fields(object, self);
+        T::check(object, form.as_ref(), self);
         form
     }
 

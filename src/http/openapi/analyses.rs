@@ -4,11 +4,9 @@ use super::operation::Operation;
 use crate::analysis::service::Status;
 use crate::domain::{DeploymentId, Identifier};
 use crate::http::codes::Code;
-use crate::http::dto::AnalysisView;
-use crate::http::dto::FixView;
+use crate::http::dto::{AnalysisView, FixView};
 use crate::http::paging::SlicePagination;
-use crate::http::resources::analyses::AnalysisForm;
-use crate::http::resources::analyses::FixForm;
+use crate::http::resources::analyses::{AnalysisForm, FixForm};
 
 const ANALYSIS: &str = "Analysis";
 

@@ -5,8 +5,7 @@ use crate::forms::PipelineForm;
 use crate::http::codes::Code;
 use crate::http::dto::PipelineView;
 use crate::http::paging::SlicePagination;
-use crate::http::resources::pipelines::ResumeForm;
-use crate::http::resources::pipelines::StopForm;
+use crate::http::resources::pipelines::{ResumeForm, StopForm};
 
 const PIPELINES: &str = "Pipelines";
 

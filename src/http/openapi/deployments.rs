@@ -6,11 +6,9 @@ use super::operation::{Offset, Operation};
 use crate::domain::{ApprovalStatus, DeploymentId, DeploymentStatus, Identifier, SessionId};
 use crate::forms::Integer;
 use crate::http::codes::Code;
-use crate::http::dto::ApprovalView;
-use crate::http::dto::DeploymentView;
+use crate::http::dto::{ApprovalView, DeploymentView};
 use crate::http::paging::SlicePagination;
-use crate::http::resources::approvals::ApproveForm;
-use crate::http::resources::approvals::RejectForm;
+use crate::http::resources::approvals::{ApproveForm, RejectForm};
 use crate::http::resources::deployments::StageActionForm;
 use crate::http::resources::logs::{LINES_MAX, LineView, NEXT_OFFSET};
 

@@ -4,28 +4,17 @@ use serde_json::json;
 
 use super::operation::{Limit, Operation, reference};
 use crate::domain::{LABELS_MAX, LockStatus};
-use crate::forms::ClaimAnyForm;
-use crate::forms::ClaimForm;
-use crate::forms::ConfigurationForm;
-use crate::forms::DeployForm;
-use crate::forms::ForceClaimForm;
-use crate::forms::HeartbeatForm;
-use crate::forms::{Integer, List};
+use crate::forms::{
+    ClaimAnyForm, ClaimForm, ConfigurationForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, List,
+};
 use crate::http::codes::Code;
-use crate::http::dto::DeploymentView;
-use crate::http::dto::EnvironmentListItem;
-use crate::http::dto::EnvironmentView;
-use crate::http::dto::ForceClaimView;
-use crate::http::dto::OpenTokenView;
-use crate::http::dto::SessionView;
-use crate::http::dto::TokenView;
-use crate::http::dto::WaiterView;
-use crate::http::paging::PLACE_MAX;
-use crate::http::paging::PagePagination;
-use crate::http::paging::SlicePagination;
+use crate::http::dto::{
+    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionView, TokenView,
+    WaiterView,
+};
+use crate::http::paging::{PLACE_MAX, PagePagination, SlicePagination};
 use crate::http::resources::environment_list::Label;
-use crate::http::resources::tokens::KeptTokenView;
-use crate::http::resources::tokens::TokenForm;
+use crate::http::resources::tokens::{KeptTokenView, TokenForm};
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 

@@ -2,9 +2,7 @@
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::RegistryStepView;
-use crate::http::dto::RegistryView;
-use crate::http::dto::SyncView;
+use crate::http::dto::{RegistryStepView, RegistryView, SyncView};
 use crate::http::paging::SlicePagination;
 use crate::http::resources::pipelines::ResumeForm;
 use crate::http::resources::step_registries::RegistryForm;

@@ -5,8 +5,7 @@ use crate::domain::Identifier;
 use crate::http::codes::Code;
 use crate::http::dto::SecretView;
 use crate::http::paging::SlicePagination;
-use crate::http::resources::secrets::SecretChangeForm;
-use crate::http::resources::secrets::SecretForm;
+use crate::http::resources::secrets::{SecretChangeForm, SecretForm};
 
 const SECRETS: &str = "Secrets";
 

@@ -4,15 +4,9 @@ use serde_json::json;
 
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::AttemptView;
-use crate::http::dto::DeliveryView;
-use crate::http::dto::WebhookView;
-use crate::http::dto::{KeptWebhookView, OpenWebhookView};
+use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView};
 use crate::http::paging::SlicePagination;
-use crate::http::resources::webhooks::WebhookActionForm;
-use crate::http::resources::webhooks::WebhookChangeForm;
-use crate::http::resources::webhooks::WebhookForm;
-use crate::http::resources::webhooks::WebhookSecretForm;
+use crate::http::resources::webhooks::{WebhookActionForm, WebhookChangeForm, WebhookForm, WebhookSecretForm};
 use crate::webhooks::DeliveryStatus;
 
 const WEBHOOKS: &str = "Webhooks";
