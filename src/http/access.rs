@@ -1,7 +1,6 @@
 //! Authentication and authorisation: every handler of the API begins here. Another organization looks exactly like one
 //! that does not exist.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
@@ -9,7 +8,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 use super::call::Call;
 use super::codes::Code;
 use super::problem::Problem;
-use super::state::{App, Node, Realm};
+use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Permission, Unauthenticated};
 use crate::domain::{Agent, EnvironmentKey, Identifier, SessionId, Via};
@@ -18,8 +17,8 @@ use crate::pipelines::Pipeline;
 /// An authenticated caller within their own organization, with the permission that the handler requires.
 #[derive(Clone)]
 pub struct Access {
-    pub node: Rc<Arc<Node>>,
-    pub realm: Rc<Arc<Realm>>,
+    pub node: PerThread<Node>,
+    pub realm: PerThread<Realm>,
     pub caller: Caller,
     request: HeaderValue,
 }

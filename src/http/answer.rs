@@ -16,7 +16,7 @@ pub type Answered = Result<HttpResponse, EarlyReturn>;
 pub enum EarlyReturn {
     Problem(Problem),
     /// It was executed before, under the same `Idempotency-Key`.
-    Replay(StoredAnswer),
+    Replay(Box<StoredAnswer>),
 }
 
 impl<E> From<E> for EarlyReturn

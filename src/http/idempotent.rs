@@ -73,7 +73,7 @@ fn check_key_as(
     let now = (access.realm.clock)();
     match access.realm.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
         KeyState::Unused(pending) => Ok(Some(pending)),
-        KeyState::Executed(answer) => Err(EarlyReturn::Replay(answer)),
+        KeyState::Executed(answer) => Err(EarlyReturn::Replay(Box::new(answer))),
         KeyState::Reused => Err(Problem::new(
             Code::IdempotencyKeyReused,
             "another request was executed under this `Idempotency-Key`; use a new key for every request, and send a \

@@ -26,7 +26,7 @@ use super::idempotent;
 use super::meter::count_problem;
 use super::problem::Problem;
 use super::router::Router;
-use super::state::{App, Node};
+use super::state::{App, Node, PerThread};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -53,7 +53,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
         answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into())).unwrap_or_else(|early| {
             match early {
                 EarlyReturn::Problem(problem) => refused(&problem, &request, &id),
-                EarlyReturn::Replay(answer) => idempotent::replayed(answer),
+                EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
             }
         });
     response.headers_mut().insert(REQUEST_ID, id);
@@ -100,12 +100,12 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
 
 /// Counts a request as in flight until it is answered, or until a streamed answer ends.
 struct RequestInFlight {
-    node: Rc<Arc<Node>>,
+    node: PerThread<Node>,
     _connection: Option<ActiveRequest>,
 }
 
 impl RequestInFlight {
-    fn begin(node: &Rc<Arc<Node>>, connection: Option<&Arc<Connection>>) -> Self {
+    fn begin(node: &PerThread<Node>, connection: Option<&Arc<Connection>>) -> Self {
         node.underway.fetch_add(1, Ordering::Relaxed);
         Self {
             node: node.clone(),

@@ -67,11 +67,14 @@ pub struct Realm {
     pub rate_limits: Option<RateLimits>,
 }
 
-/// A worker thread's handles. `Rc`, so that requests of different threads do not contend on one reference count.
+/// A worker thread's own handle: requests of different threads do not contend on one reference count.
+pub type PerThread<T> = Rc<Arc<T>>;
+
+/// A worker thread's handles.
 #[derive(Clone)]
 pub struct App {
-    pub node: Rc<Arc<Node>>,
-    pub realm: Rc<Arc<Realm>>,
+    pub node: PerThread<Node>,
+    pub realm: PerThread<Realm>,
 }
 
 impl App {

@@ -215,7 +215,7 @@ async fn ended_within(
 
 /// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the
 /// newest state instead.
-async fn asked_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
+async fn asked_before(request: &HttpRequest, access: &Access, kept: Box<StoredAnswer>, wait: Duration) -> Answered {
     let found = match kept.subject {
         Some(Subject::Analysis(id)) if !wait.is_zero() => access.realm.analyses.get(&access.caller.organization, id)?,
         _ => None,

@@ -165,7 +165,12 @@ pub async fn finished_within(
 
 /// The answer to a retried deploy. The stored answer is from the start of the deployment; a retry that waits gets the
 /// newest state instead.
-pub async fn deployed_before(request: &HttpRequest, access: &Access, kept: StoredAnswer, wait: Duration) -> Answered {
+pub async fn deployed_before(
+    request: &HttpRequest,
+    access: &Access,
+    kept: Box<StoredAnswer>,
+    wait: Duration,
+) -> Answered {
     let (environments, organization) = (&access.realm.environments, &access.caller.organization);
     let found = match kept.subject {
         Some(Subject::Deployment(id)) if !wait.is_zero() => environments.deployment(organization, id)?,

@@ -112,8 +112,8 @@ fn label_pattern() -> String {
 }
 
 fn list_filter(query: &mut Query) -> ListFilter {
-    let mut filter = ListFilter::default();
-    filter.lock_status = query.text("lockStatus", LockStatus::parse);
+    let lock_status = query.text("lockStatus", LockStatus::parse);
+    let mut filter = ListFilter { lock_status, ..ListFilter::default() };
     let labels = query.all("label");
     if labels.len() > LABELS_MAX {
         query.wrong("label", format!("must be given at most {LABELS_MAX} times"));

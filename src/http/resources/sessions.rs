@@ -299,8 +299,8 @@ impl Place {
 /// A client that retries for its answer knows its session from then on; that is recorded before it is answered.
 async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
     let begun = idempotent::begin(call, access).await;
-    if let Err(EarlyReturn::Replay(StoredAnswer { subject: Some(Subject::Session { environment, session }), .. })) =
-        &begun
+    if let Err(EarlyReturn::Replay(answer)) = &begun
+        && let Some(Subject::Session { environment, session }) = &answer.subject
     {
         match access.realm.environments.seen(environment, *session).await {
             // The session is gone by now; the answer stays what it was.

@@ -5,9 +5,6 @@ mod source;
 
 pub use source::{LINES_MAX, LineView};
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use actix_web::web::{self, Bytes};
@@ -25,7 +22,7 @@ use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
-use crate::http::state::Realm;
+use crate::http::state::{PerThread, Realm};
 use crate::http::streaming::{bare, cut_off, fitted};
 use source::{Format, LogQuery, LogSource};
 
@@ -116,7 +113,7 @@ fn answer(query: &LogQuery) -> HttpResponseBuilder {
 
 /// A client that reads a log while it is written.
 struct Follower {
-    realm: Rc<Arc<Realm>>,
+    realm: PerThread<Realm>,
     request: HttpRequest,
     organization: Identifier,
     id: DeploymentId,
