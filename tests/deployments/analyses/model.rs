@@ -125,7 +125,7 @@ async fn a_deployment_that_was_run_again_before_its_turn_came_is_not_looked_into
     leave.add_permits(before.len());
     let failed = ended(&site, &waiting).await;
     assert_has(&failed, json!({ "status": "failed", "rootCause": null, "confidence": null, "suggestedFix": null }));
-    assert!(failed["error"].as_str().unwrap().contains("run again"), "{failed:#}");
+    assert!(failed["error"].as_str().unwrap().contains("was retried"), "{failed:#}");
     for analysis in &before {
         assert_eq!(ended(&site, analysis).await["status"], "completed");
     }
