@@ -7,8 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::{
-    EnvironmentKey, IdSeed, Identifier, LabelValue, Labels, Malformed, Origin, Person, PipelineKey, Role, SessionId,
-    Ticket, TokenId, UserId, VariableName, VariableValue, Via,
+    EnvironmentKey, IdSeed, Identifier, LabelValue, Labels, Malformed, Origin, Person, PipelineKey, RequestRef, Role,
+    SessionId, Ticket, TokenId, UserId, VariableName, VariableValue,
 };
 use crate::store::record::stored_enum;
 
@@ -82,13 +82,13 @@ impl From<PersonV1<'_>> for Person {
     }
 }
 
-impl<'a> From<&'a Via> for ViaV1<'a> {
-    fn from(via: &'a Via) -> Self {
+impl<'a> From<&'a RequestRef> for ViaV1<'a> {
+    fn from(via: &'a RequestRef) -> Self {
         Self { token: via.token.0.0, request: &via.request }
     }
 }
 
-impl From<ViaV1<'_>> for Via {
+impl From<ViaV1<'_>> for RequestRef {
     fn from(form: ViaV1<'_>) -> Self {
         Self { token: TokenId(IdSeed(form.token)), request: Arc::from(form.request) }
     }

@@ -16,7 +16,7 @@ use super::pool::Pools;
 use super::services::Services;
 use super::services::clients::Keyed;
 use super::services::signals::{ActorDirectory, Inbox, Signal};
-use crate::domain::{Agent, Command, Environment, EnvironmentKey, Rejection};
+use crate::domain::{Command, Environment, EnvironmentKey, Initiator, Rejection};
 use crate::store::StoreError;
 
 pub struct Directory {
@@ -91,7 +91,7 @@ impl Directory {
         key: &EnvironmentKey,
         command: C,
         keyed: Option<Keyed<C::Reply>>,
-        by: Option<Arc<Agent>>,
+        by: Option<Arc<Initiator>>,
     ) -> Result<C::Reply, Failure>
     where
         C: Command + Send + 'static,
@@ -107,7 +107,7 @@ impl Directory {
         &self,
         key: &EnvironmentKey,
         command: C,
-        by: Option<Arc<Agent>>,
+        by: Option<Arc<Initiator>>,
     ) -> Result<C::Reply, Failure>
     where
         C: Command + Send + 'static,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Category, Evidence, SuggestedFix};
 use crate::domain::named::named_enum;
-use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, EnvironmentKey, Timestamp};
+use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Initiator, Timestamp};
 
 #[derive(Debug, Clone, PartialEq)]
 pub struct Analysis {
@@ -13,7 +13,7 @@ pub struct Analysis {
     pub deployment: DeploymentId,
     /// The requested engine.
     pub engine: EngineName,
-    pub requested_by: Agent,
+    pub requested_by: Initiator,
     pub created_at: Timestamp,
     pub standing: Standing,
     /// The branch and commit of a fix, stored before it is pushed, so that a retry after a crash recognises its own branch.

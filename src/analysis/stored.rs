@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
-use crate::domain::{Agent, AnalysisId, CommitId, DeploymentId, IdSeed, Identifier, Malformed, Timestamp, Via};
+use crate::domain::{
+    AnalysisId, CommitId, DeploymentId, IdSeed, Identifier, Initiator, Malformed, RequestRef, Timestamp,
+};
 use crate::store::record::{self, RecordError, records, stored_enum};
 use crate::stored::{EnvironmentKeyV1, PersonV1, ViaV1};
 
@@ -105,7 +107,7 @@ struct PullRequestV1<'a> {
 }
 
 pub fn encode(analysis: &Analysis) -> Vec<u8> {
-    let Agent { person, via } = &analysis.requested_by;
+    let Initiator { person, via } = &analysis.requested_by;
     record::encode(&AnalysisV1 {
         id: analysis.id.0.0,
         environment: (&analysis.environment).into(),
@@ -145,7 +147,7 @@ impl TryFrom<AnalysisV1<'_>> for Analysis {
             environment: form.environment.try_into()?,
             deployment: DeploymentId(IdSeed(form.deployment)),
             engine: form.engine.into(),
-            requested_by: Agent { person: form.user.into(), via: form.via.map(Via::from) },
+            requested_by: Initiator { person: form.user.into(), via: form.via.map(RequestRef::from) },
             created_at: Timestamp::from_millis(form.created_at),
             standing: match form.standing {
                 StandingV1::Running => Standing::Running,
@@ -239,9 +241,9 @@ mod tests {
             },
             deployment: DeploymentId(IdSeed([2; 12])),
             engine: EngineName::Llm,
-            requested_by: Agent {
+            requested_by: Initiator {
                 person: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() },
-                via: Some(Via { token: TokenId(IdSeed([4; 12])), request: "req_7".into() }),
+                via: Some(RequestRef { token: TokenId(IdSeed([4; 12])), request: "req_7".into() }),
             },
             created_at: Timestamp::from_millis(1),
             standing,

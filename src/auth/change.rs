@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::member::Member;
 use super::stored;
 use super::token::Token;
-use crate::domain::{Data, Identifier, Notice, Role, UserId};
+use crate::domain::{EventData, EventType, Identifier, Role, UserId};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::Batch;
 
@@ -42,13 +42,13 @@ impl RevocationReason {
 impl Change {
     pub fn add_member(&mut self, member: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(member);
-        self.record_member(Notice::MemberAdded, member, None, cause);
+        self.record_member(EventType::MemberAdded, member, None, cause);
     }
 
     pub fn change_role(&mut self, member: &Member, role: Role, cause: Cause<'_>) -> Arc<Member> {
         let changed = Arc::new(Member { role, ..member.clone() });
         self.set_member(&changed);
-        self.record_member(Notice::MemberUpdated, &changed, Some(member.role), cause);
+        self.record_member(EventType::MemberUpdated, &changed, Some(member.role), cause);
         changed
     }
 
@@ -56,19 +56,19 @@ impl Change {
     pub fn remove_member(&mut self, member: &Member, cause: Cause<'_>) {
         self.batch.delete(stored::member_key(&member.organization, &member.name));
         self.members.push(MemberChange::Removed(member.id));
-        self.record_member(Notice::MemberRemoved, member, None, cause);
+        self.record_member(EventType::MemberRemoved, member, None, cause);
     }
 
     pub fn make_token(&mut self, token: &Arc<Token>, cause: Cause<'_>) {
         self.batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
         self.made = Some(token.clone());
-        self.record_token(Notice::TokenCreated, token, None, cause);
+        self.record_token(EventType::TokenCreated, token, None, cause);
     }
 
     pub fn revoke_token(&mut self, token: &Arc<Token>, reason: Option<RevocationReason>, cause: Cause<'_>) {
         self.batch.delete(stored::token_key(&token.organization, token.id));
         self.revoked.push(token.clone());
-        self.record_token(Notice::TokenRevoked, token, reason, cause);
+        self.record_token(EventType::TokenRevoked, token, reason, cause);
     }
 
     fn set_member(&mut self, member: &Arc<Member>) {
@@ -76,25 +76,31 @@ impl Change {
         self.members.push(MemberChange::Set(member.clone()));
     }
 
-    fn record_member(&mut self, notice: Notice, member: &Member, previous: Option<Role>, cause: Cause<'_>) {
-        let data = Data::default()
+    fn record_member(&mut self, event_type: EventType, member: &Member, previous: Option<Role>, cause: Cause<'_>) {
+        let data = EventData::default()
             .with("userId", member.id.to_string())
             .with("name", &member.name)
             .with("role", member.role.as_str())
             .with_some("previousRole", previous.map(Role::as_str));
-        self.record(&member.organization, notice, &data, cause);
+        self.record(&member.organization, event_type, &data, cause);
     }
 
-    fn record_token(&mut self, notice: Notice, token: &Token, reason: Option<RevocationReason>, cause: Cause<'_>) {
-        let data = Data::default()
+    fn record_token(
+        &mut self,
+        event_type: EventType,
+        token: &Token,
+        reason: Option<RevocationReason>,
+        cause: Cause<'_>,
+    ) {
+        let data = EventData::default()
             .with("tokenId", token.id.to_string())
             .with("name", token.name.as_str())
             .with("userId", token.user.to_string())
             .with_some("reason", reason.map(RevocationReason::as_str));
-        self.record(&token.organization, notice, &data, cause);
+        self.record(&token.organization, event_type, &data, cause);
     }
 
-    fn record(&mut self, organization: &Identifier, notice: Notice, data: &Data, cause: Cause<'_>) {
-        events::record(&mut self.batch, organization, &NewEvent::new(notice, cause.at, cause.by, data));
+    fn record(&mut self, organization: &Identifier, event_type: EventType, data: &EventData, cause: Cause<'_>) {
+        events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause.at, cause.by, data));
     }
 }

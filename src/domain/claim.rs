@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::decision::GrantedWaiter;
 use super::queue::ASK_WITHIN_MILLIS;
 use super::{
-    Agent, Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event,
-    IdSeed, KeptBy, Lease, Notice, Now, Origin, Person, Presence, Priority, Rejection, Session, SessionId, Ticket, Via,
-    Waiter, deploy, queue,
+    Claimed, Command, CommitId, Configuration, Context, Deadline, Decision, Deployment, DeploymentId, Event, EventType,
+    IdSeed, Initiator, KeptBy, Lease, Now, Origin, Person, Presence, Priority, Rejection, RequestRef, Session,
+    SessionId, Ticket, Waiter, deploy, queue,
 };
 
 /// What a caller asks for, by force or not. Becomes part of the session.
@@ -27,7 +27,7 @@ pub struct Claim {
     pub ticket: Ticket,
     /// What keeps its place if it has to wait. None: it does not wait.
     pub waits: Option<KeptBy>,
-    pub via: Option<Via>,
+    pub via: Option<RequestRef>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,7 +123,7 @@ pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, out
     }
     // The caller of this decision is not the one who claimed.
     for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
-        event.by = Some(Agent { person: waiter.session.user.clone(), via: waiter.via.clone() });
+        event.by = Some(Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() });
     }
     decision.outcome.granted = Some(GrantedWaiter { waiter, session, outsider });
 }
@@ -154,7 +154,7 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Session {
     });
     session.revision += 1;
     let (seed, commit) = (session.id.seed, session.commit.clone());
-    let event = Event::session(Notice::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
+    let event = Event::session(EventType::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
     decision.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
     let session = next.lock.insert(session);
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {

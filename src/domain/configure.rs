@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Command, Configuration, Deadline, Decision, Environment, Event, Notice, Now, Rejection};
+use super::{Command, Configuration, Deadline, Decision, Environment, Event, EventType, Now, Rejection};
 
 /// The precondition of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Command for Configure {
             }
             limit_hold(next, self.configuration.max_hold_seconds);
             next.configuration = Some(Arc::new(self.configuration));
-            let notice = if created { Notice::EnvironmentCreated } else { Notice::EnvironmentUpdated };
-            decision.outcome.events.push(Event::environment(notice));
+            let event_type = if created { EventType::EnvironmentCreated } else { EventType::EnvironmentUpdated };
+            decision.outcome.events.push(Event::environment(event_type));
         }
         Ok(Configured { environment: decision.next.clone(), created })
     }
@@ -98,7 +98,7 @@ impl Command for Delete {
             first_session: decision.next.fencing_token + 1,
             ..Environment::absent()
         };
-        decision.outcome.events.push(Event::environment(Notice::EnvironmentDeleted));
+        decision.outcome.events.push(Event::environment(EventType::EnvironmentDeleted));
         Ok(())
     }
 }

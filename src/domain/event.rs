@@ -8,36 +8,36 @@ use super::{DeploymentId, Identifier, Person, SessionId, TokenId};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    pub notice: Notice,
+    pub event_type: EventType,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
     /// Who did it, if not the caller of the decision.
-    pub by: Option<Agent>,
+    pub by: Option<Initiator>,
     /// Whether the system did it, although a person may do the same.
     pub automatic: bool,
-    pub data: Data,
+    pub data: EventData,
 }
 
 /// Who did something, and by which request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Agent {
+pub struct Initiator {
     pub person: Person,
     /// None if it did not come over the API.
-    pub via: Option<Via>,
+    pub via: Option<RequestRef>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Via {
+pub struct RequestRef {
     pub token: TokenId,
     pub request: Arc<str>,
 }
 
 /// The details of an event, by the names that clients see.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Data(pub Vec<(Cow<'static, str>, Datum)>);
+pub struct EventData(pub Vec<(Cow<'static, str>, EventValue)>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Datum {
+pub enum EventValue {
     Text(Arc<str>),
     Number(u64),
     Flag(bool),
@@ -45,7 +45,7 @@ pub enum Datum {
 
 named_enum! {
     /// What happened. The position in the list is stored, so new ones are added at the end.
-    pub enum Notice {
+    pub enum EventType {
         SessionClaimed = "session.claimed",
         SessionQueued = "session.queued",
         SessionReleased = "session.released",
@@ -94,39 +94,46 @@ named_enum! {
     }
 }
 
-impl Notice {
+impl EventType {
     /// Whether the system does it, even if a request triggered it.
     pub const fn is_automatic(self) -> bool {
         matches!(
             self,
-            Notice::SessionExpired
-                | Notice::DeploymentStarted
-                | Notice::DeploymentSucceeded
-                | Notice::DeploymentFailed
-                | Notice::StageStarted
-                | Notice::StageSucceeded
-                | Notice::StageFailed
-                | Notice::ApprovalRequested
-                | Notice::WebhookDisabled
+            EventType::SessionExpired
+                | EventType::DeploymentStarted
+                | EventType::DeploymentSucceeded
+                | EventType::DeploymentFailed
+                | EventType::StageStarted
+                | EventType::StageSucceeded
+                | EventType::StageFailed
+                | EventType::ApprovalRequested
+                | EventType::WebhookDisabled
         )
     }
 }
 
 impl Event {
-    fn new(notice: Notice, session: Option<SessionId>, deployment: Option<DeploymentId>) -> Self {
-        Self { notice, session, deployment, by: None, automatic: notice.is_automatic(), data: Data::default() }
+    fn new(event_type: EventType, session: Option<SessionId>, deployment: Option<DeploymentId>) -> Self {
+        Self {
+            event_type,
+            session,
+            deployment,
+            by: None,
+            automatic: event_type.is_automatic(),
+            data: EventData::default(),
+        }
     }
 
-    pub(super) fn environment(notice: Notice) -> Self {
-        Self::new(notice, None, None)
+    pub(super) fn environment(event_type: EventType) -> Self {
+        Self::new(event_type, None, None)
     }
 
-    pub(super) fn session(notice: Notice, session: SessionId) -> Self {
-        Self::new(notice, Some(session), None)
+    pub(super) fn session(event_type: EventType, session: SessionId) -> Self {
+        Self::new(event_type, Some(session), None)
     }
 
-    pub(super) fn deployment(notice: Notice, session: Option<SessionId>, deployment: DeploymentId) -> Self {
-        Self::new(notice, session, Some(deployment))
+    pub(super) fn deployment(event_type: EventType, session: Option<SessionId>, deployment: DeploymentId) -> Self {
+        Self::new(event_type, session, Some(deployment))
     }
 
     /// Marks it as done by the system this time.
@@ -134,24 +141,24 @@ impl Event {
         Self { automatic: true, ..self }
     }
 
-    pub(super) fn with(mut self, name: &'static str, datum: impl Into<Datum>) -> Self {
+    pub(super) fn with(mut self, name: &'static str, datum: impl Into<EventValue>) -> Self {
         self.data = self.data.with(name, datum);
         self
     }
 
-    pub(super) fn with_some(mut self, name: &'static str, datum: Option<impl Into<Datum>>) -> Self {
+    pub(super) fn with_some(mut self, name: &'static str, datum: Option<impl Into<EventValue>>) -> Self {
         self.data = self.data.with_some(name, datum);
         self
     }
 }
 
-impl Data {
-    pub fn with(mut self, name: &'static str, datum: impl Into<Datum>) -> Self {
+impl EventData {
+    pub fn with(mut self, name: &'static str, datum: impl Into<EventValue>) -> Self {
         self.0.push((Cow::Borrowed(name), datum.into()));
         self
     }
 
-    pub fn with_some(self, name: &'static str, datum: Option<impl Into<Datum>>) -> Self {
+    pub fn with_some(self, name: &'static str, datum: Option<impl Into<EventValue>>) -> Self {
         match datum {
             Some(datum) => self.with(name, datum),
             None => self,
@@ -159,45 +166,45 @@ impl Data {
     }
 }
 
-impl From<Arc<str>> for Datum {
+impl From<Arc<str>> for EventValue {
     fn from(text: Arc<str>) -> Self {
-        Datum::Text(text)
+        EventValue::Text(text)
     }
 }
 
-impl From<&str> for Datum {
+impl From<&str> for EventValue {
     fn from(text: &str) -> Self {
-        Datum::Text(Arc::from(text))
+        EventValue::Text(Arc::from(text))
     }
 }
 
-impl From<String> for Datum {
+impl From<String> for EventValue {
     fn from(text: String) -> Self {
-        Datum::Text(Arc::from(text))
+        EventValue::Text(Arc::from(text))
     }
 }
 
-impl From<&Identifier> for Datum {
+impl From<&Identifier> for EventValue {
     fn from(name: &Identifier) -> Self {
-        Datum::Text(name.shared())
+        EventValue::Text(name.shared())
     }
 }
 
-impl From<u64> for Datum {
+impl From<u64> for EventValue {
     fn from(number: u64) -> Self {
-        Datum::Number(number)
+        EventValue::Number(number)
     }
 }
 
-impl From<u32> for Datum {
+impl From<u32> for EventValue {
     fn from(number: u32) -> Self {
-        Datum::Number(number.into())
+        EventValue::Number(number.into())
     }
 }
 
-impl From<bool> for Datum {
+impl From<bool> for EventValue {
     fn from(flag: bool) -> Self {
-        Datum::Flag(flag)
+        EventValue::Flag(flag)
     }
 }
 
@@ -207,10 +214,10 @@ mod tests {
 
     #[test]
     fn every_notice_is_found_by_its_place_and_by_its_name() {
-        for (place, notice) in Notice::ALL.into_iter().enumerate() {
-            assert_eq!(notice as usize, place, "{}", notice.as_str());
-            assert_eq!(Notice::parse(notice.as_str()), Ok(notice));
+        for (place, event_type) in EventType::ALL.into_iter().enumerate() {
+            assert_eq!(event_type as usize, place, "{}", event_type.as_str());
+            assert_eq!(EventType::parse(event_type.as_str()), Ok(event_type));
         }
-        assert!(Notice::parse("session").is_err());
+        assert!(EventType::parse("session").is_err());
     }
 }

@@ -51,7 +51,7 @@ pub use configure::{Configure, Configured, Delete, Expected};
 pub use decision::{Decision, GrantedWaiter, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
-pub use event::{Agent, Data, Datum, Event, Notice, Via};
+pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId,

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rpds::RedBlackTreeMapSync;
 
 use super::{
-    Blueprint, Configuration, Decision, Ended, EndedHow, Event, Expiry, IdSeed, Malformed, Notice, Now, Session,
-    SessionId, Tick, Ticket, Via, claim,
+    Blueprint, Configuration, Decision, Ended, EndedHow, Event, EventType, Expiry, IdSeed, Malformed, Now, RequestRef,
+    Session, SessionId, Tick, Ticket, claim,
 };
 
 /// A queued session that nobody has polled for this long expires, and so does a grant that nobody has noticed.
@@ -51,7 +51,7 @@ pub struct Waiter {
     pub kept_by: KeptBy,
     pub session: Session,
     /// The request that it came with.
-    pub via: Option<Via>,
+    pub via: Option<RequestRef>,
 }
 
 /// What keeps a place in the queue.
@@ -167,7 +167,7 @@ impl Waiter {
 
     /// The event of its arrival, for a session that its client knows.
     pub fn queued(&self, position: usize) -> Event {
-        Event::session(Notice::SessionQueued, self.session.id).with("position", position as u64)
+        Event::session(EventType::SessionQueued, self.session.id).with("position", position as u64)
     }
 
     /// Whether its client is there, as far as the server knows. A server that is shutting down has closed the connections

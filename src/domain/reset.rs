@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use super::stages::{self, Owner};
-use super::{Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, LastReset, Notice, deploy};
+use super::{
+    Configuration, Decision, Deployment, DeploymentId, DeploymentOutcome, Event, EventType, LastReset, deploy,
+};
 
 /// Begins the configured reset. It starts when nothing else is deployed.
 pub(super) fn begin(decision: &mut Decision<'_>) {
@@ -14,7 +16,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
     let commit = decision.next.configuration.as_ref().and_then(|configuration| configuration.on_release.clone());
     let Some(commit) = commit else { return };
     let mut deployment = Deployment::new(DeploymentId(decision.surroundings.seed()), commit, decision.now.at);
-    decision.outcome.events.push(deployment.event(Notice::DeploymentQueued, None));
+    decision.outcome.events.push(deployment.event(EventType::DeploymentQueued, None));
     let last = LastReset { id: deployment.id, fencing_token: decision.next.fencing_token };
     decision.outcome.forgotten.extend(decision.next.last_reset.replace(last).map(|previous| previous.id));
     stages::record(&mut deployment, &Owner::system(Some(last)), &mut decision.outcome);
@@ -54,7 +56,7 @@ pub(super) fn finish(decision: &mut Decision<'_>, outcome: DeploymentOutcome) {
         decision.next.disabled_reason = Some(Arc::from(reason));
         decision.next.configuration = Some(Arc::new(Configuration { disabled: true, ..(**configuration).clone() }));
         decision.next.configuration_revision += 1;
-        decision.outcome.events.push(Event::environment(Notice::EnvironmentUpdated).by_itself());
+        decision.outcome.events.push(Event::environment(EventType::EnvironmentUpdated).by_itself());
     }
 }
 
@@ -131,15 +133,15 @@ mod tests {
         subject.run(0, claim(1)).unwrap();
         let session = subject.environment.lock.as_ref().unwrap().id.into();
         let (_, outcome) = subject.run(1, Release { session, by: person(1), any: false }).unwrap();
-        let told: Vec<_> = outcome.events.iter().map(|event| (event.notice, event.automatic)).collect();
+        let told: Vec<_> = outcome.events.iter().map(|event| (event.event_type, event.automatic)).collect();
         assert_eq!(
             told,
             [
-                (Notice::SessionReleased, false),
-                (Notice::DeploymentQueued, false),
-                (Notice::DeploymentStarted, true),
-                (Notice::DeploymentFailed, true),
-                (Notice::EnvironmentUpdated, true),
+                (EventType::SessionReleased, false),
+                (EventType::DeploymentQueued, false),
+                (EventType::DeploymentStarted, true),
+                (EventType::DeploymentFailed, true),
+                (EventType::EnvironmentUpdated, true),
             ]
         );
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::stages::{self, Owner};
 use super::{
-    Command, Decision, Deployment, DeploymentId, Effect, Notice, Rejection, StageEnd, StageRun, StageStatus, StepRun,
-    StepStatus, Timestamp, deploy,
+    Command, Decision, Deployment, DeploymentId, Effect, EventType, Rejection, StageEnd, StageRun, StageStatus,
+    StepRun, StepStatus, Timestamp, deploy,
 };
 
 /// The attempt of a stage that a report is about.
@@ -41,7 +41,7 @@ impl Command for BeginStage {
             decision.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
         let stage = self.0.stage_of(deployment)?;
         stage.status = StageStatus::Running;
-        stages::tell(context.outcome, Notice::StageStarted, &owner, self.0.deployment, stage);
+        stages::tell(context.outcome, EventType::StageStarted, &owner, self.0.deployment, stage);
         stages::record(deployment, &owner, context.outcome);
         Ok(())
     }
@@ -178,7 +178,7 @@ fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Res
     stage.begin_anew(&run.blueprint.stages[index]);
     stage.approval = approval;
     stage.attempt += 1;
-    stages::tell(context.outcome, Notice::StageRetried, &owner, id, stage);
+    stages::tell(context.outcome, EventType::StageRetried, &owner, id, stage);
     stages::hand_to_runner(deployment, &owner, &mut context, index);
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::named::named_enum;
 use super::{
-    CommitId, Context, Deadline, DeploymentId, Event, Notice, Priority, Run, SessionId, Tick, Timestamp, UserId,
+    CommitId, Context, Deadline, DeploymentId, Event, EventType, Priority, Run, SessionId, Tick, Timestamp, UserId,
 };
 
 /// Of the error of a deployment: a page of the history with eight sessions of a hundred deployments each must fit into one
@@ -193,13 +193,13 @@ impl Session {
     /// The event of its end, once it has ended.
     pub fn end_event(&self) -> Option<Event> {
         let how = self.ended.as_ref()?.how;
-        let event = |notice| Event::session(notice, self.id).with_some("fencingToken", self.fencing_token());
+        let event = |event_type| Event::session(event_type, self.id).with_some("fencingToken", self.fencing_token());
         Some(match how {
-            EndedHow::Released => event(Notice::SessionReleased),
+            EndedHow::Released => event(EventType::SessionReleased),
             EndedHow::Overridden(successor) => {
-                event(Notice::SessionOverridden).with("overriddenBy", successor.to_string())
+                event(EventType::SessionOverridden).with("overriddenBy", successor.to_string())
             }
-            EndedHow::Expired(why) => event(Notice::SessionExpired).with("reason", why.as_str()),
+            EndedHow::Expired(why) => event(EventType::SessionExpired).with("reason", why.as_str()),
         })
     }
 
@@ -225,8 +225,8 @@ impl Deployment {
         }
     }
 
-    pub(super) fn event(&self, notice: Notice, session: Option<SessionId>) -> Event {
-        let event = Event::deployment(notice, session, self.id).with("commitId", self.commit.shared());
+    pub(super) fn event(&self, event_type: EventType, session: Option<SessionId>) -> Event {
+        let event = Event::deployment(event_type, session, self.id).with("commitId", self.commit.shared());
         event.with_some("error", self.error.clone())
     }
 }

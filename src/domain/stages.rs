@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::session::ERROR_BYTES_MAX;
 use super::{
     Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Deployment,
-    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, LastDeployment, LastReset,
-    Notice, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun, StageStatus,
-    Step, StepRun, StepStatus, Surroundings, Timestamp,
+    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, EventType, LastDeployment,
+    LastReset, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun,
+    StageStatus, Step, StepRun, StepStatus, Surroundings, Timestamp,
 };
 
 /// The session that a deployment belongs to.
@@ -47,7 +47,7 @@ pub(super) fn start(
     pipeline: PipelineNow,
 ) -> Option<DeploymentOutcome> {
     deployment.started_at.get_or_insert(context.at);
-    context.outcome.events.push(deployment.event(Notice::DeploymentStarted, owner.session));
+    context.outcome.events.push(deployment.event(EventType::DeploymentStarted, owner.session));
     match &deployment.run {
         Some(run) if run.blueprint.uses().next().is_some() => {
             let why = "it was cancelled before its steps from registries were resolved; deploy again";
@@ -91,7 +91,7 @@ fn enter_next(
                 decided_by: None,
                 comment: None,
             });
-            tell(context.outcome, Notice::ApprovalRequested, owner, deployment.id, stage);
+            tell(context.outcome, EventType::ApprovalRequested, owner, deployment.id, stage);
             deployment.status = DeploymentStatus::AwaitingApproval;
             record_approval(deployment, owner, context.outcome, index);
             record(deployment, owner, context.outcome);
@@ -142,23 +142,23 @@ pub(super) fn end_stage(
     let cancelling = deployment.status == DeploymentStatus::Cancelling;
     let run = Arc::make_mut(deployment.run.as_mut()?);
     let stage = &mut run.stages[index];
-    let (status, notice, outcome) = match end {
-        StageEnd::Succeeded => (StageStatus::Succeeded, Notice::StageSucceeded, None),
+    let (status, event_type, outcome) = match end {
+        StageEnd::Succeeded => (StageStatus::Succeeded, EventType::StageSucceeded, None),
         StageEnd::Failed(error) if !cancelling => {
             let error = format!("stage `{}`: {error}", stage.name);
-            (StageStatus::Failed, Notice::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
+            (StageStatus::Failed, EventType::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
         }
         StageEnd::Interrupted if !cancelling => {
             let error =
                 format!("interrupted: the server ended while stage `{}` ran; retry it or deploy anew", stage.name);
-            (StageStatus::Failed, Notice::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
+            (StageStatus::Failed, EventType::StageFailed, Some(DeploymentOutcome::Failed(error.into())))
         }
         StageEnd::Failed(_) | StageEnd::Interrupted | StageEnd::Cancelled => {
-            (StageStatus::Cancelled, Notice::StageCancelled, Some(DeploymentOutcome::Cancelled))
+            (StageStatus::Cancelled, EventType::StageCancelled, Some(DeploymentOutcome::Cancelled))
         }
     };
     stage.status = status;
-    tell(context.outcome, notice, owner, id, stage);
+    tell(context.outcome, event_type, owner, id, stage);
     let through = run.stages[index + 1..].is_empty();
     match outcome {
         Some(outcome) => Some(outcome),
@@ -185,7 +185,7 @@ pub(super) fn cancel(deployment: &mut Deployment, owner: &Owner, context: &mut C
                 run.stages.iter_mut().filter(|s| s.status.is_active()).for_each(|s| s.status = StageStatus::Cancelling);
             }
             context.outcome.effects.push(Effect::Stop(deployment.id));
-            context.outcome.events.push(deployment.event(Notice::DeploymentCancelling, owner.session));
+            context.outcome.events.push(deployment.event(EventType::DeploymentCancelling, owner.session));
             record(deployment, owner, context.outcome);
         }
         DeploymentStatus::Cancelling
@@ -201,7 +201,7 @@ pub(super) fn abandon(deployment: &mut Deployment, owner: &Owner, context: &mut 
     let Some(index) = run.stages.iter().position(|stage| !stage.status.is_finished()) else { return };
     let stage = &mut run.stages[index];
     stage.status = StageStatus::Cancelled;
-    tell(context.outcome, Notice::StageCancelled, owner, deployment.id, stage);
+    tell(context.outcome, EventType::StageCancelled, owner, deployment.id, stage);
     if let Some(approval) = stage.approval.as_mut().filter(|approval| approval.status == ApprovalStatus::Pending) {
         approval.status = ApprovalStatus::Cancelled;
         approval.decided_at = Some(context.at);
@@ -217,10 +217,10 @@ pub(super) fn conclude(
     outcome: DeploymentOutcome,
 ) {
     deployment.finished_at = Some(context.at);
-    let (status, notice, error) = match outcome {
-        DeploymentOutcome::Succeeded => (DeploymentStatus::Succeeded, Notice::DeploymentSucceeded, None),
-        DeploymentOutcome::Failed(error) => (DeploymentStatus::Failed, Notice::DeploymentFailed, Some(error)),
-        DeploymentOutcome::Cancelled => (DeploymentStatus::Cancelled, Notice::DeploymentCancelled, None),
+    let (status, event_type, error) = match outcome {
+        DeploymentOutcome::Succeeded => (DeploymentStatus::Succeeded, EventType::DeploymentSucceeded, None),
+        DeploymentOutcome::Failed(error) => (DeploymentStatus::Failed, EventType::DeploymentFailed, Some(error)),
+        DeploymentOutcome::Cancelled => (DeploymentStatus::Cancelled, EventType::DeploymentCancelled, None),
     };
     deployment.status = status;
     deployment.error = error.map(shortened);
@@ -243,7 +243,7 @@ pub(super) fn conclude(
             finished_at: context.at,
         });
     }
-    context.outcome.events.push(deployment.event(notice, owner.session));
+    context.outcome.events.push(deployment.event(event_type, owner.session));
     record(deployment, owner, context.outcome);
     deployment.run = None;
 }
@@ -298,13 +298,18 @@ pub(super) fn record_approval(deployment: &Deployment, owner: &Owner, outcome: &
 }
 
 /// Adds the event of a stage or its approval.
-pub(super) fn tell(outcome: &mut Outcome, notice: Notice, owner: &Owner, deployment: DeploymentId, stage: &StageRun) {
-    let event = Event::deployment(notice, owner.session, deployment);
+pub(super) fn tell(
+    outcome: &mut Outcome,
+    event_type: EventType,
+    owner: &Owner,
+    deployment: DeploymentId,
+    stage: &StageRun,
+) {
+    let event = Event::deployment(event_type, owner.session, deployment);
     let event = event.with("stage", &stage.name).with("attempt", stage.attempt);
-    let approval = stage
-        .approval
-        .as_ref()
-        .filter(|_| matches!(notice, Notice::ApprovalRequested | Notice::ApprovalApproved | Notice::ApprovalRejected));
+    let approval = stage.approval.as_ref().filter(|_| {
+        matches!(event_type, EventType::ApprovalRequested | EventType::ApprovalApproved | EventType::ApprovalRejected)
+    });
     outcome.events.push(match approval {
         Some(approval) => {
             event.with("approvalId", approval.id.to_string()).with_some("comment", approval.comment.clone())

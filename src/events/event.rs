@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::domain::{Agent, Data, DeploymentId, IdSeed, Identifier, Malformed, Notice, SessionId, Timestamp};
+use crate::domain::{
+    DeploymentId, EventData, EventType, IdSeed, Identifier, Initiator, Malformed, SessionId, Timestamp,
+};
 use crate::store::journal::Hash;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,15 +13,15 @@ pub struct RecordedEvent {
     pub id: EventId,
     /// Chains it to the event before.
     pub hash: Hash,
-    pub notice: Notice,
+    pub event_type: EventType,
     pub at: Timestamp,
     /// `None` for the system.
-    pub by: Option<Agent>,
+    pub by: Option<Initiator>,
     pub pipeline: Option<Identifier>,
     pub environment: Option<Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
-    pub data: Data,
+    pub data: EventData,
 }
 
 /// An event's number in its organization and the first bytes of its hash, so that an id of another organization, or from

@@ -2,12 +2,12 @@
 
 use super::event::RecordedEvent;
 use super::form::EventHead;
-use crate::domain::{DeploymentId, Identifier, Notice, SessionId, Timestamp, UserId};
+use crate::domain::{DeploymentId, EventType, Identifier, SessionId, Timestamp, UserId};
 
 /// All conditions that are set must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    pub notices: Option<Notices>,
+    pub event_types: Option<Notices>,
     pub actor: Option<Actor>,
     pub pipeline: Option<Identifier>,
     pub environment: Option<Identifier>,
@@ -30,15 +30,15 @@ pub enum Actor {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Notices(u128);
 
-const _: () = assert!(Notice::ALL.len() <= u128::BITS as usize, "every kind has a bit");
+const _: () = assert!(EventType::ALL.len() <= u128::BITS as usize, "every kind has a bit");
 
 impl Notices {
-    pub fn add(&mut self, notice: Notice) {
-        self.0 |= 1 << notice as u32;
+    pub fn add(&mut self, event_type: EventType) {
+        self.0 |= 1 << event_type as u32;
     }
 
-    pub fn has(self, notice: Notice) -> bool {
-        self.0 & (1 << notice as u32) != 0
+    pub fn has(self, event_type: EventType) -> bool {
+        self.0 & (1 << event_type as u32) != 0
     }
 }
 
@@ -52,7 +52,7 @@ impl Filter {
         let is = |wanted: &Option<Identifier>, found: Option<&str>| {
             wanted.as_ref().is_none_or(|wanted| found == Some(wanted.as_str()))
         };
-        self.notices.is_none_or(|wanted| wanted.has(event.notice))
+        self.event_types.is_none_or(|wanted| wanted.has(event.event_type))
             && self.since.is_none_or(|since| event.at >= since)
             && self.until.is_none_or(|until| event.at < until)
             && is(&self.pipeline, event.pipeline)
@@ -69,7 +69,7 @@ impl Filter {
 impl RecordedEvent {
     pub fn head(&self) -> EventHead<'_> {
         EventHead {
-            notice: self.notice,
+            event_type: self.event_type,
             at: self.at,
             pipeline: self.pipeline.as_ref().map(Identifier::as_str),
             environment: self.environment.as_ref().map(Identifier::as_str),

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::event::{EventId, RecordedEvent};
 use super::record::NewEvent;
 use crate::domain::{
-    Agent, Data, Datum, DeploymentId, IdSeed, Identifier, Malformed, Notice, Origin, Person, SessionId, Ticket,
-    Timestamp, UserId, Via,
+    DeploymentId, EventData, EventType, EventValue, IdSeed, Identifier, Initiator, Malformed, Origin, Person,
+    RequestRef, SessionId, Ticket, Timestamp, UserId,
 };
 use crate::store::journal::Hash;
 use crate::store::record::{self, Record, RecordError};
@@ -38,7 +38,7 @@ impl<'a, Entries> Record<'a> for EventV1<'a, Entries> {
 type ReadV1<'a> = EventV1<'a, Vec<(&'a str, DatumV1<'a>)>>;
 
 /// Serialized as a list without allocating one: every claim writes some.
-struct DataV1<'a>(&'a Data);
+struct DataV1<'a>(&'a EventData);
 
 impl Serialize for DataV1<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -49,8 +49,8 @@ impl Serialize for DataV1<'_> {
 /// The fields that filters compare: they can be read without the rest.
 #[derive(Serialize, Deserialize)]
 struct BeginningV1<'a> {
-    /// Its position in the list of notices, which only grows.
-    notice: u16,
+    /// Its position in the list of event types, which only grows.
+    event_type: u16,
     at: i64,
     pipeline: Option<&'a str>,
     environment: Option<&'a str>,
@@ -75,7 +75,7 @@ enum DatumV1<'a> {
 
 pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
     let beginning = BeginningV1 {
-        notice: happening.notice as u16,
+        event_type: happening.event_type as u16,
         at: happening.at.as_millis(),
         pipeline: happening.pipeline.map(Identifier::as_str),
         environment: happening.environment.map(Identifier::as_str),
@@ -91,20 +91,20 @@ pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
 }
 
 /// The type of the event, without reading the rest.
-pub fn notice_of(body: &[u8]) -> Option<Notice> {
-    notice_at(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
+pub fn notice_of(body: &[u8]) -> Option<EventType> {
+    event_type_at(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
 }
 
 /// Notices are stored as their position in the list of all, which only grows.
-fn notice_at(position: u16) -> Result<Notice, RecordError> {
-    let found = Notice::ALL.get(usize::from(position)).copied();
+fn event_type_at(position: u16) -> Result<EventType, RecordError> {
+    let found = EventType::ALL.get(usize::from(position)).copied();
     found.ok_or_else(|| record::invalid::<ReadV1<'_>>("is an event type of a newer version; start that one"))
 }
 
 /// The fields that filters compare, read without the rest and without copies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventHead<'a> {
-    pub notice: Notice,
+    pub event_type: EventType,
     pub at: Timestamp,
     pub pipeline: Option<&'a str>,
     pub environment: Option<&'a str>,
@@ -116,7 +116,7 @@ pub struct EventHead<'a> {
 pub fn decode_head(body: &[u8]) -> Result<EventHead<'_>, RecordError> {
     let form: BeginningV1<'_> = record::decode_beginning::<ReadV1<'_>, _>(body)?;
     Ok(EventHead {
-        notice: notice_at(form.notice)?,
+        event_type: event_type_at(form.event_type)?,
         at: Timestamp::from_millis(form.at),
         pipeline: form.pipeline,
         environment: form.environment,
@@ -134,14 +134,14 @@ pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<RecordedEvent, Rec
     Ok(RecordedEvent {
         id: EventId::new(number, &hash),
         hash,
-        notice: notice_at(form.notice)?,
+        event_type: event_type_at(form.event_type)?,
         at: Timestamp::from_millis(form.at),
-        by: form.person.map(|person| Agent { person: Person::from(person), via: via.map(Via::from) }),
+        by: form.person.map(|person| Initiator { person: Person::from(person), via: via.map(RequestRef::from) }),
         pipeline: identifier(form.pipeline)?,
         environment: identifier(form.environment)?,
         session: form.session.map(SessionId::from),
         deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
-        data: Data(data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
+        data: EventData(data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
     })
 }
 
@@ -154,22 +154,22 @@ impl From<SessionV1> for SessionId {
     }
 }
 
-impl<'a> From<&'a Datum> for DatumV1<'a> {
-    fn from(datum: &'a Datum) -> Self {
+impl<'a> From<&'a EventValue> for DatumV1<'a> {
+    fn from(datum: &'a EventValue) -> Self {
         match datum {
-            Datum::Text(text) => DatumV1::Text(text),
-            Datum::Number(number) => DatumV1::Number(*number),
-            Datum::Flag(flag) => DatumV1::Flag(*flag),
+            EventValue::Text(text) => DatumV1::Text(text),
+            EventValue::Number(number) => DatumV1::Number(*number),
+            EventValue::Flag(flag) => DatumV1::Flag(*flag),
         }
     }
 }
 
-impl From<DatumV1<'_>> for Datum {
+impl From<DatumV1<'_>> for EventValue {
     fn from(datum: DatumV1<'_>) -> Self {
         match datum {
-            DatumV1::Text(text) => Datum::Text(Arc::from(text)),
-            DatumV1::Number(number) => Datum::Number(number),
-            DatumV1::Flag(flag) => Datum::Flag(flag),
+            DatumV1::Text(text) => EventValue::Text(Arc::from(text)),
+            DatumV1::Number(number) => EventValue::Number(number),
+            DatumV1::Flag(flag) => EventValue::Flag(flag),
         }
     }
 }

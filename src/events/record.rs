@@ -1,34 +1,34 @@
 //! Records events in the batch of the change.
 
 use super::form;
-use crate::domain::{Agent, Data, DeploymentId, Identifier, Notice, SessionId, Timestamp};
+use crate::domain::{DeploymentId, EventData, EventType, Identifier, Initiator, SessionId, Timestamp};
 use crate::store::Batch;
 
 /// An event to be recorded. It exists if and only if its batch becomes durable.
 #[derive(Debug, Clone, Copy)]
 pub struct NewEvent<'a> {
-    pub notice: Notice,
+    pub event_type: EventType,
     pub at: Timestamp,
     /// Who requested it; `None` for the system.
-    pub by: Option<&'a Agent>,
+    pub by: Option<&'a Initiator>,
     pub pipeline: Option<&'a Identifier>,
     pub environment: Option<&'a Identifier>,
     pub session: Option<SessionId>,
     pub deployment: Option<DeploymentId>,
     /// Never a secret's value, a token's text or a request body.
-    pub data: &'a Data,
+    pub data: &'a EventData,
 }
 
 /// Who made a change, and when.
 #[derive(Debug, Clone, Copy)]
 pub struct Cause<'a> {
     /// `None` for the system.
-    pub by: Option<&'a Agent>,
+    pub by: Option<&'a Initiator>,
     pub at: Timestamp,
 }
 
 impl<'a> Cause<'a> {
-    pub fn by(agent: &'a Agent, at: Timestamp) -> Self {
+    pub fn by(agent: &'a Initiator, at: Timestamp) -> Self {
         Self { by: Some(agent), at }
     }
 
@@ -39,8 +39,8 @@ impl<'a> Cause<'a> {
 
 impl<'a> NewEvent<'a> {
     /// An event of the organization itself, not of one of its pipelines.
-    pub fn new(notice: Notice, at: Timestamp, by: Option<&'a Agent>, data: &'a Data) -> Self {
-        Self { notice, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
+    pub fn new(event_type: EventType, at: Timestamp, by: Option<&'a Initiator>, data: &'a EventData) -> Self {
+        Self { event_type, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
     }
 
     pub fn in_pipeline(self, pipeline: &'a Identifier) -> Self {

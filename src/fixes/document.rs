@@ -82,7 +82,7 @@ mod tests {
     use crate::analysis::service::{EngineName, Report, Standing};
     use crate::analysis::{Category, Evidence, SuggestedFix};
     use crate::domain::{
-        Agent, AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Person, PipelineKey, Timestamp, UserId,
+        AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, Person, PipelineKey, Timestamp, UserId,
     };
 
     fn analysis(hostile: &str) -> Analysis {
@@ -104,7 +104,7 @@ mod tests {
             },
             deployment: DeploymentId(IdSeed([2; 12])),
             engine: EngineName::Builtin,
-            requested_by: Agent { person: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() }, via: None },
+            requested_by: Initiator { person: Person { id: UserId(IdSeed([3; 12])), name: "ana".into() }, via: None },
             created_at: Timestamp::from_millis(1),
             standing: Standing::Completed { at: Timestamp::from_millis(1), report: Box::new(report) },
             pushing: None,

@@ -12,7 +12,8 @@ use super::github::{GitHub, NewPull, Repository as GitHubRepository};
 use super::links;
 use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use crate::domain::{
-    Agent, AnalysisId, CharClass, Data, EnvironmentKey, Identifier, Malformed, Notice, PipelineKey, TextRule,
+    AnalysisId, CharClass, EnvironmentKey, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey,
+    TextRule,
 };
 use crate::events::{self, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
@@ -144,7 +145,7 @@ impl Fixes {
         organization: &Identifier,
         id: AnalysisId,
         request: &FixRequest,
-        by: &Agent,
+        by: &Initiator,
         keep: impl FnOnce(&PullRequest, &Analysis, &mut Batch) -> Held,
     ) -> Result<Proposed, FixError> {
         let Ok(_admitted) = self.inner.admitted.try_acquire() else { return Err(FixError::Overloaded) };
@@ -343,8 +344,8 @@ fn unusable(malformed: Malformed) -> FixError {
     FixError::UnusableRepository(format!("one of its names {malformed}"))
 }
 
-fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Agent) {
-    let data = Data::default()
+fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initiator) {
+    let data = EventData::default()
         .with("analysisId", analysis.id.to_string())
         .with("url", made.url.as_str())
         .with("branch", made.branch.as_str())
@@ -353,7 +354,7 @@ fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Agent
     let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..NewEvent::new(Notice::PullRequestCreated, made.created_at, Some(by), &data)
+        ..NewEvent::new(EventType::PullRequestCreated, made.created_at, Some(by), &data)
     };
     events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }

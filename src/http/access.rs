@@ -11,7 +11,7 @@ use super::problem::Problem;
 use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Permission, Unauthenticated};
-use crate::domain::{Agent, EnvironmentKey, Identifier, SessionId, Via};
+use crate::domain::{EnvironmentKey, Identifier, Initiator, RequestRef, SessionId};
 use crate::pipelines::Pipeline;
 
 /// An authenticated caller within their own organization, with the permission that the handler requires.
@@ -46,9 +46,9 @@ impl Access {
     }
 
     /// The caller as recorded in events and the audit.
-    pub fn agent(&self) -> Agent {
+    pub fn agent(&self) -> Initiator {
         let request = Arc::from(self.request.to_str().unwrap_or_default());
-        Agent { person: self.caller.person.clone(), via: Some(Via { token: self.caller.token, request }) }
+        Initiator { person: self.caller.person.clone(), via: Some(RequestRef { token: self.caller.token, request }) }
     }
 
     /// The environments, acting in the caller's name.

@@ -265,7 +265,7 @@ impl Frame {
 
 /// An event as a server-sent event.
 pub fn frame(event: &RecordedEvent) -> Bytes {
-    let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.notice.as_str()).into_bytes();
+    let mut text = format!("id: {}\nevent: {}\ndata: ", event.id, event.event_type.as_str()).into_bytes();
     text.extend_from_slice(&answer::written(&EventView::from(event)));
     text.extend_from_slice(b"\n\n");
     text.into()
@@ -276,17 +276,17 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Data, Notice, Timestamp};
+    use crate::domain::{EventData, EventType, Timestamp};
     use crate::events::{NewEvent, Notices, record};
     use crate::store::{Batch, MemoryStore, Store};
 
     fn happen(store: &MemoryStore, times: u64, text: &str) {
-        let (acme, data) = (Identifier::parse("acme").unwrap(), Data::default().with("text", text));
-        let notices = [Notice::SecretCreated, Notice::SecretDeleted];
+        let (acme, data) = (Identifier::parse("acme").unwrap(), EventData::default().with("text", text));
+        let event_types = [EventType::SecretCreated, EventType::SecretDeleted];
         for number in 0..times {
-            let notice = notices[(number % 2) as usize];
+            let event_type = event_types[(number % 2) as usize];
             let mut batch = Batch::default();
-            record(&mut batch, &acme, &NewEvent::new(notice, Timestamp::from_millis(1), None, &data));
+            record(&mut batch, &acme, &NewEvent::new(event_type, Timestamp::from_millis(1), None, &data));
             store.commit(batch).unwrap();
         }
     }
@@ -330,9 +330,9 @@ mod tests {
         assert_eq!(numbers_from(&hub, RING_EVENTS, &open), all(RING_EVENTS, RING_EVENTS + 107));
         assert!(matches!(hub.events_from(106, &open), RingEvents::Behind { .. }), "the oldest made room");
         assert_eq!(numbers_from(&hub, RING_EVENTS + 500, &open), (vec![], RING_EVENTS + 500), "nobody is put back");
-        let mut notices = Notices::default();
-        notices.add(Notice::SecretDeleted);
-        let deleted = Filter { notices: Some(notices), ..Filter::default() };
+        let mut event_types = Notices::default();
+        event_types.add(EventType::SecretDeleted);
+        let deleted = Filter { event_types: Some(event_types), ..Filter::default() };
         let (numbers, next) = numbers_from(&hub, RING_EVENTS + 90, &deleted);
         assert_eq!((numbers.len(), next), (8, RING_EVENTS + 107));
     }

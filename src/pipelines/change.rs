@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::pipeline::{Definition, Pipeline};
 use super::stored;
-use crate::domain::{Context, Data, Identifier, Notice, PipelineKey, Timestamp};
+use crate::domain::{Context, EventData, EventType, Identifier, PipelineKey, Timestamp};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, Newest, Published, RecordChange};
 
@@ -25,15 +25,15 @@ pub fn redefined(
     Arc::new(definition.into_pipeline(key.clone(), stopped, revision))
 }
 
-pub fn put(batch: &mut Batch, pipeline: &Arc<Pipeline>, notice: Notice, cause: Cause<'_>) -> PipelineChange {
+pub fn put(batch: &mut Batch, pipeline: &Arc<Pipeline>, event_type: EventType, cause: Cause<'_>) -> PipelineChange {
     batch.put(stored::key(&pipeline.key), stored::encode(pipeline));
-    record(batch, notice, pipeline, cause);
+    record(batch, event_type, pipeline, cause);
     set(&pipeline.key, Some(pipeline.clone()))
 }
 
 pub fn delete(batch: &mut Batch, last: &Pipeline, cause: Cause<'_>) -> PipelineChange {
     batch.delete(stored::key(&last.key));
-    record(batch, Notice::PipelineDeleted, last, cause);
+    record(batch, EventType::PipelineDeleted, last, cause);
     set(&last.key, None)
 }
 
@@ -41,12 +41,12 @@ pub fn set(key: &PipelineKey, value: Option<Arc<Pipeline>>) -> PipelineChange {
     RecordChange { group: key.organization.clone(), key: key.pipeline.clone(), value }
 }
 
-fn record(batch: &mut Batch, notice: Notice, pipeline: &Pipeline, cause: Cause<'_>) {
+fn record(batch: &mut Batch, event_type: EventType, pipeline: &Pipeline, cause: Cause<'_>) {
     let reason = pipeline.stopped.as_ref().and_then(|stopped| stopped.reason.as_ref());
-    let data = Data::default()
+    let data = EventData::default()
         .with("name", pipeline.name.as_str())
         .with("revision", pipeline.revision)
-        .with_some("reason", reason.map(Context::as_str).filter(|_| notice == Notice::PipelineStopped));
-    let event = NewEvent::new(notice, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
+        .with_some("reason", reason.map(Context::as_str).filter(|_| event_type == EventType::PipelineStopped));
+    let event = NewEvent::new(event_type, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
     events::record(batch, &pipeline.key.organization, &event);
 }

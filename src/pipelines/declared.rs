@@ -4,7 +4,7 @@
 use super::change::{self, PublishedPipelines};
 use super::pipeline::Definition;
 use super::stored;
-use crate::domain::{Notice, PipelineKey, Timestamp};
+use crate::domain::{EventType, PipelineKey, Timestamp};
 use crate::events::Cause;
 use crate::store::StoreError;
 
@@ -34,9 +34,9 @@ pub async fn apply(pipelines: &PublishedPipelines, declared: Vec<Declared>, now:
             if present.is_some_and(|present| present.is_as(&definition)) {
                 return Ok::<_, StoreError>((None, ()));
             }
-            let notice = if present.is_some() { Notice::PipelineUpdated } else { Notice::PipelineCreated };
+            let event_type = if present.is_some() { EventType::PipelineUpdated } else { EventType::PipelineCreated };
             let pipeline = change::redefined(newest, &key, definition, now);
-            Ok((Some(change::put(batch, &pipeline, notice, Cause::system(now))), ()))
+            Ok((Some(change::put(batch, &pipeline, event_type, Cause::system(now))), ()))
         })?;
         changed += 1;
         if changed % APPLIED_PER_WAIT == 0 {

@@ -6,7 +6,7 @@ use super::change::{self, NewestPipelines, PublishedPipelines};
 use super::declared::{self, Declared};
 use super::pipeline::{Definition, Pipeline, Stopped};
 use super::stored;
-use crate::domain::{Agent, Context, Expected, Identifier, Notice, PipelineKey, Timestamp};
+use crate::domain::{Context, EventType, Expected, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::events::Cause;
 use crate::store::{Batch, Published, Records, Store, StoreError, end_of_prefix};
 
@@ -90,7 +90,7 @@ impl Pipelines {
         key: &PipelineKey,
         definition: Definition,
         expected: Option<&Expected>,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
     ) -> Result<Put, PipelinesError> {
         let put = self.inner.pipelines.change(|newest, batch| {
@@ -104,8 +104,8 @@ impl Pipelines {
             }
             let pipeline = change::redefined(newest, key, definition, now);
             let created = present.is_none();
-            let notice = if created { Notice::PipelineCreated } else { Notice::PipelineUpdated };
-            let change = change::put(batch, &pipeline, notice, Cause::by(by, now));
+            let event_type = if created { EventType::PipelineCreated } else { EventType::PipelineUpdated };
+            let change = change::put(batch, &pipeline, event_type, Cause::by(by, now));
             Ok((Some(change), Put { pipeline, created }))
         });
         put.await
@@ -117,7 +117,7 @@ impl Pipelines {
         key: &PipelineKey,
         expected: Option<&Expected>,
         _: &Closing<'_>,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
     ) -> Result<(), PipelinesError> {
         let deleted = self.inner.pipelines.change(|newest, batch| {
@@ -134,25 +134,25 @@ impl Pipelines {
         &self,
         key: &PipelineKey,
         reason: Option<Context>,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
         let stopped = Stopped { by: by.person.clone(), at: now, reason };
         let to = |present: &Pipeline| present.stopped.is_none().then_some(Some(stopped));
-        self.switch(key, to, Notice::PipelineStopped, Cause::by(by, now), beside).await
+        self.switch(key, to, EventType::PipelineStopped, Cause::by(by, now), beside).await
     }
 
     /// The reverse of `stop`. The caller notifies the environments whose deployments wait.
     pub async fn resume<Held>(
         &self,
         key: &PipelineKey,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
         let to = |present: &Pipeline| present.stopped.is_some().then_some(None);
-        self.switch(key, to, Notice::PipelineResumed, Cause::by(by, now), beside).await
+        self.switch(key, to, EventType::PipelineResumed, Cause::by(by, now), beside).await
     }
 
     /// To be held while an environment is created. None if the pipeline does not exist.
@@ -172,7 +172,7 @@ impl Pipelines {
         &self,
         key: &PipelineKey,
         to: impl FnOnce(&Pipeline) -> Option<Option<Stopped>>,
-        notice: Notice,
+        event_type: EventType,
         cause: Cause<'_>,
         beside: impl FnOnce(&Pipeline, &mut Batch) -> Held,
     ) -> Result<Arc<Pipeline>, PipelinesError> {
@@ -185,7 +185,7 @@ impl Pipelines {
             let revision = newest.next_revision(cause.at.as_millis());
             let pipeline = Arc::new(Pipeline { stopped, revision, ..(*present).clone() });
             let held = beside(&pipeline, batch);
-            Ok((Some(change::put(batch, &pipeline, notice, cause)), (pipeline, held)))
+            Ok((Some(change::put(batch, &pipeline, event_type, cause)), (pipeline, held)))
         });
         switched.await.map(|(pipeline, _held)| pipeline)
     }

@@ -12,8 +12,8 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::domain::{
-    Action, Agent, ApprovalRule, Blueprint, Context, Expected, HttpCall, IdSeed, Identifier, Person, PipelineKey,
-    Stage, Step, Timestamp, TokenId, UserId, VariableName, VariableValue, Via,
+    Action, ApprovalRule, Blueprint, Context, Expected, HttpCall, IdSeed, Identifier, Initiator, Person, PipelineKey,
+    RequestRef, Stage, Step, Timestamp, TokenId, UserId, VariableName, VariableValue,
 };
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
@@ -326,7 +326,7 @@ fn reason(why: &str) -> Option<Context> {
     Some(Context::parse(why).unwrap())
 }
 
-fn mia() -> Agent {
+fn mia() -> Initiator {
     let person = Person { id: UserId(IdSeed([7; 12])), name: Arc::from("mia") };
-    Agent { person, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
+    Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }

@@ -7,7 +7,7 @@ use super::registry::{
 };
 use super::service::{Registries, RegistryChange, RegistryRecords, set};
 use super::{stored, usage};
-use crate::domain::{Agent, Data, Identifier, Notice, RegistryId, Timestamp};
+use crate::domain::{EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
@@ -51,7 +51,7 @@ impl Registries {
         organization: &Identifier,
         id: RegistryId,
         new: NewRegistry,
-        by: &Agent,
+        by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
         beside: impl FnOnce(&Registry, &mut Batch) -> Held,
     ) -> Result<Arc<Registry>, Refusal> {
@@ -78,7 +78,7 @@ impl Registries {
                 synced_at,
                 revision: newest.next_revision(now.as_millis()),
             });
-            record(batch, Notice::RegistryCreated, &registry, by, now);
+            record(batch, EventType::RegistryCreated, &registry, by, now);
             let held = beside(&registry, batch);
             Ok((Some(put(batch, &registry)), (registry, held)))
         });
@@ -93,7 +93,7 @@ impl Registries {
         id: RegistryId,
         new: NewRegistry,
         expected: Option<&[u64]>,
-        by: &Agent,
+        by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
     ) -> Result<Arc<Registry>, Refusal> {
         let present = self.inner.registries.with_newest(|newest| check(newest, organization, id, expected));
@@ -130,7 +130,7 @@ impl Registries {
             }
             let next = Arc::new(Registry { updated_at: now, revision: newest.next_revision(now.as_millis()), ..next });
             self.check_users(newest, &present, &next)?;
-            record(batch, Notice::RegistryUpdated, &next, by, now);
+            record(batch, EventType::RegistryUpdated, &next, by, now);
             Ok((Some(put(batch, &next)), next))
         });
         drop(gate);
@@ -142,7 +142,7 @@ impl Registries {
         organization: &Identifier,
         id: RegistryId,
         expected: Option<&[u64]>,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let gate = self.inner.gate.write().await;
@@ -152,7 +152,7 @@ impl Registries {
             if !used_by.is_empty() {
                 return Err(Refusal::InUse { used_by });
             }
-            record(batch, Notice::RegistryDeleted, &present, by, now);
+            record(batch, EventType::RegistryDeleted, &present, by, now);
             batch.delete(stored::key(organization, id));
             Ok((Some(RegistryChange { group: organization.clone(), key: id, value: None }), ()))
         });
@@ -244,14 +244,14 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
     set(registry)
 }
 
-pub(super) fn record(batch: &mut Batch, notice: Notice, registry: &Registry, by: &Agent, now: Timestamp) {
+pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Registry, by: &Initiator, now: Timestamp) {
     let data = described(registry);
-    events::record(batch, &registry.organization, &NewEvent::new(notice, now, Some(by), &data));
+    events::record(batch, &registry.organization, &NewEvent::new(event_type, now, Some(by), &data));
 }
 
-pub(super) fn described(registry: &Registry) -> Data {
+pub(super) fn described(registry: &Registry) -> EventData {
     let status = if registry.failure.is_some() { Status::Failed } else { Status::Ready };
-    Data::default()
+    EventData::default()
         .with("registryId", registry.id.to_string())
         .with("name", &registry.name)
         .with("status", status.as_str())

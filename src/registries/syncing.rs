@@ -6,7 +6,7 @@ use super::changing::{Refusal, check, described, put};
 use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
 use super::service::{Inner, Registries};
-use crate::domain::{Agent, Identifier, Notice, RegistryId, Timestamp};
+use crate::domain::{EventType, Identifier, Initiator, RegistryId, Timestamp};
 use crate::events::{self, NewEvent};
 use crate::git::Commit;
 use crate::store::Batch;
@@ -28,7 +28,7 @@ impl Registries {
         &self,
         organization: &Identifier,
         id: RegistryId,
-        by: &Agent,
+        by: &Initiator,
         clock: &(dyn Fn() -> Timestamp + Send + Sync),
         beside: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<Synced, Refusal> {
@@ -57,7 +57,7 @@ impl Registries {
         asked: &Registry,
         from: &GitSource,
         fetched: Fetched,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
         beside: impl FnOnce(&Synced, &mut Batch) -> Held,
     ) -> Result<(Synced, Held), Refusal> {
@@ -91,7 +91,7 @@ impl Registries {
                 .with("added", count(&synced.added))
                 .with("changed", count(&synced.changed))
                 .with("removed", count(&synced.removed));
-            let event = NewEvent::new(Notice::RegistrySynced, now, Some(by), &data);
+            let event = NewEvent::new(EventType::RegistrySynced, now, Some(by), &data);
             events::record(batch, &registry.organization, &event);
             let held = beside(&synced, batch);
             Ok((Some(put(batch, &registry)), (synced, held)))
@@ -104,7 +104,7 @@ impl Registries {
         asked: &Registry,
         from: &GitSource,
         refusal: &Refusal,
-        by: &Agent,
+        by: &Initiator,
         now: Timestamp,
     ) -> Result<(), Refusal> {
         let failure = match refusal {
@@ -124,7 +124,11 @@ impl Registries {
             let failure = Some(failure.clone());
             let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
             let data = described(&registry);
-            events::record(batch, &registry.organization, &NewEvent::new(Notice::RegistrySynced, now, Some(by), &data));
+            events::record(
+                batch,
+                &registry.organization,
+                &NewEvent::new(EventType::RegistrySynced, now, Some(by), &data),
+            );
             Ok((Some(put(batch, &registry)), ()))
         });
         match noted {

@@ -8,7 +8,7 @@ use futures_util::FutureExt;
 
 use super::*;
 use crate::domain::{
-    Action, Agent, Blueprint, Description, IdSeed, Identifier, Input, InputKind, InputValue, Notice, Person,
+    Action, Blueprint, Description, EventType, IdSeed, Identifier, Initiator, Input, InputKind, InputValue, Person,
     PipelineKey, RegistryId, RegistryStep, Stage, Step, StepReference, Timestamp, Use, UserId, VariableName,
     VariableValue,
 };
@@ -91,8 +91,8 @@ fn id(number: u8) -> RegistryId {
     RegistryId(IdSeed([number; 12]))
 }
 
-fn ana() -> Agent {
-    Agent { person: Person { id: UserId(IdSeed([1; 12])), name: "ana".into() }, via: None }
+fn ana() -> Initiator {
+    Initiator { person: Person { id: UserId(IdSeed([1; 12])), name: "ana".into() }, via: None }
 }
 
 fn step(name: &str, version: &str) -> RegistryStep {
@@ -205,15 +205,15 @@ async fn every_change_is_recorded_with_who_made_it() {
     assert!(matches!(failed, Err(Refusal::SyncFailed(_))), "{failed:?}");
     bench.delete(1).await.unwrap();
     let happened = Events::new(bench.store.clone()).read(&acme(), 0).unwrap();
-    let notices: Vec<_> = happened.iter().map(|event| event.notice).collect();
+    let event_types: Vec<_> = happened.iter().map(|event| event.event_type).collect();
     let expected = [
-        Notice::RegistryCreated,
-        Notice::RegistryCreated,
-        Notice::RegistryUpdated,
-        Notice::RegistrySynced,
-        Notice::RegistryDeleted,
+        EventType::RegistryCreated,
+        EventType::RegistryCreated,
+        EventType::RegistryUpdated,
+        EventType::RegistrySynced,
+        EventType::RegistryDeleted,
     ];
-    assert_eq!(notices, expected);
+    assert_eq!(event_types, expected);
     assert!(happened.iter().all(|event| event.by.as_ref() == Some(&ana())));
     let status = |place: usize| happened[place].data.0.iter().find(|(name, _)| name == "status").unwrap().1.clone();
     assert_eq!((status(0), status(3)), ("ready".into(), "failed".into()));

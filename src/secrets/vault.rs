@@ -10,7 +10,7 @@ use super::sealing::Ring;
 use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 use super::stored::{self, Record};
 use super::value::SecretValue;
-use crate::domain::{Data, Identifier, Notice, PipelineKey, VariableName};
+use crate::domain::{EventData, EventType, Identifier, PipelineKey, VariableName};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, Committer, Ordered, Sequence, Store, StoreError, end_of_prefix, walk};
 
@@ -258,7 +258,7 @@ impl Vault {
         let version = ring.floor + 1;
         let secret = Secret { name, description, pipeline, version, created_at: cause.at, updated_at: cause.at };
         put_record(&mut batch, organization, &ring, &secret, &value);
-        record(&mut batch, organization, Notice::SecretCreated, &secret, cause, Data::default());
+        record(&mut batch, organization, EventType::SecretCreated, &secret, cause, EventData::default());
         let held = beside(&secret, &mut batch);
         let changed = committer.commit(batch)?;
         let organization = organizations.entry(organization.clone());
@@ -282,7 +282,7 @@ impl Vault {
         let mut floor = known.ring.floor;
         for secret in slots.iter().filter_map(|slot| Some(&known.secrets.get(slot)?.secret)) {
             batch.delete(stored::secret_key(organization, secret.pipeline.as_ref(), &secret.name));
-            record(&mut batch, organization, Notice::SecretDeleted, secret, cause, Data::default());
+            record(&mut batch, organization, EventType::SecretDeleted, secret, cause, EventData::default());
             floor = floor.max(secret.version);
         }
         let ring = Arc::new(known.ring.with_floor(floor));
@@ -326,9 +326,10 @@ impl Update<'_> {
         let mut batch = Batch::default();
         put_record(&mut batch, self.organization, &known.ring, &secret, &value);
         let SecretChange { value, description } = &self.change;
-        let what =
-            Data::default().with("valueChanged", value.is_some()).with("descriptionChanged", description.is_some());
-        record(&mut batch, self.organization, Notice::SecretUpdated, &secret, self.cause, what);
+        let what = EventData::default()
+            .with("valueChanged", value.is_some())
+            .with("descriptionChanged", description.is_some());
+        record(&mut batch, self.organization, EventType::SecretUpdated, &secret, self.cause, what);
         let changed = committer.commit(batch)?;
         known.put(secret.clone(), changed);
         Ok(Some(secret))
@@ -342,9 +343,16 @@ fn put_record(batch: &mut Batch, organization: &Identifier, ring: &Ring, secret:
 }
 
 /// Records an event, without the value.
-fn record(batch: &mut Batch, organization: &Identifier, notice: Notice, secret: &Secret, cause: Cause<'_>, data: Data) {
+fn record(
+    batch: &mut Batch,
+    organization: &Identifier,
+    event_type: EventType,
+    secret: &Secret,
+    cause: Cause<'_>,
+    data: EventData,
+) {
     let data = data.with("name", secret.name.as_str()).with("version", secret.version);
-    let event = NewEvent::new(notice, cause.at, cause.by, &data);
+    let event = NewEvent::new(event_type, cause.at, cause.by, &data);
     let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
     events::record(batch, organization, &event);
 }

@@ -328,9 +328,9 @@ mod tests {
 
     use super::*;
 
-    type Data = BTreeMap<Vec<u8>, Vec<u8>>;
+    type EventData = BTreeMap<Vec<u8>, Vec<u8>>;
 
-    fn apply(data: &mut Data, batch: Batch) {
+    fn apply(data: &mut EventData, batch: Batch) {
         for change in batch.into_changes() {
             match change.value {
                 Some(value) => data.insert(change.key, value),
@@ -339,7 +339,7 @@ mod tests {
         }
     }
 
-    fn load(data: &mut Data, applied: u64) -> Journals {
+    fn load(data: &mut EventData, applied: u64) -> Journals {
         let scan = |from: &[u8], to: &[u8], limit: usize| {
             let range = data.range(from.to_vec()..to.to_vec());
             Ok(range.take(limit).map(|(key, value)| (key.clone(), value.clone())).collect())
@@ -359,7 +359,7 @@ mod tests {
 
     #[test]
     fn entries_are_numbered_and_chained_in_the_order_of_the_log() {
-        let mut data = Data::new();
+        let mut data = EventData::new();
         let mut journals = Journals::default();
         for number in 0..PAGE_ENTRIES + 3 {
             let appended = batch(&[(1, vec![number as u8]), (2, vec![0])]);
@@ -396,9 +396,9 @@ mod tests {
         ) {
             let batches: Vec<_> = batches.iter().map(|appends| batch(appends)).collect();
             let applied = applied.index(batches.len());
-            let mut whole = Data::new();
+            let mut whole = EventData::new();
             let mut journals = Journals::default();
-            let mut database = Data::new();
+            let mut database = EventData::new();
             for (place, batch) in batches.iter().enumerate() {
                 if place == applied {
                     database = whole.clone();
@@ -413,7 +413,7 @@ mod tests {
                 }
             }
             let mut journals = load(&mut database, applied as u64);
-            let pages = |data: &Data| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
+            let pages = |data: &EventData| data.iter().filter(|(key, _)| key.starts_with(PAGES)).count();
             let kept = database.iter().filter(|(key, _)| key.starts_with(PAGES)).all(|pair| before.get(pair.0) == Some(pair.1));
             prop_assert!(kept && pages(&database) == pages(&before), "what is beyond that is not there");
             apply(&mut database, journals.extend(applied as u64 + 1, batches[applied..].iter()));

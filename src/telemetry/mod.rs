@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Log, LogFormat};
-use crate::domain::Notice;
+use crate::domain::EventType;
 use crate::events;
 
 #[derive(Debug, thiserror::Error)]
@@ -86,17 +86,18 @@ pub struct EventCounter {
 
 impl EventCounter {
     pub fn new() -> Self {
-        let counter = |notice: &Notice| metrics::counter!("lockkeeper_events_total", "type" => notice.as_str());
-        Self { counters: Notice::ALL.iter().map(counter).collect() }
+        let counter =
+            |event_type: &EventType| metrics::counter!("lockkeeper_events_total", "type" => event_type.as_str());
+        Self { counters: EventType::ALL.iter().map(counter).collect() }
     }
 
     /// Called when an event is durable.
     pub fn count(&self, organization: &str, event: &[u8]) {
-        let Some(notice) = events::notice_of(event) else { return };
-        if let Some(counter) = self.counters.get(notice as usize) {
+        let Some(event_type) = events::notice_of(event) else { return };
+        if let Some(counter) = self.counters.get(event_type as usize) {
             counter.increment(1);
         }
-        tracing::debug!(organization, "{}", notice.as_str());
+        tracing::debug!(organization, "{}", event_type.as_str());
     }
 }
 

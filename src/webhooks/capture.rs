@@ -172,7 +172,7 @@ impl Inner {
                 break;
             }
             captured.cursor = event.id.number + 1;
-            if !wants(&hook.webhook.filters, event.notice) {
+            if !wants(&hook.webhook.filters, event.event_type) {
                 continue;
             }
             let body = (self.render)(event);
@@ -180,7 +180,7 @@ impl Inner {
             captured.deliveries.push(Delivery {
                 id: DeliveryId(id_seed()),
                 event: event.id,
-                notice: event.notice,
+                event_type: event.event_type,
                 body,
                 created_at: self.now(),
                 status: DeliveryStatus::Pending,

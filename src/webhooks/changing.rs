@@ -9,7 +9,7 @@ use super::webhook::{
     Disabled, DisabledWhy, NewWebhook, PreviousSecret, Progress, WEBHOOKS_MAX, Webhook, WebhookChange, WebhookError,
     WebhookState,
 };
-use crate::domain::{Agent, Data, Identifier, Notice, Timestamp, WebhookId};
+use crate::domain::{EventData, EventType, Identifier, Initiator, Timestamp, WebhookId};
 use crate::entropy::id_seed;
 use crate::events::{self, Cause, NewEvent};
 use crate::secrets;
@@ -24,7 +24,7 @@ impl Webhooks {
         &self,
         organization: &Identifier,
         new: NewWebhook,
-        by: &Agent,
+        by: &Initiator,
         beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
     ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
@@ -44,7 +44,7 @@ impl Webhooks {
             inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
             put_webhook(&mut batch, &webhook);
             put_progress(&mut batch, &webhook, &progress);
-            record(&mut batch, Notice::WebhookCreated, &webhook, Cause::by(by, now), Data::default());
+            record(&mut batch, EventType::WebhookCreated, &webhook, Cause::by(by, now), EventData::default());
             let created = WebhookState { webhook, progress };
             let held = beside(&created, &mut batch);
             committer.commit(batch)?;
@@ -61,7 +61,7 @@ impl Webhooks {
         organization: &Identifier,
         id: WebhookId,
         change: WebhookChange,
-        by: &Agent,
+        by: &Initiator,
     ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
         if let Some(target) = change.target.as_ref().filter(|_| !inner.options.allow_private) {
@@ -79,8 +79,8 @@ impl Webhooks {
             let mut batch = Batch::default();
             put_webhook(&mut batch, &next.webhook);
             put_progress(&mut batch, &next.webhook, &next.progress);
-            let data = Data::default().with("changed", changed).with("enabled", next.webhook.is_enabled());
-            record(&mut batch, Notice::WebhookUpdated, &next.webhook, Cause::by(by, now), data);
+            let data = EventData::default().with("changed", changed).with("enabled", next.webhook.is_enabled());
+            record(&mut batch, EventType::WebhookUpdated, &next.webhook, Cause::by(by, now), data);
             committer.commit(batch)?;
             hook.webhook = next.webhook.clone();
             hook.progress = next.progress.clone();
@@ -94,7 +94,7 @@ impl Webhooks {
     }
 
     /// Deletes it with its deliveries; one that is being sent may still arrive.
-    pub async fn delete(&self, organization: &Identifier, id: WebhookId, by: &Agent) -> Result<(), WebhookError> {
+    pub async fn delete(&self, organization: &Identifier, id: WebhookId, by: &Initiator) -> Result<(), WebhookError> {
         let deleted = self.inner.hooks.change(|hooks, committer| {
             let Hook { webhook, queue, .. } = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;
             let mut batch = Batch::default();
@@ -106,7 +106,13 @@ impl Webhooks {
             for number in webhook.previous.iter().map(|previous| previous.number).chain([webhook.secret]) {
                 secrets::forget(&mut batch, organization, &webhook.secret_name(number));
             }
-            record(&mut batch, Notice::WebhookDeleted, webhook, Cause::by(by, self.inner.now()), Data::default());
+            record(
+                &mut batch,
+                EventType::WebhookDeleted,
+                webhook,
+                Cause::by(by, self.inner.now()),
+                EventData::default(),
+            );
             committer.commit(batch)?;
             hooks.of(organization).remove(&id);
             Ok(())
@@ -121,7 +127,7 @@ impl Webhooks {
         id: WebhookId,
         secret: &WebhookSecret,
         grace: Duration,
-        by: &Agent,
+        by: &Initiator,
         beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
     ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
@@ -139,8 +145,8 @@ impl Webhooks {
             webhook.updated_at = now;
             inner.vault.keep(&mut batch, organization, &webhook.secret_name(webhook.secret), secret.text())?;
             put_webhook(&mut batch, &webhook);
-            let data = Data::default().with("changed", "secret").with("enabled", webhook.is_enabled());
-            record(&mut batch, Notice::WebhookUpdated, &webhook, Cause::by(by, now), data);
+            let data = EventData::default().with("changed", "secret").with("enabled", webhook.is_enabled());
+            record(&mut batch, EventType::WebhookUpdated, &webhook, Cause::by(by, now), data);
             let rotated = WebhookState { webhook, progress: hook.progress.clone() };
             let held = beside(&rotated, &mut batch);
             committer.commit(batch)?;
@@ -196,9 +202,9 @@ impl WebhookChange {
 }
 
 /// Without the URL: its path or query may be what its receiver trusts.
-pub(super) fn record(batch: &mut Batch, notice: Notice, webhook: &Webhook, cause: Cause<'_>, data: Data) {
+pub(super) fn record(batch: &mut Batch, event_type: EventType, webhook: &Webhook, cause: Cause<'_>, data: EventData) {
     let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
-    events::record(batch, &webhook.organization, &NewEvent::new(notice, cause.at, cause.by, &data));
+    events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause.at, cause.by, &data));
 }
 
 fn changed_fields(before: &Webhook, after: &Webhook) -> String {

@@ -1,7 +1,7 @@
 //! The delivery of one event to one webhook.
 
 use crate::domain::named::named_enum;
-use crate::domain::{DeliveryId, Notice, Timestamp};
+use crate::domain::{DeliveryId, EventType, Timestamp};
 use crate::events::EventId;
 
 /// Attempts kept per delivery: those of the longest schedule and some redeliveries.
@@ -12,7 +12,7 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// Also the id that the receiver gets, the same for every attempt.
     pub event: EventId,
-    pub notice: Notice,
+    pub event_type: EventType,
     /// The same for every attempt.
     pub body: Vec<u8>,
     pub created_at: Timestamp,

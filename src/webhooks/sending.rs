@@ -14,7 +14,7 @@ use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_pr
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
-use crate::domain::{Data, DeliveryId, Notice, Timestamp};
+use crate::domain::{DeliveryId, EventData, EventType, Timestamp};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, Sequence, StoreError};
 
@@ -201,10 +201,10 @@ impl Inner {
             let why = webhook.disabled.map_or("", |disabled| disabled.why.reason());
             record(
                 &mut batch,
-                Notice::WebhookDisabled,
+                EventType::WebhookDisabled,
                 webhook,
                 Cause::system(now),
-                Data::default().with("reason", why),
+                EventData::default().with("reason", why),
             );
         }
         if let Err(error) = committer.commit(batch) {
@@ -277,8 +277,13 @@ impl AfterAttempt {
         };
         let ended = delivery.status != DeliveryStatus::Pending;
         progress.pending = progress.pending.saturating_sub(u32::from(ended));
-        progress.last =
-            Some(LastDelivery { delivery: delivery.id, notice: delivery.notice, at, status: delivery.status, code });
+        progress.last = Some(LastDelivery {
+            delivery: delivery.id,
+            event_type: delivery.event_type,
+            at,
+            status: delivery.status,
+            code,
+        });
         let disabled = why.filter(|_| hook.webhook.is_enabled()).map(|why| Webhook {
             disabled: Some(Disabled { at: now, why }),
             updated_at: now,

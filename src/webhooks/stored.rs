@@ -6,7 +6,7 @@ use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::filter::Filter;
 use super::target::Target;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, PreviousSecret, Progress, Webhook};
-use crate::domain::{DeliveryId, Description, IdSeed, Identifier, Malformed, Notice, Timestamp, WebhookId};
+use crate::domain::{DeliveryId, Description, EventType, IdSeed, Identifier, Malformed, Timestamp, WebhookId};
 use crate::events::EventId;
 use crate::store::StoreError;
 use crate::store::record::{self, encode, records, stored_enum};
@@ -74,7 +74,7 @@ struct ProgressV1 {
 #[derive(Serialize, Deserialize)]
 struct LastV1 {
     delivery: [u8; ID_BYTES],
-    notice: u16,
+    event_type: u16,
     at: i64,
     status: StatusV1,
     code: Option<u16>,
@@ -85,7 +85,7 @@ stored_enum!(StatusV1, DeliveryStatus { Pending, Delivered, Failed });
 #[derive(Serialize, Deserialize)]
 struct DeliveryV1<'a> {
     event: (u64, [u8; 4]),
-    notice: u16,
+    event_type: u16,
     body: &'a [u8],
     created_at: i64,
     status: StatusV1,
@@ -155,7 +155,7 @@ pub fn encode_progress(progress: &Progress) -> Vec<u8> {
         pending: progress.pending,
         last: progress.last.as_ref().map(|last| LastV1 {
             delivery: last.delivery.0.0,
-            notice: last.notice as u16,
+            event_type: last.event_type as u16,
             at: last.at.as_millis(),
             status: last.status.into(),
             code: last.code,
@@ -187,7 +187,7 @@ impl TryFrom<LastV1> for LastDelivery {
     fn try_from(form: LastV1) -> Result<Self, Malformed> {
         Ok(Self {
             delivery: DeliveryId(IdSeed(form.delivery)),
-            notice: notice_at(form.notice)?,
+            event_type: event_type_at(form.event_type)?,
             at: Timestamp::from_millis(form.at),
             status: form.status.into(),
             code: form.code,
@@ -205,7 +205,7 @@ pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
     });
     encode(&DeliveryV1 {
         event: (delivery.event.number, delivery.event.check),
-        notice: delivery.notice as u16,
+        event_type: delivery.event_type as u16,
         body: &delivery.body,
         created_at: delivery.created_at.as_millis(),
         status: delivery.status.into(),
@@ -228,7 +228,7 @@ pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError>
     Ok(Delivery {
         id: DeliveryId(IdSeed(inverted.map(|byte| !byte))),
         event: EventId { number: form.event.0, check: form.event.1 },
-        notice: notice_at(form.notice).map_err(record::invalid::<DeliveryV1<'_>>)?,
+        event_type: event_type_at(form.event_type).map_err(record::invalid::<DeliveryV1<'_>>)?,
         body: form.body.to_vec(),
         created_at: Timestamp::from_millis(form.created_at),
         status: form.status.into(),
@@ -239,8 +239,8 @@ pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError>
 }
 
 /// Notices are stored as their position in the list of all, which only grows.
-fn notice_at(position: u16) -> Result<Notice, Malformed> {
-    Notice::ALL.get(usize::from(position)).copied().ok_or(Malformed("is an event type of a newer version"))
+fn event_type_at(position: u16) -> Result<EventType, Malformed> {
+    EventType::ALL.get(usize::from(position)).copied().ok_or(Malformed("is an event type of a newer version"))
 }
 
 #[cfg(test)]
@@ -275,7 +275,7 @@ mod tests {
         let delivery_id = DeliveryId(IdSeed([5; 12]));
         let last = LastDelivery {
             delivery: delivery_id,
-            notice: Notice::PullRequestCreated,
+            event_type: EventType::PullRequestCreated,
             at: at(5),
             status: DeliveryStatus::Failed,
             code: Some(500),
@@ -294,7 +294,7 @@ mod tests {
         let delivery = Delivery {
             id: delivery_id,
             event: EventId { number: 69, check: [1, 2, 3, 4] },
-            notice: Notice::SessionClaimed,
+            event_type: EventType::SessionClaimed,
             body: b"{}".to_vec(),
             created_at: at(5),
             status: DeliveryStatus::Pending,

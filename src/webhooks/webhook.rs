@@ -4,7 +4,7 @@ use super::address::NotPublic;
 use super::filter::Filter;
 use super::signature::WebhookSecret;
 use super::target::Target;
-use crate::domain::{DeliveryId, Description, Identifier, Notice, Timestamp, WebhookId};
+use crate::domain::{DeliveryId, Description, EventType, Identifier, Timestamp, WebhookId};
 use crate::secrets::SecretError;
 use crate::store::StoreError;
 
@@ -71,7 +71,7 @@ pub struct Progress {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastDelivery {
     pub delivery: DeliveryId,
-    pub notice: Notice,
+    pub event_type: EventType,
     pub at: Timestamp,
     pub status: DeliveryStatus,
     pub code: Option<u16>,

@@ -9,7 +9,7 @@ use super::settling::Executed;
 use crate::actors::failure::Failure;
 use crate::actors::services::clients::ClaimOutcome;
 use crate::actors::services::signals::Signal;
-use crate::domain::{Agent, ClaimReply, Command, HandOver};
+use crate::domain::{ClaimReply, Command, HandOver, Initiator};
 
 impl<C> Handler<Ask<C>> for EnvironmentActor
 where
@@ -142,7 +142,7 @@ impl EnvironmentActor {
                 client.record(batch, &outcome, now);
             }
         };
-        let by = Agent { person: claim.request.user.clone(), via: claim.via.clone() };
+        let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
         let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
             Ok(executed) => executed,
             Err(failure) => return self.refuse(client.reply, failure, context),

@@ -12,7 +12,7 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::Change;
 use crate::actors::state::loaded::{Advance, Committed};
-use crate::domain::{self, Agent, Command, Environment, Now, Outcome, Timestamp, Transition};
+use crate::domain::{self, Command, Environment, Initiator, Now, Outcome, Timestamp, Transition};
 use crate::store::{Batch, StoreError};
 
 impl EnvironmentActor {
@@ -21,7 +21,7 @@ impl EnvironmentActor {
     pub(super) fn execute<C: Command>(
         &mut self,
         mut command: C,
-        by: Option<&Agent>,
+        by: Option<&Initiator>,
         record: impl FnOnce(&C::Reply, &mut Batch, Timestamp),
     ) -> Result<Executed<C::Reply>, Failure> {
         let links = self.links.clone();
@@ -62,7 +62,7 @@ impl EnvironmentActor {
         &self,
         next: &Environment,
         outcome: &Outcome,
-        by: Option<&Agent>,
+        by: Option<&Initiator>,
         now: Now,
         record: impl FnOnce(&mut Batch),
     ) -> Result<Committed, StoreError> {

@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
-use crate::domain::{Agent, Claim, Command, Ticket};
+use crate::domain::{Claim, Command, Initiator, Ticket};
 
 /// A command and where its answer goes.
 pub struct Ask<C: Command> {
@@ -15,7 +15,7 @@ pub struct Ask<C: Command> {
     pub reply: oneshot::Sender<Result<C::Reply, Failure>>,
     pub keyed: Option<Keyed<C::Reply>>,
     /// The caller.
-    pub by: Option<Arc<Agent>>,
+    pub by: Option<Arc<Initiator>>,
 }
 
 impl<C: Command> Message for Ask<C> {

@@ -18,8 +18,8 @@ use super::services::clients::Keyed;
 use super::services::watchers::{Subject, Watch};
 use super::{restart, timer};
 use crate::domain::{
-    Agent, ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim,
-    ForceClaimed, Heartbeat, Release, Role, Seen, Session, SessionId,
+    ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
+    Heartbeat, Initiator, Release, Role, Seen, Session, SessionId,
 };
 use crate::entropy;
 use crate::store::{Store, StoreError};
@@ -29,7 +29,7 @@ use crate::store::{Store, StoreError};
 pub struct Environments {
     directory: Arc<Directory>,
     /// The caller in whose name it asks.
-    by: Option<Arc<Agent>>,
+    by: Option<Arc<Initiator>>,
 }
 
 impl Environments {
@@ -58,7 +58,7 @@ impl Environments {
     }
 
     /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
-    pub fn by(&self, agent: Agent) -> Self {
+    pub fn by(&self, agent: Initiator) -> Self {
         Self { directory: self.directory.clone(), by: Some(Arc::new(agent)) }
     }
 

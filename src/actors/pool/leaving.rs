@@ -8,7 +8,7 @@ use crate::actors::services::Services;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::record_events;
 use crate::actors::{keys, stored};
-use crate::domain::{Agent, Departure, HungUp, Person, Session, SessionId, Ticket, Unserved, Waiter};
+use crate::domain::{Departure, HungUp, Initiator, Person, Session, SessionId, Ticket, Unserved, Waiter};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// How many overdue waiters are let go at once; the rest the next time.
@@ -115,7 +115,7 @@ impl PipelinePool {
         id: SessionId,
         by: &Person,
         any: bool,
-        agent: Option<&Agent>,
+        agent: Option<&Initiator>,
     ) -> Result<Option<(Session, Sequence)>, Failure> {
         let mut inner = self.inner.lock();
         let Some(departure) = inner.pool.release(id, by, any, services.now())? else { return Ok(None) };
@@ -129,7 +129,7 @@ impl PipelinePool {
         services: &Arc<Services>,
         inner: &mut Inner,
         departure: Departure,
-        by: Option<&Agent>,
+        by: Option<&Initiator>,
     ) -> Result<Sequence, StoreError> {
         let event = departure.event();
         let Departure { waiter, session } = departure;

@@ -16,8 +16,8 @@ use crate::actors::services::signals::Signal;
 use crate::actors::state::change::record_events;
 use crate::actors::{keys, stored};
 use crate::domain::{
-    Agent, Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, KeptBy, Labels, Now, Origin,
-    PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Turn, Waiter,
+    Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, Initiator, KeptBy, Labels, Now,
+    Origin, PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Turn, Waiter,
 };
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
@@ -196,7 +196,7 @@ impl PipelinePool {
             let position = pool.position(waiter);
             let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
             client.record(&mut batch, &outcome, now.at);
-            let by = Agent { person: waiter.session.user.clone(), via: waiter.via.clone() };
+            let by = Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() };
             record_events(&mut batch, &self.pipeline, None, &[waiter.queued(position)], Some(&by), now.at);
         }
         services.store().commit(batch)

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use super::session::{DeploymentStatusV1, DeploymentV1, SessionV1};
 use crate::domain::{
     CommitId, Configuration, Deployment, DeploymentId, Description, Environment, EnvironmentKey, IdSeed, Identifier,
-    KeptBy, Labels, LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Session, Ticket, Timestamp,
-    Via, Waiter,
+    KeptBy, Labels, LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, RequestRef, Session, Ticket,
+    Timestamp, Waiter,
 };
 use crate::store::record::records;
 use crate::stored::{
@@ -253,7 +253,7 @@ impl TryFrom<WaiterV1<'_>> for (Waiter, Option<Labels>) {
             ticket: Ticket(form.ticket),
             kept_by,
             session: Session::try_from(form.session)?,
-            via: form.via.map(Via::from),
+            via: form.via.map(RequestRef::from),
         };
         Ok((waiter, form.labels.map(labels).transpose()?))
     }

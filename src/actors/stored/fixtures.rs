@@ -9,8 +9,8 @@ use crate::domain::{
     Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Claimed, CommitId, Context, Deadline,
     Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall,
     IdSeed, InputValue, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority, Queue,
-    Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource, StepStatus, Tick,
-    Ticket, TokenId, Use, UserId, VariableName, VariableValue, Via,
+    RequestRef, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource,
+    StepStatus, Tick, Ticket, TokenId, Use, UserId, VariableName, VariableValue,
 };
 use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
@@ -276,7 +276,7 @@ fn a_page_of_the_history_of_format_4_is_read() {
 #[test]
 fn waiters_of_format_4_are_read() {
     let by_key = KeptBy::Key(PlaceKey { record: Arc::from(*b"k/token/key"), fingerprint: [9; 16] });
-    let via = Some(Via { token: TokenId(seed(30)), request: "req_7".into() });
+    let via = Some(RequestRef { token: TokenId(seed(30)), request: "req_7".into() });
     let any = labels(&[("size", "large")]);
     for (name, kept_by, labels) in [
         ("waiter", by_key, None),

@@ -20,7 +20,7 @@ pub use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Re
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
-use crate::domain::{Agent, AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, PipelineKey, Timestamp};
+use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::logs::Logs;
 use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
 
@@ -93,7 +93,7 @@ pub struct NewAnalysis {
     pub environment: EnvironmentKey,
     pub deployment: DeploymentId,
     pub engine: EngineName,
-    pub requested_by: Agent,
+    pub requested_by: Initiator,
 }
 
 /// All given conditions must hold.
@@ -330,7 +330,7 @@ mod tests {
             },
             deployment: DeploymentId(seed(deployment)),
             engine: EngineName::Builtin,
-            requested_by: Agent { person: Person { id: UserId(seed(0)), name: "ana".into() }, via: None },
+            requested_by: Initiator { person: Person { id: UserId(seed(0)), name: "ana".into() }, via: None },
             created_at: Timestamp::from_millis(0),
             standing,
             pushing: None,

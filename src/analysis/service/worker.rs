@@ -8,7 +8,7 @@ use super::super::llm::Llm;
 use super::super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
 use super::super::{Case, Engine, Finding, WithFallback};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
-use crate::domain::{Data, EnvironmentKey, Identifier, Notice};
+use crate::domain::{EnvironmentKey, EventData, EventType, Identifier};
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
@@ -137,7 +137,7 @@ fn report(finding: Finding, case: &Case) -> Report {
 /// Records the event that it has ended.
 fn record(analysis: &Analysis, batch: &mut Batch) {
     let Some(at) = analysis.completed_at() else { return };
-    let data = Data::default()
+    let data = EventData::default()
         .with("analysisId", analysis.id.to_string())
         .with("status", analysis.status().as_str())
         .with("engine", analysis.answered_by().as_str())
@@ -146,7 +146,7 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
     let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..NewEvent::new(Notice::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
+        ..NewEvent::new(EventType::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
     };
     events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }

@@ -1,7 +1,7 @@
 //! What is told of members and tokens: once for each change, in its batch, in the name of whose it is.
 
 use super::*;
-use crate::domain::{Datum, Notice};
+use crate::domain::{EventType, EventValue};
 use crate::events::{Events, RecordedEvent};
 
 #[tokio::test]
@@ -22,15 +22,15 @@ async fn every_change_of_a_member_or_token_records_one_event_with_its_author() {
     let user = ana.id.to_string();
     let of_token = |token: &OpenToken| format!("tokenId={} name=ci userId={user}", token.token.id);
     let expected = [
-        (Notice::MemberAdded, format!("userId={user} name=ana role=developer")),
-        (Notice::MemberUpdated, format!("userId={user} name=ana role=viewer previousRole=developer")),
-        (Notice::TokenCreated, of_token(&first)),
-        (Notice::TokenCreated, of_token(&second)),
-        (Notice::TokenRevoked, of_token(&first)),
-        (Notice::TokenRevoked, format!("{} reason=member_removed", of_token(&second))),
-        (Notice::MemberRemoved, format!("userId={user} name=ana role=viewer")),
+        (EventType::MemberAdded, format!("userId={user} name=ana role=developer")),
+        (EventType::MemberUpdated, format!("userId={user} name=ana role=viewer previousRole=developer")),
+        (EventType::TokenCreated, of_token(&first)),
+        (EventType::TokenCreated, of_token(&second)),
+        (EventType::TokenRevoked, of_token(&first)),
+        (EventType::TokenRevoked, format!("{} reason=member_removed", of_token(&second))),
+        (EventType::MemberRemoved, format!("userId={user} name=ana role=viewer")),
     ];
-    assert_eq!(told.iter().map(|event| (event.notice, data(event))).collect::<Vec<_>>(), expected);
+    assert_eq!(told.iter().map(|event| (event.event_type, data(event))).collect::<Vec<_>>(), expected);
     assert!(told.iter().all(|event| event.by.as_ref() == Some(&admin) && event.at == cause.at));
     let journal = format!("{told:?}");
     assert!(!journal.contains(&first.text.reveal()[3..]) && !journal.contains(&second.text.reveal()[3..]));
@@ -71,14 +71,14 @@ async fn changes_by_a_start_are_recorded_as_the_systems() {
     let told = &told(&store)[began..];
     assert!(told.iter().all(|event| event.by.is_none()));
     assert_eq!(
-        told.iter().map(|event| event.notice).collect::<Vec<_>>(),
+        told.iter().map(|event| event.event_type).collect::<Vec<_>>(),
         [
-            Notice::MemberAdded,
-            Notice::TokenRevoked,
-            Notice::MemberRemoved,
-            Notice::TokenCreated,
-            Notice::TokenRevoked,
-            Notice::TokenCreated
+            EventType::MemberAdded,
+            EventType::TokenRevoked,
+            EventType::MemberRemoved,
+            EventType::TokenCreated,
+            EventType::TokenRevoked,
+            EventType::TokenCreated
         ]
     );
     assert!(data(&told[4]).ends_with("reason=superseded"));
@@ -110,9 +110,9 @@ fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
 }
 
 fn data(event: &RecordedEvent) -> String {
-    let pair = |(name, datum): &(std::borrow::Cow<'static, str>, Datum)| match datum {
-        Datum::Text(text) => format!("{name}={text}"),
-        Datum::Number(_) | Datum::Flag(_) => panic!("{event:?}"),
+    let pair = |(name, datum): &(std::borrow::Cow<'static, str>, EventValue)| match datum {
+        EventValue::Text(text) => format!("{name}={text}"),
+        EventValue::Number(_) | EventValue::Flag(_) => panic!("{event:?}"),
     };
     event.data.0.iter().map(pair).collect::<Vec<_>>().join(" ")
 }

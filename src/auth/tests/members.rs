@@ -172,9 +172,9 @@ async fn the_tokens_with_the_longest_names_fit_into_the_batch_of_a_removal() {
     let other = NewMember { name: longest("b"), ..admin.clone() };
     let accounts = Accounts::open(store.clone(), vec![admin.clone(), other], NOW).await.unwrap();
     let id = |name: &str| accounts.member_named(&longest("o"), longest(name).as_str()).unwrap().id;
-    let by = Agent {
+    let by = Initiator {
         person: Person { id: id("a"), name: longest("a").shared() },
-        via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("r".repeat(128)) }),
+        via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("r".repeat(128)) }),
     };
     for _ in 0..stored::REVOKED_AT_ONCE {
         let new = NewToken {

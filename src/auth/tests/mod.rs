@@ -13,7 +13,7 @@ use futures_util::FutureExt;
 
 use super::token::TOKENS_MAX;
 use super::*;
-use crate::domain::{Agent, IdSeed, Identifier, Person, Role, Timestamp, TokenId, UserId, Via};
+use crate::domain::{IdSeed, Identifier, Initiator, Person, RequestRef, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
@@ -216,9 +216,9 @@ async fn open(store: &Arc<MemoryStore>, members: &[&str]) -> Accounts {
 }
 
 /// A member of this name, over the API.
-fn agent(accounts: &Accounts, name: &str) -> Agent {
+fn agent(accounts: &Accounts, name: &str) -> Initiator {
     let person = Person { id: user(accounts, name), name: Arc::from(name) };
-    Agent { person, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
+    Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }
 
 async fn create(accounts: &Accounts, name: &str) -> Result<OpenToken, AccountsError> {

@@ -97,7 +97,7 @@ impl World {
         self.pass(millis);
         let done = match self.random.below(100) {
             0..40 => self.process_some(),
-            40..48 => self.notice(),
+            40..48 => self.event_type(),
             48..58 => {
                 let under_way = self.log.handed_in() - self.log.durable();
                 let count = self.random.below(under_way + 1);
@@ -135,7 +135,7 @@ impl World {
     }
 
     /// The server notices that a client is gone.
-    fn notice(&mut self) -> bool {
+    fn event_type(&mut self) -> bool {
         if self.server.signals.is_empty() {
             return false;
         }

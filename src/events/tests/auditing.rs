@@ -12,8 +12,8 @@ fn acme() -> Identifier {
 fn recorded() -> Arc<MemoryStore> {
     let store = Arc::new(MemoryStore::new());
     for number in 0..EVENTS {
-        happen_at(&store, "acme", Notice::ALL[number as usize % 9], number as i64);
-        happen_at(&store, "umbrella", Notice::ALL[number as usize % 5], number as i64);
+        happen_at(&store, "acme", EventType::ALL[number as usize % 9], number as i64);
+        happen_at(&store, "umbrella", EventType::ALL[number as usize % 5], number as i64);
     }
     store
 }
@@ -159,13 +159,13 @@ fn whoever_writes_a_whole_new_chain_is_found_by_a_head_that_was_noted() {
     let noted = Events::new(recorded()).audit(&acme(), &[]).unwrap().head.unwrap();
     let forged = Arc::new(MemoryStore::new());
     for number in 0..EVENTS + 3 {
-        happen_at(&forged, "acme", Notice::SecretCreated, number as i64);
+        happen_at(&forged, "acme", EventType::SecretCreated, number as i64);
     }
     let events = Events::new(forged);
     let report = events.audit(&acme(), &[noted]).unwrap();
     assert_eq!((report.fault.clone(), report.is_intact()), (None, false));
     let store = recorded();
-    happen(&store, "acme", Notice::SecretCreated);
+    happen(&store, "acme", EventType::SecretCreated);
     let report = Events::new(store).audit(&acme(), &[noted]).unwrap();
     assert_eq!((report.is_intact(), report.expected), (true, vec![(noted, ExpectationStatus::Present)]));
     assert_eq!(noted.to_string().parse(), Ok(noted));
@@ -185,7 +185,7 @@ async fn a_server_that_starts_on_a_cut_journal_goes_on_and_keeps_the_evidence() 
     let lost = PAGE_ENTRIES * 3 + 4;
     assert_eq!(events.next(&acme()).unwrap(), lost);
     for _ in 0..50 {
-        happen(&store, "acme", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
     }
     let (number, wrong) = fault(&store).unwrap();
     assert!(number == EVENTS - 1 && matches!(wrong, FaultKind::Lost { .. }), "{number}: {wrong:?}");

@@ -6,9 +6,9 @@ use crate::store::journal::{Head, head_key, page_key};
 
 fn record_samples(store: &MemoryStore) {
     let (pipeline, environment, agent) = (identifier("web"), identifier("review-1"), agent());
-    let data = Data::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true);
+    let data = EventData::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true);
     let claimed = NewEvent {
-        notice: Notice::SessionClaimed,
+        event_type: EventType::SessionClaimed,
         at: Timestamp::from_millis(1_794_735_000_123),
         by: Some(&agent),
         pipeline: Some(&pipeline),
@@ -18,8 +18,8 @@ fn record_samples(store: &MemoryStore) {
         data: &data,
     };
     let queued = SessionId { seed: IdSeed([5; 12]), origin: Origin::Queued(Ticket(9)) };
-    let none = Data::default();
-    let system = NewEvent::new(Notice::WebhookDisabled, Timestamp::from_millis(9), None, &none);
+    let none = EventData::default();
+    let system = NewEvent::new(EventType::WebhookDisabled, Timestamp::from_millis(9), None, &none);
     for happening in [claimed, NewEvent { session: Some(queued), ..claimed }, system] {
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);
@@ -63,7 +63,7 @@ fn notes_beside_journals_of_format_4_are_read() {
 
 #[test]
 fn event_types_keep_the_numbers_that_they_had_in_format_4() {
-    let names: Vec<_> = Notice::ALL.iter().map(|notice| notice.as_str()).collect();
+    let names: Vec<_> = EventType::ALL.iter().map(|event_type| event_type.as_str()).collect();
     let kept = String::from_utf8(format_4("event types")).unwrap();
     let kept: Vec<_> = kept.split(' ').collect();
     assert_eq!(names[..kept.len()], kept);

@@ -19,7 +19,7 @@ fn varied() -> Events {
         let pick = number as usize;
         let (pipeline, environment) = &places[pick % 2];
         let happening = NewEvent {
-            notice: Notice::ALL[pick % 7],
+            event_type: EventType::ALL[pick % 7],
             at: Timestamp::from_millis(1_000 + number as i64),
             by: (number % 3 == 0).then_some(&by),
             pipeline: (number % 5 > 0).then_some(pipeline),
@@ -27,25 +27,25 @@ fn varied() -> Events {
             session: (number % 4 == 0)
                 .then_some(SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(number % 8 + 1) }),
             deployment: (number % 6 == 0).then_some(DeploymentId(IdSeed([(number % 12) as u8; 12]))),
-            data: &Data::default(),
+            data: &EventData::default(),
         };
         let mut batch = Batch::default();
         record(&mut batch, &acme(), &happening);
         store.commit(batch).unwrap();
-        happen(&store, "umbrella", Notice::TokenCreated);
+        happen(&store, "umbrella", EventType::TokenCreated);
     }
     Events::new(store)
 }
 
 fn filters() -> Vec<Filter> {
-    let mut notices = Notices::default();
-    notices.add(Notice::ALL[3]);
-    notices.add(Notice::ALL[5]);
+    let mut event_types = Notices::default();
+    event_types.add(EventType::ALL[3]);
+    event_types.add(EventType::ALL[5]);
     let session = SessionId { seed: IdSeed([1; 12]), origin: Origin::Granted(5) };
     vec![
         Filter::default(),
-        Filter { notices: Some(notices), ..Filter::default() },
-        Filter { notices: Some(Notices::default()), ..Filter::default() },
+        Filter { event_types: Some(event_types), ..Filter::default() },
+        Filter { event_types: Some(Notices::default()), ..Filter::default() },
         Filter { actor: Some(Actor::System), ..Filter::default() },
         Filter { actor: Some(Actor::User(agent().person.id)), ..Filter::default() },
         Filter { actor: Some(Actor::User(UserId(IdSeed([9; 12])))), ..Filter::default() },

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::{
-    Agent, Data, DeploymentId, IdSeed, Identifier, Notice, Origin, Person, SessionId, Ticket, Timestamp, TokenId,
-    UserId, Via,
+    DeploymentId, EventData, EventType, IdSeed, Identifier, Initiator, Origin, Person, RequestRef, SessionId, Ticket,
+    Timestamp, TokenId, UserId,
 };
 use crate::store::journal::PAGE_ENTRIES;
 use crate::store::{Batch, MemoryStore, Store};
@@ -19,18 +19,18 @@ fn identifier(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
 }
 
-fn agent() -> Agent {
+fn agent() -> Initiator {
     let person = Person { id: UserId(IdSeed([1; 12])), name: "ana".into() };
-    Agent { person, via: Some(Via { token: TokenId(IdSeed([2; 12])), request: "req_1".into() }) }
+    Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([2; 12])), request: "req_1".into() }) }
 }
 
-fn happen(store: &MemoryStore, organization: &str, notice: Notice) {
-    happen_at(store, organization, notice, 5);
+fn happen(store: &MemoryStore, organization: &str, event_type: EventType) {
+    happen_at(store, organization, event_type, 5);
 }
 
-fn happen_at(store: &MemoryStore, organization: &str, notice: Notice, millis: i64) {
-    let (mut batch, data) = (Batch::default(), Data::default());
-    let happening = NewEvent::new(notice, Timestamp::from_millis(millis), None, &data);
+fn happen_at(store: &MemoryStore, organization: &str, event_type: EventType, millis: i64) {
+    let (mut batch, data) = (Batch::default(), EventData::default());
+    let happening = NewEvent::new(event_type, Timestamp::from_millis(millis), None, &data);
     record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }
@@ -42,14 +42,14 @@ fn an_event_reads_back_with_all_it_says() {
     for origin in [Origin::Granted(7), Origin::Queued(Ticket(9))] {
         let session = SessionId { seed: IdSeed([3; 12]), origin };
         let happening = NewEvent {
-            notice: Notice::SessionClaimed,
+            event_type: EventType::SessionClaimed,
             at: Timestamp::from_millis(1_700_000_000_123),
             by: Some(&agent()),
             pipeline: Some(&pipeline),
             environment: Some(&environment),
             session: Some(session),
             deployment: Some(DeploymentId(IdSeed([4; 12]))),
-            data: &Data::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true),
+            data: &EventData::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true),
         };
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);
@@ -57,7 +57,7 @@ fn an_event_reads_back_with_all_it_says() {
         let events = Events::new(store.clone());
         let read = events.read(&identifier("acme"), events.next(&identifier("acme")).unwrap() - 1).unwrap();
         let [read] = read.as_slice() else { panic!("{read:?}") };
-        assert_eq!((read.notice, read.at, read.by.as_ref()), (happening.notice, happening.at, happening.by));
+        assert_eq!((read.event_type, read.at, read.by.as_ref()), (happening.event_type, happening.at, happening.by));
         assert_eq!((read.pipeline.as_ref(), read.environment.as_ref()), (Some(&pipeline), Some(&environment)));
         assert_eq!((read.session, read.deployment), (happening.session, happening.deployment));
         assert_eq!(&read.data, happening.data);
@@ -68,8 +68,8 @@ fn an_event_reads_back_with_all_it_says() {
 fn each_organization_has_its_own_numbers_and_an_id_of_one_is_none_of_another() {
     let store = Arc::new(MemoryStore::new());
     for _ in 0..PAGE_ENTRIES + 1 {
-        happen(&store, "acme", Notice::SecretCreated);
-        happen(&store, "umbrella", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
+        happen(&store, "umbrella", EventType::SecretCreated);
     }
     let events = Events::new(store);
     let (acme, umbrella) = (identifier("acme"), identifier("umbrella"));

@@ -33,13 +33,13 @@ async fn beyond_the_number_the_oldest_pages_go_and_never_what_a_crash_may_go_bac
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..1_000 {
-        happen(&store, "acme", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
     }
     assert_eq!((sweep(&mut sweeper, 5).await, first(&events)), (896, 896));
     assert_eq!((sweep(&mut sweeper, 5).await, first(&events)), (0, 896));
     store.fall_behind(true);
     for _ in 0..1_000 {
-        happen(&store, "acme", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
     }
     sweep(&mut sweeper, 5).await;
     assert_eq!(first(&events), 992, "the log begins after number 999, whose page is still there");
@@ -55,16 +55,16 @@ async fn what_is_too_old_goes_when_all_of_its_page_is_but_never_the_newest_page(
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 1_000_000);
     for number in 0..100 {
-        happen_at(&store, "acme", Notice::SecretCreated, if number == 40 { DAY } else { 0 });
+        happen_at(&store, "acme", EventType::SecretCreated, if number == 40 { DAY } else { 0 });
     }
     sweep(&mut sweeper, DAY).await;
     assert_eq!((sweep(&mut sweeper, DAY).await, first(&events)), (0, 0), "a day old is not too old");
     assert_eq!((sweep(&mut sweeper, DAY + 1).await, first(&events)), (32, 32), "event 40 is younger");
     assert_eq!((sweep(&mut sweeper, 9 * DAY).await, first(&events)), (64, 96));
     assert_eq!((sweep(&mut sweeper, 99 * DAY).await, first(&events)), (0, 96));
-    happen_at(&store, "acme", Notice::SecretDeleted, 99 * DAY);
+    happen_at(&store, "acme", EventType::SecretDeleted, 99 * DAY);
     let newest = events.list(&identifier("acme"), &Filter::default(), 0, 1).unwrap().events;
-    assert_eq!((newest[0].id.number, newest[0].notice), (100, Notice::SecretDeleted));
+    assert_eq!((newest[0].id.number, newest[0].event_type), (100, EventType::SecretDeleted));
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn what_somebody_has_still_to_be_told_of_is_held_back_up_to_twice_the_numb
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..1_000 {
-        happen(&store, "acme", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
     }
     let now = Timestamp::from_millis(5);
     sweeper.sweep(now, |_| Some(3)).await.unwrap();
@@ -90,7 +90,7 @@ async fn an_event_that_was_dropped_is_expired_and_one_that_never_was_is_unknown(
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..300 {
-        happen(&store, "acme", Notice::SecretCreated);
+        happen(&store, "acme", EventType::SecretCreated);
     }
     let acme = identifier("acme");
     let old = events.read(&acme, 10).unwrap()[0].id;

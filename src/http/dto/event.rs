@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::values::{Text, Time};
-use crate::domain::{Agent, Data, Datum, DeploymentId, Identifier, SessionId, TokenId, UserId};
+use crate::domain::{DeploymentId, EventData, EventValue, Identifier, Initiator, SessionId, TokenId, UserId};
 use crate::events::{EventId, RecordedEvent};
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -56,7 +56,7 @@ pub struct ActorView<'a> {
 }
 
 #[derive(Debug)]
-struct DataView<'a>(&'a Data);
+struct DataView<'a>(&'a EventData);
 
 #[derive(Debug, Clone)]
 struct Hex<'a>(&'a [u8]);
@@ -66,7 +66,7 @@ impl<'a> From<&'a RecordedEvent> for EventView<'a> {
         let via = event.by.as_ref().and_then(|agent| agent.via.as_ref());
         Self {
             event_id: Text(event.id),
-            r#type: event.notice.as_str(),
+            r#type: event.event_type.as_str(),
             at: Time(event.at),
             actor: ActorView::new(event.by.as_ref()),
             request_id: via.map(|via| &*via.request),
@@ -81,7 +81,7 @@ impl<'a> From<&'a RecordedEvent> for EventView<'a> {
 }
 
 impl<'a> ActorView<'a> {
-    fn new(agent: Option<&'a Agent>) -> Self {
+    fn new(agent: Option<&'a Initiator>) -> Self {
         let via = agent.and_then(|agent| agent.via.as_ref());
         Self {
             kind: if agent.is_some() { "user" } else { "system" },
@@ -97,9 +97,9 @@ impl Serialize for DataView<'_> {
         let mut map = serializer.serialize_map(Some(self.0.0.len()))?;
         for (name, datum) in &self.0.0 {
             match datum {
-                Datum::Text(text) => map.serialize_entry(name, &**text)?,
-                Datum::Number(number) => map.serialize_entry(name, number)?,
-                Datum::Flag(flag) => map.serialize_entry(name, flag)?,
+                EventValue::Text(text) => map.serialize_entry(name, &**text)?,
+                EventValue::Number(number) => map.serialize_entry(name, number)?,
+                EventValue::Flag(flag) => map.serialize_entry(name, flag)?,
             }
         }
         map.end()

@@ -153,7 +153,7 @@ impl From<&LastDelivery> for LastDeliveryView {
     fn from(last: &LastDelivery) -> Self {
         Self {
             delivery_id: Text(last.delivery),
-            r#type: last.notice.as_str(),
+            r#type: last.event_type.as_str(),
             status: last.status.as_str(),
             status_code: last.code,
             at: Time(last.at),
@@ -181,7 +181,7 @@ impl<'a> From<&'a Delivery> for DeliveryView<'a> {
         Self {
             delivery_id: Text(delivery.id),
             event_id: Text(delivery.event),
-            r#type: delivery.notice.as_str(),
+            r#type: delivery.event_type.as_str(),
             status: delivery.status.as_str(),
             attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
             next_attempt_at: pending.then_some(Time(due)),
@@ -212,7 +212,7 @@ struct Payload<T> {
 
 /// The body for an event.
 pub fn webhook_body(event: &RecordedEvent) -> Vec<u8> {
-    written(&Payload { r#type: event.notice.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
+    written(&Payload { r#type: event.event_type.as_str(), timestamp: Time(event.at), data: EventView::from(event) })
 }
 
 /// The body for a test.

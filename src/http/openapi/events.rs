@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::operation::Operation;
-use crate::domain::{DeploymentId, Identifier, Notice, SessionId, UserId};
+use crate::domain::{DeploymentId, EventType, Identifier, SessionId, UserId};
 use crate::http::codes::Code;
 use crate::http::dto::EventView;
 use crate::http::paging::SlicePagination;
@@ -49,7 +49,7 @@ pub fn stream_events() -> Operation {
 }
 
 fn filtered(operation: Operation) -> Operation {
-    let types: Vec<_> = Notice::ALL.iter().map(|notice| notice.as_str()).collect();
+    let types: Vec<_> = EventType::ALL.iter().map(|event_type| event_type.as_str()).collect();
     let types = format!(
         "Only of these types: with commas, or given several times, or a whole group like `session.*`. There are {}",
         types.join(", ")
@@ -71,8 +71,9 @@ fn filtered(operation: Operation) -> Operation {
 
 /// Names and groups, with commas between them.
 fn types_pattern() -> String {
-    let names = Notice::ALL.iter().map(|notice| notice.as_str().replace('.', r"\."));
-    let mut groups: Vec<_> = Notice::ALL.iter().filter_map(|notice| notice.as_str().split('.').next()).collect();
+    let names = EventType::ALL.iter().map(|event_type| event_type.as_str().replace('.', r"\."));
+    let mut groups: Vec<_> =
+        EventType::ALL.iter().filter_map(|event_type| event_type.as_str().split('.').next()).collect();
     groups.dedup();
     let groups = groups.into_iter().map(|group| format!(r"{group}\.\*"));
     let one = names.chain(groups).collect::<Vec<_>>().join("|");

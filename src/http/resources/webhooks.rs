@@ -8,7 +8,7 @@ use actix_web::http::StatusCode;
 use serde_json::json;
 
 use crate::auth::Permission;
-use crate::domain::{DeliveryId, Description, Notice, WebhookId};
+use crate::domain::{DeliveryId, Description, EventType, WebhookId};
 use crate::forms::{Integer, List, form, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -91,7 +91,7 @@ texts! {
 }
 
 fn filter_names() -> Vec<String> {
-    let names = Notice::ALL.iter().map(|notice| notice.as_str());
+    let names = EventType::ALL.iter().map(|event_type| event_type.as_str());
     let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
     let mut names: Vec<String> = groups.chain(names.map(str::to_owned)).collect();
     names.sort_unstable();

@@ -1,7 +1,7 @@
 //! What is told of pipelines: once for each change, in its batch, in the name of whose it is.
 
 use super::*;
-use crate::domain::{Datum, Notice};
+use crate::domain::{EventType, EventValue};
 use crate::events::{Events, RecordedEvent};
 
 #[tokio::test]
@@ -14,27 +14,27 @@ async fn every_change_of_a_pipeline_records_one_event_with_its_author() {
     let resumed = pipelines.resume(&web(), &mia(), NOW, |_, _| ()).await.unwrap();
     delete(&pipelines, web(), None).await.unwrap();
     let told = told(&store);
-    let notices: Vec<_> = told.iter().map(|event| event.notice).collect();
+    let event_types: Vec<_> = told.iter().map(|event| event.event_type).collect();
     assert_eq!(
-        notices,
+        event_types,
         [
-            Notice::PipelineCreated,
-            Notice::PipelineUpdated,
-            Notice::PipelineStopped,
-            Notice::PipelineResumed,
-            Notice::PipelineDeleted
+            EventType::PipelineCreated,
+            EventType::PipelineUpdated,
+            EventType::PipelineStopped,
+            EventType::PipelineResumed,
+            EventType::PipelineDeleted
         ]
     );
     for event in &told {
         assert_eq!((event.by.as_ref(), event.at), (Some(&mia()), NOW));
         assert_eq!(event.pipeline, Some(identifier("web")));
         let has_reason = datum(event, "reason").is_some();
-        assert_eq!(has_reason, event.notice == Notice::PipelineStopped);
+        assert_eq!(has_reason, event.event_type == EventType::PipelineStopped);
     }
-    assert_eq!(datum(&told[0], "name"), Some(Datum::from("one")));
-    assert_eq!(datum(&told[2], "reason"), Some(Datum::from("moving")));
-    assert_eq!(datum(&told[3], "revision"), Some(Datum::from(resumed.revision)));
-    assert_eq!(datum(&told[4], "name"), Some(Datum::from("two")));
+    assert_eq!(datum(&told[0], "name"), Some(EventValue::from("one")));
+    assert_eq!(datum(&told[2], "reason"), Some(EventValue::from("moving")));
+    assert_eq!(datum(&told[3], "revision"), Some(EventValue::from(resumed.revision)));
+    assert_eq!(datum(&told[4], "name"), Some(EventValue::from("two")));
 }
 
 #[tokio::test]
@@ -58,9 +58,9 @@ async fn changes_by_a_file_are_recorded_as_the_systems() {
     open(&store, &[("web", named("one"))]).await;
     open(&store, &[("web", named("two"))]).await;
     let told = told(&store);
-    let seen: Vec<_> = told.iter().map(|event| (event.notice, event.by.clone(), event.pipeline.clone())).collect();
+    let seen: Vec<_> = told.iter().map(|event| (event.event_type, event.by.clone(), event.pipeline.clone())).collect();
     let web = Some(identifier("web"));
-    assert_eq!(seen, [(Notice::PipelineCreated, None, web.clone()), (Notice::PipelineUpdated, None, web)]);
+    assert_eq!(seen, [(EventType::PipelineCreated, None, web.clone()), (EventType::PipelineUpdated, None, web)]);
 }
 
 #[tokio::test]
@@ -84,6 +84,6 @@ fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
     Events::new(store.clone()).read(&acme(), 0).unwrap()
 }
 
-fn datum(event: &RecordedEvent, name: &str) -> Option<Datum> {
+fn datum(event: &RecordedEvent, name: &str) -> Option<EventValue> {
     event.data.0.iter().find(|(known, _)| known == name).map(|(_, datum)| datum.clone())
 }

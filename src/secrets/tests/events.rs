@@ -5,7 +5,7 @@ use std::pin::pin;
 use futures_util::FutureExt;
 
 use super::*;
-use crate::domain::{Agent, Datum, IdSeed, Notice, Person, TokenId, UserId, Via};
+use crate::domain::{EventType, EventValue, IdSeed, Initiator, Person, RequestRef, TokenId, UserId};
 use crate::events::{Events, RecordedEvent};
 use crate::store::StoreError;
 
@@ -25,27 +25,27 @@ async fn every_change_of_a_secret_records_one_event_with_its_author() {
     vault.delete_pipeline(&pipeline("acme", "web"), Cause::system(LATER)).await.unwrap();
 
     let told = told(&store);
-    let seen: Vec<_> = told.iter().map(|event| (event.notice, event.pipeline.clone(), version(event))).collect();
+    let seen: Vec<_> = told.iter().map(|event| (event.event_type, event.pipeline.clone(), version(event))).collect();
     let web = Some(id("web"));
     assert_eq!(
         seen,
         [
-            (Notice::SecretCreated, None, 1),
-            (Notice::SecretCreated, web.clone(), 1),
-            (Notice::SecretUpdated, None, 2),
-            (Notice::SecretUpdated, web.clone(), 2),
-            (Notice::SecretDeleted, None, 2),
-            (Notice::SecretDeleted, web, 2),
+            (EventType::SecretCreated, None, 1),
+            (EventType::SecretCreated, web.clone(), 1),
+            (EventType::SecretUpdated, None, 2),
+            (EventType::SecretUpdated, web.clone(), 2),
+            (EventType::SecretDeleted, None, 2),
+            (EventType::SecretDeleted, web, 2),
         ]
     );
     let (last, others) = told.split_last().unwrap();
     assert!(others.iter().all(|event| event.by.as_ref() == Some(&mia) && event.at == NOW));
     assert_eq!((&last.by, last.at), (&None, LATER), "nobody asked for that one in particular");
     for event in &told {
-        assert!(event.data.0.contains(&("name".into(), Datum::from("TOKEN"))), "{event:?}");
+        assert!(event.data.0.contains(&("name".into(), EventValue::from("TOKEN"))), "{event:?}");
     }
-    assert!(told[2].data.0.contains(&("valueChanged".into(), Datum::Flag(true))));
-    assert!(told[3].data.0.contains(&("valueChanged".into(), Datum::Flag(false))));
+    assert!(told[2].data.0.contains(&("valueChanged".into(), EventValue::Flag(true))));
+    assert!(told[3].data.0.contains(&("valueChanged".into(), EventValue::Flag(false))));
     let journal = format!("{told:?}");
     assert!(!journal.contains("s3cret") && !journal.contains("hush"), "{journal}");
 }
@@ -93,15 +93,17 @@ async fn all_secrets_that_an_organization_can_have_go_with_their_pipeline_in_one
         create(&vault, &organization, Some(&pipeline), &called, "v").await;
     }
     let by = Person { id: UserId(IdSeed([7; 12])), name: longest("n", 63).into() };
-    let agent =
-        Agent { person: by, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: "r".repeat(128).into() }) };
+    let agent = Initiator {
+        person: by,
+        via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: "r".repeat(128).into() }),
+    };
     vault.delete_pipeline(&super::pipeline(&organization, &pipeline), Cause::by(&agent, LATER)).await.unwrap();
     assert!(vault.list(&id(&organization), None).unwrap().is_empty());
 }
 
-fn mia() -> Agent {
+fn mia() -> Initiator {
     let person = Person { id: UserId(IdSeed([7; 12])), name: Arc::from("mia") };
-    Agent { person, via: Some(Via { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
+    Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }
 
 fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
@@ -111,7 +113,7 @@ fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
 fn version(event: &RecordedEvent) -> u64 {
     let found = event.data.0.iter().find(|(name, _)| name == "version").map(|(_, datum)| datum);
     match found {
-        Some(Datum::Number(version)) => *version,
-        Some(Datum::Text(_) | Datum::Flag(_)) | None => panic!("{event:?}"),
+        Some(EventValue::Number(version)) => *version,
+        Some(EventValue::Text(_) | EventValue::Flag(_)) | None => panic!("{event:?}"),
     }
 }

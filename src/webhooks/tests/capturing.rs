@@ -9,11 +9,11 @@ use crate::webhooks::capture::PENDING_MAX;
 #[tokio::test]
 async fn a_webhook_gets_matching_events_from_its_creation_on() {
     let bench = Bench::new();
-    bench.happen(Notice::SessionClaimed, 40);
+    bench.happen(EventType::SessionClaimed, 40);
     let [some, all] = [bench.make(&["session.claimed"]).await, bench.make(&[]).await];
-    bench.happen(Notice::SessionClaimed, 1);
-    bench.happen(Notice::SessionReleased, 1);
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
+    bench.happen(EventType::SessionReleased, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     // The two numbers before are those of the webhooks themselves.
     assert_eq!(bench.captured(some), [42, 44]);
@@ -28,7 +28,7 @@ async fn a_webhook_gets_matching_events_from_its_creation_on() {
 async fn whenever_the_server_dies_an_event_is_captured_once() {
     let bench = Bench::new();
     let id = bench.make(&["session.*"]).await;
-    bench.happen(Notice::SessionClaimed, 3);
+    bench.happen(EventType::SessionClaimed, 3);
     bench.store.hold();
     bench.capture();
     let lost = bench.crashed();
@@ -37,7 +37,7 @@ async fn whenever_the_server_dies_an_event_is_captured_once() {
     assert_eq!(lost.captured(id), [1, 2, 3]);
     bench.store.release();
     let kept = bench.crashed();
-    kept.happen(Notice::SessionReleased, 1);
+    kept.happen(EventType::SessionReleased, 1);
     kept.capture();
     assert_eq!((kept.captured(id), kept.webhooks.pending()), (vec![1, 2, 3, 4], 4));
     let order: Vec<_> = std::iter::repeat_with(|| kept.due(1))
@@ -56,14 +56,14 @@ async fn skipped_events_are_not_stored_one_by_one() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     let floor = bench.webhooks.floor(&acme());
-    bench.happen(Notice::SessionReleased, 100);
+    bench.happen(EventType::SessionReleased, 100);
     let before = bench.store.handed_in();
     bench.capture();
     assert_eq!((bench.store.handed_in(), bench.webhooks.floor(&acme())), (before, floor));
-    bench.happen(Notice::SessionReleased, 1_000);
+    bench.happen(EventType::SessionReleased, 1_000);
     bench.capture();
     assert!(bench.webhooks.floor(&acme()) > floor, "now and then it is");
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     assert_eq!(bench.captured(id), [1_101]);
     assert_eq!(bench.webhooks.floor(&acme()), Some(1_102));
@@ -74,7 +74,7 @@ async fn an_outbox_that_is_full_waits_and_loses_nothing() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     let most = u64::from(PENDING_MAX);
-    bench.happen(Notice::SessionClaimed, PENDING_MAX as usize + 50);
+    bench.happen(EventType::SessionClaimed, PENDING_MAX as usize + 50);
     bench.capture();
     assert_eq!((bench.webhooks.pending(), bench.webhooks.floor(&acme())), (most, Some(most + 1)));
     for _ in 0..30 {
@@ -93,7 +93,7 @@ async fn events_that_are_dropped_before_they_are_captured_are_counted() {
     let id = bench.make(&["session.claimed"]).await;
     bench.set_enabled(id, false).await;
     assert_eq!(bench.webhooks.floor(&acme()), None, "one that is disabled keeps nothing from going");
-    bench.happen(Notice::SessionClaimed, 100);
+    bench.happen(EventType::SessionClaimed, 100);
     let mut batch = Batch::default();
     batch.put(b"EF/acme".to_vec(), 64_u64.to_be_bytes().to_vec());
     bench.store.commit(batch).unwrap();
@@ -109,7 +109,7 @@ async fn events_that_are_dropped_before_they_are_captured_are_counted() {
 async fn a_refused_capture_is_repeated_when_the_store_takes_writes_again_without_a_new_event() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.store.refuse_with(Some(StoreError::Overloaded));
     let webhooks = bench.webhooks.clone();
     let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
@@ -138,7 +138,7 @@ async fn an_organization_whose_events_cannot_be_read_holds_up_no_other() {
     let capturing = tokio::spawn(async move { webhooks.keep_capturing().await });
     // By now it is known that the first one's cannot be read.
     tokio::time::sleep(Duration::from_secs(1)).await;
-    bench.happen_in(&other, Notice::SessionClaimed, 1);
+    bench.happen_in(&other, EventType::SessionClaimed, 1);
     let captured = async {
         while bench.webhooks.deliveries(&other, id, None).unwrap().is_empty() {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -160,7 +160,7 @@ async fn a_webhook_enabled_by_a_request_that_was_dropped_captures_all_the_same()
     bench.store.hold();
     assert!(bench.set_enabled(id, true).now_or_never().is_none(), "it waits for the disk, and is given up");
     bench.store.release();
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     let captured = async {
         while bench.captured(id).is_empty() {
             tokio::time::sleep(Duration::from_secs(1)).await;

@@ -14,7 +14,7 @@ use super::client::{Outcome, Sent};
 use super::sending::Job;
 use super::*;
 use crate::domain::{
-    Agent, Data, DeliveryId, Description, IdSeed, Identifier, Notice, Person, Timestamp, UserId, WebhookId,
+    DeliveryId, Description, EventData, EventType, IdSeed, Identifier, Initiator, Person, Timestamp, UserId, WebhookId,
 };
 use crate::events::{self, Events, NewEvent};
 use crate::secrets::{MasterKey, Vault};
@@ -81,15 +81,15 @@ impl Bench {
         self.webhooks.update(&acme(), id, change, &ana()).await.unwrap();
     }
 
-    fn happen(&self, notice: Notice, times: usize) {
-        self.happen_in(&acme(), notice, times);
+    fn happen(&self, event_type: EventType, times: usize) {
+        self.happen_in(&acme(), event_type, times);
     }
 
-    fn happen_in(&self, organization: &Identifier, notice: Notice, times: usize) {
+    fn happen_in(&self, organization: &Identifier, event_type: EventType, times: usize) {
         for _ in 0..times {
             let mut batch = Batch::default();
-            let data = Data::default();
-            let happening = NewEvent::new(notice, Timestamp::from_millis(7), None, &data);
+            let data = EventData::default();
+            let happening = NewEvent::new(event_type, Timestamp::from_millis(7), None, &data);
             events::record(&mut batch, organization, &happening);
             self.store.commit(batch).unwrap();
         }
@@ -125,11 +125,11 @@ impl Bench {
     }
 
     /// Which events there have been.
-    fn notices(&self) -> Vec<Notice> {
+    fn event_types(&self) -> Vec<EventType> {
         let events = Events::new(self.store.clone());
         let mut found = Vec::new();
         while let Some(last) = events.read(&acme(), found.len() as u64).ok().filter(|page| !page.is_empty()) {
-            found.extend(last.iter().map(|event| event.notice));
+            found.extend(last.iter().map(|event| event.event_type));
         }
         found
     }
@@ -141,6 +141,6 @@ fn acme() -> Identifier {
     Identifier::parse("acme").unwrap()
 }
 
-fn ana() -> Agent {
-    Agent { person: Person { id: UserId(IdSeed([1; 12])), name: "ana".into() }, via: None }
+fn ana() -> Initiator {
+    Initiator { person: Person { id: UserId(IdSeed([1; 12])), name: "ana".into() }, via: None }
 }

@@ -11,7 +11,7 @@ async fn again(bench: &Bench, id: WebhookId, delivery: DeliveryId) -> Result<Del
 async fn every_delivery_can_be_redelivered_whatever_its_status() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     for outcome in [Outcome::Delivered, FAILED, FAILED] {
         let job = bench.due(1);
@@ -37,7 +37,7 @@ async fn every_delivery_can_be_redelivered_whatever_its_status() {
 async fn a_redelivery_that_the_store_refuses_changes_nothing() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     let job = bench.due(1);
     bench.settle(&job[0], Outcome::Delivered);

@@ -8,7 +8,7 @@ use crate::webhooks::delivery_queue::FINISHED_KEPT;
 async fn a_failed_delivery_is_retried_when_it_is_due_and_holds_up_no_other() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 3);
+    bench.happen(EventType::SessionClaimed, 3);
     bench.capture();
     let first = bench.due(1);
     assert_eq!(bench.settle(&first[0], FAILED), DeliveryStatus::Pending);
@@ -33,7 +33,7 @@ async fn a_clock_that_is_set_back_puts_nothing_off_for_longer_than_the_longest_w
     let bench = Bench::new();
     bench.pass(1_000 * HOUR_MILLIS);
     bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     let job = bench.due(1);
     bench.settle(&job[0], FAILED);
@@ -54,7 +54,7 @@ async fn a_working_receiver_gets_several_deliveries_at_once_in_order_within_the_
         bench.make(&["session.claimed"]).await,
         bench.make(&["session.claimed"]).await,
     ];
-    bench.happen(Notice::SessionClaimed, 10);
+    bench.happen(EventType::SessionClaimed, 10);
     bench.capture();
     let jobs = bench.due(8);
     let of = |id| jobs.iter().filter(|job| job.webhook.id == id).map(|job| job.delivery).collect::<Vec<_>>();
@@ -71,14 +71,14 @@ async fn after_the_last_attempt_a_delivery_is_given_up_and_a_webhook_that_fails_
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
     for round in 0..2 {
-        bench.happen(Notice::SessionClaimed, 1);
+        bench.happen(EventType::SessionClaimed, 1);
         bench.capture();
         for expected in [DeliveryStatus::Pending, DeliveryStatus::Pending, DeliveryStatus::Failed] {
             assert!(bench.shown(id).webhook.is_enabled(), "it may have been only that one");
             let jobs = bench.due(8);
             assert_eq!(jobs.len(), 1);
             if round == 1 && expected == DeliveryStatus::Failed {
-                bench.happen(Notice::SessionClaimed, 1);
+                bench.happen(EventType::SessionClaimed, 1);
                 bench.capture();
             }
             assert_eq!(bench.settle(&jobs[0], FAILED), expected);
@@ -88,7 +88,7 @@ async fn after_the_last_attempt_a_delivery_is_given_up_and_a_webhook_that_fails_
     }
     let disabled = bench.shown(id);
     assert_eq!(disabled.webhook.disabled.map(|disabled| disabled.why), Some(DisabledWhy::Failing));
-    assert_eq!(bench.notices().last(), Some(&Notice::WebhookDisabled));
+    assert_eq!(bench.event_types().last(), Some(&EventType::WebhookDisabled));
     assert!(bench.due(8).is_empty(), "nothing more is sent");
     assert_eq!(disabled.progress.pending, 1, "and nothing is forgotten");
     let again = bench.crashed();
@@ -102,7 +102,7 @@ async fn after_the_last_attempt_a_delivery_is_given_up_and_a_webhook_that_fails_
 async fn a_webhook_whose_receiver_is_gone_is_disabled_in_the_same_batch() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 2);
+    bench.happen(EventType::SessionClaimed, 2);
     bench.capture();
     let job = bench.due(1);
     bench.store.hold();
@@ -113,7 +113,7 @@ async fn a_webhook_whose_receiver_is_gone_is_disabled_in_the_same_batch() {
     bench.store.release();
     let kept = bench.crashed();
     assert_eq!(kept.shown(id).webhook.disabled.map(|disabled| disabled.why), Some(DisabledWhy::Gone));
-    assert_eq!(kept.notices().last(), Some(&Notice::WebhookDisabled));
+    assert_eq!(kept.event_types().last(), Some(&EventType::WebhookDisabled));
     assert!(kept.due(8).is_empty());
 }
 
@@ -121,7 +121,7 @@ async fn a_webhook_whose_receiver_is_gone_is_disabled_in_the_same_batch() {
 async fn a_410_of_a_receiver_that_was_replaced_meanwhile_does_not_disable_the_new_one() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 2);
+    bench.happen(EventType::SessionClaimed, 2);
     bench.capture();
     let jobs = bench.due(2);
     assert_eq!(bench.settle(&jobs[0], FAILED), DeliveryStatus::Pending);
@@ -142,7 +142,7 @@ async fn a_410_of_a_receiver_that_was_replaced_meanwhile_does_not_disable_the_ne
 async fn an_attempt_that_the_store_refuses_is_repeated() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     let job = bench.due(1);
     bench.store.refuse_with(Some(StoreError::Overloaded));
@@ -160,7 +160,7 @@ async fn an_attempt_that_the_store_refuses_is_repeated() {
 async fn nothing_is_sent_while_the_store_refuses_writes() {
     let bench = Bench::new();
     bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, 1);
+    bench.happen(EventType::SessionClaimed, 1);
     bench.capture();
     bench.store.refuse_with(Some(StoreError::Overloaded));
     assert!(bench.due(8).is_empty());
@@ -172,7 +172,7 @@ async fn nothing_is_sent_while_the_store_refuses_writes() {
 async fn the_newest_ended_deliveries_are_kept() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
-    bench.happen(Notice::SessionClaimed, FINISHED_KEPT + 7);
+    bench.happen(EventType::SessionClaimed, FINISHED_KEPT + 7);
     bench.capture();
     loop {
         let jobs = bench.due(8);
@@ -189,7 +189,7 @@ async fn the_newest_ended_deliveries_are_kept() {
 async fn an_attempt_for_a_deleted_webhook_is_ignored() {
     let bench = Bench::new();
     let id = bench.make(&[]).await;
-    bench.happen(Notice::SessionClaimed, 2);
+    bench.happen(EventType::SessionClaimed, 2);
     bench.capture();
     let job = bench.due(1);
     let delivery = bench.webhooks.delivery(&acme(), id, job[0].delivery).unwrap();
@@ -200,6 +200,6 @@ async fn an_attempt_for_a_deleted_webhook_is_ignored() {
         let left = bench.store.scan(prefix.as_bytes(), &end_of_prefix(prefix.as_bytes()), 1).unwrap();
         assert!(left.is_empty(), "{prefix} has something left");
     }
-    assert_eq!(bench.notices().last(), Some(&Notice::WebhookDeleted));
+    assert_eq!(bench.event_types().last(), Some(&EventType::WebhookDeleted));
     assert!(bench.crashed().webhooks.list(&acme()).unwrap().is_empty());
 }

@@ -46,14 +46,14 @@ fn a_webhook_reads_back() {
 fn progress_and_deliveries_read_back() {
     for status in DeliveryStatus::ALL {
         let delivery = DeliveryId(IdSeed([7; 12]));
-        let last = LastDelivery { delivery, notice: Notice::StageFailed, at: at(3), status, code: Some(500) };
+        let last = LastDelivery { delivery, event_type: EventType::StageFailed, at: at(3), status, code: Some(500) };
         let progress =
             Progress { cursor: u64::MAX, missed: 2, failing_since: Some(at(4)), pending: 5, last: Some(last) };
         assert_eq!(stored::decode_progress(&stored::encode_progress(&progress)).unwrap(), progress);
         let mut delivery = Delivery {
             id: delivery,
             event: EventId { number: 8, check: [1, 2, 3, 4] },
-            notice: Notice::SessionClaimed,
+            event_type: EventType::SessionClaimed,
             body: b"{}".to_vec(),
             created_at: at(1),
             status,

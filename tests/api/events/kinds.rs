@@ -16,7 +16,7 @@ mod users;
 
 use std::collections::BTreeSet;
 
-use lockkeeper::domain::Notice;
+use lockkeeper::domain::EventType;
 use serde_json::{Value, json};
 
 use self::users::{Expected, Users, system};
@@ -61,7 +61,7 @@ async fn every_kind_of_change_leaves_its_event() {
         expected.check(&events);
     }
     let seen: BTreeSet<_> = expected.iter().map(|expected| expected.kind).collect();
-    let known = Notice::ALL.iter().map(|notice| notice.as_str());
+    let known = EventType::ALL.iter().map(|notice| notice.as_str());
     let missing: Vec<_> = known.filter(|kind| !seen.contains(kind)).collect();
     let skipped = if has_git { &[] } else { WITH_GIT };
     assert_eq!(missing, skipped, "a kind is without a scene");

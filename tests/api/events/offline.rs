@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lockkeeper::domain::{Data, Identifier, Notice, Timestamp};
+use lockkeeper::domain::{EventData, EventType, Identifier, Timestamp};
 use lockkeeper::events::{Events, NewEvent, record as record_event};
 use lockkeeper::store::journal::{self, PAGE_ENTRIES};
 use lockkeeper::store::{Batch, LoggedStore, Options, Store};
@@ -19,12 +19,12 @@ pub fn acme() -> Identifier {
 /// What a busy server would have recorded: so many events, each with a text of so many bytes. Says the id of the first.
 pub fn record(home: &Path, count: usize, bytes: usize) -> String {
     let store = std::sync::Arc::new(open(home));
-    let data = Data::default().with("text", "x".repeat(bytes));
+    let data = EventData::default().with("text", "x".repeat(bytes));
     let at = Timestamp::from_millis(1_794_735_000_123);
     for _ in 0..count.div_ceil(100) {
         let mut batch = Batch::default();
         for _ in 0..count.min(100) {
-            record_event(&mut batch, &acme(), &NewEvent::new(Notice::SecretUpdated, at, None, &data));
+            record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, at, None, &data));
         }
         store.commit(batch).unwrap();
     }

@@ -11,8 +11,8 @@ use super::records::Records;
 use crate::actors::keys;
 use crate::actors::stored::{self, Keeping, Page};
 use crate::domain::{
-    Agent, DeploymentId, Environment, EnvironmentKey, Event, Identifier, Now, Origin, Outcome, PipelineKey, Session,
-    Ticket, Timestamp,
+    DeploymentId, Environment, EnvironmentKey, Event, Identifier, Initiator, Now, Origin, Outcome, PipelineKey,
+    Session, Ticket, Timestamp,
 };
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
@@ -93,7 +93,7 @@ impl<'a> Change<'a> {
         }
     }
 
-    pub fn events(&mut self, outcome: &Outcome, by: Option<&Agent>, now: Now) {
+    pub fn events(&mut self, outcome: &Outcome, by: Option<&Initiator>, now: Now) {
         record_events(&mut self.batch, &self.key.pipeline, Some(&self.key.name), &outcome.events, by, now.at);
     }
 
@@ -117,12 +117,12 @@ pub fn record_events(
     pipeline: &PipelineKey,
     environment: Option<&Identifier>,
     events: &[Event],
-    by: Option<&Agent>,
+    by: Option<&Initiator>,
     at: Timestamp,
 ) {
     for event in events {
         let happening = NewEvent {
-            notice: event.notice,
+            event_type: event.event_type,
             at,
             by: event.by.as_ref().or(by).filter(|_| !event.automatic),
             pipeline: Some(&pipeline.pipeline),

@@ -1,6 +1,6 @@
 //! The query parameters that filter events.
 
-use crate::domain::{DeploymentId, Identifier, Malformed, Notice, SessionId, Timestamp, UserId};
+use crate::domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, Timestamp, UserId};
 use crate::events::{Actor, Filter, Notices};
 use crate::http::paging::Query;
 
@@ -10,7 +10,7 @@ const NANOS_PER_MILLI: i128 = 1_000_000;
 
 pub fn take(query: &mut Query) -> Filter {
     Filter {
-        notices: types(query),
+        event_types: types(query),
         actor: query.text("actor", actor),
         pipeline: query.text("pipelineId", Identifier::parse),
         environment: query.text("envName", Identifier::parse),
@@ -27,10 +27,10 @@ fn types(query: &mut Query) -> Option<Notices> {
     let mut wanted = Notices::default();
     for name in values.iter().flat_map(|value| value.split(',')).map(str::trim) {
         let before = wanted;
-        for notice in Notice::ALL.iter().copied().filter(|notice| is_named(*notice, name)) {
-            wanted.add(notice);
+        for event_type in EventType::ALL.iter().copied().filter(|event_type| is_named(*event_type, name)) {
+            wanted.add(event_type);
         }
-        if wanted == before && !Notice::ALL.iter().any(|notice| is_named(*notice, name)) {
+        if wanted == before && !EventType::ALL.iter().any(|event_type| is_named(*event_type, name)) {
             query.wrong("type", unknown(name));
             return None;
         }
@@ -39,15 +39,15 @@ fn types(query: &mut Query) -> Option<Notices> {
 }
 
 /// By its own name, or by that of its group, like `session.*`.
-fn is_named(notice: Notice, name: &str) -> bool {
+fn is_named(event_type: EventType, name: &str) -> bool {
     match name.strip_suffix(".*") {
-        Some(group) => group_of(notice) == group,
-        None => notice.as_str() == name,
+        Some(group) => group_of(event_type) == group,
+        None => event_type.as_str() == name,
     }
 }
 
-fn group_of(notice: Notice) -> &'static str {
-    notice.as_str().split('.').next().unwrap_or_default()
+fn group_of(event_type: EventType) -> &'static str {
+    event_type.as_str().split('.').next().unwrap_or_default()
 }
 
 fn unknown(name: &str) -> String {
@@ -56,12 +56,12 @@ fn unknown(name: &str) -> String {
     let shown: String = name.chars().take(SHOWN_MAX).collect();
     let group = name.split('.').next().unwrap_or_default();
     let distance = |known: &str| strsim::osa_distance(&shown, known);
-    let mut near: Vec<_> = Notice::ALL.iter().filter(|notice| group_of(**notice) == group).collect();
+    let mut near: Vec<_> = EventType::ALL.iter().filter(|event_type| group_of(**event_type) == group).collect();
     if near.is_empty() {
-        near = Notice::ALL.iter().collect();
+        near = EventType::ALL.iter().collect();
     }
-    near.sort_by_key(|notice| distance(notice.as_str()));
-    let near: Vec<_> = near.iter().take(SUGGESTED_MAX).map(|notice| notice.as_str()).collect();
+    near.sort_by_key(|event_type| distance(event_type.as_str()));
+    let near: Vec<_> = near.iter().take(SUGGESTED_MAX).map(|event_type| event_type.as_str()).collect();
     format!(
         "has no value `{shown}`; similar names are {}, and a whole group is written like `session.*`",
         near.join(", ")
@@ -103,8 +103,12 @@ mod tests {
     }
 
     fn named(query: &str) -> Vec<&'static str> {
-        let notices = filter(query).unwrap().notices.unwrap();
-        Notice::ALL.iter().filter(|notice| notices.has(**notice)).map(|notice| notice.as_str()).collect()
+        let event_types = filter(query).unwrap().event_types.unwrap();
+        EventType::ALL
+            .iter()
+            .filter(|event_type| event_types.has(**event_type))
+            .map(|event_type| event_type.as_str())
+            .collect()
     }
 
     #[test]
