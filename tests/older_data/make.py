@@ -173,7 +173,7 @@ def fill(admin, base, receiver):
     return {
         "token": laptop,
         "kept": {"path": f"{web}/review-2/sessions", "key": "claim-once", "session": kept["sessionId"],
-                 "body": {"ttlSeconds": 3600, "context": "kept"}},
+                 "body": json.dumps({"ttlSeconds": 3600, "context": "kept"})},
         "answers": {path: admin.get(path) for path in shown},
     }
 
