@@ -2,7 +2,6 @@
 
 use std::sync::{Arc, Weak};
 
-use actix::dev::ToEnvelope;
 use actix::prelude::*;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -21,21 +20,14 @@ use crate::store::StoreError;
 
 pub struct Directory {
     actors: DashMap<EnvironmentKey, Resident>,
-    services: Arc<Services>,
-    pools: Pools,
+    pub services: Arc<Services>,
+    pub pools: Pools,
 }
 
 struct Resident {
     address: Addr<EnvironmentActor>,
     inbox: Arc<Inbox>,
     view: Arc<PublishedView>,
-}
-
-/// Why a message did not reach its actor.
-enum NotSent<M> {
-    MailboxFull,
-    /// There is none, or it has ended; here is the message.
-    NoActor(M),
 }
 
 impl Directory {
@@ -46,14 +38,6 @@ impl Directory {
             services: Arc::new(open(this.clone())),
             pools: Pools::default(),
         })
-    }
-
-    pub fn services(&self) -> &Arc<Services> {
-        &self.services
-    }
-
-    pub fn pools(&self) -> &Pools {
-        &self.pools
     }
 
     pub fn len(&self) -> usize {
@@ -86,33 +70,25 @@ impl Directory {
     }
 
     /// Asks an environment that must exist: an unknown name does not get an actor.
-    pub async fn ask<C>(
+    pub async fn ask<C: Command>(
         &self,
         key: &EnvironmentKey,
         command: C,
         keyed: Option<Keyed<C::Reply>>,
         by: Option<Arc<Initiator>>,
-    ) -> Result<C::Reply, Failure>
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
+    ) -> Result<C::Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         self.send(key, Ask { command, reply, keyed, by })?;
         self.wait_for(answer).await
     }
 
     /// Asks an environment that need not exist.
-    pub async fn ask_or_create<C>(
+    pub async fn ask_or_create<C: Command>(
         &self,
         key: &EnvironmentKey,
         command: C,
         by: Option<Arc<Initiator>>,
-    ) -> Result<C::Reply, Failure>
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
+    ) -> Result<C::Reply, Failure> {
         let (reply, answer) = oneshot::channel();
         self.start_and_send(key, Ask { command, reply, keyed: None, by })?;
         self.wait_for(answer).await
@@ -123,12 +99,15 @@ impl Directory {
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
-        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
-        match self.send_to_resident(key, message) {
+        let sent = match self.actors.get(key) {
+            Some(resident) => resident.send(message),
+            None => Err(SendError::Closed(message)),
+        };
+        match sent {
             Ok(()) => Ok(()),
-            Err(NotSent::MailboxFull) => Err(Failure::Overloaded),
-            Err(NotSent::NoActor(message)) => {
+            Err(SendError::Full(_)) => Err(Failure::Overloaded),
+            Err(SendError::Closed(message)) => {
                 if !self.services.records.has_environment(key)? {
                     return Err(Rejection::EnvironmentNotFound.into());
                 }
@@ -150,22 +129,10 @@ impl Directory {
     }
 
     async fn wait_for<R>(&self, answer: oneshot::Receiver<Result<R, Failure>>) -> Result<R, Failure> {
-        match tokio::time::timeout(self.services.answer_timeout(), answer).await {
+        match tokio::time::timeout(self.services.options.answer_timeout, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Failure::Unavailable),
             Err(_) => Err(Failure::TimedOut),
-        }
-    }
-
-    fn send_to_resident<M>(&self, key: &EnvironmentKey, message: M) -> Result<(), NotSent<M>>
-    where
-        M: Message<Result = ()> + Send + 'static,
-        EnvironmentActor: Handler<M>,
-        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
-    {
-        match self.actors.get(key) {
-            Some(resident) => resident.send(message),
-            None => Err(NotSent::NoActor(message)),
         }
     }
 
@@ -173,7 +140,6 @@ impl Directory {
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
-        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
         let sent = match self.actors.entry(key.clone()) {
             Entry::Occupied(mut known) => {
@@ -185,8 +151,8 @@ impl Directory {
             Entry::Vacant(vacant) => vacant.insert(self.start(key)).send(message),
         };
         sent.map_err(|not_sent| match not_sent {
-            NotSent::MailboxFull => Failure::Overloaded,
-            NotSent::NoActor(_) => Failure::Unavailable,
+            SendError::Full(_) => Failure::Overloaded,
+            SendError::Closed(_) => Failure::Unavailable,
         })
     }
 
@@ -206,8 +172,8 @@ impl Directory {
         }
         match resident.send(Nudge) {
             // The messages that fill the mailbox make the actor read its signals as well.
-            Ok(()) | Err(NotSent::MailboxFull) => true,
-            Err(NotSent::NoActor(_)) => false,
+            Ok(()) | Err(SendError::Full(_)) => true,
+            Err(SendError::Closed(_)) => false,
         }
     }
 }
@@ -238,19 +204,12 @@ impl ActorDirectory for Directory {
 }
 
 impl Resident {
-    fn send<M>(&self, message: M) -> Result<(), NotSent<M>>
+    fn send<M>(&self, message: M) -> Result<(), SendError<M>>
     where
         M: Message<Result = ()> + Send + 'static,
         EnvironmentActor: Handler<M>,
-        Context<EnvironmentActor>: ToEnvelope<EnvironmentActor, M>,
     {
         self.inbox.sending();
-        self.address.try_send(message).map_err(|error| {
-            self.inbox.handled();
-            match error {
-                SendError::Full(_) => NotSent::MailboxFull,
-                SendError::Closed(message) => NotSent::NoActor(message),
-            }
-        })
+        self.address.try_send(message).inspect_err(|_| self.inbox.handled())
     }
 }

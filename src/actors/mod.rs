@@ -28,10 +28,8 @@ mod timer;
 
 pub use environments::Environments;
 pub use environments::claiming::Patience;
-pub use environments::deployment_reading::{
-    ApprovalFilter, ApprovalFound, ApprovalPage, DeploymentFilter, DeploymentFound, DeploymentPage,
-};
-pub use environments::reading::{EnvironmentPage, History, ListFilter, Queued, SessionFound, Waiting};
+pub use environments::deployment_reading::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound};
+pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use failure::Failure;
 pub use ports::{Clock, Definitions, Executor, Options};
 pub use services::clients::{ClaimOutcome, Keyed};

@@ -23,7 +23,7 @@ const RECOVERED_AT_ONCE: usize = 64;
 /// Takes over the waiters of the last run, with time for their clients to come back.
 pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError> {
     let records = &services.records;
-    let due = records.run().started.tick.plus(ASK_WITHIN_MILLIS);
+    let due = records.run.started.tick.plus(ASK_WITHIN_MILLIS);
     records.each(keys::WAITERS, |key, record| {
         let (waiter, _) = readable(stored::decode_waiter(record))?;
         if let Some(key) = keys::parse_environment(key, keys::WAITERS) {
@@ -46,7 +46,7 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
 /// Arms the deadlines of locks that run out by themselves. Call it after [`find_waiters`].
 pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
     let records = &services.records;
-    let started = records.run().started;
+    let started = records.run.started;
     records.each(keys::WAKES, |key, record| {
         let (at, within) = readable(stored::decode_wake(record))?;
         if let Some(key) = keys::parse_environment(key, keys::WAKES) {
@@ -60,7 +60,7 @@ pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
 
 /// Continues the deployments that the last run had begun or left waiting. Returns the number of environments.
 pub async fn recover_deployments(directory: &Directory) -> Result<usize, Failure> {
-    let services = directory.services();
+    let services = &directory.services;
     durable_up_to(services.store(), services.store().handed_in()).await;
     let mut unfinished = Vec::new();
     services.records.each(keys::UNFINISHED, |key, _| {
@@ -79,7 +79,7 @@ async fn recover_environment(directory: &Directory, key: EnvironmentKey) -> Resu
         // A server that starts on a full disk still serves reads, and starts what waits when it can.
         Err(Failure::Store(error @ (StoreError::Full { .. } | StoreError::Overloaded))) => {
             tracing::warn!(environment = %key, %error, "a waiting deployment cannot be started yet");
-            directory.services().signal(&key, Signal::Resume);
+            directory.services.signal(&key, Signal::Resume);
             Ok(())
         }
         recovered => recovered,

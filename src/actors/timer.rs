@@ -22,7 +22,7 @@ const DROPPED_AT_ONCE: usize = 512;
 
 /// Signals each environment when its deadline passes, for ever.
 pub async fn run(directory: &Directory) {
-    let services = directory.services();
+    let services = &directory.services;
     loop {
         services.deadlines.next(|| services.tick()).await;
         signal_due(directory);
@@ -31,7 +31,7 @@ pub async fn run(directory: &Directory) {
 
 /// Signals every environment whose deadline has passed.
 pub fn signal_due(directory: &Directory) {
-    let services = directory.services();
+    let services = &directory.services;
     loop {
         let due = services.deadlines.take_due(services.tick(), DUE_AT_ONCE);
         let more = due.len() == DUE_AT_ONCE;

@@ -181,7 +181,7 @@ impl Host for RunnerHost {
         let (key, of) = (job.environment.clone(), attempt(job));
         let tell = move |environments: Environments| {
             let key = key.clone();
-            async move { environments.begin_stage(&key, BeginStage(of)).await }
+            async move { environments.ask(&key, BeginStage(of)).await }
         };
         self.report_until_decided(&job.environment, of.deployment, tell).boxed()
     }
@@ -189,9 +189,8 @@ impl Host for RunnerHost {
     /// Not retried: the next report includes this one.
     fn progress<'a>(&'a self, job: &'a StageJob, steps: Vec<StepRun>) -> BoxFuture<'a, ()> {
         let (key, of) = (job.environment.clone(), attempt(job));
-        let tell = move |environments: Environments| async move {
-            environments.report_steps(&key, ReportSteps { of, steps }).await
-        };
+        let tell =
+            move |environments: Environments| async move { environments.ask(&key, ReportSteps { of, steps }).await };
         self.report(tell).map(|_| ()).boxed()
     }
 
@@ -203,7 +202,7 @@ impl Host for RunnerHost {
         }
         let tell = move |environments: Environments| {
             let (key, end) = (key.clone(), EndStage { of, end: end.clone(), steps: steps.clone() });
-            async move { environments.end_stage(&key, end).await }
+            async move { environments.ask(&key, end).await }
         };
         self.report_until_decided(&job.environment, of.deployment, tell).map(|_| ()).boxed()
     }
@@ -216,7 +215,7 @@ impl Host for RunnerHost {
             let key = environment.clone();
             let tell = move |environments: Environments| {
                 let key = key.clone();
-                async move { environments.swept(&key, Swept(of)).await }
+                async move { environments.ask(&key, Swept(of)).await }
             };
             self.report_until_decided(environment, deployment, tell).await;
         }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::stages::{ChangeContext, Owner};
 use super::{
-    ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Session,
-    Surroundings, Ticket, Waiter,
+    ApprovalRecord, Blueprint, Deployment, DeploymentId, DeploymentRecord, Effect, Environment, Event, Now, Rejection,
+    Session, Surroundings, Ticket, Waiter,
 };
 
 /// What commands work on. Nothing takes effect before the decision is finished.
@@ -82,7 +82,10 @@ impl<'a> Decision<'a> {
     }
 
     /// An unfinished deployment to be changed, with its owner and the context for the change.
-    pub(super) fn deployment(&mut self, id: DeploymentId) -> Option<(&mut Deployment, Owner, ChangeContext<'_>)> {
+    pub(super) fn deployment(
+        &mut self,
+        id: DeploymentId,
+    ) -> Result<(&mut Deployment, Owner, ChangeContext<'_>), Rejection> {
         let Decision { next, outcome, surroundings, now, .. } = self;
         let Environment { lock, leaving, reset, last_reset, configuration, last_deployment, .. } = next;
         let context = ChangeContext {
@@ -97,11 +100,11 @@ impl<'a> Decision<'a> {
             if let Some(place) = place {
                 let owner = Owner::of(session);
                 session.revision += 1;
-                return Some((&mut session.deployments[place], owner, context));
+                return Ok((&mut session.deployments[place], owner, context));
             }
         }
-        let reset = reset.as_mut().filter(|deployment| deployment.id == id)?;
-        Some((reset, Owner::system(*last_reset), context))
+        let reset = reset.as_mut().filter(|deployment| deployment.id == id).ok_or(Rejection::DeploymentNotFound)?;
+        Ok((reset, Owner::system(*last_reset), context))
     }
 
     pub(super) fn enqueue(&mut self, waiter: Waiter) -> Arc<Waiter> {

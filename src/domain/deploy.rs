@@ -39,7 +39,7 @@ impl Command for Deploy {
         let id = DeploymentId(self.seed);
         enqueue(holder, Deployment::new(id, self.commit, now.at), &mut decision.outcome);
         advance(decision);
-        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        decision.outcome.deployment(id)
     }
 }
 
@@ -95,25 +95,18 @@ impl Command for Resume {
 pub(super) fn advance(decision: &mut Decision<'_>) {
     decision.next.held_back = false;
     while decision.next.current_deployment().is_none() {
-        let Some(id) = next_in_line(decision) else { return };
+        let Some(id) = decision.next.waiting_deployment() else { return };
         let pipeline = decision.surroundings.pipeline();
         if pipeline.stopped {
             decision.next.held_back = true;
             return;
         }
         decision.touch();
-        let Some((deployment, owner, mut context)) = decision.deployment(id) else { return };
+        let Ok((deployment, owner, mut context)) = decision.deployment(id) else { return };
         if let Some(outcome) = stages::start(deployment, &owner, &mut context, pipeline) {
             end(decision, id, outcome);
         }
     }
-}
-
-fn next_in_line(decision: &Decision<'_>) -> Option<DeploymentId> {
-    let waits = |deployment: &&Deployment| deployment.status == DeploymentStatus::Queued;
-    let reset = decision.next.reset.as_ref().filter(waits);
-    let of_session = || decision.next.lock.as_ref().and_then(|session| session.deployments.iter().find(waits));
-    reset.or_else(of_session).map(|deployment| deployment.id)
 }
 
 /// A deployment has ended: nothing of it runs. The next one may start.
@@ -129,7 +122,7 @@ fn end(decision: &mut Decision<'_>, id: DeploymentId, outcome: DeploymentOutcome
     if decision.next.reset.as_ref().is_some_and(|reset| reset.id == id) {
         return reset::finish(decision, outcome);
     }
-    if let Some((deployment, owner, mut context)) = decision.deployment(id) {
+    if let Ok((deployment, owner, mut context)) = decision.deployment(id) {
         stages::conclude(deployment, &owner, &mut context, outcome);
     }
 }

@@ -160,11 +160,11 @@ impl Environment {
         all.find(|(deployment, _)| deployment.id == id && !deployment.status.is_finished())
     }
 
-    /// Whether a deployment waits.
-    pub fn has_waiting_deployment(&self) -> bool {
-        let waits = |deployment: &Deployment| deployment.status == DeploymentStatus::Queued;
-        self.reset.as_ref().is_some_and(waits)
-            || self.lock.as_ref().is_some_and(|session| session.deployments.iter().any(waits))
+    /// The next deployment to start, if any waits.
+    pub fn waiting_deployment(&self) -> Option<DeploymentId> {
+        let of_session = self.lock.iter().flat_map(|session| &session.deployments);
+        let mut all = self.reset.iter().chain(of_session);
+        all.find(|deployment| deployment.status == DeploymentStatus::Queued).map(|deployment| deployment.id)
     }
 
     /// The one running deployment.

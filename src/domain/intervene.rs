@@ -37,7 +37,7 @@ impl Command for CancelStage {
             };
         };
         check_owner(session.map(|session| &session.user), &self.by, self.any)?;
-        let owner = session.map_or_else(|| Owner::system(decision.next.last_reset), Owner::of);
+        let owner = Owner::of_deployment(session, &decision.next);
         let waiting = present.status == DeploymentStatus::Queued;
         let status = match &present.run {
             Some(run) => run.stages[run.stage_named(self.stage.as_str()).ok_or(Rejection::StageNotFound)?].status,
@@ -52,14 +52,14 @@ impl Command for CancelStage {
             }
         }
         decision.touch();
-        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, mut context) = decision.deployment(id)?;
         if deployment.status == DeploymentStatus::AwaitingApproval {
             stages::abandon(deployment, &owner, &mut context);
             deploy::finish(decision, id, DeploymentOutcome::Cancelled);
         } else {
             stages::cancel(deployment, &owner, &mut context);
         }
-        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        decision.outcome.deployment(id)
     }
 }
 
@@ -83,13 +83,13 @@ fn cancel_waiting(
         return Err(Rejection::StageNotRunning { status: StageStatus::Pending });
     }
     decision.touch();
-    let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+    let (deployment, owner, mut context) = decision.deployment(id)?;
     if deployment.run.is_none() {
         stages::give_run(deployment, context.outcome, blueprint);
     }
     stages::abandon(deployment, &owner, &mut context);
     deploy::finish(decision, id, DeploymentOutcome::Cancelled);
-    decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+    decision.outcome.deployment(id)
 }
 
 /// Runs a failed or cancelled stage again from its first step, and then the stages after it.
@@ -116,7 +116,7 @@ impl Command for RetryStage {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<DeploymentRecord, Rejection> {
         let session = release::find(&decision.next, &self.session)?;
-        check_owner(Some(&session.user), &self.by, self.any)?;
+        session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
         }
@@ -162,7 +162,7 @@ impl Command for RetryStage {
         deployment.run = Some(Arc::new(run));
         deploy::push(holder, deployment, &mut decision.outcome);
         deploy::advance(decision);
-        decision.outcome.deployment(id).cloned().ok_or(Rejection::DeploymentNotFound)
+        decision.outcome.deployment(id)
     }
 }
 
@@ -202,7 +202,7 @@ impl Command for DecideApproval {
             return Err(Rejection::SelfApproval);
         }
         decision.touch();
-        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, mut context) = decision.deployment(id)?;
         let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::ApprovalNotFound)?;
         let stage = &mut run.stages[index];
         let reason = self.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();

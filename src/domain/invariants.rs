@@ -33,7 +33,7 @@ pub fn check(environment: &Environment) -> Result<(), String> {
     let resetting = environment.reset.as_ref().is_some_and(|reset| reset.status.occupies_environment());
     let running = of_sessions.sum::<usize>() + usize::from(resetting);
     require(running <= 1, "two deployments run in one environment")?;
-    let idle_with_work = running == 0 && environment.has_waiting_deployment();
+    let idle_with_work = running == 0 && environment.waiting_deployment().is_some();
     require(idle_with_work == environment.held_back, "a deployment waits although none runs and its pipeline does")?;
     if let Some(deployment) = environment.current_deployment() {
         check_run(deployment)?;

@@ -84,8 +84,8 @@ pub use uses::{
 };
 
 /// A command to one environment.
-pub trait Command {
-    type Reply;
+pub trait Command: Send + 'static {
+    type Reply: Send + 'static;
 
     /// Called through [`decide`], which also hands over a free lock, starts waiting deployments and checks the invariants.
     fn decide(self, decision: &mut Decision<'_>) -> Result<Self::Reply, Rejection>;

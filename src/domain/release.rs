@@ -20,7 +20,7 @@ impl Command for Release {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
         let session = find(&decision.next, &self.session)?.clone();
-        session.check_release(&self.by, self.any)?;
+        session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
             return Ok(session);
@@ -35,8 +35,8 @@ impl Command for Release {
 }
 
 impl Session {
-    /// Whether this person may end it; `any` for callers who may release for others.
-    pub fn check_release(&self, by: &Person, any: bool) -> Result<(), Rejection> {
+    /// Whether it belongs to this person; `any` for callers who may act for others.
+    pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {
         if self.user.id == by.id || any {
             Ok(())
         } else {
@@ -61,9 +61,7 @@ pub(super) fn find_holder<'a>(
     fencing_token: Option<u64>,
 ) -> Result<&'a Session, Rejection> {
     let session = find(environment, session)?;
-    if session.user.id != by.id {
-        return Err(Rejection::NotSessionHolder { holder: session.user.clone() });
-    }
+    session.check_user(by, false)?;
     if session.ended.is_some() {
         return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
     }

@@ -27,7 +27,7 @@ pub(super) fn begin(decision: &mut Decision<'_>) {
 /// A force-claim makes the reset unnecessary: if it runs, it is told to stop.
 pub(super) fn cancel(decision: &mut Decision<'_>) {
     let Some(id) = decision.next.reset.as_ref().map(|deployment| deployment.id) else { return };
-    if let Some((deployment, owner, mut context)) = decision.deployment(id) {
+    if let Ok((deployment, owner, mut context)) = decision.deployment(id) {
         stages::cancel(deployment, &owner, &mut context);
     }
     decision.next.reset.take_if(|deployment| deployment.status.is_finished());

@@ -37,8 +37,7 @@ impl Command for BeginStage {
             | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         }
         decision.touch();
-        let (deployment, owner, context) =
-            decision.deployment(self.0.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, context) = decision.deployment(self.0.deployment)?;
         let stage = self.0.stage_of(deployment)?;
         stage.status = StageStatus::Running;
         stages::tell(context.outcome, EventType::StageStarted, &owner, self.0.deployment, stage);
@@ -58,10 +57,11 @@ impl Command for ReportSteps {
     type Reply = ();
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
-        self.of.check_begun(decision)?;
+        if !matches!(self.of.status(decision)?, StageStatus::Running | StageStatus::Cancelling) {
+            return Err(Rejection::DeploymentNotRunning);
+        }
         decision.touch();
-        let (deployment, owner, context) =
-            decision.deployment(self.of.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, context) = decision.deployment(self.of.deployment)?;
         self.of.stage_of(deployment)?.steps = self.steps;
         stages::record(deployment, &owner, context.outcome);
         Ok(())
@@ -85,8 +85,7 @@ impl Command for EndStage {
             return Err(Rejection::DeploymentNotRunning);
         }
         decision.touch();
-        let (deployment, owner, mut context) =
-            decision.deployment(of.deployment).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, mut context) = decision.deployment(of.deployment)?;
         of.stage_of(deployment)?.steps = self.steps;
         if let Some(outcome) = stages::end_stage(deployment, &owner, &mut context, of.stage, end) {
             deploy::finish(decision, of.deployment, outcome);
@@ -112,7 +111,7 @@ impl Command for Recover {
             match stage.status {
                 // A stage in this state has executed nothing.
                 StageStatus::Queued => {
-                    let owner = session.map_or_else(|| Owner::system(decision.next.last_reset), Owner::of);
+                    let owner = Owner::of_deployment(session, &decision.next);
                     let deployment = deployment.clone();
                     stages::order(&deployment, &owner, &mut decision.context(), index);
                 }
@@ -158,7 +157,7 @@ impl Command for Swept {
             | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         };
         decision.touch();
-        let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+        let (deployment, owner, mut context) = decision.deployment(id)?;
         let now = context.at;
         end_steps(deployment, index, now);
         if let Some(outcome) = stages::end_stage(deployment, &owner, &mut context, index, end) {
@@ -171,7 +170,7 @@ impl Command for Swept {
 /// The stage is idempotent and nothing of its first attempt is left, so it is run again.
 fn run_again(decision: &mut Decision<'_>, id: DeploymentId, index: usize) -> Result<(), Rejection> {
     decision.touch();
-    let (deployment, owner, mut context) = decision.deployment(id).ok_or(Rejection::DeploymentNotFound)?;
+    let (deployment, owner, mut context) = decision.deployment(id)?;
     let run = deployment.run.as_mut().map(Arc::make_mut).ok_or(Rejection::DeploymentNotRunning)?;
     let stage = &mut run.stages[index];
     let approval = stage.approval.take();
@@ -200,19 +199,6 @@ impl StageAttempt {
         match active {
             Some((index, stage)) if (index, stage.attempt) == (self.stage, self.attempt) => Ok(stage.status),
             Some(_) | None => Err(Rejection::DeploymentNotRunning),
-        }
-    }
-
-    fn check_begun(self, decision: &Decision<'_>) -> Result<(), Rejection> {
-        match self.status(decision)? {
-            StageStatus::Running | StageStatus::Cancelling => Ok(()),
-            StageStatus::Queued
-            | StageStatus::AwaitingApproval
-            | StageStatus::Pending
-            | StageStatus::Succeeded
-            | StageStatus::Failed
-            | StageStatus::Cancelled
-            | StageStatus::Skipped => Err(Rejection::DeploymentNotRunning),
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::session::ERROR_BYTES_MAX;
 use super::{
     Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Blueprint, Configuration, Deployment,
-    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Event, EventType, LastDeployment,
-    LastReset, Outcome, Person, PipelineNow, Run, Session, SessionId, Stage, StageEnd, StageOrder, StageRun,
-    StageStatus, Step, StepRun, StepStatus, Surroundings, Timestamp,
+    DeploymentId, DeploymentOutcome, DeploymentRecord, DeploymentStatus, Effect, Environment, Event, EventType,
+    LastDeployment, LastReset, Outcome, Person, PipelineNow, Rejection, Run, Session, SessionId, Stage, StageEnd,
+    StageOrder, StageRun, StageStatus, Step, StepRun, StepStatus, Surroundings, Timestamp,
 };
 
 /// The session that a deployment belongs to.
@@ -27,6 +27,11 @@ impl Owner {
     /// A reset belongs to no session.
     pub fn system(reset: Option<LastReset>) -> Self {
         Self { session: None, user: None, fencing_token: reset.map_or(0, |reset| reset.fencing_token) }
+    }
+
+    /// Of a deployment of this session, or of the reset.
+    pub fn of_deployment(session: Option<&Session>, environment: &Environment) -> Self {
+        session.map_or_else(|| Self::system(environment.last_reset), Self::of)
     }
 }
 
@@ -283,6 +288,13 @@ pub(super) fn shown(deployment: &Deployment, owner: &Owner) -> DeploymentRecord 
     }
 }
 
+impl Environment {
+    /// The same for a deployment of this session of the environment, or for its reset.
+    pub fn deployment_record(&self, deployment: &Deployment, session: Option<&Session>) -> DeploymentRecord {
+        shown(deployment, &Owner::of_deployment(session, self))
+    }
+}
+
 pub(super) fn record_approval(deployment: &Deployment, owner: &Owner, outcome: &mut Outcome, index: usize) {
     let stage = deployment.run.as_ref().map(|run| &run.stages[index]);
     let Some((stage, approval)) = stage.and_then(|stage| Some((stage, stage.approval.clone()?))) else { return };
@@ -319,9 +331,10 @@ pub(super) fn tell(
 }
 
 impl Outcome {
-    /// Adds the record of a changed deployment.
-    pub(super) fn deployment(&self, id: DeploymentId) -> Option<&DeploymentRecord> {
-        self.deployments.iter().find(|record| record.deployment.id == id)
+    /// The record of a changed deployment.
+    pub(super) fn deployment(&self, id: DeploymentId) -> Result<DeploymentRecord, Rejection> {
+        let changed = self.deployments.iter().find(|record| record.deployment.id == id);
+        changed.cloned().ok_or(Rejection::DeploymentNotFound)
     }
 }
 

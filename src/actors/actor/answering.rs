@@ -11,11 +11,7 @@ use crate::actors::services::clients::ClaimOutcome;
 use crate::actors::services::signals::Signal;
 use crate::domain::{ClaimReply, Command, HandOver, Initiator};
 
-impl<C> Handler<Ask<C>> for EnvironmentActor
-where
-    C: Command + Send + 'static,
-    C::Reply: Send + 'static,
-{
+impl<C: Command> Handler<Ask<C>> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, ask: Ask<C>, context: &mut Self::Context) {
@@ -37,7 +33,7 @@ impl Handler<Attach> for EnvironmentActor {
     fn handle(&mut self, attach: Attach, context: &mut Self::Context) {
         self.attend(context, |actor, context| {
             let Attach { ticket, client, reply } = attach;
-            let waits = actor.loaded.as_ref().is_ok_and(|loaded| loaded.environment().queue.get(ticket).is_some());
+            let waits = actor.loaded.as_ref().is_ok_and(|loaded| loaded.environment.queue.get(ticket).is_some());
             if !waits {
                 reply.send(Err(client.keyed)).ok();
                 return;
@@ -65,7 +61,7 @@ impl Handler<Leave> for EnvironmentActor {
         // What its successor cannot read from the store must not be lost.
         let needed = !self.undone.is_empty()
             || self.loaded.as_ref().is_ok_and(|loaded| {
-                !self.links.view.has_settled(loaded.handed_in()) || !loaded.environment().queue.is_empty()
+                !self.links.view.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty()
             });
         if !needed {
             self.leave_if_unneeded(context);
@@ -88,11 +84,7 @@ impl EnvironmentActor {
         self.arm();
     }
 
-    fn answer<C>(&mut self, ask: Ask<C>, context: &mut Context<Self>)
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
+    fn answer<C: Command>(&mut self, ask: Ask<C>, context: &mut Context<Self>) {
         let Ask { command, reply, keyed, by } = ask;
         // A caller that has given up must not be granted anything afterwards.
         if reply.is_closed() {
@@ -147,27 +139,19 @@ impl EnvironmentActor {
             Ok(executed) => executed,
             Err(failure) => return self.refuse(client.reply, failure, context),
         };
-        if let ClaimReply::Queued(..) = reply {
+        let queued = matches!(reply, ClaimReply::Queued(..));
+        if queued {
             self.services().waiters.start_polling(ticket, self.services().tick());
         }
-        let outcome = outcome_of(&reply);
-        match reply {
-            ClaimReply::Refused(rejection) => self.settle(settlement, context, move || client.refuse(rejection)),
-            ClaimReply::Waiting => {
+        let outcome = outcome_of(&reply).filter(|_| !(queued && hold));
+        if let ClaimReply::Refused(rejection) = reply {
+            return self.settle(settlement, context, move || client.refuse(rejection));
+        }
+        match outcome {
+            Some(outcome) => self.settle(settlement, context, move || links.services.deliver(client, outcome)),
+            None => {
                 self.held.insert(ticket, client);
                 self.settle(settlement, context, || {});
-            }
-            ClaimReply::Queued(..) if hold => {
-                self.held.insert(ticket, client);
-                self.settle(settlement, context, || {});
-            }
-            ClaimReply::Granted(_) | ClaimReply::Queued(..) => {
-                let links = self.links.clone();
-                self.settle(settlement, context, move || {
-                    if let Some(outcome) = outcome {
-                        links.services.deliver(client, outcome);
-                    }
-                });
             }
         }
     }
@@ -178,19 +162,15 @@ impl EnvironmentActor {
         failure: Failure,
         context: &mut Context<Self>,
     ) {
+        let answer = move || _ = reply.send(Err(failure));
         match &self.loaded {
             // A refusal also describes a state, and that state could still be lost.
-            Ok(loaded) if !self.links.view.has_settled(loaded.handed_in()) => {
-                let settle = move || {
-                    reply.send(Err(failure)).ok();
-                };
-                self.services().settlements.when_durable(loaded.handed_in(), Box::new(settle));
+            Ok(loaded) if !self.links.view.has_settled(loaded.handed_in) => {
+                self.services().settlements.when_durable(loaded.handed_in, Box::new(answer));
             }
-            Ok(_) => {
-                reply.send(Err(failure)).ok();
-            }
+            Ok(_) => answer(),
             Err(_) => {
-                reply.send(Err(failure)).ok();
+                answer();
                 self.leave_if_unneeded(context);
             }
         }

@@ -1,10 +1,10 @@
 //! From a decision to its commit: decides a command, makes the batch, hands it to the store, and moves on to the new state.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use actix::prelude::*;
 
-use super::decision::DecisionContext;
 use super::messages::Trim;
 use super::settling::{Executed, Granted, Settlement};
 use super::{ActorLinks, EnvironmentActor};
@@ -12,7 +12,11 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::Change;
 use crate::actors::state::loaded::{Advance, Committed};
-use crate::domain::{self, Command, Environment, Initiator, Now, Outcome, Timestamp, Transition};
+use crate::domain::{
+    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Outcome, PipelineNow, Presence, Surroundings,
+    Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+};
+use crate::entropy;
 use crate::store::{Batch, StoreError};
 
 impl EnvironmentActor {
@@ -28,18 +32,18 @@ impl EnvironmentActor {
         let ActorLinks { key, services, pool, .. } = &*links;
         let loaded = self.loaded.as_ref().map_err(StoreError::clone)?;
         if let Some(subject) = command.subject()
-            && loaded.environment().session(subject.id).is_none()
+            && loaded.environment.session(subject.id).is_none()
         {
             subject.ended = loaded.ended_session(&services.records, key, subject.id)?.map(Box::new);
         }
         if let Some(target) = command.deployment()
-            && loaded.environment().unfinished_deployment(target.id).is_none()
+            && loaded.environment.unfinished_deployment(target.id).is_none()
         {
             target.ended = loaded.ended_deployment(&services.records, key, target.id)?.map(Box::new);
         }
         let now = services.now();
         let mut context = DecisionContext { links: &links, held: &self.held, now: now.tick, taken: None };
-        let Transition { next, outcome, reply } = domain::decide(loaded.environment(), command, now, &mut context)?;
+        let Transition { next, outcome, reply } = domain::decide(&loaded.environment, command, now, &mut context)?;
 
         match self.hand_in(&next, &outcome, by, now, |batch| record(&reply, batch, now.at)) {
             Ok(committed) => {
@@ -124,13 +128,45 @@ impl EnvironmentActor {
     }
 }
 
+/// What the rules ask an actor about while it decides.
+struct DecisionContext<'a> {
+    links: &'a ActorLinks,
+    held: &'a HashMap<Ticket, HeldClient>,
+    now: Tick,
+    /// The waiter taken from the pool for this decision.
+    taken: Option<(Ticket, Presence)>,
+}
+
+impl Surroundings for DecisionContext<'_> {
+    fn presence(&self, waiter: &Waiter) -> Presence {
+        match self.taken {
+            Some((ticket, presence)) if ticket == waiter.ticket => presence,
+            Some(_) | None => self.links.services.waiters.presence(waiter, self.held.get(&waiter.ticket), self.now),
+        }
+    }
+
+    fn take_outsider(&mut self, configuration: &Configuration, before: Option<Turn>) -> Option<Arc<Waiter>> {
+        let (waiter, presence) = self.links.pool.take(&self.links.services, configuration, before, self.now)?;
+        self.taken = Some((waiter.ticket, presence));
+        Some(waiter)
+    }
+
+    fn seed(&mut self) -> IdSeed {
+        entropy::id_seed()
+    }
+
+    fn pipeline(&self) -> PipelineNow {
+        self.links.services.pipelines.now(&self.links.key.pipeline)
+    }
+}
+
 impl Handler<Trim> for EnvironmentActor {
     type Result = ();
 
     fn handle(&mut self, _: Trim, context: &mut Self::Context) {
         let Ok(loaded) = &self.loaded else { return };
         let ActorLinks { key, services, .. } = &*self.links;
-        let (next, now) = (loaded.environment().clone(), services.now());
+        let (next, now) = (loaded.environment.clone(), services.now());
         let mut change = Change::new(&services.records, key, loaded);
         // If the store refuses, the next commit of this environment trims on.
         let Ok(()) = change.trim(&next) else { return };

@@ -5,7 +5,6 @@
 
 use super::EnvironmentActor;
 use crate::actors::services::signals::Signal;
-use crate::domain::{Deployment, DeploymentId, DeploymentStatus, Environment};
 
 impl EnvironmentActor {
     /// An earlier actor may have got the signal that the pipeline is resumed, and died of it.
@@ -26,8 +25,8 @@ impl EnvironmentActor {
 
     fn note_held_back(&self, was_held_back: bool) -> bool {
         let Ok(loaded) = &self.loaded else { return false };
-        let (environment, pipelines) = (loaded.environment(), &self.services().pipelines);
-        match environment.held_back.then(|| next_in_line(environment)).flatten() {
+        let (environment, pipelines) = (&loaded.environment, &self.services().pipelines);
+        match environment.held_back.then(|| environment.waiting_deployment()).flatten() {
             Some(waiting) => pipelines.hold_back(&self.links.key, waiting),
             None if was_held_back => pipelines.let_go(&self.links.key),
             None => {}
@@ -40,10 +39,4 @@ impl EnvironmentActor {
             self.services().signal(&self.links.key, Signal::Resume);
         }
     }
-}
-
-fn next_in_line(environment: &Environment) -> Option<DeploymentId> {
-    let waits = |deployment: &&Deployment| deployment.status == DeploymentStatus::Queued;
-    let of_session = environment.lock.iter().flat_map(|session| &session.deployments);
-    environment.reset.iter().chain(of_session).find(waits).map(|deployment| deployment.id)
 }

@@ -6,7 +6,6 @@
 
 mod answering;
 mod committing;
-mod decision;
 mod held_back;
 pub mod messages;
 pub mod published_view;
@@ -55,7 +54,7 @@ pub struct ActorLinks {
 impl EnvironmentActor {
     pub fn start(links: ActorLinks) -> Addr<Self> {
         Self::create(|context| {
-            context.set_mailbox_capacity(links.services.mailbox_capacity());
+            context.set_mailbox_capacity(links.services.options.mailbox);
             Self {
                 links: Rc::new(links),
                 held: HashMap::new(),
@@ -82,9 +81,9 @@ impl Actor for EnvironmentActor {
             Ok((stored, settled)) => {
                 let ActorLinks { key, services, view, .. } = &*actor.links;
                 let loaded = Loaded::new(stored, settled, services.tick());
-                view.publish(loaded.environment().clone(), settled);
+                view.publish(loaded.environment.clone(), settled);
                 services.records.queue_loaded(key);
-                services.waiters.joined(loaded.environment().queue.len());
+                services.waiters.joined(loaded.environment.queue.len());
                 actor.loaded = Ok(loaded);
                 actor.note_held_back_after_load();
                 actor.arm();
@@ -119,7 +118,7 @@ impl Drop for EnvironmentActor {
     fn drop(&mut self) {
         let ActorLinks { key, services, .. } = &*self.links;
         if let Ok(loaded) = &self.loaded {
-            let queue = &loaded.environment().queue;
+            let queue = &loaded.environment.queue;
             services.waiters.left(queue.len());
             if !queue.is_empty() {
                 services.records.queue_unloaded(key);

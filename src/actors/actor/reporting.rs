@@ -13,7 +13,7 @@ impl EnvironmentActor {
             self.reported = None;
             return false;
         }
-        let environment = loaded.environment();
+        let environment = &loaded.environment;
         let status = (environment.is_vacant(), environment.configuration_revision, environment.last_used);
         if self.reported == Some(status) {
             return false;
@@ -32,7 +32,7 @@ impl EnvironmentActor {
     pub(super) fn report_unavailable(&mut self) {
         let Ok(loaded) = &self.loaded else { return };
         self.reported = None;
-        let configuration = loaded.environment().configuration.clone();
+        let configuration = loaded.environment.configuration.clone();
         let availability =
             configuration.map_or(Availability::Gone, |configuration| Availability::Taken { configuration });
         self.links.pool.report(&self.links.services, &self.links.key.name, availability);
@@ -58,7 +58,7 @@ impl EnvironmentActor {
     pub(super) fn disarmed(&mut self) {
         let Ok(loaded) = &mut self.loaded else { return };
         self.armed = None;
-        if loaded.take_retry() {
+        if loaded.retry_at.take().is_some() {
             // The store may have refused an offer, and the pool does not know how the environment stands since.
             self.reported = None;
         }

@@ -56,7 +56,11 @@ impl EnvironmentActor {
             }
             settlement.happen(&links);
             answer();
-            send_trim(trim_on);
+            // A long history is dropped piece by piece, each when the last is durable, so that it does not crowd out
+            // other work. A full mailbox has more urgent things in it; the next commit trims on.
+            if let Some(actor) = trim_on {
+                actor.try_send(Trim).ok();
+            }
         };
         if already_durable {
             settle();
@@ -74,13 +78,13 @@ impl Settlement {
             pool.settled(granted.ticket);
         }
         if self.view.is_some() {
-            services.watchers.environment_changed(key);
+            services.watchers.environments.changed(key);
         }
         for session in self.sessions {
-            services.watchers.session_changed(session);
+            services.watchers.sessions.changed(&session.seed);
         }
         for deployment in self.deployments {
-            services.watchers.deployment_changed(deployment);
+            services.watchers.deployments.changed(&deployment);
         }
         for effect in self.effects {
             services.perform(key, effect);
@@ -89,13 +93,5 @@ impl Settlement {
             let session = Box::new(session);
             services.deliver(client, ClaimOutcome::Granted { environment: key.clone(), session });
         }
-    }
-}
-
-/// A long history is dropped piece by piece, each when the last is durable, so that it does not crowd out other work. A
-/// full mailbox has more urgent things in it; the next commit trims on.
-fn send_trim(to: Option<Addr<EnvironmentActor>>) {
-    if let Some(actor) = to {
-        actor.try_send(Trim).ok();
     }
 }

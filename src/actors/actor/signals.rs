@@ -58,10 +58,7 @@ impl EnvironmentActor {
     }
 
     /// Executes a command that nobody waits for. Returns false if the store refuses; it is tried again soon.
-    pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool
-    where
-        C::Reply: 'static,
-    {
+    pub(super) fn perform<C: Command>(&mut self, command: C, context: &mut Context<Self>) -> bool {
         match self.execute(command, None, |_, _, _| {}) {
             Ok(Executed { settlement, .. }) => {
                 self.settle(settlement, context, || {});
@@ -88,7 +85,7 @@ impl EnvironmentActor {
         match self.execute(Elapse, None, |_, _, _| {}) {
             Ok(Executed { reply: queue_due, settlement }) => {
                 if let Ok(loaded) = &mut self.loaded {
-                    loaded.set_queue_due(queue_due);
+                    loaded.queue_due = queue_due;
                 }
                 self.settle(settlement, context, || {});
                 // `disarmed` has cleared the time of their next try.
@@ -107,7 +104,7 @@ impl EnvironmentActor {
         let mut tickets = Vec::new();
         for &ticket in gone {
             let Ok(loaded) = &self.loaded else { return };
-            let Some(waiter) = loaded.environment().queue.get(ticket) else { continue };
+            let Some(waiter) = loaded.environment.queue.get(ticket) else { continue };
             match waiter.after_hang_up(HeldClient::connection(self.held.get(&ticket))) {
                 AfterHangUp::Stays => {}
                 AfterHangUp::Polls => {
@@ -124,9 +121,9 @@ impl EnvironmentActor {
 
     fn stop_waiting(&mut self, ticket: Ticket, context: &mut Context<Self>) {
         let Ok(loaded) = &self.loaded else { return };
-        let Some(waiter) = loaded.environment().queue.get(ticket).cloned() else { return };
+        let Some(waiter) = loaded.environment.queue.get(ticket).cloned() else { return };
         if waiter.kept_by == KeptBy::Polling {
-            let position = loaded.environment().queue.position(&waiter);
+            let position = loaded.environment.queue.position(&waiter);
             return self.leave_queued(
                 ticket,
                 ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position },
@@ -166,7 +163,7 @@ impl EnvironmentActor {
 
     fn retry(&mut self) {
         if let Ok(loaded) = &mut self.loaded {
-            loaded.retry_at(self.links.services.tick().plus(RETRY_MILLIS));
+            loaded.retry_at = Some(self.links.services.tick().plus(RETRY_MILLIS));
         }
     }
 }

@@ -36,17 +36,9 @@ impl Environments {
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
-        let keyed = match self.resume(keyed, patience).await {
-            Resumed::Outcome(outcome) => return outcome,
-            Resumed::Anew(keyed) => keyed,
-        };
-        let claim = self.new_claim(request, patience, keyed.as_ref());
-        let (client, call) = self.call(QueueKey::Environment(key.clone()), claim.ticket, keyed);
-        let hold = !patience.wait.is_zero();
-        match self.directory.send(key, AskClaim { claim, hold, client }) {
-            Ok(()) => call.wait(patience).await,
-            Err(failure) => Err(call.defused(failure)),
-        }
+        let queue = QueueKey::Environment(key.clone());
+        let send = |claim, hold, client| self.directory.send(key, AskClaim { claim, hold, client });
+        self.claim_in(queue, request, patience, keyed, send).await
     }
 
     /// Claims any environment of the pipeline that has these labels, in the same way.
@@ -58,16 +50,29 @@ impl Environments {
         patience: Patience,
         keyed: Option<Keyed<ClaimOutcome>>,
     ) -> Result<ClaimOutcome, Failure> {
-        let (services, pool) = (self.services(), self.directory.pools().get(pipeline));
+        let (services, pool) = (self.services(), self.directory.pools.get(pipeline));
         pool.learn(services).await?;
+        let labels = Arc::new(labels);
+        let join = |claim, hold, client| pool.join(services, ClaimAny { claim, labels, hold }, client);
+        self.claim_in(QueueKey::Pool(pipeline.clone()), request, patience, keyed, join).await
+    }
+
+    /// `send` hands the claim to the queue; its second argument says whether the caller waits on its connection.
+    async fn claim_in(
+        &self,
+        queue: QueueKey,
+        request: ClaimRequest,
+        patience: Patience,
+        keyed: Option<Keyed<ClaimOutcome>>,
+        send: impl FnOnce(Claim, bool, HeldClient) -> Result<(), Failure>,
+    ) -> Result<ClaimOutcome, Failure> {
         let keyed = match self.resume(keyed, patience).await {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
         let claim = self.new_claim(request, patience, keyed.as_ref());
-        let (client, call) = self.call(QueueKey::Pool(pipeline.clone()), claim.ticket, keyed);
-        let hold = !patience.wait.is_zero();
-        match pool.join(services, ClaimAny { claim, labels: Arc::new(labels), hold }, client) {
+        let (client, call) = self.call(queue, claim.ticket, keyed);
+        match send(claim, !patience.wait.is_zero(), client) {
             Ok(()) => call.wait(patience).await,
             Err(failure) => Err(call.defused(failure)),
         }
@@ -95,7 +100,7 @@ impl Environments {
                     Err(failure) => return Resumed::Outcome(Err(call.defused(failure))),
                 }
             }
-            QueueKey::Pool(pipeline) => self.directory.pools().get(pipeline).attach(self.services(), ticket, client),
+            QueueKey::Pool(pipeline) => self.directory.pools.get(pipeline).attach(self.services(), ticket, client),
         };
         match attached {
             Ok(()) => Resumed::Outcome(call.wait(patience).await),
@@ -146,48 +151,37 @@ struct Call {
     answers: Option<Answers>,
 }
 
-/// What ends a wait.
-enum Event {
-    Answered(Result<Result<ClaimOutcome, Failure>, oneshot::error::RecvError>),
-    Closing,
-    WaitedEnough,
-}
-
 impl Call {
     async fn wait(mut self, patience: Patience) -> Result<ClaimOutcome, Failure> {
         if !patience.wait.is_zero() {
-            let services = self.environments.services().clone();
-            let event = tokio::select! {
+            let closing = tokio::select! {
                 biased;
-                outcome = answer(&mut self.answers) => Event::Answered(outcome),
-                () = services.waiters.closed() => Event::Closing,
-                () = tokio::time::sleep(patience.wait) => Event::WaitedEnough,
+                outcome = answer(&mut self.answers) => {
+                    self.defuse();
+                    return outcome;
+                }
+                () = self.environments.closed() => true,
+                () = tokio::time::sleep(patience.wait) => false,
             };
-            match event {
-                Event::Answered(outcome) => return self.answered(outcome),
-                // A queued session stays; other clients must come back, those with a key to their place.
-                Event::Closing if !patience.queue => return Err(self.defused(Failure::ShuttingDown)),
-                Event::Closing | Event::WaitedEnough => {}
+            // A queued session stays; other clients must come back, those with a key to their place.
+            if closing && !patience.queue {
+                return Err(self.defused(Failure::ShuttingDown));
             }
             self.give_up();
         }
-        match tokio::time::timeout(self.environments.services().answer_timeout(), answer(&mut self.answers)).await {
-            Ok(outcome) => self.answered(outcome),
+        let limit = self.environments.services().options.answer_timeout;
+        match tokio::time::timeout(limit, answer(&mut self.answers)).await {
+            Ok(outcome) => {
+                self.defuse();
+                outcome
+            }
             Err(_) => Err(Failure::TimedOut),
         }
     }
 
-    fn answered(
-        mut self,
-        outcome: Result<Result<ClaimOutcome, Failure>, oneshot::error::RecvError>,
-    ) -> Result<ClaimOutcome, Failure> {
-        self.answers = None;
-        outcome.unwrap_or(Err(Failure::Unavailable))
-    }
-
     /// It has waited long enough: the actor or pool with its place answers it now.
     fn give_up(&self) {
-        let (services, pools) = (self.environments.services(), self.environments.directory.pools());
+        let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
         match &self.queue {
             QueueKey::Environment(key) => _ = services.signal(key, Signal::WaitedEnough(self.ticket)),
             QueueKey::Pool(pipeline) => pools.get(pipeline).give_up(services, self.ticket),
@@ -205,9 +199,9 @@ impl Call {
     }
 }
 
-async fn answer(answers: &mut Option<Answers>) -> Result<Result<ClaimOutcome, Failure>, oneshot::error::RecvError> {
+async fn answer(answers: &mut Option<Answers>) -> Result<ClaimOutcome, Failure> {
     match answers {
-        Some(answers) => answers.await,
+        Some(answers) => answers.await.unwrap_or(Err(Failure::Unavailable)),
         None => std::future::pending().await,
     }
 }
@@ -215,7 +209,7 @@ async fn answer(answers: &mut Option<Answers>) -> Result<Result<ClaimOutcome, Fa
 impl Drop for Call {
     fn drop(&mut self) {
         let Some(mut answers) = self.answers.take() else { return };
-        let (services, pools) = (self.environments.services(), self.environments.directory.pools());
+        let (services, pools) = (self.environments.services(), &self.environments.directory.pools);
         answers.close();
         match answers.try_recv() {
             Ok(Ok(ClaimOutcome::Granted { environment, session })) => {

@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Environments;
+use super::reading::Listed;
 use crate::actors::state::records::readable;
 use crate::actors::{keys, stored};
 use crate::domain::{
     Approval, ApprovalId, ApprovalRecord, ApprovalStatus, Blueprint, Deployment, DeploymentId, DeploymentRecord,
-    DeploymentStatus, Environment, EnvironmentKey, Identifier, Session, SessionId,
+    DeploymentStatus, Environment, EnvironmentKey, Identifier, SessionId,
 };
 use crate::store::{StoreError, end_of_prefix, walk};
 
@@ -45,20 +46,6 @@ pub struct ApprovalFilter {
     pub deployment: Option<DeploymentId>,
 }
 
-/// One page of deployments, newest first, and the number of all that match.
-#[derive(Debug, Default)]
-pub struct DeploymentPage {
-    pub deployments: Vec<DeploymentFound>,
-    pub total: u64,
-}
-
-/// One page of approvals, newest first, and the number of all that match.
-#[derive(Debug, Default)]
-pub struct ApprovalPage {
-    pub approvals: Vec<ApprovalFound>,
-    pub total: u64,
-}
-
 impl Environments {
     pub fn deployment(
         &self,
@@ -69,18 +56,17 @@ impl Environments {
         Ok(found.map(|(environment, record)| self.as_shown(environment, record)))
     }
 
-    /// `limit` of those that match, after the `offset` newest. Reads all of the organization.
+    /// `limit` of those that match, after the `offset` newest, newest first. Reads all of the organization.
     pub fn deployments(
         &self,
         organization: &Identifier,
         filter: &DeploymentFilter,
         offset: u64,
         limit: u64,
-    ) -> Result<DeploymentPage, StoreError> {
+    ) -> Result<Listed<DeploymentFound>, StoreError> {
         let prefix = keys::deployments_of(organization);
-        let mut page = DeploymentPage::default();
+        let mut page = Listed::default();
         walk(self.services().store(), &prefix, &end_of_prefix(&prefix), |_, record| {
-            let wanted = page.total >= offset && (page.deployments.len() as u64) < limit;
             if *filter != DeploymentFilter::default() {
                 let head = readable(stored::decode_deployment_head(record))?;
                 let behind = || self.behind(&head.environment, head.id, head.revision);
@@ -92,11 +78,10 @@ impl Environments {
                     return Ok(ControlFlow::Continue(()));
                 }
             }
-            if wanted {
+            if page.counts(offset, limit) {
                 let (environment, record) = readable(stored::decode_deployment(record))?;
-                page.deployments.push(self.as_shown(environment, record));
+                page.items.push(self.as_shown(environment, record));
             }
-            page.total += 1;
             Ok(ControlFlow::Continue(()))
         })?;
         Ok(page)
@@ -140,26 +125,24 @@ impl Environments {
         record.map(|record| self.read_approval(&record)).transpose()
     }
 
-    /// `limit` of those that match, after the `offset` newest. Reads all of the organization.
+    /// `limit` of those that match, after the `offset` newest, newest first. Reads all of the organization.
     pub fn approvals(
         &self,
         organization: &Identifier,
         filter: &ApprovalFilter,
         offset: u64,
         limit: u64,
-    ) -> Result<ApprovalPage, StoreError> {
+    ) -> Result<Listed<ApprovalFound>, StoreError> {
         let prefix = keys::approvals_of(organization);
-        let mut page = ApprovalPage::default();
+        let mut page = Listed::default();
         walk(self.services().store(), &prefix, &end_of_prefix(&prefix), |_, record| {
             let found = self.read_approval(record)?;
             if is_of(&found.environment, filter.pipeline.as_ref(), filter.environment.as_ref())
                 && filter.deployment.is_none_or(|wanted| found.record.deployment == wanted)
                 && filter.status.is_none_or(|wanted| found.record.approval.status == wanted)
+                && page.counts(offset, limit)
             {
-                if page.total >= offset && (page.approvals.len() as u64) < limit {
-                    page.approvals.push(found);
-                }
-                page.total += 1;
+                page.items.push(found);
             }
             Ok(ControlFlow::Continue(()))
         })?;
@@ -226,26 +209,13 @@ impl Environments {
     fn behind(&self, environment: &EnvironmentKey, id: DeploymentId, revision: u32) -> Option<DeploymentRecord> {
         let view = self.directory.peek(environment)?;
         let (deployment, session) = view.unfinished_deployment(id)?;
-        (deployment.revision < revision).then(|| record_of(&view, deployment, session))
+        (deployment.revision < revision).then(|| view.deployment_record(deployment, session))
     }
 }
 
 fn is_of(key: &EnvironmentKey, pipeline: Option<&Identifier>, environment: Option<&Identifier>) -> bool {
     pipeline.is_none_or(|wanted| key.pipeline.pipeline == *wanted)
         && environment.is_none_or(|wanted| key.name == *wanted)
-}
-
-fn record_of(view: &Environment, deployment: &Deployment, session: Option<&Session>) -> DeploymentRecord {
-    let run = deployment.run.as_deref();
-    let of_reset = view.last_reset.map(|reset| reset.fencing_token);
-    DeploymentRecord {
-        deployment: Deployment { run: None, ..deployment.clone() },
-        session: session.map(|session| session.id),
-        fencing_token: session.map_or(of_reset, Session::fencing_token).unwrap_or_default(),
-        user: session.map(|session| session.user.clone()),
-        stages: run.map(|run| run.stages.clone()).unwrap_or_default(),
-        retried: run.and_then(|run| run.retried.clone()),
-    }
 }
 
 fn approval_in(view: &Environment, deployment: DeploymentId, id: ApprovalId) -> Option<&Approval> {

@@ -2,9 +2,7 @@
 //! last durable state.
 
 pub mod claiming;
-mod declaring;
 pub mod deployment_reading;
-mod deployments;
 mod pools;
 pub mod reading;
 
@@ -15,14 +13,18 @@ use super::failure::Failure;
 use super::ports::{Clock, Definitions, Executor, Options};
 use super::services::Services;
 use super::services::clients::Keyed;
+use super::services::signals::Signal;
 use super::services::watchers::{Subject, Watch};
-use super::{restart, timer};
+use super::{keys, restart, stored, timer};
 use crate::domain::{
-    ClaimRequest, Command, Configure, Configured, Delete, DeploymentId, EnvironmentKey, ForceClaim, ForceClaimed,
-    Heartbeat, Initiator, Release, Role, Seen, Session, SessionId,
+    ClaimRequest, Command, Configuration, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim,
+    ForceClaimed, Initiator, PipelineKey, Role, SessionId,
 };
 use crate::entropy;
-use crate::store::{Store, StoreError};
+use crate::store::{Batch, Store, StoreError, durable_up_to};
+
+/// How many environments are signalled about a resumed pipeline before other tasks get their turn on the thread.
+const SIGNALLED_AT_ONCE: usize = 64;
 
 /// All environments. Cheap to clone.
 #[derive(Clone)]
@@ -41,8 +43,8 @@ impl Environments {
         options: Options,
     ) -> Result<Self, StoreError> {
         let directory = Directory::new(|directory| Services::new(store, clock, definitions, options, directory));
-        restart::find_waiters(directory.services(), directory.pools())?;
-        restart::find_deadlines(directory.services())?;
+        restart::find_waiters(&directory.services, &directory.pools)?;
+        restart::find_deadlines(&directory.services)?;
         Ok(Self { directory, by: None })
     }
 
@@ -62,6 +64,21 @@ impl Environments {
         Self { directory: self.directory.clone(), by: Some(Arc::new(agent)) }
     }
 
+    /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].
+    pub async fn ask<C: Command>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure> {
+        self.ask_keyed(key, command, None).await
+    }
+
+    /// The same with an idempotency key.
+    pub async fn ask_keyed<C: Command>(
+        &self,
+        key: &EnvironmentKey,
+        command: C,
+        keyed: Option<Keyed<C::Reply>>,
+    ) -> Result<C::Reply, Failure> {
+        self.directory.ask(key, command, keyed, self.by.clone()).await
+    }
+
     pub async fn force_claim(
         &self,
         key: &EnvironmentKey,
@@ -72,31 +89,36 @@ impl Environments {
         self.ask_keyed(key, ForceClaim { request, seed: entropy::id_seed(), role }, keyed).await
     }
 
-    pub async fn release(&self, key: &EnvironmentKey, release: Release) -> Result<Session, Failure> {
-        self.ask(key, release).await
-    }
-
-    pub async fn heartbeat(
-        &self,
-        key: &EnvironmentKey,
-        heartbeat: Heartbeat,
-        keyed: Option<Keyed<Session>>,
-    ) -> Result<Session, Failure> {
-        self.ask_keyed(key, heartbeat, keyed).await
-    }
-
-    /// The client has polled a session that was granted while it was away.
-    pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
-        self.ask(key, Seen { session }).await
-    }
-
-    pub async fn delete(&self, key: &EnvironmentKey, delete: Delete) -> Result<(), Failure> {
-        self.ask(key, delete).await
-    }
-
     /// The only command for which an environment need not exist.
     pub async fn configure(&self, key: &EnvironmentKey, configure: Configure) -> Result<Configured, Failure> {
         self.directory.ask_or_create(key, configure, self.by.clone()).await
+    }
+
+    /// Applies the configuration that a file declares if it is new or has changed; otherwise what the API set stays, also
+    /// across restarts. Returns whether it was applied. Applying it again after a crash half-way does no harm.
+    pub async fn declare(&self, key: &EnvironmentKey, configuration: Configuration) -> Result<bool, Failure> {
+        let store = self.services().store();
+        let declaration = stored::encode_configuration(&configuration);
+        let declared = keys::declaration(key);
+        if store.get(&declared)?.as_ref() == Some(&declaration) {
+            return Ok(false);
+        }
+        self.configure(key, Configure { configuration, expected: None }).await?;
+        let mut batch = Batch::default();
+        batch.put(declared, declaration);
+        durable_up_to(store, store.commit(batch)?).await;
+        Ok(true)
+    }
+
+    /// The pipeline starts deployments again: signals every environment that is held back, oldest deployment first. Call
+    /// it once the pipeline is known to be running.
+    pub async fn resume_pipeline(&self, pipeline: &PipelineKey) {
+        for some in self.services().pipelines.held_back(pipeline).chunks(SIGNALLED_AT_ONCE) {
+            for key in some {
+                self.services().signal(key, Signal::Resume);
+            }
+            tokio::task::yield_now().await;
+        }
     }
 
     pub fn watch_environment(&self, key: &EnvironmentKey) -> Watch {
@@ -152,28 +174,7 @@ impl Environments {
     }
 
     fn services(&self) -> &Arc<Services> {
-        self.directory.services()
-    }
-
-    pub(super) async fn ask<C>(&self, key: &EnvironmentKey, command: C) -> Result<C::Reply, Failure>
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
-        self.ask_keyed(key, command, None).await
-    }
-
-    async fn ask_keyed<C>(
-        &self,
-        key: &EnvironmentKey,
-        command: C,
-        keyed: Option<Keyed<C::Reply>>,
-    ) -> Result<C::Reply, Failure>
-    where
-        C: Command + Send + 'static,
-        C::Reply: Send + 'static,
-    {
-        self.directory.ask(key, command, keyed, self.by.clone()).await
+        &self.directory.services
     }
 }
 

@@ -9,19 +9,19 @@ use crate::store::{StoreError, durable_up_to};
 impl Environments {
     /// Removes waiters for any environment that gave no sign of life for too long.
     pub fn expire_pools(&self) {
-        for pool in self.directory.pools().active() {
+        for pool in self.directory.pools.active() {
             pool.expire(self.services());
         }
     }
 
     /// How many wait for any environment, in all pipelines.
     pub fn waiting_for_any(&self) -> usize {
-        self.directory.pools().active().iter().map(|pool| pool.len()).sum()
+        self.directory.pools.active().iter().map(|pool| pool.len()).sum()
     }
 
     /// Serves the waiters for any environment of the last run.
     pub async fn resume_pools(&self) -> Result<(), StoreError> {
-        for pool in self.directory.pools().active() {
+        for pool in self.directory.pools.active() {
             pool.learn(self.services()).await?;
         }
         Ok(())
@@ -36,7 +36,7 @@ impl Environments {
         by: &Person,
         any: bool,
     ) -> Result<Option<SessionFound>, Failure> {
-        let (services, pool) = (self.services(), self.directory.pools().get(pipeline));
+        let (services, pool) = (self.services(), self.directory.pools.get(pipeline));
         let mut watch = self.watch_session(id);
         loop {
             let released = pool.release(services, id, by, any, self.by.as_deref())?;
@@ -51,13 +51,13 @@ impl Environments {
             let Some(found) = self.session_of_any(pipeline, id, by.id)? else { return Ok(None) };
             // A session that has an environment is released there, by the same rule.
             if found.environment.is_none() {
-                found.session.check_release(by, any)?;
+                found.session.check_user(by, any)?;
             }
             if found.waiting.is_none() || found.environment.is_some() {
                 return Ok(Some(found));
             }
             // An environment has taken it, or it is leaving, and that is not durable yet.
-            match tokio::time::timeout(services.answer_timeout(), watch.changed()).await {
+            match tokio::time::timeout(services.options.answer_timeout, watch.changed()).await {
                 Ok(()) => {}
                 Err(_) => return Err(Failure::TimedOut),
             }

@@ -39,9 +39,9 @@ pub struct Queued {
     pub any: bool,
 }
 
-/// One page of an environment's sessions, newest first.
-pub struct History {
-    pub sessions: Vec<Session>,
+/// One page of a list, and the number of all that match.
+pub struct Listed<T> {
+    pub items: Vec<T>,
     pub total: u64,
 }
 
@@ -50,12 +50,6 @@ pub struct ListFilter {
     pub lock_status: Option<LockStatus>,
     /// The environment must have all of them.
     pub labels: Vec<(Identifier, LabelValue)>,
-}
-
-/// One page of the environments of a pipeline, by name, and the number of all that match.
-pub struct EnvironmentPage {
-    pub environments: Vec<(Identifier, Arc<Environment>)>,
-    pub total: u64,
 }
 
 impl Environments {
@@ -82,7 +76,7 @@ impl Environments {
     ) -> Result<Option<SessionFound>, StoreError> {
         if let Some(waiter) = environment.queue.session(id) {
             let ahead = match &environment.configuration {
-                Some(configuration) => self.directory.pools().get(&key.pipeline).ahead(configuration, waiter.turn()),
+                Some(configuration) => self.directory.pools.get(&key.pipeline).ahead(configuration, waiter.turn()),
                 None => 0,
             };
             let position = environment.queue.position(waiter) + ahead;
@@ -104,7 +98,7 @@ impl Environments {
         reader: UserId,
     ) -> Result<Option<SessionFound>, StoreError> {
         let Origin::Queued(ticket) = id.origin else { return Ok(None) };
-        if let Some((waiter, position)) = self.directory.pools().get(pipeline).session(id) {
+        if let Some((waiter, position)) = self.directory.pools.get(pipeline).session(id) {
             let waiting = Some(self.waiting(&waiter, position, reader));
             return Ok(Some(SessionFound { environment: None, session: waiter.session.clone(), waiting }));
         }
@@ -136,27 +130,27 @@ impl Environments {
         let by_name = environment.queue.iter().map(|waiter| Queued { waiter: waiter.clone(), any: false });
         let mut all: Vec<_> = by_name.collect();
         if let Some(configuration) = &environment.configuration {
-            let outsiders = self.directory.pools().get(&key.pipeline).waiting_for(configuration);
+            let outsiders = self.directory.pools.get(&key.pipeline).waiting_for(configuration);
             all.extend(outsiders.into_iter().map(|waiter| Queued { waiter, any: true }));
             all.sort_unstable_by_key(|queued| queued.waiter.turn());
         }
         all
     }
 
-    /// `limit` sessions after the `offset` newest. Sessions are numbered without gaps, so the
-    /// last page costs as much as the first.
+    /// `limit` sessions after the `offset` newest, newest first. Sessions are numbered without gaps, so the last page
+    /// costs as much as the first.
     pub fn history(
         &self,
         key: &EnvironmentKey,
         environment: &Environment,
         offset: u64,
         limit: u64,
-    ) -> Result<History, StoreError> {
-        let remembered = environment.remembered_sessions(self.services().records.history_retention());
+    ) -> Result<Listed<Session>, StoreError> {
+        let remembered = environment.remembered_sessions(self.services().records.history_retention);
         let (oldest, newest) = (*remembered.start(), *remembered.end());
         let total = (newest + 1).saturating_sub(oldest);
         if offset >= total {
-            return Ok(History { sessions: Vec::new(), total });
+            return Ok(Listed { items: Vec::new(), total });
         }
         let last = newest - offset;
         let first = last.saturating_sub(limit - 1).max(oldest);
@@ -171,7 +165,7 @@ impl Environments {
         let number = |session: &Session| session.fencing_token().unwrap_or_default();
         sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
         sessions.sort_unstable_by_key(|session| std::cmp::Reverse(number(session)));
-        Ok(History { sessions, total })
+        Ok(Listed { items: sessions, total })
     }
 
     /// The environments of a pipeline that match, by name: `limit` of them after the first `offset`.
@@ -181,14 +175,11 @@ impl Environments {
         filter: &ListFilter,
         offset: u64,
         limit: u64,
-    ) -> Result<EnvironmentPage, StoreError> {
-        let mut page = EnvironmentPage { environments: Vec::new(), total: 0 };
+    ) -> Result<Listed<(Identifier, Arc<Environment>)>, StoreError> {
+        let mut page = Listed::default();
         self.each_environment(pipeline, None, |name, environment| {
-            if filter.matches(&environment) {
-                if page.total >= offset && (page.environments.len() as u64) < limit {
-                    page.environments.push((name, environment));
-                }
-                page.total += 1;
+            if filter.matches(&environment) && page.counts(offset, limit) {
+                page.items.push((name, environment));
             }
             ControlFlow::Continue(())
         })?;
@@ -244,6 +235,20 @@ impl Environments {
             };
             Ok(if environment.exists() { visit(key.name, environment) } else { ControlFlow::Continue(()) })
         })
+    }
+}
+
+impl<T> Default for Listed<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), total: 0 }
+    }
+}
+
+impl<T> Listed<T> {
+    /// Counts an item that matches. Returns whether it is on the page: one of `limit` items after the first `offset`.
+    pub(super) fn counts(&mut self, offset: u64, limit: u64) -> bool {
+        self.total += 1;
+        self.total > offset && (self.items.len() as u64) < limit
     }
 }
 

@@ -152,7 +152,7 @@ impl PipelinePool {
         let settle = move || {
             settled_services.waiters.forget(&waiter);
             pool.settled(ticket);
-            settled_services.watchers.session_changed(id);
+            settled_services.watchers.sessions.changed(&id.seed);
         };
         services.settlements.when_durable(sequence, Box::new(settle));
         Ok(sequence)

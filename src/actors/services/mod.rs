@@ -10,7 +10,6 @@ pub mod waiters;
 pub mod watchers;
 
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::Duration;
 
 use clients::{ClaimOutcome, HeldClient};
 use deadlines::Deadlines;
@@ -36,7 +35,7 @@ pub struct Services {
     pub pipelines: PipelineStatus,
     executor: OnceLock<Box<dyn Executor>>,
     clock: Clock,
-    options: Options,
+    pub options: Options,
     directory: Weak<dyn ActorDirectory>,
 }
 
@@ -75,14 +74,6 @@ impl Services {
 
     pub fn tick(&self) -> Tick {
         self.now().tick
-    }
-
-    pub fn mailbox_capacity(&self) -> usize {
-        self.options.mailbox
-    }
-
-    pub fn answer_timeout(&self) -> Duration {
-        self.options.answer_timeout
     }
 
     /// Sends a signal to an environment's actor, started if need be. Returns false if there is no such environment.

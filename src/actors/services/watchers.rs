@@ -12,10 +12,10 @@ use crate::domain::{DeploymentId, EnvironmentKey, IdSeed, SessionId};
 
 #[derive(Default)]
 pub struct Watchers {
-    environments: Watched<EnvironmentKey>,
+    pub environments: Watched<EnvironmentKey>,
     /// By the seed of their ids.
-    sessions: Watched<IdSeed>,
-    deployments: Watched<DeploymentId>,
+    pub sessions: Watched<IdSeed>,
+    pub deployments: Watched<DeploymentId>,
 }
 
 impl Watchers {
@@ -27,21 +27,9 @@ impl Watchers {
         };
         Watch { watchers: self.clone(), subject, receiver: Some(receiver) }
     }
-
-    pub fn environment_changed(&self, key: &EnvironmentKey) {
-        self.environments.changed(key);
-    }
-
-    pub fn session_changed(&self, id: SessionId) {
-        self.sessions.changed(&id.seed);
-    }
-
-    pub fn deployment_changed(&self, id: DeploymentId) {
-        self.deployments.changed(&id);
-    }
 }
 
-struct Watched<K: Eq + Hash> {
+pub struct Watched<K: Eq + Hash> {
     senders: DashMap<K, watch::Sender<()>>,
     /// So that a change costs no lookup while nobody watches, which is nearly always.
     watches: AtomicUsize,
@@ -68,7 +56,7 @@ impl<K: Eq + Hash + Clone> Watched<K> {
         self.watches.fetch_sub(1, Ordering::SeqCst);
     }
 
-    fn changed(&self, key: &K) {
+    pub fn changed(&self, key: &K) {
         if self.watches.load(Ordering::SeqCst) > 0
             && let Some(sender) = self.senders.get(key)
         {

@@ -13,12 +13,13 @@ use crate::domain::{
 use crate::store::{Sequence, StoreError};
 
 pub struct Loaded {
-    pub(super) environment: Arc<Environment>,
-    pub(super) handed_in: Sequence,
+    pub environment: Arc<Environment>,
+    /// Up to where the store must be durable for this state to be durable.
+    pub handed_in: Sequence,
     /// When a waiter may lose its place for want of a sign of life.
-    queue_due: Option<Tick>,
+    pub queue_due: Option<Tick>,
     /// When to retry what the store refused.
-    retry_at: Option<Tick>,
+    pub retry_at: Option<Tick>,
     pub(super) keeping: Keeping,
     pub(super) pages: RecentPages,
     pub(super) deployments: RecentDeployments,
@@ -64,33 +65,11 @@ impl Loaded {
         }
     }
 
-    pub fn environment(&self) -> &Arc<Environment> {
-        &self.environment
-    }
-
-    /// Up to where the store must be durable for this state to be durable.
-    pub fn handed_in(&self) -> Sequence {
-        self.handed_in
-    }
-
     /// When something here may run out, or must be tried again.
     pub fn wake(&self) -> Option<Tick> {
         let lock = self.environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
         let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
         [lock, queue, self.retry_at].into_iter().flatten().min()
-    }
-
-    pub fn set_queue_due(&mut self, due: Option<Tick>) {
-        self.queue_due = due;
-    }
-
-    pub fn retry_at(&mut self, at: Tick) {
-        self.retry_at = Some(at);
-    }
-
-    /// The time to retry has come. Returns whether there was anything to retry.
-    pub fn take_retry(&mut self) -> bool {
-        self.retry_at.take().is_some()
     }
 
     /// Moves on to the state that was decided and handed in; `settled` tells whether a sequence is durable.
@@ -136,7 +115,7 @@ impl Loaded {
     ) -> Result<Option<Session>, StoreError> {
         match self.pages.session(id)? {
             Some(session) => {
-                let remembered = self.environment.remembered_sessions(records.history_retention());
+                let remembered = self.environment.remembered_sessions(records.history_retention);
                 Ok(Some(session).filter(|session| session.fencing_token().is_some_and(|n| remembered.contains(&n))))
             }
             None => records.ended_session(key, &self.environment, id),
@@ -175,5 +154,5 @@ fn expires(environment: &Environment) -> bool {
 
 /// Whether a deployment here has begun or waits.
 pub fn is_unfinished(environment: &Environment) -> bool {
-    environment.current_deployment().is_some() || environment.has_waiting_deployment()
+    environment.current_deployment().is_some() || environment.waiting_deployment().is_some()
 }

@@ -16,8 +16,8 @@ use crate::store::{Store, StoreError, end_of_prefix, walk};
 
 pub struct Records {
     store: Arc<dyn Store>,
-    run: stored::Run,
-    history_retention: u64,
+    pub run: stored::Run,
+    pub history_retention: u64,
     /// Environments whose queue is in the store and in no actor's memory.
     unloaded_queues: DashMap<EnvironmentKey, ()>,
 }
@@ -29,14 +29,6 @@ impl Records {
 
     pub fn store(&self) -> &dyn Store {
         &*self.store
-    }
-
-    pub fn run(&self) -> stored::Run {
-        self.run
-    }
-
-    pub fn history_retention(&self) -> u64 {
-        self.history_retention
     }
 
     pub fn has_environment(&self, key: &EnvironmentKey) -> Result<bool, StoreError> {

@@ -234,7 +234,8 @@ impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {
             queue: Queue::new(),
             last_deployment: form.last_deployment.map(LastDeployment::try_from).transpose()?,
         };
-        environment.held_back = environment.has_waiting_deployment() && environment.current_deployment().is_none();
+        environment.held_back =
+            environment.waiting_deployment().is_some() && environment.current_deployment().is_none();
         let keeping = Keeping { from: form.kept_from, pointers: form.pointers, deployed: form.deployed };
         Ok(StoredEnvironment { environment, keeping })
     }

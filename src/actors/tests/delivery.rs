@@ -122,15 +122,15 @@ impl Bench {
     }
 
     pub async fn deploy_in(&self, key: &EnvironmentKey, session: &Session) -> Result<DeploymentRecord, Failure> {
-        self.environments.deploy(key, deploy(session), None).await
+        self.environments.ask(key, deploy(session)).await
     }
 
     pub async fn begin(&self, deployment: DeploymentId) {
-        self.environments.begin_stage(&key(), BeginStage(attempt(deployment))).await.unwrap();
+        self.environments.ask(&key(), BeginStage(attempt(deployment))).await.unwrap();
     }
 
     pub async fn end(&self, deployment: DeploymentId, end: StageEnd) {
-        self.environments.end_stage(&key(), end_of(deployment, end)).await.unwrap();
+        self.environments.ask(&key(), end_of(deployment, end)).await.unwrap();
     }
 
     pub fn deployment(&self, id: DeploymentId) -> Option<DeploymentRecord> {

@@ -19,13 +19,13 @@ impl Bench {
     fn listed(&self, offset: u64, limit: u64) -> (Vec<u64>, u64) {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
         let history = self.environments.history(&key(), &environment, offset, limit).unwrap();
-        (history.sessions.iter().map(token).collect(), history.total)
+        (history.items.iter().map(token).collect(), history.total)
     }
 
     fn session_numbered(&self, number: u64) -> Session {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
         let history = self.environments.history(&key(), &environment, 0, 1_000).unwrap();
-        history.sessions.into_iter().find(|session| token(session) == number).unwrap()
+        history.items.into_iter().find(|session| token(session) == number).unwrap()
     }
 
     fn records(&self) -> usize {
@@ -135,7 +135,7 @@ async fn the_history_is_whole_whichever_commits_under_way_survive_a_crash() {
         bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     }
     let end = end_of(deployment, StageEnd::Succeeded);
-    bench.in_the_background(async |all| drop(all.end_stage(&key(), end).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), end).await)).await;
     for _ in 0..4 {
         let force = claim(3);
         bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
@@ -210,7 +210,7 @@ async fn deleting_drops_the_history_however_long_and_keeps_the_fencing_token() {
         bench.sessions(length - 1).await;
         let old = bench.claim(1).await.unwrap();
         bench.release(&old).await.unwrap();
-        bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
+        bench.environments.ask(&key(), Delete { expected: None }).await.unwrap();
         assert!(bench.environments.environment(&key()).unwrap().is_none());
         bench.let_others_run().await;
         assert_eq!(bench.records(), 0, "every record of it is gone");
@@ -231,7 +231,7 @@ async fn an_environment_deleted_and_made_again_before_the_disk_knows_begins_with
     let bench = Bench::with_environment().await;
     bench.sessions(3).await;
     bench.store.hold();
-    bench.in_the_background(async |all| drop(all.delete(&key(), Delete { expected: None }).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), Delete { expected: None }).await)).await;
     let configure = Configure { configuration: Configuration::default(), expected: None };
     bench.in_the_background(async |all| drop(all.configure(&key(), configure).await)).await;
     for _ in 0..3 {
@@ -277,7 +277,7 @@ async fn the_store_accepts_a_page_of_the_largest_sessions() {
         let session = claim_at_once(&bench.environments, &key(), ClaimRequest { context, ..claim(1) }).await.unwrap();
         for _ in 0..100 {
             let deploy = Deploy { commit: commit.clone(), ..delivery::deploy(&session) };
-            bench.environments.deploy(&key(), deploy, None).await.unwrap();
+            bench.environments.ask(&key(), deploy).await.unwrap();
         }
         bench.release(&session).await.unwrap();
     }

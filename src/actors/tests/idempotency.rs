@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::actors::Keyed;
-use crate::domain::{IdSeed, SessionStatus};
+use crate::domain::{IdSeed, Seen, SessionStatus};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Keys, StoredAnswer};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
@@ -90,7 +90,7 @@ async fn a_client_with_a_key_has_a_while_to_come_back_for_its_grant() {
         let holder = bench.holder().expect("it was not taken back at once");
         assert_eq!(replay(&keys, "a"), Some(holder.id.to_string().into()));
         if comes_back {
-            bench.environments.seen(&key(), holder.id).await.unwrap();
+            bench.environments.ask(&key(), Seen { session: holder.id }).await.unwrap();
         }
         bench.pass(60_000).await;
         assert_eq!(bench.holder().is_some(), comes_back);
@@ -101,7 +101,7 @@ async fn a_client_with_a_key_has_a_while_to_come_back_for_its_grant() {
 async fn a_client_that_has_come_back_does_not_lose_its_grant_to_its_first_connection() {
     let bench = Bench::with_environment().await;
     let session = bench.claim(1).await.unwrap();
-    bench.environments.seen(&key(), session.id).await.unwrap();
+    bench.environments.ask(&key(), Seen { session: session.id }).await.unwrap();
     bench.environments.undelivered(&key(), session.id, true);
     bench.let_others_run().await;
     bench.pass(1_000_000).await;

@@ -13,12 +13,12 @@ impl Bench {
 
     async fn heartbeat(&self, session: &Session) -> Result<Session, Failure> {
         let heartbeat = Heartbeat { session: session.id.into(), by: session.user.clone(), fencing_token: None };
-        self.environments.heartbeat(&key(), heartbeat, None).await
+        self.environments.ask(&key(), heartbeat).await
     }
 
     fn history(&self) -> Vec<Session> {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
-        self.environments.history(&key(), &environment, 0, 50).unwrap().sessions
+        self.environments.history(&key(), &environment, 0, 50).unwrap().items
     }
 
     /// Moves the wall clock only.

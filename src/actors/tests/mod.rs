@@ -102,7 +102,7 @@ impl Bench {
 
     async fn release_in(&self, key: &EnvironmentKey, session: &Session) -> Result<Session, Failure> {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        self.environments.release(key, release).await
+        self.environments.ask(key, release).await
     }
 
     fn holder(&self) -> Option<Session> {
@@ -245,7 +245,7 @@ async fn a_crash_loses_only_what_nobody_was_told() {
     let (environments, session) = (bench.environments.clone(), first.clone());
     let unanswered = actix::spawn(async move {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        environments.release(&key(), release).await
+        environments.ask(&key(), release).await
     });
     bench.let_others_run().await;
     assert!(!unanswered.is_finished());
@@ -265,7 +265,7 @@ async fn a_session_that_has_just_ended_is_remembered_before_the_disk_knows() {
     let taking = actix::spawn(async move { environments.force_claim(&key(), claim(2), Role::Admin, None).await });
     bench.let_others_run().await;
     let (environments, session) = (bench.environments.clone(), old.clone());
-    let deploying = actix::spawn(async move { environments.deploy(&key(), delivery::deploy(&session), None).await });
+    let deploying = actix::spawn(async move { environments.ask(&key(), delivery::deploy(&session)).await });
     bench.let_others_run().await;
     bench.store.release();
     assert_eq!(taking.await.unwrap().unwrap().overrode.map(|session| session.id), Some(old.id));

@@ -183,7 +183,7 @@ async fn a_waiter_that_leaves_between_grant_and_answer_does_not_keep_the_lock() 
     let (environments, session) = (bench.environments.clone(), held.clone());
     let releasing = actix::spawn(async move {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        environments.release(&named("a"), release).await
+        environments.ask(&named("a"), release).await
     });
     bench.let_others_run().await;
     gone.abort();
@@ -314,7 +314,7 @@ async fn sessions_queued_for_any_survive_a_kill_and_are_served_after_it() {
     let environments = after.environments.clone();
     let releasing = actix::spawn(async move {
         let release = Release { session: held.id.into(), by: held.user.clone(), any: false };
-        environments.release(&named("a"), release).await
+        environments.ask(&named("a"), release).await
     });
     after.let_others_run().await;
     let again = after.killed(1_000);

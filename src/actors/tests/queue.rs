@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{pause, sleep};
 
 use super::*;
-use crate::domain::{Delete, EndedHow, Expiry, SessionStatus};
+use crate::domain::{Delete, EndedHow, Expiry, Seen, SessionStatus};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -61,7 +61,7 @@ async fn nobody_is_told_of_a_turn_that_could_still_be_lost() {
     let (environments, session) = (bench.environments.clone(), first.clone());
     let releasing = actix::spawn(async move {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        environments.release(&key(), release).await
+        environments.ask(&key(), release).await
     });
     bench.let_others_run().await;
     assert!(!waiting.is_finished() && !releasing.is_finished());
@@ -105,7 +105,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
     let (environments, session) = (bench.environments.clone(), first.clone());
     let releasing = actix::spawn(async move {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
-        environments.release(&key(), release).await
+        environments.ask(&key(), release).await
     });
     bench.let_others_run().await;
     // Granted, but not yet durable, and now its client hangs up.
@@ -117,7 +117,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
     assert_eq!((third.user.id, token(&third)), (person(3).id, 3));
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
     let history = bench.environments.history(&key(), &environment, 0, 10).unwrap();
-    let lost = &history.sessions[1];
+    let lost = &history.items[1];
     assert_eq!(lost.user.id, person(2).id);
     assert_eq!(lost.ended.as_ref().map(|ended| ended.how), Some(EndedHow::Expired(Expiry::Vanished)));
 }
@@ -262,7 +262,7 @@ async fn a_lock_granted_to_a_queued_session_is_lost_unless_its_client_polls() {
     assert!(bench.holder().unwrap().is_unseen());
     bench.pass(59_999).await;
     assert_eq!(bench.holder().map(|holder| holder.id), Some(queued.id));
-    bench.environments.seen(&key(), queued.id).await.unwrap();
+    bench.environments.ask(&key(), Seen { session: queued.id }).await.unwrap();
     bench.pass(1_000_000).await;
     assert_eq!(bench.holder().map(|holder| holder.id), Some(queued.id), "it knows, and has no TTL");
 
@@ -318,7 +318,7 @@ async fn the_records_of_queued_sessions_go_with_the_history() {
         assert!(count(b"i/", b"i0") <= 8, "pointers to sessions that are in no page");
     }
     assert_eq!(count(b"q/", b"q0"), 0);
-    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
+    bench.environments.ask(&key(), Delete { expected: None }).await.unwrap();
     assert_eq!((count(b"h/", b"h0"), count(b"i/", b"i0")), (0, 0));
 }
 

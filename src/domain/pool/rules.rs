@@ -83,7 +83,7 @@ impl Pool {
     /// None if nobody waits under this session id.
     pub fn release(&self, id: SessionId, by: &Person, any: bool, now: Now) -> Result<Option<Departure>, Rejection> {
         let Some(waiter) = self.session(id) else { return Ok(None) };
-        waiter.session.check_release(by, any)?;
+        waiter.session.check_user(by, any)?;
         Ok(Some(waiter.departure(Ended { at: now.at, by: Some(by.clone()), how: EndedHow::Released })))
     }
 

@@ -325,7 +325,7 @@ impl Site {
         self.play(Deed::ResumePipeline);
         for _ in 0..1_000 {
             let environment = &self.subject.environment;
-            if environment.current_deployment().is_none() && !environment.has_waiting_deployment() {
+            if environment.current_deployment().is_none() && environment.waiting_deployment().is_none() {
                 let unfinished = self.records.values().filter(|record| !record.deployment.status.is_finished()).count();
                 assert_eq!((unfinished, self.ordered, self.alive), (0, None, None));
                 return;

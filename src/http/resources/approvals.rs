@@ -31,7 +31,7 @@ pub async fn list(call: Call) -> Answered {
     let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
     let read = move || environments.approvals(&organization, &filter, slice.offset, slice.limit);
     let page = access.node.scans.read(read).await?;
-    let views = page.approvals.iter().map(|found| ApprovalView::new(&found.environment, &found.record)).collect();
+    let views = page.items.iter().map(|found| ApprovalView::new(&found.environment, &found.record)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
@@ -77,7 +77,7 @@ async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> 
         move |record: &ApprovalRecord| idempotent::answer(StatusCode::OK, None, ApprovalView::new(&key, record))
     };
     let keyed = idempotent::keyed(pending, render.clone());
-    let decided = match access.environments().decide_approval(&key, decide, keyed).await {
+    let decided = match access.environments().ask_keyed(&key, decide, keyed).await {
         Err(Failure::Rejected(Rejection::ApprovalNotPending { .. })) => decided_before(&access, id, verdict)?,
         decided => decided?,
     };

@@ -38,7 +38,7 @@ pub async fn list(call: Call) -> Answered {
     let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
     let read = move || environments.deployments(&organization, &filter, slice.offset, slice.limit);
     let page = access.node.scans.read(read).await?;
-    let views = page.deployments.iter().map(|found| DeploymentView::new(&found.environment, &found.record)).collect();
+    let views = page.items.iter().map(|found| DeploymentView::new(&found.environment, &found.record)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }
 
@@ -72,7 +72,7 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
     let cancel = CancelStage { target: found.record.deployment.id.into(), stage, by, any };
     let render = rendered(&key);
     let keyed = idempotent::keyed(pending, render.clone());
-    let record = access.environments().cancel_stage(&key, cancel, keyed).await?;
+    let record = access.environments().ask_keyed(&key, cancel, keyed).await?;
     Ok(idempotent::response(render(&record)))
 }
 
@@ -89,7 +89,7 @@ pub async fn retry_stage(mut call: Call) -> Answered {
     let retry = RetryStage { target, session: session.into(), stage, by, any };
     let render = rendered(&key);
     let keyed = idempotent::keyed(pending, render.clone());
-    let record = access.environments().retry_stage(&key, retry, keyed).await?;
+    let record = access.environments().ask_keyed(&key, retry, keyed).await?;
     Ok(idempotent::response(render(&record)))
 }
 

@@ -61,8 +61,7 @@ pub async fn history(call: Call) -> Answered {
     let name = key.name.clone();
     let history =
         access.node.scans.read(move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
-    let sessions =
-        history.sessions.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
+    let sessions = history.items.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
     Ok(paging::page(&call.request, page, history.total, sessions))
 }
 
@@ -97,7 +96,7 @@ pub async fn delete(call: Call) -> Answered {
     let key = access.environment(&call)?;
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
-    access.environments().delete(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
+    access.environments().ask(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
     Ok(HttpResponse::NoContent().finish())
 }
 

@@ -11,7 +11,7 @@ use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waitin
 use crate::auth::Permission;
 use crate::domain::{
     ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Identifier,
-    PipelineKey, Priority, Release, Session, SessionId,
+    PipelineKey, Priority, Release, Seen, Session, SessionId,
 };
 use crate::entropy;
 use crate::forms::{
@@ -155,7 +155,7 @@ async fn show(
     // It got its lock while its client was away. Once the client has seen it, that must not be lost.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
-        environments.seen(key, id).await?;
+        environments.ask(key, Seen { session: id }).await?;
         shown = read()?;
     }
     let SessionFound { environment, session, waiting } = &shown.state;
@@ -196,7 +196,7 @@ pub async fn deploy(mut call: Call) -> Answered {
         }
     };
     let environments = &access.environments();
-    let record = environments.deploy(&key, deploy, keyed(pending, render.clone())).await?;
+    let record = environments.ask_keyed(&key, deploy, keyed(pending, render.clone())).await?;
     let organization = &access.caller.organization;
     let record = deployments::finished_within(&call.request, environments, organization, record, wait).await?;
     Ok(idempotent::response(render(&record)))
@@ -216,7 +216,7 @@ pub async fn heartbeat(mut call: Call) -> Answered {
             idempotent::answer(StatusCode::OK, None, SessionView::new(Some(name.as_str()), session, None))
         }
     };
-    let session = access.environments().heartbeat(&key, heartbeat, keyed(pending, render.clone())).await?;
+    let session = access.environments().ask_keyed(&key, heartbeat, keyed(pending, render.clone())).await?;
     Ok(idempotent::response(render(&session)))
 }
 
@@ -249,7 +249,7 @@ pub async fn release_any(call: Call) -> Answered {
 async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
     let any = access.may(Permission::ReleaseAnySession);
     let release = Release { session: session.into(), by: access.caller.person.clone(), any };
-    Ok(access.environments().release(key, release).await?)
+    Ok(access.environments().ask(key, release).await?)
 }
 
 fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
@@ -302,7 +302,7 @@ async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
     if let Err(EarlyReturn::Replay(answer)) = &begun
         && let Some(Subject::Session { environment, session }) = &answer.subject
     {
-        match access.realm.environments.seen(environment, *session).await {
+        match access.realm.environments.ask(environment, Seen { session: *session }).await {
             // The session is gone by now; the answer stays what it was.
             Ok(()) | Err(Failure::Rejected(_)) => {}
             Err(failure) => return Err(failure.into()),

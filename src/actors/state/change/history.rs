@@ -19,7 +19,7 @@ const FORGET_AT_ONCE: usize = 1_000;
 impl Change<'_> {
     /// Puts ended sessions into their pages.
     pub(super) fn remember(&mut self, next: &Environment, outcome: &Outcome) -> Result<(), StoreError> {
-        let oldest = Page::of(*next.remembered_sessions(self.records.history_retention()).start());
+        let oldest = Page::of(*next.remembered_sessions(self.records.history_retention).start());
         for session in &outcome.ended {
             // A page that is kept must be complete, beyond the retention too: the retention may be raised.
             let stays = |number: &u64| *number >= next.first_session && Page::of(*number) >= oldest;
@@ -43,7 +43,7 @@ impl Change<'_> {
 
     /// Drops the pages whose sessions are all beyond the retention, a bounded number at once.
     pub fn trim(&mut self, next: &Environment) -> Result<(), StoreError> {
-        let remembered = next.remembered_sessions(self.records.history_retention());
+        let remembered = next.remembered_sessions(self.records.history_retention);
         let (from, wanted) = (self.keeping.from, *remembered.start());
         let until = wanted.min(from + TRIM_AT_ONCE).max(from);
         self.trim_on = until < wanted;

@@ -68,7 +68,7 @@ impl<'a> Change<'a> {
     }
 
     pub fn put_environment(&mut self, next: &Environment) {
-        let record = stored::encode_environment(next, self.keeping, self.records.run());
+        let record = stored::encode_environment(next, self.keeping, self.records.run);
         self.batch.put(keys::environment(self.key), record);
     }
 

@@ -45,13 +45,13 @@ async fn claim_largest(bench: &Bench) -> Session {
 async fn fail_largest(bench: &Bench, session: &Session, stage: &str) -> DeploymentId {
     let commit = CommitId::parse(&"c".repeat(128)).unwrap();
     let deploy = Deploy { commit, ..delivery::deploy(session) };
-    let id = bench.environments.deploy(&key(), deploy, None).await.unwrap().deployment.id;
+    let id = bench.environments.ask(&key(), deploy).await.unwrap().deployment.id;
     if stage.starts_with("ask") {
         bench.decide(id, Verdict::Approve).await;
     }
     let steps = bench.deployment(id).unwrap().stages[0].steps.clone();
     let end = EndStage { of: attempt(id), end: StageEnd::Failed(Arc::from("e".repeat(300))), steps };
-    bench.environments.end_stage(&key(), end).await.unwrap();
+    bench.environments.ask(&key(), end).await.unwrap();
     id
 }
 

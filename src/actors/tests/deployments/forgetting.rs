@@ -121,10 +121,10 @@ async fn a_retry_of_a_dropped_deployment_finds_nothing_though_the_store_still_sh
     }
     bench.store.hold();
     let deploy = delivery::deploy(&session);
-    bench.in_the_background(async |all| drop(all.deploy(&key(), deploy, None).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), deploy).await)).await;
     assert!(bench.deployment(first).is_some());
     let (environments, asked) = (bench.environments.clone(), retry(&session, first, "build"));
-    let retrying = actix::spawn(async move { environments.retry_stage(&key(), asked, None).await });
+    let retrying = actix::spawn(async move { environments.ask(&key(), asked).await });
     bench.let_others_run().await;
     bench.store.release();
     let refused = retrying.await.unwrap();
@@ -143,7 +143,7 @@ async fn of_resets_only_the_last_is_kept() {
         bench.end(environment.current_deployment().unwrap().id, StageEnd::Succeeded).await;
         assert_eq!(bench.kinds(), "Db");
     }
-    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
+    bench.environments.ask(&key(), Delete { expected: None }).await.unwrap();
     bench.let_others_run().await;
     assert_eq!(bench.traces(), Vec::<Vec<u8>>::new());
 }
@@ -162,7 +162,7 @@ async fn deleting_an_environment_drops_all_its_deployments_however_many() {
     }
     assert_eq!(bench.traces().len(), 1_800);
     bench.store.hold();
-    bench.in_the_background(async |all| drop(all.delete(&key(), Delete { expected: None }).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), Delete { expected: None }).await)).await;
     bench.store.release_one();
     let left = bench.traces().len();
     assert!((1..1_800).contains(&left), "it is done piece by piece: {left} left");
@@ -187,7 +187,7 @@ async fn a_deployment_retried_many_times_keeps_its_newest_approvals_and_all_that
     assert!(kept(&first), "it is the one that its stage shows");
     assert!(!kept(&again[0]) && again[8..].iter().all(kept));
     bench.release(&session).await.unwrap();
-    bench.environments.delete(&key(), Delete { expected: None }).await.unwrap();
+    bench.environments.ask(&key(), Delete { expected: None }).await.unwrap();
     bench.let_others_run().await;
     assert_eq!(bench.traces(), Vec::<Vec<u8>>::new());
 }

@@ -36,18 +36,18 @@ impl Bench {
         let approval = approvals.into_iter().find(pending).unwrap().id;
         let decide = DecideApproval { approval, deployment, verdict, by: person(2), comment: Some(Arc::from("fine")) };
         self.wall.fetch_add(1, Ordering::Relaxed);
-        self.environments.decide_approval(&key(), decide, None).await.unwrap();
+        self.environments.ask(&key(), decide).await.unwrap();
         approval
     }
 
     async fn retry(&self, session: &Session, id: DeploymentId, stage: &str) -> Result<DeploymentRecord, Failure> {
-        self.environments.retry_stage(&key(), retry(session, id, stage), None).await
+        self.environments.ask(&key(), retry(session, id, stage)).await
     }
 
     async fn cancel(&self, deployment: DeploymentId, stage: &str) -> DeploymentRecord {
         let stage = Identifier::parse(stage).unwrap();
         let cancel = CancelStage { target: deployment.into(), stage, by: person(1), any: false };
-        self.environments.cancel_stage(&key(), cancel, None).await.unwrap()
+        self.environments.ask(&key(), cancel).await.unwrap()
     }
 
     fn status(&self, deployment: DeploymentId) -> DeploymentStatus {
@@ -72,9 +72,7 @@ async fn the_records_of_a_deployment_become_durable_together_with_its_decision()
         bench.pipeline.set(stages(&[name]));
         let session = bench.claim(1).await.unwrap();
         bench.store.hold();
-        bench
-            .in_the_background(async move |all| drop(all.deploy(&key(), delivery::deploy(&session), None).await))
-            .await;
+        bench.in_the_background(async move |all| drop(all.ask(&key(), delivery::deploy(&session)).await)).await;
         assert_eq!(bench.kinds(), "");
         assert!(bench.store.release_one());
         assert_eq!(bench.kinds(), kinds, "{name}: all of it, with the first batch");
@@ -104,13 +102,13 @@ async fn nothing_is_run_or_stopped_before_it_is_durable_and_then_in_order() {
     bench.pipeline.set(stages(&["build", "test"]));
     let session = bench.claim(1).await.unwrap();
     bench.store.hold();
-    bench.in_the_background(async move |all| drop(all.deploy(&key(), delivery::deploy(&session), None).await)).await;
+    bench.in_the_background(async move |all| drop(all.ask(&key(), delivery::deploy(&session)).await)).await;
     assert_eq!(bench.orders.take(), []);
     bench.store.release_one();
     bench.let_others_run().await;
     let id = bench.orders.only_run();
 
-    bench.in_the_background(async move |all| drop(all.end_stage(&key(), end_of(id, StageEnd::Succeeded)).await)).await;
+    bench.in_the_background(async move |all| drop(all.ask(&key(), end_of(id, StageEnd::Succeeded)).await)).await;
     let force = claim(2);
     bench.in_the_background(async |all| drop(all.force_claim(&key(), force, Role::Admin, None).await)).await;
     assert_eq!(bench.orders.take(), []);
@@ -147,17 +145,17 @@ async fn a_deployment_goes_through_its_stages_and_its_record_says_so() {
         finished_at: Some(now),
     };
     let report = ReportSteps { of: attempt(id), steps: vec![step.clone()] };
-    bench.environments.report_steps(&key(), report).await.unwrap();
+    bench.environments.ask(&key(), report).await.unwrap();
     assert_eq!(bench.deployment(id).unwrap().stages[0].steps, std::slice::from_ref(&step));
     let end = EndStage { of: attempt(id), end: StageEnd::Succeeded, steps: vec![step] };
-    bench.environments.end_stage(&key(), end).await.unwrap();
+    bench.environments.ask(&key(), end).await.unwrap();
     assert_eq!((bench.status(id), bench.kinds().as_str()), (DeploymentStatus::AwaitingApproval, "DbAar"));
     bench.orders.take();
     bench.decide(id, Verdict::Approve).await;
     assert_eq!(bench.orders.take(), [Order::Run(key(), id, 1, 1)]);
     let end =
         EndStage { of: crate::domain::StageAttempt { stage: 1, ..attempt(id) }, ..end_of(id, StageEnd::Succeeded) };
-    bench.environments.end_stage(&key(), end).await.unwrap();
+    bench.environments.ask(&key(), end).await.unwrap();
     let record = bench.deployment(id).unwrap();
     assert_eq!(record.deployment.status, DeploymentStatus::Succeeded);
     assert!(record.stages.iter().all(|stage| stage.status == StageStatus::Succeeded));
@@ -174,9 +172,9 @@ async fn a_retry_knows_how_its_deployment_ended_before_the_disk_does() {
         }
         bench.store.hold();
         let failed = end_of(id, StageEnd::Failed(Arc::from("exit code 1")));
-        bench.in_the_background(async |all| drop(all.end_stage(&key(), failed).await)).await;
+        bench.in_the_background(async |all| drop(all.ask(&key(), failed).await)).await;
         let (environments, asked) = (bench.environments.clone(), retry(&session, id, "build"));
-        let retrying = actix::spawn(async move { environments.retry_stage(&key(), asked, None).await });
+        let retrying = actix::spawn(async move { environments.ask(&key(), asked).await });
         bench.let_others_run().await;
         assert!(!retrying.is_finished(), "it was answered before it was durable");
         bench.orders.take();
@@ -194,7 +192,7 @@ async fn a_deployment_of_another_environment_cannot_be_retried_here() {
     bench.fail(id).await;
     bench.configure(&named("review-2"), Configuration::default()).await;
     let elsewhere = claim_at_once(&bench.environments, &named("review-2"), claim(1)).await.unwrap();
-    let refused = bench.environments.retry_stage(&named("review-2"), retry(&elsewhere, id, "build"), None).await;
+    let refused = bench.environments.ask(&named("review-2"), retry(&elsewhere, id, "build")).await;
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::DeploymentNotFound))), "{refused:?}");
 }
 

@@ -6,13 +6,13 @@ use crate::actors::{ApprovalFilter, DeploymentFilter};
 impl Bench {
     fn found(&self, filter: &DeploymentFilter, offset: u64, limit: u64) -> (Vec<DeploymentId>, u64) {
         let page = self.environments.deployments(&pipeline().organization, filter, offset, limit).unwrap();
-        (page.deployments.iter().map(|found| found.record.deployment.id).collect(), page.total)
+        (page.items.iter().map(|found| found.record.deployment.id).collect(), page.total)
     }
 
     fn approvals(&self, filter: &ApprovalFilter) -> Vec<ApprovalStatus> {
         let page = self.environments.approvals(&pipeline().organization, filter, 0, 50).unwrap();
-        assert_eq!(page.total, page.approvals.len() as u64);
-        page.approvals.iter().map(|found| found.record.approval.status).collect()
+        assert_eq!(page.total, page.items.len() as u64);
+        page.items.iter().map(|found| found.record.approval.status).collect()
     }
 }
 
@@ -78,7 +78,7 @@ async fn a_deployment_is_never_shown_ahead_of_its_environment() {
     bench.store.hold();
     let by = person(2);
     let decide = DecideApproval { approval, deployment: id, verdict: Verdict::Reject, by, comment: None };
-    bench.in_the_background(async |all| drop(all.decide_approval(&key(), decide, None).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), decide).await)).await;
     // The store knows from here on; the actor, which shows its environment, has not had its turn.
     bench.store.release();
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
@@ -101,7 +101,7 @@ async fn a_watcher_of_a_deployment_is_woken_when_it_has_durably_changed() {
     let mut watch = bench.environments.watch_deployment(id);
     let mut other = bench.environments.watch_deployment(DeploymentId(entropy::id_seed()));
     bench.store.hold();
-    bench.in_the_background(async move |all| drop(all.begin_stage(&key(), BeginStage(attempt(id))).await)).await;
+    bench.in_the_background(async move |all| drop(all.ask(&key(), BeginStage(attempt(id))).await)).await;
     assert!(futures_util::FutureExt::now_or_never(watch.changed()).is_none());
     bench.store.release();
     watch.changed().await;

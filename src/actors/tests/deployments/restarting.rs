@@ -33,7 +33,7 @@ async fn a_stage_that_ran_is_swept_first_and_then_counts_as_interrupted() {
     assert_eq!((found, orders), (1, vec![Order::Sweep(key(), id)]));
     let next = after.deploy(&session).await.unwrap();
     assert_eq!((next.deployment.status, after.orders.take()), (DeploymentStatus::Queued, vec![]), "it may still run");
-    after.environments.swept(&key(), Swept(attempt(id))).await.unwrap();
+    after.environments.ask(&key(), Swept(attempt(id))).await.unwrap();
     assert!(after.deployment(id).unwrap().deployment.error.unwrap().starts_with("interrupted"));
     assert_eq!(after.orders.take(), [Order::Run(key(), next.deployment.id, 0, 1)]);
 }
@@ -49,7 +49,7 @@ async fn an_idempotent_stage_is_run_again_after_it_was_swept() {
     bench.begin(id).await;
     let (after, _, orders) = bench.restarted().await;
     assert_eq!(orders, [Order::Sweep(key(), id)]);
-    after.environments.swept(&key(), Swept(attempt(id))).await.unwrap();
+    after.environments.ask(&key(), Swept(attempt(id))).await.unwrap();
     assert_eq!(after.orders.take(), [Order::Run(key(), id, 0, 2)]);
 }
 
@@ -63,7 +63,7 @@ async fn a_stopping_deployment_is_swept_before_the_next_one_starts() {
         bench.environments.force_claim(&key(), force, Role::Admin, None).await.unwrap().session.deployments[0].id;
     let (after, _, orders) = bench.restarted().await;
     assert_eq!(orders, [Order::Sweep(key(), id)]);
-    after.environments.swept(&key(), Swept(attempt(id))).await.unwrap();
+    after.environments.ask(&key(), Swept(attempt(id))).await.unwrap();
     assert_eq!(after.status(id), DeploymentStatus::Cancelled);
     assert_eq!(after.orders.take(), [Order::Run(key(), next, 0, 1)]);
 }
@@ -88,7 +88,7 @@ async fn an_approval_that_was_not_durable_was_not_given() {
     let approval = bench.deployment(id).unwrap().stages[0].approval.clone().unwrap().id;
     bench.store.hold();
     let decide = DecideApproval { approval, deployment: id, verdict: Verdict::Approve, by: person(2), comment: None };
-    bench.in_the_background(async |all| drop(all.decide_approval(&key(), decide, None).await)).await;
+    bench.in_the_background(async |all| drop(all.ask(&key(), decide).await)).await;
     let (after, _, orders) = bench.restarted().await;
     assert_eq!((after.status(id), orders), (DeploymentStatus::AwaitingApproval, vec![]));
     assert_eq!(bench.orders.take(), [], "nor was anything run for it");
