@@ -44,6 +44,19 @@ pub async fn read_body(response: &mut Response, max_bytes: usize) -> reqwest::Re
     Ok(Some(body))
 }
 
+/// Safe anywhere in a URL: everything except the unreserved characters of RFC 3986 is encoded.
+pub fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 /// The error and its sources: the outermost one rarely says why.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
@@ -53,4 +66,14 @@ pub fn error_chain(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_in_a_url_cannot_change_another_part_of_it() {
+        assert_eq!(percent_encoded("a-b_c.d~e/?&#ä %"), "a-b_c.d~e%2F%3F%26%23%C3%A4%20%25");
+    }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures_util::future::BoxFuture;
 
 use super::category::Category;
+use crate::domain::named::named_enum;
 use crate::domain::{CommitId, DeploymentId, Identifier, StageStatus, StepStatus};
 
 /// More lines would be a log again.
@@ -69,10 +70,16 @@ pub struct Success {
     pub actions_differ: Vec<String>,
 }
 
+named_enum! {
+    pub enum EngineName {
+        Builtin = "builtin",
+        Llm = "llm",
+    }
+}
+
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// The name of the engine that found it.
-    pub engine: &'static str,
+    pub engine: EngineName,
     pub category: Category,
     pub summary: String,
     /// Lines of the case, the most telling first; at most [`EVIDENCE_MAX`].
@@ -99,7 +106,7 @@ pub struct SuggestedFix {
 }
 
 pub trait Engine: Send + Sync + 'static {
-    fn name(&self) -> &'static str;
+    fn name(&self) -> EngineName;
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>>;
 }

@@ -3,7 +3,7 @@
 use futures_util::future::BoxFuture;
 use tracing::warn;
 
-use super::engine::{Case, Engine, EngineError, Finding};
+use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 
 /// Uses the second engine if the first one fails; the finding has the name of the engine that produced it.
 pub struct WithFallback<A, B> {
@@ -12,7 +12,7 @@ pub struct WithFallback<A, B> {
 }
 
 impl<A: Engine, B: Engine> Engine for WithFallback<A, B> {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> EngineName {
         self.first.name()
     }
 
@@ -21,7 +21,7 @@ impl<A: Engine, B: Engine> Engine for WithFallback<A, B> {
             match self.first.analyse(case).await {
                 Ok(finding) => Ok(finding),
                 Err(error) => {
-                    let (engine, instead) = (self.first.name(), self.second.name());
+                    let (engine, instead) = (self.first.name().as_str(), self.second.name().as_str());
                     warn!(deployment = %case.deployment, engine, instead, %error, "the engine of an analysis failed; using the other one");
                     self.second.analyse(case).await
                 }

@@ -19,10 +19,9 @@ use serde_json::json;
 use zeroize::Zeroizing;
 
 use self::prompt::Mask;
-use super::engine::{Case, Engine, EngineError, Finding};
+use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use crate::outbound::{self, LazyClient, error_chain};
 
-pub use self::answer::NAME;
 /// Enough for the largest patch with every character escaped, and the server's own fields.
 const RESPONSE_BYTES_MAX: usize = 512 * 1024;
 
@@ -113,8 +112,8 @@ impl Llm {
 }
 
 impl Engine for Llm {
-    fn name(&self) -> &'static str {
-        NAME
+    fn name(&self) -> EngineName {
+        EngineName::Llm
     }
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {

@@ -16,8 +16,8 @@ mod stored;
 
 pub use category::Category;
 pub use engine::{
-    Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, EngineError, Evidence, Finding,
-    PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
+    Case, CaseLine, CaseStage, CaseStep, EVIDENCE_CHARACTERS_MAX, EVIDENCE_MAX, Engine, EngineError, EngineName,
+    Evidence, Finding, PATCH_BYTES_MAX, SUMMARY_CHARACTERS_MAX, Success, SuggestedFix,
 };
 pub use fallback::WithFallback;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Category, Evidence, SuggestedFix};
+use super::{Category, EngineName, Evidence, SuggestedFix};
 use crate::domain::named::named_enum;
 use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Initiator, Timestamp};
 
@@ -64,13 +64,6 @@ pub struct PullRequest {
     /// None if there is only a branch.
     pub number: Option<u64>,
     pub created_at: Timestamp,
-}
-
-named_enum! {
-    pub enum EngineName {
-        Builtin = "builtin",
-        Llm = "llm",
-    }
 }
 
 named_enum! {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing};
+use super::EngineName;
+use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
 use crate::domain::{
     AnalysisId, CommitId, DeploymentId, IdSeed, Identifier, Initiator, Malformed, RequestRef, Timestamp,

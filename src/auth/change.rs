@@ -101,6 +101,6 @@ impl Change {
     }
 
     fn record(&mut self, organization: &Identifier, event_type: EventType, data: &EventData, cause: Cause<'_>) {
-        events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause.at, cause.by, data));
+        events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause, data));
     }
 }

@@ -21,13 +21,11 @@ impl Accounts {
             for token in self.tokens.iter().filter(|token| token.organization == *organization) {
                 *tokens.entry(token.user).or_default() += 1;
             }
-            let members = self.members.read();
-            let own = members.values().filter(|member| member.organization == *organization);
-            let entry = |member: &Arc<Member>| MemberEntry {
-                member: member.clone(),
+            let entry = |member: Arc<Member>| MemberEntry {
                 tokens: tokens.get(&member.id).copied().unwrap_or_default(),
+                member,
             };
-            own.map(entry).collect::<Vec<_>>()
+            self.members_of(organization).into_iter().map(entry).collect::<Vec<_>>()
         });
         let mut entries = entries.await;
         entries.sort_unstable_by_key(|entry| entry.member.id);
@@ -129,8 +127,8 @@ impl Accounts {
     }
 
     fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {
-        let members = self.members.read();
-        let mut others = members.values().filter(|m| m.organization == member.organization && m.id != member.id);
+        let members = self.members_of(&member.organization);
+        let mut others = members.iter().filter(|other| other.id != member.id);
         let is_last = member.role == Role::Admin && !others.any(|other| other.role == Role::Admin);
         if is_last { Err(AccountsError::LastAdmin) } else { Ok(()) }
     }

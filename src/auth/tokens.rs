@@ -17,9 +17,7 @@ impl Accounts {
     /// The organization's tokens, oldest first, once what is shown is durable.
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
         let list = self.changes.read(|()| {
-            let members = self.members.read();
-            let own = members.values().filter(|member| member.organization == *organization);
-            let names = own.map(|member| (member.id, member.name.clone())).collect();
+            let names = self.members_of(organization).iter().map(|member| (member.id, member.name.clone())).collect();
             let tokens = self.tokens_where(|token| token.organization == *organization);
             TokenList { tokens, names }
         });

@@ -7,12 +7,23 @@ use super::{Command, Configuration, Deadline, Decision, Environment, Event, Even
 /// The precondition of a change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Expected {
-    /// The environment exists.
+    /// It exists.
     Existing,
-    /// The environment does not exist.
+    /// It does not exist.
     Absent,
-    /// Its configuration is still at one of these revisions.
+    /// It is still at one of these revisions.
     Revisions(Vec<u64>),
+}
+
+impl Expected {
+    /// `revision`: the present one; `None` if it does not exist.
+    pub fn holds(&self, revision: Option<u64>) -> bool {
+        match self {
+            Expected::Existing => revision.is_some(),
+            Expected::Absent => revision.is_none(),
+            Expected::Revisions(expected) => revision.is_some_and(|revision| expected.contains(&revision)),
+        }
+    }
 }
 
 /// Creates the environment, or replaces its configuration.
@@ -105,12 +116,7 @@ impl Command for Delete {
 
 fn check(environment: &Environment, expected: Option<&Expected>) -> Result<(), Rejection> {
     let revision = environment.configuration_revision;
-    let holds = match expected {
-        None => true,
-        Some(Expected::Existing) => environment.exists(),
-        Some(Expected::Absent) => !environment.exists(),
-        Some(Expected::Revisions(expected)) => environment.exists() && expected.contains(&revision),
-    };
+    let holds = expected.is_none_or(|expected| expected.holds(environment.exists().then_some(revision)));
     if holds { Ok(()) } else { Err(Rejection::ConfigurationChanged { revision }) }
 }
 

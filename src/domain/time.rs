@@ -1,5 +1,7 @@
 //! Points in time. The domain reads no clock: callers pass the readings of two clocks.
 
+use std::time::Duration;
+
 /// Milliseconds since the Unix epoch, from the wall clock. For people to read; it may jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp(i64);
@@ -15,6 +17,15 @@ impl Timestamp {
 
     pub const fn plus(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
+    }
+
+    pub fn after(self, wait: Duration) -> Self {
+        self.plus(i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+    }
+
+    /// Zero if `earlier` is later.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 }
 

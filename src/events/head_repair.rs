@@ -5,7 +5,7 @@ use super::audit::Expectation;
 use super::reading::{Events, unreadable};
 use crate::domain::Identifier;
 use crate::store::journal::{self, Head, PageView};
-use crate::store::{Batch, StoreError, durable_up_to, end_of_prefix};
+use crate::store::{Batch, StoreError, commit_durably, end_of_prefix};
 
 /// `EL/{organization}/{number of its next event}`: an earlier end of a journal.
 const LOST_HEADS: &[u8] = b"EL/";
@@ -40,11 +40,7 @@ impl Events {
                 None => batch.delete(key),
             }
         }
-        if !batch.is_empty() {
-            let sequence = self.store.commit(batch)?;
-            durable_up_to(&*self.store, sequence).await;
-        }
-        Ok(())
+        commit_durably(&*self.store, batch).await
     }
 
     /// The end of the newest page.

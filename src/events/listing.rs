@@ -1,14 +1,12 @@
 //! Lists an organization's events: newest first by page, or ascending from a number.
 
-use std::ops::ControlFlow;
-
 use super::event::{EventId, RecordedEvent};
 use super::filter::Filter;
 use super::form;
 use super::reading::{Events, Span, decoded, unreadable};
 use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, PAGE_ENTRIES, PageView};
-use crate::store::{StoreError, end_of_prefix, walk};
+use crate::store::{StoreError, for_each};
 
 /// One page of events, newest first, and their total number.
 #[derive(Debug, Default)]
@@ -72,8 +70,7 @@ impl Events {
             return self.newest(organization, offset, limit);
         }
         let mut listed = EventList::default();
-        let prefix = journal::pages_of(organization.as_str());
-        walk(&*self.store, &prefix, &end_of_prefix(&prefix), |_, bytes| {
+        for_each(&*self.store, &journal::pages_of(organization.as_str()), |_, bytes| {
             let page = PageView::decode(bytes).ok_or_else(|| unreadable("a page"))?;
             for (number, entry) in page.numbered().rev() {
                 if !is_wanted(entry, filter)? {
@@ -84,7 +81,7 @@ impl Events {
                 }
                 listed.total += 1;
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(listed)
     }

@@ -8,7 +8,7 @@ use super::event::{EventId, RecordedEvent};
 use super::form;
 use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, Head, PAGE_ENTRIES, PageView};
-use crate::store::{Sequence, Store, StoreError, end_of_prefix};
+use crate::store::{Sequence, Store, StoreError, for_each};
 
 /// The events of all organizations. Cheap to clone.
 #[derive(Clone)]
@@ -69,12 +69,11 @@ impl Events {
     /// The organizations that have events.
     pub fn organizations(&self) -> Result<Vec<Identifier>, StoreError> {
         let prefix = journal::head_key("");
-        let end = end_of_prefix(&prefix);
         let mut found = Vec::new();
-        crate::store::walk(&*self.store, &prefix, &end, |key, _| {
+        for_each(&*self.store, &prefix, |key, _| {
             let name = std::str::from_utf8(&key[prefix.len()..]).unwrap_or_default();
             found.push(Identifier::parse(name).map_err(|_| unreadable("the name"))?);
-            Ok(std::ops::ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(found)
     }

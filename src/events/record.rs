@@ -39,7 +39,7 @@ impl<'a> Cause<'a> {
 
 impl<'a> NewEvent<'a> {
     /// An event of the organization itself, not of one of its pipelines.
-    pub fn new(event_type: EventType, at: Timestamp, by: Option<&'a Initiator>, data: &'a EventData) -> Self {
+    pub fn new(event_type: EventType, Cause { by, at }: Cause<'a>, data: &'a EventData) -> Self {
         Self { event_type, at, by, pipeline: None, environment: None, session: None, deployment: None, data }
     }
 

@@ -7,7 +7,7 @@ use super::form;
 use super::reading::{Events, Span, first_key, unreadable};
 use crate::domain::{Identifier, Timestamp};
 use crate::store::journal::{self, PAGE_ENTRIES, PageView};
-use crate::store::{Batch, Sequence, StoreError, durable_up_to};
+use crate::store::{Batch, Sequence, StoreError, commit_durably};
 
 /// Pages dropped per batch: a few kilobytes of keys, so that other batches do not wait.
 const PAGES_AT_ONCE: u64 = 256;
@@ -99,8 +99,7 @@ impl Sweeper {
                 batch.delete(journal::page_key(organization.as_str(), number));
             }
             batch.put(first_key(organization), (end * PAGE_ENTRIES).to_be_bytes().to_vec());
-            let sequence = self.events.store.commit(batch)?;
-            durable_up_to(&*self.events.store, sequence).await;
+            commit_durably(&*self.events.store, batch).await?;
             page = end;
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! Derived from a repository's URL: the web page of a branch, and the address of a GitHub server's API.
 
 use super::github::Repository;
+use crate::outbound::percent_encoded;
 
 const GITHUB_API: &str = "https://api.github.com";
 
 /// The page that compares a branch with its base, for known hosts; otherwise the remote with the branch's name.
 pub fn compare(url: &str, base: &str, branch: &str) -> String {
-    let (base_name, name) = (encoded(base), encoded(branch));
+    let [base_name, name] = [base, branch].map(|branch| percent_encoded(branch).replace("%2F", "/"));
     let Some((host, path)) = host_and_path(url).filter(|(host, path)| !host.is_empty() && !path.is_empty()) else {
         return format!("{url}#{branch}");
     };
@@ -52,11 +53,6 @@ fn host_and_path(url: &str) -> Option<(&str, &str)> {
     let host = authority.rsplit('@').next()?.split(':').next()?;
     let path = path.trim_matches('/');
     Some((host, path.strip_suffix(".git").unwrap_or(path)))
-}
-
-fn encoded(branch: &str) -> String {
-    let keep = |byte: u8| byte.is_ascii_alphanumeric() || b"._~-/".contains(&byte);
-    branch.bytes().map(|byte| if keep(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
 }
 
 #[cfg(test)]

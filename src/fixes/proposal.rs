@@ -15,7 +15,7 @@ use crate::domain::{
     AnalysisId, CharClass, EnvironmentKey, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey,
     TextRule,
 };
-use crate::events::{self, NewEvent};
+use crate::events::{self, Cause, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
 use crate::pipelines::{Pipelines, Provider, Repository};
 use crate::secrets::{SecretValue, Vault};
@@ -354,7 +354,7 @@ fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initi
     let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..NewEvent::new(EventType::PullRequestCreated, made.created_at, Some(by), &data)
+        ..NewEvent::new(EventType::PullRequestCreated, Cause::by(by, made.created_at), &data)
     };
     events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -144,31 +144,16 @@ impl<'a> GitCommand<'a> {
         let _slot = slot.map_err(|_| GitError::Busy { seconds })?.map_err(|_| GitError::Busy { seconds })?;
         let mut child = self.spawn(git)?;
         let group = Group::of(&child);
-        let Ok(output) = tokio::time::timeout(timeout, self.exchange(&mut child)).await else {
-            drop(group);
-            child.wait().await?;
-            return Err(GitError::TimedOut { seconds });
-        };
-        let Output { stdout, stderr, was_cut } = output?;
-        if was_cut {
-            drop(group);
-            child.wait().await?;
-            return Err(GitError::TooLarge(format!(
-                "git wrote more than the {} bytes expected of it",
-                self.output_max
-            )));
-        }
-        // This also needs the limit: a process that has closed its outputs may still hang.
-        let Ok(status) = tokio::time::timeout(timeout, child.wait()).await else {
-            drop(group);
-            child.wait().await?;
-            return Err(GitError::TimedOut { seconds });
+        let (status, stdout, stderr) = match self.finish(&mut child, timeout).await {
+            Ok(ended) => ended,
+            Err(error) => {
+                drop(group);
+                child.wait().await?;
+                return Err(error);
+            }
         };
         group.has_ended();
-        if status?.success() {
-            return Ok(stdout);
-        }
-        Err(self.failure(git, &stderr))
+        if status.success() { Ok(stdout) } else { Err(self.failure(git, &stderr)) }
     }
 
     fn spawn(&self, git: &Program) -> Result<Child, GitError> {
@@ -240,7 +225,22 @@ impl<'a> GitCommand<'a> {
         }
     }
 
-    async fn exchange(&self, child: &mut Child) -> Result<Output, GitError> {
+    /// Its status, standard output and the end of its standard error. After an error it may still be running.
+    async fn finish(
+        &self,
+        child: &mut Child,
+        timeout: Duration,
+    ) -> Result<(ExitStatus, Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
+        let timed_out = |_| GitError::TimedOut { seconds: timeout.as_secs() };
+        let exchanged = tokio::time::timeout(timeout, self.exchange(child)).await;
+        let (stdout, stderr) = exchanged.map_err(timed_out)??;
+        // This also needs the limit: a process that has closed its outputs may still hang.
+        let status = tokio::time::timeout(timeout, child.wait()).await.map_err(timed_out)??;
+        Ok((status, stdout, stderr))
+    }
+
+    /// Ends at once if there is too much output.
+    async fn exchange(&self, child: &mut Child) -> Result<(Vec<u8>, Zeroizing<Vec<u8>>), GitError> {
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(mut stdin), Some(stdout), Some(stderr)) = (stdin, stdout, stderr) else {
             return Err(GitError::Io("its pipes are gone".to_owned()));
@@ -249,30 +249,20 @@ impl<'a> GitCommand<'a> {
             // If git does not read it, it gives the reason on its standard error.
             stdin.write_all(self.input).await.ok();
             drop(stdin);
+            Ok(())
         };
         let reading = async {
             let mut output = Vec::new();
-            let limit = self.output_max as u64 + 1;
-            stdout.take(limit).read_to_end(&mut output).await.map(|_| output)
+            stdout.take(self.output_max as u64 + 1).read_to_end(&mut output).await?;
+            if output.len() > self.output_max {
+                let why = format!("git wrote more than the {} bytes expected of it", self.output_max);
+                return Err(GitError::TooLarge(why));
+            }
+            Ok(output)
         };
-        // Read at the same time, or a full pipe would block the process; but too much output ends the reading at once.
-        let others = async { tokio::join!(writing, read_end(stderr)) };
-        tokio::pin!(others, reading);
-        tokio::select! {
-            stdout = &mut reading => {
-                let stdout = stdout?;
-                if stdout.len() > self.output_max {
-                    return Ok(Output { stdout: Vec::new(), stderr: Zeroizing::default(), was_cut: true });
-                }
-                let ((), stderr) = others.await;
-                Ok(Output { stdout, stderr: stderr?, was_cut: false })
-            }
-            ((), stderr) = &mut others => {
-                let (stdout, stderr) = (reading.await?, stderr?);
-                let was_cut = stdout.len() > self.output_max;
-                Ok(Output { stdout, stderr, was_cut })
-            }
-        }
+        // At the same time, or a full pipe would block the process.
+        let ((), stdout, stderr) = tokio::try_join!(writing, reading, async { Ok(read_end(stderr).await?) })?;
+        Ok((stdout, stderr))
     }
 
     fn failure(&self, git: &Program, stderr: &[u8]) -> GitError {
@@ -284,12 +274,6 @@ impl<'a> GitCommand<'a> {
         // Callers must not learn the server's paths.
         fault::from_stderr(&said.replace(&*git.settings.scratch.to_string_lossy(), "…"))
     }
-}
-
-struct Output {
-    stdout: Vec<u8>,
-    stderr: Zeroizing<Vec<u8>>,
-    was_cut: bool,
 }
 
 /// Reads everything and keeps the end.

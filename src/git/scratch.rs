@@ -7,11 +7,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::runtime::Handle;
 
-const ONLY_OWNER: u32 = 0o700;
-
 /// Creates the parent directory, and removes what a killed run of the server left there.
 pub(super) fn prepare(scratch: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(scratch)?;
+    create(scratch)?;
     for entry in fs::read_dir(scratch)? {
         let path = entry?.path();
         let removed = if path.is_dir() { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
@@ -20,6 +18,11 @@ pub(super) fn prepare(scratch: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+fn create(dir: &Path) -> io::Result<()> {
+    const ONLY_OWNER: u32 = 0o700;
+    DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)
 }
 
 /// A directory that is removed when dropped.
@@ -48,7 +51,7 @@ impl Scratch {
 
     fn make(parent: &Path, has_tree: bool) -> io::Result<Self> {
         let dir = parent.join(uuid::Uuid::now_v7().simple().to_string());
-        DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(&dir)?;
+        create(&dir)?;
         Ok(Self { dir, has_tree })
     }
 

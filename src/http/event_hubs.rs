@@ -277,7 +277,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{EventData, EventType, Timestamp};
-    use crate::events::{NewEvent, Notices, record};
+    use crate::events::{Cause, NewEvent, Notices, record};
     use crate::store::{Batch, MemoryStore, Store};
 
     fn happen(store: &MemoryStore, times: u64, text: &str) {
@@ -286,7 +286,7 @@ mod tests {
         for number in 0..times {
             let event_type = event_types[(number % 2) as usize];
             let mut batch = Batch::default();
-            record(&mut batch, &acme, &NewEvent::new(event_type, Timestamp::from_millis(1), None, &data));
+            record(&mut batch, &acme, &NewEvent::new(event_type, Cause::system(Timestamp::from_millis(1)), &data));
             store.commit(batch).unwrap();
         }
     }

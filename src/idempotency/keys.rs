@@ -135,8 +135,7 @@ impl Drop for KeyGuard {
 }
 
 pub(super) fn has_expired(made_at: Timestamp, now: Timestamp) -> bool {
-    let age = now.as_millis().saturating_sub(made_at.as_millis());
-    u128::try_from(age).is_ok_and(|age| age >= KEPT.as_millis())
+    now.since(made_at) >= KEPT
 }
 
 pub(super) fn unreadable() -> StoreError {

@@ -47,6 +47,6 @@ fn record(batch: &mut Batch, event_type: EventType, pipeline: &Pipeline, cause: 
         .with("name", pipeline.name.as_str())
         .with("revision", pipeline.revision)
         .with_some("reason", reason.map(Context::as_str).filter(|_| event_type == EventType::PipelineStopped));
-    let event = NewEvent::new(event_type, cause.at, cause.by, &data).in_pipeline(&pipeline.key.pipeline);
+    let event = NewEvent::new(event_type, cause, &data).in_pipeline(&pipeline.key.pipeline);
     events::record(batch, &pipeline.key.organization, &event);
 }

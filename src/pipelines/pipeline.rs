@@ -101,17 +101,25 @@ pub fn check_repository_url(text: &str) -> Result<(), Malformed> {
                 "must not contain a user or token: store the token as a secret and name it as `credential`",
             ));
         }
-        let (host, port) = place.split_once(':').map_or((place, None), |(host, port)| (host, Some(port)));
-        let is_user =
-            |user: &str| !user.is_empty() && user.bytes().all(|b| b.is_ascii_alphanumeric() || b"._~-".contains(&b));
-        let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-        is_host(host) && user.is_none_or(is_user) && port.is_none_or(is_port)
+        user.is_none_or(|user| !user.is_empty() && user.bytes().all(is_unreserved)) && is_authority(place)
     } else if let Some(rest) = text.strip_prefix("git@") {
         rest.split_once(':').is_some_and(|(host, path)| is_host(host) && !path.is_empty())
     } else {
         text.strip_prefix("file:///").is_some_and(|path| !path.is_empty())
     };
     (sane && is_sound).then_some(()).ok_or(Malformed(form))
+}
+
+/// The characters that mean nothing special in a URL.
+fn is_unreserved(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._~-".contains(&byte)
+}
+
+/// A host with or without a port.
+fn is_authority(text: &str) -> bool {
+    let (host, port) = text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port)));
+    let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    is_host(host) && port.is_none_or(is_port)
 }
 
 fn is_host(text: &str) -> bool {
@@ -127,16 +135,11 @@ pub fn check_api_url(text: &str) -> Result<(), Malformed> {
             None => (text.strip_prefix("https://")?, false),
         };
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        let (host, port) = authority.split_once(':').map_or((authority, None), |(host, port)| (host, Some(port)));
-        let is_port = |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
-        let is_here = ["localhost", "127.0.0.1"].contains(&host);
-        let is_segment = |segment: &str| {
-            let sane = segment.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._~-".contains(&byte));
-            sane && !segment.is_empty() && !segment.starts_with('.')
-        };
+        let is_here = matches!(authority.split(':').next(), Some("localhost" | "127.0.0.1"));
+        let is_segment = |text: &str| !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_unreserved);
         let path = path.strip_suffix('/').unwrap_or(path);
         let is_path = path.is_empty() || path.split('/').all(is_segment);
-        (is_host(host) && port.is_none_or(is_port) && (is_here || !is_plain) && is_path).then_some(())
+        (is_authority(authority) && (is_here || !is_plain) && is_path).then_some(())
     };
     let form = "must be the https URL of a server's API, such as https://github.example/api/v3, of at most 2048 characters; \
                 http only for localhost";

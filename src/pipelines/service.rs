@@ -8,7 +8,7 @@ use super::pipeline::{Definition, Pipeline, Stopped};
 use super::stored;
 use crate::domain::{Context, EventType, Expected, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::events::Cause;
-use crate::store::{Batch, Published, Records, Store, StoreError, end_of_prefix};
+use crate::store::{Batch, Published, Store, StoreError};
 
 /// Far beyond the organizations we know, few enough to keep in memory and to list.
 pub const PIPELINES_MAX: usize = 1_000;
@@ -58,14 +58,10 @@ pub enum PipelinesError {
 impl Pipelines {
     /// Loads the stored pipelines, and applies the declarations that are new or have changed.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<Declared>, now: Timestamp) -> Result<Self, StoreError> {
-        let mut records = Records::default();
-        let mut last_revision = 0;
-        for (_, record) in store.scan(stored::PIPELINES, &end_of_prefix(stored::PIPELINES), usize::MAX)? {
-            let pipeline = stored::decode(&record)?;
-            last_revision = last_revision.max(pipeline.revision);
-            records.set(change::set(&pipeline.key.clone(), Some(Arc::new(pipeline))));
-        }
-        let pipelines = Published::new(store, records, last_revision);
+        let pipelines = Published::load(store, stored::PIPELINES, |record| {
+            let pipeline = Arc::new(stored::decode(record)?);
+            Ok((change::set(&pipeline.key, Some(pipeline.clone())), pipeline.revision))
+        })?;
         declared::apply(&pipelines, declared, now).await?;
         Ok(Self { inner: Arc::new(Inner { pipelines, entrance: tokio::sync::RwLock::new(()) }) })
     }
@@ -196,11 +192,6 @@ fn present(newest: &NewestPipelines, key: &PipelineKey) -> Result<Arc<Pipeline>,
 }
 
 fn check(present: Option<&Pipeline>, expected: Option<&Expected>) -> Result<(), PipelinesError> {
-    let holds = match expected {
-        None => true,
-        Some(Expected::Existing) => present.is_some(),
-        Some(Expected::Absent) => present.is_none(),
-        Some(Expected::Revisions(expected)) => present.is_some_and(|present| expected.contains(&present.revision)),
-    };
+    let holds = expected.is_none_or(|expected| expected.holds(present.map(|present| present.revision)));
     if holds { Ok(()) } else { Err(PipelinesError::Changed) }
 }

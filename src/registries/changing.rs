@@ -8,7 +8,7 @@ use super::registry::{
 use super::service::{Registries, RegistryChange, RegistryRecords, set};
 use super::{stored, usage};
 use crate::domain::{EventData, EventType, Identifier, Initiator, RegistryId, Timestamp};
-use crate::events::{self, NewEvent};
+use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, StoreError};
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -246,7 +246,7 @@ pub(super) fn put(batch: &mut Batch, registry: &Arc<Registry>) -> RegistryChange
 
 pub(super) fn record(batch: &mut Batch, event_type: EventType, registry: &Registry, by: &Initiator, now: Timestamp) {
     let data = described(registry);
-    events::record(batch, &registry.organization, &NewEvent::new(event_type, now, Some(by), &data));
+    events::record(batch, &registry.organization, &NewEvent::new(event_type, Cause::by(by, now), &data));
 }
 
 pub(super) fn described(registry: &Registry) -> EventData {

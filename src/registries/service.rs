@@ -12,7 +12,7 @@ use crate::domain::{Blueprint, Found, Identifier, RegistryId, RegistryStep, Step
 use crate::git::Git;
 use crate::pipelines::Pipelines;
 use crate::secrets::Vault;
-use crate::store::{Published, RecordChange, Records, Store, StoreError, end_of_prefix};
+use crate::store::{Published, RecordChange, Records, Store, StoreError};
 
 /// By organization and id.
 pub(super) type RegistryRecords = Records<Identifier, RegistryId, Registry>;
@@ -134,14 +134,10 @@ impl Using<'_> {
 }
 
 pub(super) fn load(store: Arc<dyn Store>) -> Result<Published<Identifier, RegistryId, Registry>, StoreError> {
-    let mut records = Records::default();
-    let mut last_revision = 0;
-    for (_, record) in store.scan(stored::REGISTRIES, &end_of_prefix(stored::REGISTRIES), usize::MAX)? {
-        let registry = stored::decode(&record)?;
-        last_revision = last_revision.max(registry.revision);
-        records.set(set(&Arc::new(registry)));
-    }
-    Ok(Published::new(store, records, last_revision))
+    Published::load(store, stored::REGISTRIES, |record| {
+        let registry = Arc::new(stored::decode(record)?);
+        Ok((set(&registry), registry.revision))
+    })
 }
 
 pub(super) fn set(registry: &Arc<Registry>) -> RegistryChange {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::changing::{Refusal, check, described, put};
+use super::changing::{Refusal, check, described, put, record};
 use super::fetch::Fetched;
 use super::registry::{GitSource, Registry, Source, StepKey, Steps, SyncFailure};
 use super::service::{Inner, Registries};
 use crate::domain::{EventType, Identifier, Initiator, RegistryId, Timestamp};
-use crate::events::{self, NewEvent};
+use crate::events::{self, Cause, NewEvent};
 use crate::git::Commit;
 use crate::store::Batch;
 
@@ -91,7 +91,7 @@ impl Registries {
                 .with("added", count(&synced.added))
                 .with("changed", count(&synced.changed))
                 .with("removed", count(&synced.removed));
-            let event = NewEvent::new(EventType::RegistrySynced, now, Some(by), &data);
+            let event = NewEvent::new(EventType::RegistrySynced, Cause::by(by, now), &data);
             events::record(batch, &registry.organization, &event);
             let held = beside(&synced, batch);
             Ok((Some(put(batch, &registry)), (synced, held)))
@@ -123,12 +123,7 @@ impl Registries {
             let revision = newest.next_revision(now.as_millis());
             let failure = Some(failure.clone());
             let registry = Arc::new(Registry { failure, updated_at: now, revision, ..(*present).clone() });
-            let data = described(&registry);
-            events::record(
-                batch,
-                &registry.organization,
-                &NewEvent::new(EventType::RegistrySynced, now, Some(by), &data),
-            );
+            record(batch, EventType::RegistrySynced, &registry, by, now);
             Ok((Some(put(batch, &registry)), ()))
         });
         match noted {

@@ -5,9 +5,9 @@ use reqwest::{Client, Method, Request, Response, Url};
 
 use super::output::StepOutput;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
-use super::substitute::{in_json, percent_encoded, substituted};
+use super::substitute::{in_json, substituted};
 use crate::domain::HttpCall;
-use crate::outbound::{LazyClient, error_chain};
+use crate::outbound::{LazyClient, error_chain, percent_encoded};
 
 /// Enough of a response to see what went wrong.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;

@@ -17,7 +17,7 @@ use super::process_tree;
 use super::stage::{self, StageOutcome, StageServices};
 use super::step::Directive;
 use super::work_dirs;
-use crate::domain::{DeploymentId, EnvironmentKey, PipelineKey, StageEnd, StepStatus};
+use crate::domain::{DeploymentId, EnvironmentKey, PipelineKey, StageEnd, StepRun, StepStatus};
 use crate::logs::Logs;
 use crate::outbound::LazyClient;
 
@@ -229,10 +229,7 @@ impl Runner {
             outcome
         };
         match outcome {
-            StageOutcome::Ended(end) => {
-                self.inner.services.host.ended(&job, end, steps).await;
-                self.reported(deployment);
-            }
+            StageOutcome::Ended(end) => self.report_end(&job, end, steps).await,
             StageOutcome::Silent => {}
         }
     }
@@ -249,17 +246,17 @@ impl Runner {
         self.inner.runtime.spawn(async move {
             let mut steps = stage::pending_steps(&job);
             stage::close_steps(&mut steps, StepStatus::Cancelled);
-            runner.inner.services.host.ended(&job, StageEnd::Cancelled, steps).await;
-            runner.reported(deployment);
+            runner.report_end(&job, StageEnd::Cancelled, steps).await;
         });
     }
 
-    fn reported(&self, deployment: DeploymentId) {
+    async fn report_end(&self, job: &StageJob, end: StageEnd, steps: Vec<StepRun>) {
+        self.inner.services.host.ended(job, end, steps).await;
         let mut state = self.inner.state.lock();
-        if let Some(count) = state.reporting.get_mut(&deployment) {
+        if let Some(count) = state.reporting.get_mut(&job.order.deployment) {
             *count -= 1;
             if *count == 0 {
-                state.reporting.remove(&deployment);
+                state.reporting.remove(&job.order.deployment);
             }
         }
         self.publish(&state);

@@ -12,7 +12,8 @@ use aho_corasick::{Anchored, MatchKind};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
 
-use super::substitute::{in_json, percent_encoded};
+use super::substitute::in_json;
+use crate::outbound::percent_encoded;
 
 const STARS: &[u8] = b"***";
 /// Shorter pieces of a secret occur everywhere by chance.

@@ -34,19 +34,6 @@ pub(super) fn substituted(
     Ok(result)
 }
 
-/// Safe anywhere in a URL: everything except the unreserved characters of RFC 3986 is encoded.
-pub(super) fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            encoded.push(char::from(byte));
-        } else {
-            encoded.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    encoded
-}
-
 /// The inside of a JSON string, with the short escapes that almost all libraries use.
 pub(super) fn in_json(text: &str) -> String {
     let mut json = String::with_capacity(text.len());
@@ -96,10 +83,5 @@ mod tests {
     #[test]
     fn a_value_in_json_cannot_leave_its_quotes() {
         assert_eq!(in_json("x\",\"env\":\"prod\\\n\u{1}ä"), r#"x\",\"env\":\"prod\\\n\u0001ä"#);
-    }
-
-    #[test]
-    fn a_value_in_a_url_cannot_change_another_part_of_it() {
-        assert_eq!(percent_encoded("a-b_c.d~e/?&#ä %"), "a-b_c.d~e%2F%3F%26%23%C3%A4%20%25");
     }
 }

@@ -11,7 +11,7 @@ use super::rings::{rings, unwrap};
 use super::sealing::Ring;
 use super::stored::{self, Record};
 use super::value::SecretValue;
-use crate::store::{Batch, Store, StoreError, durable_up_to, end_of_prefix, walk};
+use crate::store::{Batch, Store, StoreError, commit_durably, end_of_prefix, for_each, walk};
 
 /// Organizations per batch: more than a server has in practice; with two keys each, half of the store's largest batch.
 const RINGS_PER_BATCH: usize = 1_000;
@@ -122,7 +122,7 @@ async fn wrap_anew(store: &dyn Store, old: &MasterKey, new: &MasterKey) -> Resul
         for (organization, ring) in part {
             batch.put(stored::ring_key(organization), stored::encode_ring(organization, ring, &new.key));
         }
-        commit(store, batch).await?;
+        commit_durably(store, batch).await?;
     }
     Ok(changed.len())
 }
@@ -142,7 +142,7 @@ async fn seal_anew(store: &dyn Store, masters: &[&MasterKey]) -> Result<usize, O
         secrets += put_anew(store, kept::prefix(organization), kept).await?;
         let mut batch = Batch::default();
         batch.put(stored::ring_key(organization), stored::encode_ring(organization, &ring.settled(), &master.key));
-        commit(store, batch).await?;
+        commit_durably(store, batch).await?;
     }
     Ok(secrets)
 }
@@ -179,7 +179,7 @@ async fn put_anew(
                 count += 1;
             }
         }
-        commit(store, batch).await?;
+        commit_durably(store, batch).await?;
     }
 }
 
@@ -194,11 +194,8 @@ fn check_all_open(store: &dyn Store, masters: &[&MasterKey]) -> Result<(), OpenE
             Ok(if damaged.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         damaged.map_or(Ok(()), Err)?;
-        let prefix = kept::prefix(&wrapped.organization);
-        walk(store, &prefix, &end_of_prefix(&prefix), |key, bytes| {
-            kept::check(&ring, &wrapped.organization, key, bytes)?;
-            Ok(ControlFlow::Continue(()))
-        })?;
+        let organization = &wrapped.organization;
+        for_each(store, &kept::prefix(organization), |key, bytes| kept::check(&ring, organization, key, bytes))?;
     }
     Ok(())
 }
@@ -208,11 +205,4 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, OpenError> {
         organization: record.organization.clone(),
         name: record.secret.name.clone(),
     })
-}
-
-async fn commit(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
-    if !batch.is_empty() {
-        durable_up_to(store, store.commit(batch)?).await;
-    }
-    Ok(())
 }

@@ -1,7 +1,6 @@
 //! The secrets of every organization: their newest state in memory for writers, the store for readers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::master_key::{MasterKey, OpenError};
@@ -12,7 +11,7 @@ use super::stored::{self, Record};
 use super::value::SecretValue;
 use crate::domain::{EventData, EventType, Identifier, PipelineKey, VariableName};
 use crate::events::{self, Cause, NewEvent};
-use crate::store::{Batch, Committer, Ordered, Sequence, Store, StoreError, end_of_prefix, walk};
+use crate::store::{Batch, Committer, Ordered, Sequence, Store, StoreError, for_each};
 
 pub struct Vault {
     master: MasterKey,
@@ -157,16 +156,10 @@ impl Vault {
 
     /// The secrets that the steps of a pipeline get, by name: the organization's and its own, which take precedence.
     pub fn open_for(&self, pipeline: &PipelineKey) -> Result<Vec<(VariableName, SecretValue)>, SecretError> {
-        let organization = &pipeline.organization;
-        let mut records = BTreeMap::new();
-        for scope in [None, Some(&pipeline.pipeline)] {
-            visit(self.store(), &stored::scope_prefix(organization, scope), |record| {
-                records.insert(record.secret.name.clone(), record);
-            })?;
-        }
-        // Read after the records: memory is ahead of the store, so it has every key that they need.
-        let Some(ring) = self.ring(organization) else { return Ok(Vec::new()) };
-        records.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
+        let (records, ring) = self.records_for(pipeline)?;
+        let Some(ring) = ring else { return Ok(Vec::new()) };
+        let by_name: BTreeMap<_, _> = records.into_iter().map(|record| (record.secret.name.clone(), record)).collect();
+        by_name.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
     }
 
     /// Makes sure that the organization has a data key.
@@ -196,14 +189,8 @@ impl Vault {
     /// Every value that a pipeline's steps may have seen, for masking: also values of the organization that the pipeline
     /// overrides.
     pub fn values_for(&self, pipeline: &PipelineKey) -> Result<Vec<SecretValue>, SecretError> {
-        let organization = &pipeline.organization;
-        let mut records = Vec::new();
-        for scope in [None, Some(&pipeline.pipeline)] {
-            visit(self.store(), &stored::scope_prefix(organization, scope), |record| records.push(record))?;
-        }
-        let Some(ring) = self.ring(organization) else {
-            return Ok(Vec::new());
-        };
+        let (records, ring) = self.records_for(pipeline)?;
+        let Some(ring) = ring else { return Ok(Vec::new()) };
         records.iter().map(|record| open(&ring, record)).collect()
     }
 
@@ -212,6 +199,16 @@ impl Vault {
         let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
         let ring = self.ring(organization);
         ring.map(|ring| open(&ring, &record)).transpose()
+    }
+
+    /// The records of the organization itself, then those of the pipeline, with the keys that open them.
+    fn records_for(&self, pipeline: &PipelineKey) -> Result<(Vec<Record>, Option<Arc<Ring>>), StoreError> {
+        let mut records = Vec::new();
+        for scope in [None, Some(&pipeline.pipeline)] {
+            visit(self.store(), &stored::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
+        }
+        // Read after the records: memory is ahead of the store, so it has every key that they need.
+        Ok((records, self.ring(&pipeline.organization)))
     }
 
     fn record(
@@ -352,7 +349,7 @@ fn record(
     data: EventData,
 ) {
     let data = data.with("name", secret.name.as_str()).with("version", secret.version);
-    let event = NewEvent::new(event_type, cause.at, cause.by, &data);
+    let event = NewEvent::new(event_type, cause, &data);
     let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
     events::record(batch, organization, &event);
 }
@@ -363,10 +360,7 @@ fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
 }
 
 fn visit(store: &dyn Store, prefix: &[u8], mut visit: impl FnMut(Record)) -> Result<(), StoreError> {
-    walk(store, prefix, &end_of_prefix(prefix), |key, bytes| {
-        visit(Record::decode(key, bytes)?);
-        Ok(ControlFlow::Continue(()))
-    })
+    for_each(store, prefix, |key, bytes| Record::decode(key, bytes).map(&mut visit))
 }
 
 fn entry<'a>(organizations: &'a Organizations, organization: &Identifier, slot: &Slot) -> Option<&'a Entry> {

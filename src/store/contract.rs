@@ -84,6 +84,23 @@ pub fn walk(
     }
 }
 
+/// Calls `visit` with every pair of a prefix, ascending; reads like [`walk`].
+pub fn for_each(
+    store: &dyn Store,
+    prefix: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    walk(store, prefix, &end_of_prefix(prefix), |key, value| visit(key, value).map(ControlFlow::Continue))
+}
+
+/// Commits a batch and waits until it is durable; does nothing with an empty one.
+pub async fn commit_durably(store: &dyn Store, batch: Batch) -> Result<(), StoreError> {
+    if !batch.is_empty() {
+        durable_up_to(store, store.commit(batch)?).await;
+    }
+    Ok(())
+}
+
 /// Waits until everything up to `sequence` is durable. If the store is gone it never will be, and this never returns.
 pub async fn durable_up_to(store: &dyn Store, sequence: Sequence) {
     let mut durable = store.durable();

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::batch::{Batch, Sequence};
-use super::contract::{Store, StoreError};
+use super::contract::{Store, StoreError, for_each};
 use super::ordered::{Committer, Ordered};
 
 /// Records `V` under keys `K`, in groups `G`, such as the pipelines of each organization.
@@ -49,10 +49,23 @@ pub struct RecordChange<G, K, V> {
 }
 
 impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
-    pub fn new(store: Arc<dyn Store>, records: Records<G, K, V>, last_revision: u64) -> Self {
+    /// Loads the records of a prefix; `read` gives each with its revision.
+    pub fn load(
+        store: Arc<dyn Store>,
+        prefix: &[u8],
+        read: impl Fn(&[u8]) -> Result<(RecordChange<G, K, V>, u64), StoreError>,
+    ) -> Result<Self, StoreError> {
+        let mut records = Records { groups: HashMap::new() };
+        let mut last_revision = 0;
+        for_each(&*store, prefix, |_, bytes| {
+            let (record, revision) = read(bytes)?;
+            last_revision = last_revision.max(revision);
+            records.set(record);
+            Ok(())
+        })?;
         let published = RwLock::new(records.clone());
         let newest = Newest { records, last_revision, unpublished: VecDeque::new() };
-        Self { newest: Ordered::new(store, newest), published, unpublished: AtomicUsize::new(0) }
+        Ok(Self { newest: Ordered::new(store, newest), published, unpublished: AtomicUsize::new(0) })
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -164,11 +177,5 @@ impl<G: Hash + Eq, K: Ord, V> Records<G, K, V> {
             Some(value) => _ = group.insert(key, value),
             None => _ = group.remove(&key),
         }
-    }
-}
-
-impl<G, K, V> Default for Records<G, K, V> {
-    fn default() -> Self {
-        Self { groups: HashMap::new() }
     }
 }

@@ -8,9 +8,7 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tokio::sync::watch;
 
-use super::{
-    Batch, Committer, MemoryStore, Ordered, Pair, Published, RecordChange, Records, Sequence, Store, StoreError,
-};
+use super::{Batch, Committer, MemoryStore, Ordered, Pair, Published, RecordChange, Sequence, Store, StoreError};
 
 type Names = Published<&'static str, u8, String>;
 
@@ -41,7 +39,7 @@ async fn publishing_too_early_is_found() {
 }
 
 fn shows_only_what_is_durable(store: Arc<dyn Store>, disk: &MemoryStore) -> Result<(), String> {
-    let names = Names::new(store, Records::default(), 0);
+    let names = empty(store);
     disk.hold();
     for name in ["one", "two", "three"] {
         let mut setting = pin!(set(&names, 1, name));
@@ -163,7 +161,12 @@ async fn a_deleted_record_is_gone_once_that_is_durable_and_groups_are_apart() {
 
 #[tokio::test]
 async fn revisions_rise_whatever_the_clock_says() {
-    let names = Names::new(Arc::new(MemoryStore::new()), Records::default(), 7);
+    let store = Arc::new(MemoryStore::new());
+    let mut batch = Batch::default();
+    batch.put(b"1".to_vec(), b"one".to_vec());
+    store.commit(batch).unwrap();
+    let one = RecordChange { group: "group", key: 1, value: Some(Arc::new("one".to_owned())) };
+    let names = Names::load(store, b"1", |_| Ok((one.clone(), 7))).unwrap();
     let mut given = Vec::new();
     for millis in [5, 5, 1_000, 1_000, 900, -1, i64::MIN] {
         let revision = names.change(|newest, _| Ok::<_, Refusal>((None, newest.next_revision(millis))));
@@ -199,7 +202,11 @@ async fn an_ordered_state_waits_for_its_last_change_and_an_error_of_the_store_do
 
 fn open() -> (Arc<MemoryStore>, Names) {
     let store = Arc::new(MemoryStore::new());
-    (store.clone(), Names::new(store, Records::default(), 0))
+    (store.clone(), empty(store))
+}
+
+fn empty(store: Arc<dyn Store>) -> Names {
+    Names::load(store, b"no such prefix", |_| unreachable!()).unwrap()
 }
 
 fn shown(names: &Names, key: u8) -> Option<String> {

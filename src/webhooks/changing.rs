@@ -139,7 +139,7 @@ impl Webhooks {
             if let Some(older) = webhook.previous {
                 secrets::forget(&mut batch, organization, &webhook.secret_name(older.number));
             }
-            let until = now.plus(i64::try_from(grace.as_millis()).unwrap_or(i64::MAX));
+            let until = now.after(grace);
             webhook.previous = Some(PreviousSecret { number: webhook.secret, until });
             webhook.secret = webhook.secret.wrapping_add(1);
             webhook.updated_at = now;
@@ -204,7 +204,7 @@ impl WebhookChange {
 /// Without the URL: its path or query may be what its receiver trusts.
 pub(super) fn record(batch: &mut Batch, event_type: EventType, webhook: &Webhook, cause: Cause<'_>, data: EventData) {
     let data = data.with("webhookId", webhook.id.to_string()).with("host", webhook.target.host());
-    events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause.at, cause.by, &data));
+    events::record(batch, &webhook.organization, &NewEvent::new(event_type, cause, &data));
 }
 
 fn changed_fields(before: &Webhook, after: &Webhook) -> String {

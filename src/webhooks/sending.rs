@@ -134,10 +134,10 @@ impl Inner {
             return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
         }
         let now = self.now();
-        let latest = now.plus(millis(longest_wait(&self.options.retries)));
+        let latest = now.after(longest_wait(&self.options.retries));
         let ((taken, next), after) = self.hooks.decide(|hooks, _| hooks.take_due(free, now, latest));
         let jobs = taken.into_iter().map(|(webhook, delivery)| Job { webhook, delivery, after }).collect();
-        (jobs, next.map_or(LOOK_AGAIN, |due| between(now, due).min(LOOK_AGAIN)))
+        (jobs, next.map_or(LOOK_AGAIN, |due| due.since(now).min(LOOK_AGAIN)))
     }
 
     pub async fn send(&self, webhook: &Webhook, id: &str, body: Vec<u8>) -> Sent {
@@ -266,9 +266,9 @@ impl AfterAttempt {
                 let since = *progress.failing_since.get_or_insert(now);
                 let wait = wait_after(delivery.tries, &options.retries, retry_after, rand::random());
                 match wait {
-                    Some(wait) => (DeliveryStatus::Pending, Some(now.plus(millis(wait)))),
+                    Some(wait) => (DeliveryStatus::Pending, Some(now.after(wait))),
                     None => {
-                        let too_long = between(since, now) >= options.disable_after;
+                        let too_long = now.since(since) >= options.disable_after;
                         why = too_long.then_some(DisabledWhy::Failing);
                         (DeliveryStatus::Failed, None)
                     }
@@ -315,12 +315,4 @@ impl AfterAttempt {
             tracing::info!(%organization, %webhook, host, "deliveries to a webhook succeed again");
         }
     }
-}
-
-fn between(earlier: Timestamp, later: Timestamp) -> Duration {
-    Duration::from_millis(u64::try_from(later.as_millis().saturating_sub(earlier.as_millis())).unwrap_or(0))
-}
-
-fn millis(wait: Duration) -> i64 {
-    i64::try_from(wait.as_millis()).unwrap_or(i64::MAX)
 }

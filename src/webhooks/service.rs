@@ -1,7 +1,6 @@
 //! All webhooks, for readers, and their newest state in memory, for writers.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -16,7 +15,7 @@ use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, RecordedEvent};
 use crate::secrets::Vault;
-use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
+use crate::store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Concurrent test calls; people make them, one at a time.
 const TESTS_MAX: usize = 8;
@@ -88,10 +87,10 @@ impl Webhooks {
         options: Options,
     ) -> Result<Self, StoreError> {
         let mut hooks = Hooks::default();
-        walk(&*store, stored::WEBHOOKS, &end_of_prefix(stored::WEBHOOKS), |key, bytes| {
+        for_each(&*store, stored::WEBHOOKS, |key, bytes| {
             let hook = Hook::load(&*store, stored::decode_webhook(key, bytes)?)?;
             hooks.of(&hook.webhook.organization).insert(hook.webhook.id, hook);
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         let client = Client::new(options.allow_private, options.timeout);
         let inner = Inner {
@@ -112,11 +111,10 @@ impl Webhooks {
 
     /// Oldest first.
     pub fn list(&self, organization: &Identifier) -> Result<Vec<WebhookState>, StoreError> {
-        let prefix = stored::webhooks_of(organization);
         let mut found = Vec::new();
-        walk(self.inner.store(), &prefix, &end_of_prefix(&prefix), |key, bytes| {
+        for_each(self.inner.store(), &stored::webhooks_of(organization), |key, bytes| {
             found.push(self.with_progress(stored::decode_webhook(key, bytes)?)?);
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(found)
     }
@@ -135,14 +133,13 @@ impl Webhooks {
         status: Option<DeliveryStatus>,
     ) -> Result<Vec<Delivery>, WebhookError> {
         self.get(organization, id)?;
-        let prefix = stored::deliveries_of(organization, id);
         let mut found = Vec::new();
-        walk(self.inner.store(), &prefix, &end_of_prefix(&prefix), |key, bytes| {
+        for_each(self.inner.store(), &stored::deliveries_of(organization, id), |key, bytes| {
             let delivery = stored::decode_delivery(key, bytes)?;
             if status.is_none_or(|wanted| wanted == delivery.status) {
                 found.push(delivery);
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(found)
     }
@@ -216,14 +213,13 @@ impl Hook {
 
     fn load(store: &dyn Store, webhook: Webhook) -> Result<Self, StoreError> {
         let progress = progress_of(store, &webhook)?;
-        let prefix = stored::deliveries_of(&webhook.organization, webhook.id);
         let mut deliveries = Vec::new();
-        walk(store, &prefix, &end_of_prefix(&prefix), |key, bytes| {
+        for_each(store, &stored::deliveries_of(&webhook.organization, webhook.id), |key, bytes| {
             let mut delivery = stored::decode_delivery(key, bytes)?;
             // The body stays in the store until it is sent.
             delivery.body = Vec::new();
             deliveries.push(delivery);
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(Self { queue: DeliveryQueue::load(deliveries), ..Self::new(WebhookState { webhook, progress }) })
     }

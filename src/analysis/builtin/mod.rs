@@ -17,12 +17,10 @@ mod text;
 
 use futures_util::future::BoxFuture;
 
-use super::engine::{Case, Engine, EngineError, Finding};
+use super::engine::{Case, Engine, EngineError, EngineName, Finding};
 use baseline::Baseline;
 use case_view::CaseView;
 use scan::Scan;
-
-pub use report::NAME;
 
 /// Lines examined before other tasks get a turn: milliseconds, even for lines made to be slow.
 const LINES_PER_TURN: usize = 32;
@@ -43,8 +41,8 @@ impl Builtin {
 }
 
 impl Engine for Builtin {
-    fn name(&self) -> &'static str {
-        NAME
+    fn name(&self) -> EngineName {
+        EngineName::Builtin
     }
 
     fn analyse<'a>(&'a self, case: &'a Case) -> BoxFuture<'a, Result<Finding, EngineError>> {

@@ -8,11 +8,8 @@ use super::rank::{self, Choice};
 use super::scan::{self, Hit, Scan};
 use super::text::{cleaned, filled};
 use crate::analysis::{
-    CaseLine, Category, EVIDENCE_MAX, Evidence, Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
+    CaseLine, Category, EVIDENCE_MAX, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, clipped,
 };
-
-/// The name of the engine.
-pub const NAME: &str = "builtin";
 
 /// For a cause that follows from the end of the step alone.
 const CERTAIN: f64 = 0.95;
@@ -168,7 +165,7 @@ fn finding_of(
     }
     let confidence = (confidence.clamp(CONFIDENCE_MIN, CONFIDENCE_MAX) * 100.0).round() / 100.0;
     Finding {
-        engine: NAME,
+        engine: EngineName::Builtin,
         category,
         summary: clipped(&format!("{cause}{}", circumstances(view)), SUMMARY_CHARACTERS_MAX),
         evidence: indexes.into_iter().map(|at| Evidence::from(&view.lines[at])).collect(),

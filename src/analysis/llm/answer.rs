@@ -4,11 +4,8 @@ use serde::Deserialize;
 
 use super::prompt::SentLine;
 use crate::analysis::{
-    Category, EVIDENCE_MAX, EngineError, Evidence, Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, patch,
+    Category, EVIDENCE_MAX, EngineError, EngineName, Evidence, Finding, SUMMARY_CHARACTERS_MAX, SuggestedFix, patch,
 };
-
-/// The name of the engine.
-pub const NAME: &str = "llm";
 
 #[derive(Deserialize)]
 struct Completion {
@@ -63,7 +60,7 @@ pub(super) fn finding(body: &[u8], sent: &[SentLine<'_>]) -> Result<Finding, Eng
         return Err(EngineError::Answer("its confidence is not between 0 and 1"));
     }
     Ok(Finding {
-        engine: NAME,
+        engine: EngineName::Llm,
         category,
         summary: sentence(&answer.summary)?,
         evidence: evidence(&answer.evidence, sent)?,

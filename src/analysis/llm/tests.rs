@@ -153,7 +153,7 @@ async fn refused(answer: impl Into<Vec<u8>>) -> EngineError {
 async fn a_good_answer_is_a_finding_with_the_lines_of_the_case() {
     let model = Model::answering(said(&good())).await;
     let found = model.engine().analyse(&case()).await.unwrap();
-    assert_eq!((found.engine, found.category, found.confidence), (NAME, Category::MissingCommand, 0.9));
+    assert_eq!((found.engine, found.category, found.confidence), (EngineName::Llm, Category::MissingCommand, 0.9));
     assert_eq!(found.summary, "jq is not installed");
     assert_eq!(found.evidence.len(), 1);
     assert_eq!(found.evidence[0].text, "deploy.sh: line 3: jq: command not found");
@@ -275,10 +275,10 @@ fn a_url_that_leads_nowhere_or_has_credentials_is_refused() {
 async fn when_the_model_fails_the_builtin_engine_answers_in_its_own_name() {
     let model = Model::answering(http("503 Service Unavailable", "")).await;
     let engine = WithFallback { first: model.engine(), second: Builtin };
-    assert_eq!(engine.name(), NAME);
+    assert_eq!(engine.name(), EngineName::Llm);
     let found = engine.analyse(&case()).await.unwrap();
-    assert_eq!((found.engine, found.category), ("builtin", Category::MissingCommand));
+    assert_eq!((found.engine, found.category), (EngineName::Builtin, Category::MissingCommand));
     let model = Model::answering(said(&with("category", json!("tls")))).await;
     let found = WithFallback { first: model.engine(), second: Builtin }.analyse(&case()).await.unwrap();
-    assert_eq!((found.engine, found.category), (NAME, Category::Tls));
+    assert_eq!((found.engine, found.category), (EngineName::Llm, Category::Tls));
 }

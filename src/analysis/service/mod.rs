@@ -9,20 +9,20 @@ mod case;
 mod worker;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, watch};
 
-pub use super::record::{Analysis, Compared, EngineName, PullRequest, Pushing, Report, Standing, Status};
+pub use super::EngineName;
+pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing, Status};
 
 use super::llm::LlmSettings;
 use super::stored;
 use crate::actors::Environments;
 use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::logs::Logs;
-use crate::store::{Batch, Ordered, Store, StoreError, end_of_prefix, walk};
+use crate::store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Kept per organization; beyond it the oldest are dropped. Few enough to scan within milliseconds.
 pub const KEPT_MAX: usize = 1_000;
@@ -125,9 +125,9 @@ impl Analyses {
     /// Loads the index. Nothing runs before [`Analyses::resume`].
     pub fn open(sources: Sources, engines: Engines) -> Result<Self, StoreError> {
         let mut index = Index::default();
-        walk(&*sources.store, stored::ANALYSES, &end_of_prefix(stored::ANALYSES), |_, record| {
+        for_each(&*sources.store, stored::ANALYSES, |_, record| {
             index.put(&read(record)?);
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         let inner = Inner {
             index: Ordered::new(sources.store.clone(), index),
@@ -199,9 +199,8 @@ impl Analyses {
         offset: u64,
         limit: u64,
     ) -> Result<AnalysisPage, StoreError> {
-        let prefix = stored::organization_prefix(organization);
         let mut page = AnalysisPage::default();
-        walk(&*self.inner.sources.store, &prefix, &end_of_prefix(&prefix), |_, record| {
+        for_each(&*self.inner.sources.store, &stored::organization_prefix(organization), |_, record| {
             let analysis = read(record)?;
             if filter.deployment.is_none_or(|wanted| analysis.deployment == wanted)
                 && filter.pipeline.as_ref().is_none_or(|wanted| analysis.environment.pipeline.pipeline == *wanted)
@@ -212,7 +211,7 @@ impl Analyses {
                 }
                 page.total += 1;
             }
-            Ok(ControlFlow::Continue(()))
+            Ok(())
         })?;
         Ok(page)
     }

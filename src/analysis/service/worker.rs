@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::super::builtin::Builtin;
 use super::super::llm::Llm;
-use super::super::record::{Analysis, Compared, EngineName, Report, Standing, Status};
-use super::super::{Case, Engine, Finding, WithFallback};
+use super::super::record::{Analysis, Compared, Report, Standing, Status};
+use super::super::{Case, Engine, EngineName, Finding, WithFallback};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
 use crate::domain::{EnvironmentKey, EventData, EventType, Identifier};
-use crate::events::{self, NewEvent};
+use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, StoreError};
 
 /// The first and the longest pause after an outcome could not be stored.
@@ -124,7 +124,7 @@ fn report(finding: Finding, case: &Case) -> Report {
     let Finding { engine, category, summary, evidence, confidence, fix } = finding;
     let compared = case.last_success.as_ref();
     Report {
-        engine: EngineName::parse(engine).unwrap_or(EngineName::Builtin),
+        engine,
         category,
         summary,
         evidence,
@@ -146,7 +146,7 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
     let event = NewEvent {
         environment: Some(name),
         deployment: Some(analysis.deployment),
-        ..NewEvent::new(EventType::AnalysisCompleted, at, Some(&analysis.requested_by), &data)
+        ..NewEvent::new(EventType::AnalysisCompleted, Cause::by(&analysis.requested_by, at), &data)
     };
     events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
 }
