@@ -14,14 +14,8 @@ const SEED_DIGITS: usize = 24;
 
 impl IdSeed {
     pub fn parse_hex(digits: &str) -> Option<Self> {
-        if digits.len() != SEED_DIGITS || !is_lower_hex(digits) {
-            return None;
-        }
         let mut bytes = [0; 12];
-        for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-        }
-        Some(Self(bytes))
+        (is_lower_hex(digits) && read_hex(digits, &mut bytes)).then_some(Self(bytes))
     }
 }
 
@@ -35,6 +29,16 @@ impl fmt::Display for IdSeed {
         }
         f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
     }
+}
+
+/// Fills `bytes` with the value of the digits, in either case; false if they are not exactly as many digits as needed.
+pub fn read_hex(digits: &str, bytes: &mut [u8]) -> bool {
+    let value = |digit: &u8| char::from(*digit).to_digit(16);
+    let read = |(byte, pair): (&mut u8, &[u8])| {
+        let pair = value(&pair[0]).zip(value(&pair[1]));
+        pair.map(|(high, low)| *byte = (high << 4 | low) as u8).is_some()
+    };
+    digits.len() == 2 * bytes.len() && bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)).all(read)
 }
 
 fn is_lower_hex(digits: &str) -> bool {

@@ -55,7 +55,7 @@ pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId,
-    SessionId, Ticket, TokenId, UserId, WebhookId,
+    SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};

@@ -10,7 +10,7 @@ use std::str::FromStr;
 
 use super::event::EventId;
 use super::reading::{Events, FIRSTS, unreadable};
-use crate::domain::{Identifier, Malformed};
+use crate::domain::{Identifier, Malformed, read_hex};
 use crate::store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
 use crate::store::{StoreError, end_of_prefix};
 
@@ -358,13 +358,6 @@ impl FromStr for Expectation {
         let by_id = which.parse::<EventId>().map(|id| id.number);
         let number = by_id.or_else(|_| which.parse()).map_err(|_| WRONG)?;
         let mut hash = Hash::default();
-        if digits.len() != 2 * hash.len() || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(WRONG);
-        }
-        for (byte, pair) in hash.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-            let pair = std::str::from_utf8(pair).map_err(|_| WRONG)?;
-            *byte = u8::from_str_radix(pair, 16).map_err(|_| WRONG)?;
-        }
-        Ok(Self { number, hash })
+        if read_hex(digits, &mut hash) { Ok(Self { number, hash }) } else { Err(WRONG) }
     }
 }

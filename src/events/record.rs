@@ -1,7 +1,7 @@
 //! Records events in the batch of the change.
 
 use super::form;
-use crate::domain::{DeploymentId, EventData, EventType, Identifier, Initiator, SessionId, Timestamp};
+use crate::domain::{DeploymentId, EnvironmentKey, EventData, EventType, Identifier, Initiator, SessionId, Timestamp};
 use crate::store::Batch;
 
 /// An event to be recorded. It exists if and only if its batch becomes durable.
@@ -45,6 +45,10 @@ impl<'a> NewEvent<'a> {
 
     pub fn in_pipeline(self, pipeline: &'a Identifier) -> Self {
         Self { pipeline: Some(pipeline), ..self }
+    }
+
+    pub fn in_environment(self, EnvironmentKey { pipeline, name }: &'a EnvironmentKey) -> Self {
+        Self { environment: Some(name), ..self.in_pipeline(&pipeline.pipeline) }
     }
 }
 

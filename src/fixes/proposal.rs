@@ -12,8 +12,7 @@ use super::github::{GitHub, NewPull, Repository as GitHubRepository};
 use super::links;
 use crate::analysis::service::{Analyses, Analysis, Clock, Mask, Masks, PullRequest, Pushing, Status};
 use crate::domain::{
-    AnalysisId, CharClass, EnvironmentKey, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey,
-    TextRule,
+    AnalysisId, CharClass, EventData, EventType, Identifier, Initiator, Malformed, PipelineKey, TextRule,
 };
 use crate::events::{self, Cause, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
@@ -350,13 +349,10 @@ fn record(batch: &mut Batch, analysis: &Analysis, made: &PullRequest, by: &Initi
         .with("url", made.url.as_str())
         .with("branch", made.branch.as_str())
         .with_some("number", made.number);
-    let EnvironmentKey { pipeline, name } = &analysis.environment;
-    let event = NewEvent {
-        environment: Some(name),
-        deployment: Some(analysis.deployment),
-        ..NewEvent::new(EventType::PullRequestCreated, Cause::by(by, made.created_at), &data)
-    };
-    events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
+    let key = &analysis.environment;
+    let event = NewEvent::new(EventType::PullRequestCreated, Cause::by(by, made.created_at), &data);
+    let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
+    events::record(batch, &key.pipeline.organization, &event);
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use zeroize::Zeroizing;
 
 use super::sealing::{KEY_BYTES, Key};
-use crate::domain::{Identifier, Malformed, VariableName};
+use crate::domain::{Identifier, Malformed, VariableName, read_hex};
 use crate::store::{StoreError, sync_dir};
 
 const FILE: &str = "master.key";
@@ -188,14 +188,8 @@ fn hex_line(key: &Key) -> Zeroizing<String> {
 }
 
 fn parse_hex(text: &str) -> Option<Key> {
-    if text.len() != 2 * KEY_BYTES || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
     let mut bytes = Zeroizing::new([0; KEY_BYTES]);
-    for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Key::from_bytes(&*bytes)
+    read_hex(text, &mut *bytes).then(|| Key::from_bytes(&*bytes))?
 }
 
 /// Either alphabet, padded or not: tools differ.

@@ -19,7 +19,6 @@ const FORMAT_NUMBER: u32 = 4;
 const OLDEST_FORMAT: u32 = 4;
 /// Left behind by a fresh file system or an interrupted start; such a directory still counts as empty.
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
-const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Why the store did not open: one sentence each, with what to do.
@@ -105,8 +104,7 @@ impl DataDir {
 
 fn create(path: &Path) -> Result<(), OpenError> {
     if !path.exists() {
-        let made = DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path);
-        made.map_err(OpenError::io("create the data directory", path))?;
+        create_for_owner(path).map_err(OpenError::io("create the data directory", path))?;
         // Fails if the user may write in the parent but not read it; the system syncs the name some time later.
         let _ = path.parent().map(sync_dir);
     }
@@ -115,6 +113,11 @@ fn create(path: &Path) -> Result<(), OpenError> {
         tracing::warn!(path = %path.display(), "other users can read the data directory; run chmod 700 on it");
     }
     Ok(())
+}
+
+/// With its parents, and for the server's user alone.
+pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
 #[derive(Debug, PartialEq, Eq)]

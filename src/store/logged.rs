@@ -1,7 +1,6 @@
 //! The real store: connects the redo log, the overlay and the database, and owns their threads.
 
-use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt;
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use tokio::sync::watch;
 
 use super::batch::{Batch, Pair, Sequence};
 use super::contract::{Store, StoreError};
-use super::data_dir::{DataDir, OpenError};
+use super::data_dir::{DataDir, OpenError, create_for_owner};
 use super::database::{Database, panic_text};
 use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
@@ -79,7 +78,7 @@ impl LoggedStore {
     pub fn open(data_dir: &Path, options: Options) -> Result<LoggedStore, OpenError> {
         let dir = DataDir::open(data_dir)?;
         let log = dir.log();
-        DirBuilder::new().recursive(true).mode(0o700).create(&log).map_err(OpenError::io("create", &log))?;
+        create_for_owner(&log).map_err(OpenError::io("create", &log))?;
         let database = Arc::new(Database::open(&dir.database(), options.cache_bytes)?);
         let applied = database.applied()?;
         // A server killed between a rename and its sync leaves names in the page cache alone.

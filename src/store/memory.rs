@@ -11,6 +11,7 @@ use super::contract::{Store, StoreError};
 use super::journal::Journals;
 use super::log::format::{MAX_BATCH_BYTES, encoded_len};
 
+#[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
     durable: watch::Sender<Sequence>,
@@ -28,15 +29,9 @@ struct State {
     refusal: Option<StoreError>,
 }
 
-impl Default for MemoryStore {
-    fn default() -> MemoryStore {
-        MemoryStore::new()
-    }
-}
-
 impl MemoryStore {
     pub fn new() -> MemoryStore {
-        MemoryStore { state: Mutex::default(), durable: watch::Sender::new(Sequence(0)) }
+        MemoryStore::default()
     }
 
     /// From now on batches are taken but not made durable, until released.

@@ -8,7 +8,7 @@ use super::super::llm::Llm;
 use super::super::record::{Analysis, Compared, Report, Standing, Status};
 use super::super::{Case, Engine, EngineName, Finding, WithFallback};
 use super::{Analyses, AnalysisError, AnalysisFilter, case};
-use crate::domain::{EnvironmentKey, EventData, EventType, Identifier};
+use crate::domain::{EventData, EventType, Identifier};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::{Batch, StoreError};
 
@@ -142,13 +142,10 @@ fn record(analysis: &Analysis, batch: &mut Batch) {
         .with("status", analysis.status().as_str())
         .with("engine", analysis.answered_by().as_str())
         .with_some("category", analysis.report().map(|report| report.category.as_str()));
-    let EnvironmentKey { pipeline, name } = &analysis.environment;
-    let event = NewEvent {
-        environment: Some(name),
-        deployment: Some(analysis.deployment),
-        ..NewEvent::new(EventType::AnalysisCompleted, Cause::by(&analysis.requested_by, at), &data)
-    };
-    events::record(batch, &pipeline.organization, &event.in_pipeline(&pipeline.pipeline));
+    let key = &analysis.environment;
+    let event = NewEvent::new(EventType::AnalysisCompleted, Cause::by(&analysis.requested_by, at), &data);
+    let event = NewEvent { deployment: Some(analysis.deployment), ..event.in_environment(key) };
+    events::record(batch, &key.pipeline.organization, &event);
 }
 
 fn report_end(analysis: &Analysis) {

@@ -19,7 +19,7 @@ fn record_samples(store: &MemoryStore) {
     };
     let queued = SessionId { seed: IdSeed([5; 12]), origin: Origin::Queued(Ticket(9)) };
     let none = EventData::default();
-    let system = NewEvent::new(EventType::WebhookDisabled, Timestamp::from_millis(9), None, &none);
+    let system = NewEvent::new(EventType::WebhookDisabled, Cause::system(Timestamp::from_millis(9)), &none);
     for happening in [claimed, NewEvent { session: Some(queued), ..claimed }, system] {
         let mut batch = Batch::default();
         record(&mut batch, &identifier("acme"), &happening);

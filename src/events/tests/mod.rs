@@ -30,7 +30,7 @@ fn happen(store: &MemoryStore, organization: &str, event_type: EventType) {
 
 fn happen_at(store: &MemoryStore, organization: &str, event_type: EventType, millis: i64) {
     let (mut batch, data) = (Batch::default(), EventData::default());
-    let happening = NewEvent::new(event_type, Timestamp::from_millis(millis), None, &data);
+    let happening = NewEvent::new(event_type, Cause::system(Timestamp::from_millis(millis)), &data);
     record(&mut batch, &identifier(organization), &happening);
     store.commit(batch).unwrap();
 }

@@ -16,7 +16,7 @@ use super::*;
 use crate::domain::{
     DeliveryId, Description, EventData, EventType, IdSeed, Identifier, Initiator, Person, Timestamp, UserId, WebhookId,
 };
-use crate::events::{self, Events, NewEvent};
+use crate::events::{self, Cause, Events, NewEvent};
 use crate::secrets::{MasterKey, Vault};
 use crate::store::{Batch, MemoryStore, Store, end_of_prefix};
 
@@ -89,7 +89,7 @@ impl Bench {
         for _ in 0..times {
             let mut batch = Batch::default();
             let data = EventData::default();
-            let happening = NewEvent::new(event_type, Timestamp::from_millis(7), None, &data);
+            let happening = NewEvent::new(event_type, Cause::system(Timestamp::from_millis(7)), &data);
             events::record(&mut batch, organization, &happening);
             self.store.commit(batch).unwrap();
         }
