@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lockkeeper::domain::{EventData, EventType, Identifier, Timestamp};
-use lockkeeper::events::{Events, NewEvent, record as record_event};
+use lockkeeper::events::{Cause, Events, NewEvent, record as record_event};
 use lockkeeper::store::journal::{self, PAGE_ENTRIES};
 use lockkeeper::store::{Batch, LoggedStore, Options, Store};
 
@@ -24,7 +24,7 @@ pub fn record(home: &Path, count: usize, bytes: usize) -> String {
     for _ in 0..count.div_ceil(100) {
         let mut batch = Batch::default();
         for _ in 0..count.min(100) {
-            record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, at, None, &data));
+            record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, Cause::system(at), &data));
         }
         store.commit(batch).unwrap();
     }
