@@ -22,27 +22,20 @@ pub struct AnalysisView<'a> {
     /// The engine that was asked; once it is completed, the one that answered.
     engine: EngineName,
     /// Null until it is completed.
-    #[schema(required)]
     root_cause: Option<RootCauseView<'a>>,
     /// The confidence in the root cause, from 0 to 1. Null until it is completed.
-    #[schema(required, minimum = 0.0, maximum = 1.0)]
+    #[schema(minimum = 0.0, maximum = 1.0)]
     confidence: Option<f64>,
-    #[schema(required)]
     suggested_fix: Option<SuggestedFixView<'a>>,
     /// The environment's last successful deployment before it, if there is one.
-    #[schema(required)]
     compared_with: Option<ComparedView<'a>>,
     /// Null until `POST …/fix-pull-request` has opened it.
-    #[schema(required)]
     pull_request: Option<PullRequestView<'a>>,
     /// The member who requested it.
     requested_by: UserView<'a>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     completed_at: Option<Time>,
     /// Why it failed; null if it did not.
-    #[schema(required)]
     error: Option<&'a str>,
 }
 
@@ -76,7 +69,6 @@ pub struct EvidenceView<'a> {
 pub struct SuggestedFixView<'a> {
     summary: &'a str,
     /// A unified diff, if one can be derived.
-    #[schema(required)]
     patch: Option<&'a str>,
 }
 
@@ -98,9 +90,7 @@ pub struct PullRequestView<'a> {
     url: &'a str,
     branch: &'a str,
     /// Null for a branch without a pull request.
-    #[schema(required)]
     number: Option<u64>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
 }
 

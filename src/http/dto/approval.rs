@@ -18,24 +18,19 @@ pub struct ApprovalView<'a> {
     pipeline_id: &'a str,
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     session_id: Option<Text<SessionId>>,
     commit_id: &'a str,
     /// The stage to start, and which attempt it is.
     stage: &'a str,
     attempt: u32,
-    #[schema(value_type = String, format = DateTime)]
     requested_at: Time,
     /// The member whose deployment it is.
-    #[schema(required)]
     requested_by: Option<UserView<'a>>,
     /// When it was decided, or cancelled.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     decided_at: Option<Time>,
-    #[schema(required)]
     decided_by: Option<UserView<'a>>,
     /// The comment of an approval or the reason of a rejection.
-    #[schema(required)]
     comment: Option<&'a str>,
 }
 

@@ -16,13 +16,9 @@ pub struct DeploymentBrief<'a> {
     deployment_id: Text<DeploymentId>,
     commit_id: &'a str,
     status: DeploymentStatus,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     started_at: Option<Time>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     finished_at: Option<Time>,
-    #[schema(required)]
     error: Option<&'a str>,
 }
 
@@ -49,26 +45,20 @@ pub struct DeploymentView<'a> {
     pipeline_id: &'a str,
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     session_id: Option<Text<SessionId>>,
     commit_id: &'a str,
     fencing_token: u64,
     /// The holder of its session.
-    #[schema(required)]
     user: Option<UserView<'a>>,
     status: DeploymentStatus,
     /// Its stages, fixed when it starts; empty before, and for a pipeline without stages.
     stages: Vec<StageRunView<'a>>,
     /// The member who last retried a stage.
-    #[schema(required)]
     retried_by: Option<UserView<'a>>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     started_at: Option<Time>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     finished_at: Option<Time>,
-    #[schema(required)]
     error: Option<&'a str>,
 }
 
@@ -82,10 +72,9 @@ pub struct StageRunView<'a> {
     /// Counts the runs, from 1; 0 before the first.
     attempt: u32,
     /// The approval of this attempt, once it is requested; null if it needs none.
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     approval_id: Option<Text<ApprovalId>>,
     /// The same approval, with its status.
-    #[schema(required)]
     approval: Option<StageApprovalView>,
     steps: Vec<StepRunView<'a>>,
 }
@@ -105,15 +94,11 @@ pub struct StageApprovalView {
 pub struct StepRunView<'a> {
     name: &'a str,
     /// The step of a registry, if it is one.
-    #[schema(required)]
     uses: Option<StepSourceView<'a>>,
     status: StepStatus,
     /// Of a program that exited.
-    #[schema(required)]
     exit_code: Option<i32>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     started_at: Option<Time>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     finished_at: Option<Time>,
 }
 
@@ -128,7 +113,6 @@ pub struct StepSourceView<'a> {
     #[schema(example = "1.2.0")]
     version: &'a str,
     /// The commit of the registry's repository, if it has one.
-    #[schema(required)]
     commit: Option<&'a str>,
 }
 

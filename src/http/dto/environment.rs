@@ -20,16 +20,12 @@ pub struct EnvironmentListItem<'a> {
     pipeline_id: &'a str,
     lock_status: LockStatus,
     /// The holder; null unless it is locked.
-    #[schema(required)]
     lock: Option<LockView<'a>>,
     /// How many sessions wait for it by name.
     queue_length: usize,
     /// Why the server took it out of service, if it did.
-    #[schema(required)]
     disabled_reason: Option<&'a str>,
-    #[schema(required)]
     current_deployment: Option<DeploymentBrief<'a>>,
-    #[schema(required)]
     last_deployment: Option<LastDeploymentView<'a>>,
 }
 
@@ -49,13 +45,9 @@ pub struct LockView<'a> {
     #[schema(value_type = String)]
     session_id: Text<SessionId>,
     user: UserView<'a>,
-    #[schema(required)]
     commit_id: Option<&'a str>,
-    #[schema(required)]
     context: Option<&'a str>,
-    #[schema(value_type = String, format = DateTime)]
     claimed_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     expires_at: Option<Time>,
     fencing_token: u64,
 }
@@ -68,7 +60,6 @@ pub struct LastDeploymentView<'a> {
     deployment_id: Text<DeploymentId>,
     commit_id: &'a str,
     status: DeploymentStatus,
-    #[schema(value_type = String, format = DateTime)]
     finished_at: Time,
 }
 
@@ -79,16 +70,13 @@ pub struct ConfigurationView<'a> {
     description: &'a str,
     labels: BTreeMap<&'a str, &'a str>,
     deploy_on_claim: bool,
-    #[schema(required)]
     default_ttl_seconds: Option<u32>,
     max_ttl_seconds: u32,
-    #[schema(required)]
     max_hold_seconds: Option<u32>,
     max_queue_length: u32,
     #[schema(example = "developer")]
     force_claim_role: &'static str,
     /// Deployed after a release or an expiry, before anybody else gets the environment.
-    #[schema(required)]
     on_release: Option<OnReleaseView<'a>>,
     disabled: bool,
     variables: BTreeMap<&'a str, &'a str>,

@@ -17,19 +17,15 @@ pub struct EventView<'a> {
     event_id: Text<EventId>,
     #[schema(value_type = String, example = "session.claimed")]
     r#type: &'static str,
-    #[schema(value_type = String, format = DateTime)]
     at: Time,
     actor: ActorView<'a>,
     /// The id of the request that caused it; null if none did.
-    #[schema(required)]
     request_id: Option<&'a str>,
-    #[schema(required)]
     pipeline_id: Option<&'a str>,
-    #[schema(required)]
     env_name: Option<&'a str>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     session_id: Option<Text<SessionId>>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     deployment_id: Option<Text<DeploymentId>>,
     /// Further details, by type.
     #[schema(value_type = Object)]
@@ -46,12 +42,11 @@ pub struct ActorView<'a> {
     /// `user`, or `system` for automatic changes.
     #[schema(value_type = String, example = "user")]
     kind: &'static str,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     user_id: Option<Text<UserId>>,
     /// The name at that time.
-    #[schema(required)]
     name: Option<&'a str>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     token_id: Option<Text<TokenId>>,
 }
 

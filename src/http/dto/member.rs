@@ -17,7 +17,6 @@ pub struct MemberView<'a> {
     name: &'a str,
     #[schema(value_type = String, example = "developer")]
     role: &'static str,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
     /// The number of their tokens.
     token_count: usize,

@@ -20,11 +20,8 @@ pub struct PipelineView<'a> {
     slug: &'a str,
     #[schema(value_type = PipelineStatusName)]
     status: &'static str,
-    #[schema(required)]
     stopped_by: Option<UserView<'a>>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     stopped_at: Option<Time>,
-    #[schema(required)]
     stop_reason: Option<&'a str>,
     /// In the order in which they run.
     stages: Vec<StageView<'a>>,
@@ -33,7 +30,6 @@ pub struct PipelineView<'a> {
     /// Whether people may approve what they triggered themselves.
     self_approval: bool,
     environment_count: u64,
-    #[schema(required)]
     repository: Option<RepositoryView<'a>>,
 }
 
@@ -91,7 +87,6 @@ pub struct HttpCallView<'a> {
     method: &'a str,
     url: &'a str,
     headers: BTreeMap<&'a str, &'a str>,
-    #[schema(required)]
     body: Option<&'a str>,
     /// If empty: any 2xx.
     expect_status: &'a [u16],
@@ -107,10 +102,8 @@ pub struct RepositoryView<'a> {
     #[schema(example = "main")]
     default_branch: &'a str,
     /// The name of the secret with the token for pushing and opening pull requests.
-    #[schema(required)]
     credential: Option<&'a str>,
     /// The API of a GitHub server of your own; null: derived from the URL.
-    #[schema(required)]
     api_url: Option<&'a str>,
 }
 

@@ -21,21 +21,16 @@ pub struct RegistryView<'a> {
     #[schema(example = "tools")]
     name: &'a str,
     /// Null if the steps came with a request.
-    #[schema(required)]
     git: Option<GitView<'a>>,
     status: Status,
     /// The last successful sync.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     synced_at: Option<Time>,
     /// Why the last sync failed.
-    #[schema(required)]
     error: Option<&'a str>,
     /// The faults of files that made the last sync fail.
     errors: Vec<FileFaultView<'a>>,
     step_count: usize,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = String, format = DateTime)]
     updated_at: Time,
 }
 
@@ -48,10 +43,8 @@ pub struct GitView<'a> {
     #[schema(example = "main")]
     r#ref: &'a str,
     /// The commit its steps are from; null before the first successful sync.
-    #[schema(required)]
     commit: Option<&'a str>,
     /// The name of the secret with the access token.
-    #[schema(required)]
     credential: Option<&'a str>,
 }
 
@@ -128,7 +121,7 @@ pub struct InputView<'a> {
     #[schema(example = "string")]
     r#type: &'static str,
     required: bool,
-    #[schema(value_type = Option<InputValueView>, required)]
+    #[schema(value_type = Option<InputValueView>)]
     default: Option<InputValueView<'a>>,
 }
 
@@ -170,10 +163,8 @@ impl<'a> From<&'a Input> for InputView<'a> {
 pub struct SyncView<'a> {
     #[schema(value_type = String, example = "reg_0199f3c2a4b07f3e9d2c5a1b")]
     registry_id: Text<RegistryId>,
-    #[schema(required)]
     commit: Option<&'a str>,
     /// Null for the first successful sync.
-    #[schema(required)]
     previous_commit: Option<&'a str>,
     #[schema(example = json!(["build@1.2.0"]))]
     added: Vec<String>,
@@ -181,7 +172,6 @@ pub struct SyncView<'a> {
     changed: Vec<String>,
     removed: Vec<String>,
     step_count: usize,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     synced_at: Option<Time>,
 }
 

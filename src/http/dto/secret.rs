@@ -14,13 +14,10 @@ pub struct SecretView<'a> {
     name: &'a str,
     description: &'a str,
     /// Null for a secret of the organization, which all its pipelines get.
-    #[schema(required)]
     pipeline_id: Option<&'a str>,
     /// Rises with every change.
     version: u64,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = String, format = DateTime)]
     updated_at: Time,
 }
 

@@ -16,38 +16,27 @@ pub struct SessionView<'a> {
     #[schema(value_type = String, example = "ses_0199f3c2a4b07f3e9d2c5a1b2a")]
     session_id: Text<SessionId>,
     /// Null while it waits for any environment.
-    #[schema(required)]
     env_name: Option<&'a str>,
     lock_status: SessionStatus,
     /// Whether somebody took the lock by force; `endedBy` and `endedAt` say who and when.
     overridden: bool,
     user: UserView<'a>,
-    #[schema(required)]
     commit_id: Option<&'a str>,
-    #[schema(required)]
     context: Option<&'a str>,
     priority: i8,
     /// Its position in the queue, from 1; null if it is not queued.
-    #[schema(required)]
     queue_position: Option<usize>,
     /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can refuse
     /// an older one. Null until it has the lock.
-    #[schema(required)]
     fencing_token: Option<u64>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     claimed_at: Option<Time>,
     /// When it expires unless its holder is active before; in the queue, unless somebody polls it before.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     expires_at: Option<Time>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     ended_at: Option<Time>,
-    #[schema(required)]
     ended_by: Option<EndedByView<'a>>,
     /// Why it expired, if it did: `ttl` (no activity in time), `max_hold` (held as long as the environment allows), `unasked`
     /// (nobody asked about it in time), `vanished` (its client had gone).
-    #[schema(required)]
     end_reason: Option<&'static str>,
     /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
     deployments: Vec<DeploymentBrief<'a>>,
@@ -61,7 +50,7 @@ pub struct SessionView<'a> {
 pub struct EndedByView<'a> {
     #[serde(flatten)]
     user: UserView<'a>,
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     session_id: Option<Text<SessionId>>,
 }
 
@@ -127,7 +116,6 @@ pub struct ForceClaimView<'a> {
     #[serde(flatten)]
     session: SessionView<'a>,
     /// The session that was overridden; null if the lock was free.
-    #[schema(required)]
     overrode: Option<LockView<'a>>,
 }
 
@@ -155,18 +143,15 @@ pub fn end_reason(how: EndedHow) -> Option<&'static str> {
 pub struct WaiterView<'a> {
     position: usize,
     /// Null for a claim that waits on its connection: its session begins with the lock.
-    #[schema(value_type = Option<String>, required)]
+    #[schema(value_type = Option<String>)]
     session_id: Option<Text<SessionId>>,
     user: UserView<'a>,
-    #[schema(required)]
     commit_id: Option<&'a str>,
-    #[schema(required)]
     context: Option<&'a str>,
     priority: i8,
     /// Whether it waits for any environment whose labels match.
     any: bool,
     /// When it began to wait.
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
 }
 

@@ -19,11 +19,8 @@ pub struct TokenView<'a> {
     /// The member who created it.
     created_by: TokenUser,
     last_four: &'a str,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     expires_at: Option<Time>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     last_used_at: Option<Time>,
 }
 
@@ -33,7 +30,6 @@ pub struct TokenView<'a> {
 pub struct TokenUser {
     #[schema(value_type = String)]
     user_id: Text<UserId>,
-    #[schema(required)]
     name: Option<String>,
 }
 

@@ -24,26 +24,19 @@ pub struct WebhookView<'a> {
     description: &'a str,
     enabled: bool,
     /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
-    #[schema(required)]
     disabled_reason: Option<&'static str>,
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     disabled_at: Option<Time>,
     /// When attempts began to fail; null if the last one arrived.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     failing_since: Option<Time>,
     /// Deliveries that have neither arrived nor been given up.
     pending_deliveries: u32,
     /// Events that had expired before they were sent.
     missed_events: u64,
     /// When the previous secret stops signing too.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     previous_secret_expires_at: Option<Time>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
-    #[schema(value_type = String, format = DateTime)]
     updated_at: Time,
     /// The last attempt to deliver something.
-    #[schema(required)]
     last_delivery: Option<LastDeliveryView>,
 }
 
@@ -58,9 +51,7 @@ pub struct LastDeliveryView {
     #[schema(value_type = String, example = "delivered")]
     status: &'static str,
     /// Null if there was no answer.
-    #[schema(required)]
     status_code: Option<u16>,
-    #[schema(value_type = String, format = DateTime)]
     at: Time,
 }
 
@@ -84,7 +75,6 @@ pub struct KeptWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
     /// Always null: the secret was in the first answer. If that was lost, rotate it.
-    #[schema(required)]
     secret: Option<String>,
 }
 
@@ -105,9 +95,7 @@ pub struct DeliveryView<'a> {
     /// The newest 20, oldest first.
     attempts: Vec<AttemptView<'a>>,
     /// Null once it has arrived or has been given up.
-    #[schema(value_type = Option<String>, format = DateTime, required)]
     next_attempt_at: Option<Time>,
-    #[schema(value_type = String, format = DateTime)]
     created_at: Time,
 }
 
@@ -115,14 +103,11 @@ pub struct DeliveryView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeliveryAttempt)]
 pub struct AttemptView<'a> {
-    #[schema(value_type = String, format = DateTime)]
     at: Time,
     duration_ms: u32,
     /// Null if there was no answer.
-    #[schema(required)]
     status_code: Option<u16>,
     /// Why the attempt failed; null if it did not.
-    #[schema(required)]
     error: Option<&'a str>,
     /// The start of the response body, at most 1 KiB.
     response_excerpt: &'a str,

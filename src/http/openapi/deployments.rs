@@ -7,7 +7,6 @@ use crate::domain::{ApprovalStatus, DeploymentId, DeploymentStatus, Identifier, 
 use crate::forms::Integer;
 use crate::http::codes::Code;
 use crate::http::dto::{ApprovalView, DeploymentView};
-use crate::http::paging::SlicePagination;
 use crate::http::resources::approvals::{ApproveForm, RejectForm};
 use crate::http::resources::deployments::StageActionForm;
 use crate::http::resources::logs::{LINES_MAX, LineView, NEXT_OFFSET};
@@ -16,142 +15,113 @@ const DEPLOYMENTS: &str = "Deployments";
 const APPROVALS: &str = "Approvals";
 
 pub fn list_deployments() -> Operation {
-    Operation::api(
-        DEPLOYMENTS,
-        "listDeployments",
-        "List Deployments",
-        "Newest first. A deployment and its log are kept as long as its session, the newest 100 per session; of the resets of \
-         an environment, the last.",
-    )
-    .query::<Identifier>("pipelineId", "Only those of this pipeline")
-    .query::<Identifier>("envName", "Only those in environments of this name")
-    .query::<SessionId>("sessionId", "Only those of this session")
-    .query::<DeploymentStatus>("status", "Only those with this status")
-    .slice()
-    .answers_list::<DeploymentView<'_>, SlicePagination>("The deployments")
+    Operation::api(DEPLOYMENTS, "listDeployments")
+        .about(
+            "Newest first. A deployment and its log are kept as long as its session, the newest 100 per session; of \
+             the resets of an environment, the last.",
+        )
+        .query::<Identifier>("pipelineId", "Only those of this pipeline")
+        .query::<Identifier>("envName", "Only those in environments of this name")
+        .query::<SessionId>("sessionId", "Only those of this session")
+        .query::<DeploymentStatus>("status", "Only those with this status")
+        .lists::<DeploymentView<'_>>("The deployments")
 }
 
 pub fn get_deployment() -> Operation {
-    Operation::api(
-        DEPLOYMENTS,
-        "getDeployment",
-        "Get Deployment",
-        "With each of its stages and steps. With `waitSeconds` and `If-None-Match` it waits for a change.",
-    )
-    .until_changed()
-    .answers::<DeploymentView<'_>>(200, "The deployment", &["ETag"])
-    .answers_nothing(304, "It has not changed", &["ETag"])
-    .fails(&[Code::DeploymentNotFound])
+    Operation::api(DEPLOYMENTS, "getDeployment")
+        .about("With each of its stages and steps. With `waitSeconds` and `If-None-Match` it waits for a change.")
+        .answers_when_changed::<DeploymentView<'_>>("The deployment")
+        .fails(&[Code::DeploymentNotFound])
 }
 
 pub fn get_logs() -> Operation {
-    Operation::api(
-        DEPLOYMENTS,
-        "getLogs",
-        "Get Logs",
-        "The output of its steps, with secrets masked. As text it is the raw output; as JSON one object per line. With \
-         `follow` new output follows until the deployment has finished or the server stops: look at the deployment to see \
-         which. A line that is very long, or written in pieces, counts as several.",
-    )
-    .query_by("format", "`text` if left out", json!({ "enum": ["text", "json"] }))
-    .query::<Offset>("offset", "From which line on, 0 if left out")
-    .query::<Integer<1, { LINES_MAX as i64 }>>("limit", "How many lines, all if left out")
-    .query_by("follow", "Whether to wait for more", json!({ "enum": ["true", "false"] }))
-    .query::<Identifier>("stage", "Only lines of this stage")
-    .query::<Identifier>("step", "Only lines of steps of this name")
-    .answers_lines::<LineView<'_>>("The log; empty if there is none", &["Link", NEXT_OFFSET])
-    .fails(&[Code::DeploymentNotFound])
+    Operation::api(DEPLOYMENTS, "getLogs")
+        .about(
+            "The output of its steps, with secrets masked. As text it is the raw output; as JSON one object per line. \
+             With `follow` new output follows until the deployment has finished or the server stops: look at the \
+             deployment to see which. A line that is very long, or written in pieces, counts as several.",
+        )
+        .query_by("format", "`text` if left out", json!({ "enum": ["text", "json"] }))
+        .query::<Offset>("offset", "From which line on, 0 if left out")
+        .query::<Integer<1, { LINES_MAX as i64 }>>("limit", "How many lines, all if left out")
+        .query_by("follow", "Whether to wait for more", json!({ "enum": ["true", "false"] }))
+        .query::<Identifier>("stage", "Only lines of this stage")
+        .query::<Identifier>("step", "Only lines of steps of this name")
+        .answers_lines::<LineView<'_>>("The log; empty if there is none", &["Link", NEXT_OFFSET])
+        .fails(&[Code::DeploymentNotFound])
 }
 
 pub fn cancel_stage() -> Operation {
-    Operation::api(
-        DEPLOYMENTS,
-        "cancelStage",
-        "Cancel Stage",
-        "Stops the current stage with all its processes and skips the rest; a deployment that still waits is cancelled by its \
-         first stage. Only by the session's own user or a maintainer. Repeating it is no error.",
-    )
-    .body::<StageActionForm>()
-    .writes()
-    .answers::<DeploymentView<'_>>(200, "It has ended", &["Location"])
-    .answers::<DeploymentView<'_>>(202, "It is being stopped", &["Location"])
-    .fails(&INTERVENTION_FAULTS)
-    .fails(&[Code::StageNotRunning])
+    Operation::api(DEPLOYMENTS, "cancelStage")
+        .about(
+            "Stops the current stage with all its processes and skips the rest; a deployment that still waits is \
+             cancelled by its first stage. Only by the session's own user or a maintainer. Repeating it is no error.",
+        )
+        .body::<StageActionForm>()
+        .answers::<DeploymentView<'_>>(200, "It has ended", &["Location"])
+        .answers::<DeploymentView<'_>>(202, "It is being stopped", &["Location"])
+        .fails(&INTERVENTION_FAULTS)
+        .fails(&[Code::StageNotRunning])
 }
 
 pub fn retry_stage() -> Operation {
-    Operation::api(
-        DEPLOYMENTS,
-        "retryStage",
-        "Retry Stage",
-        "Runs a failed or cancelled stage again from its first step, with the same commit, and continues from there; only \
-         while the session has the lock. Only by the session's own user or a maintainer.",
-    )
-    .body::<StageActionForm>()
-    .writes()
-    .answers::<DeploymentView<'_>>(200, "It has ended already", &["Location"])
-    .answers::<DeploymentView<'_>>(202, "It runs again, or waits", &["Location"])
-    .fails(&INTERVENTION_FAULTS)
-    .fails(&[
-        Code::StageNotRetryable,
-        Code::SessionNotFound,
-        Code::SessionReleased,
-        Code::SessionOverridden,
-        Code::SessionExpired,
-        Code::QueueFull,
-    ])
+    Operation::api(DEPLOYMENTS, "retryStage")
+        .about(
+            "Runs a failed or cancelled stage again from its first step, with the same commit, and continues from \
+             there; only while the session has the lock. Only by the session's own user or a maintainer.",
+        )
+        .body::<StageActionForm>()
+        .answers::<DeploymentView<'_>>(200, "It has ended already", &["Location"])
+        .answers::<DeploymentView<'_>>(202, "It runs again, or waits", &["Location"])
+        .fails(&INTERVENTION_FAULTS)
+        .fails(&[
+            Code::StageNotRetryable,
+            Code::SessionNotFound,
+            Code::SessionReleased,
+            Code::SessionOverridden,
+            Code::SessionExpired,
+            Code::QueueFull,
+        ])
 }
 
 const INTERVENTION_FAULTS: [Code; 4] =
     [Code::NotSessionHolder, Code::DeploymentNotFound, Code::StageNotFound, Code::EnvironmentNotFound];
 
 pub fn list_approvals() -> Operation {
-    Operation::api(
-        APPROVALS,
-        "listApprovals",
-        "List Approvals",
-        "Newest first. `status=pending` lists those to decide.",
-    )
-    .query::<ApprovalStatus>("status", "Only those with this status")
-    .query::<Identifier>("pipelineId", "Only those of this pipeline")
-    .query::<Identifier>("envName", "Only those in environments of this name")
-    .query::<DeploymentId>("deploymentId", "Only those of this deployment")
-    .slice()
-    .answers_list::<ApprovalView<'_>, SlicePagination>("The approvals")
+    Operation::api(APPROVALS, "listApprovals")
+        .about("Newest first. `status=pending` lists those to decide.")
+        .query::<ApprovalStatus>("status", "Only those with this status")
+        .query::<Identifier>("pipelineId", "Only those of this pipeline")
+        .query::<Identifier>("envName", "Only those in environments of this name")
+        .query::<DeploymentId>("deploymentId", "Only those of this deployment")
+        .lists::<ApprovalView<'_>>("The approvals")
 }
 
 pub fn get_approval() -> Operation {
-    Operation::api(APPROVALS, "getApproval", "Get Approval", "The stage to approve, and the decision.")
+    Operation::api(APPROVALS, "getApproval")
+        .about("The stage to approve, and the decision.")
         .answers::<ApprovalView<'_>>(200, "The approval", &[])
         .fails(&[Code::ApprovalNotFound])
 }
 
 pub fn approve() -> Operation {
-    Operation::api(
-        APPROVALS,
-        "approve",
-        "Approve",
-        "Starts the stage. If the pipeline has `selfApproval` off, members cannot approve what they deployed or retried. \
-         Approving twice is no error.",
-    )
-    .body::<ApproveForm>()
-    .writes()
-    .answers::<ApprovalView<'_>>(200, "The approval", &[])
-    .fails(&DECISION_FAULTS)
-    .fails(&[Code::SelfApprovalDenied])
+    Operation::api(APPROVALS, "approve")
+        .about(
+            "Starts the stage. If the pipeline has `selfApproval` off, members cannot approve what they deployed or \
+             retried. Approving twice is no error.",
+        )
+        .body::<ApproveForm>()
+        .answers::<ApprovalView<'_>>(200, "The approval", &[])
+        .fails(&DECISION_FAULTS)
+        .fails(&[Code::SelfApprovalDenied])
 }
 
 pub fn reject() -> Operation {
-    Operation::api(
-        APPROVALS,
-        "reject",
-        "Reject",
-        "The stage and its deployment fail. A retry of the stage requests a new approval.",
-    )
-    .body::<RejectForm>()
-    .writes()
-    .answers::<ApprovalView<'_>>(200, "The approval", &[])
-    .fails(&DECISION_FAULTS)
+    Operation::api(APPROVALS, "reject")
+        .about("The stage and its deployment fail. A retry of the stage requests a new approval.")
+        .body::<RejectForm>()
+        .answers::<ApprovalView<'_>>(200, "The approval", &[])
+        .fails(&DECISION_FAULTS)
 }
 
 const DECISION_FAULTS: [Code; 3] = [Code::ApprovalNotFound, Code::ApprovalNotPending, Code::EnvironmentNotFound];

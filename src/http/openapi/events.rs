@@ -6,40 +6,35 @@ use super::operation::Operation;
 use crate::domain::{DeploymentId, EventType, Identifier, SessionId, UserId};
 use crate::http::codes::Code;
 use crate::http::dto::EventView;
-use crate::http::paging::SlicePagination;
 use crate::http::resources::events::{LAST_EVENT_ID, START};
 
 const EVENTS: &str = "Events";
 
 pub fn list_events() -> Operation {
-    let operation = Operation::api(
-        EVENTS,
-        "listEvents",
-        "List Events",
-        "Every change in the organization, newest first, with its actor, token and request. The operator sets how long and how \
-         many are kept.",
+    let operation = Operation::api(EVENTS, "listEvents").about(
+        "Every change in the organization, newest first, with its actor, token and request. The operator sets how \
+         long and how many are kept.",
     );
-    filtered(operation).slice().answers_list::<EventView<'_>, SlicePagination>("The events")
+    filtered(operation).lists::<EventView<'_>>("The events")
 }
 
 pub fn get_event() -> Operation {
-    Operation::api(EVENTS, "getEvent", "Get Event", "One change in the organization.")
+    Operation::api(EVENTS, "getEvent")
+        .about("One change in the organization.")
         .answers::<EventView<'_>>(200, "The event", &[])
         .fails(&[Code::EventNotFound])
 }
 
 pub fn stream_events() -> Operation {
     let content = json!({ "text/event-stream": { "schema": { "type": "string" } } });
-    let operation = Operation::api(
-        EVENTS,
-        "streamEvents",
-        "Stream Events",
-        "Server-sent events: each has its `id`, its type as `event`, and as `data` what Get Event answers, in one line. It \
-         begins with what comes from now on, or after the event that `Last-Event-ID` names: without a gap and nothing twice, \
-         also when the server has started again meanwhile. If that event is no longer kept (`expired`), or never was one of \
-         this organization (`unknown`), the first is a `reset`, with `{reason, firstEventId}` as its data, the oldest \
-         that is kept, and the stream goes on with what comes from now on. In silence it sends comments. It ends with the \
-         server, with the token, and when its client falls behind: come again.",
+    let operation = Operation::api(EVENTS, "streamEvents").about(
+        "Server-sent events: each has its `id`, its type as `event`, and as `data` what Get Event answers, in one \
+         line. It begins with what comes from now on, or after the event that `Last-Event-ID` names: without a gap \
+         and nothing twice, also when the server has started again meanwhile. If that event is no longer kept \
+         (`expired`), or never was one of this organization (`unknown`), the first is a `reset`, with `{reason, \
+         firstEventId}` as its data, the oldest that is kept, and the stream goes on with what comes from now on. \
+         In silence it sends comments. It ends with the server, with the token, and when its client falls behind: \
+         come again.",
     );
     let id = json!({ "type": "string", "maxLength": 256 });
     filtered(operation)

@@ -7,7 +7,6 @@ use crate::domain::{Identifier, Role};
 use crate::forms::{MemberForm, Text};
 use crate::http::codes::Code;
 use crate::http::dto::MemberView;
-use crate::http::paging::SlicePagination;
 use crate::http::resources::members::MemberChangeForm;
 
 const MEMBERS: &str = "Members";
@@ -15,56 +14,49 @@ const MEMBERS: &str = "Members";
 pub fn list_members() -> Operation {
     let mut name = Identifier::text_schema();
     name["examples"] = json!(["ana"]);
-    Operation::api(MEMBERS, "listMembers", "List Members", "The members of the organization, oldest first.")
+    Operation::api(MEMBERS, "listMembers")
+        .about("The members of the organization, oldest first.")
         .query::<Role>("role", "Only those with this role")
         .query_by("name", "Only the one with this name", name)
-        .slice()
-        .answers_list::<MemberView<'_>, SlicePagination>("The members")
+        .lists::<MemberView<'_>>("The members")
 }
 
 pub fn get_member() -> Operation {
-    Operation::api(MEMBERS, "getMember", "Get Member", "One member.")
+    Operation::api(MEMBERS, "getMember")
+        .about("One member.")
         .answers::<MemberView<'_>>(200, "The member", &[])
         .fails(&[Code::MemberNotFound])
 }
 
 pub fn add_member() -> Operation {
-    Operation::api(
-        MEMBERS,
-        "addMember",
-        "Add Member",
-        "A name is unique in its organization and cannot be changed. A member who was removed and is added again has a new id, \
-         without the earlier tokens and sessions.",
-    )
-    .body::<MemberForm>()
-    .writes()
-    .answers::<MemberView<'_>>(201, "The member", &["Location"])
-    .fails(&[Code::MemberExists, Code::MemberLimitReached])
+    Operation::api(MEMBERS, "addMember")
+        .about(
+            "A name is unique in its organization and cannot be changed. A member who was removed and is added again \
+             has a new id, without the earlier tokens and sessions.",
+        )
+        .body::<MemberForm>()
+        .answers::<MemberView<'_>>(201, "The member", &["Location"])
+        .fails(&[Code::MemberExists, Code::MemberLimitReached])
 }
 
 pub fn change_member() -> Operation {
-    Operation::api(
-        MEMBERS,
-        "changeMember",
-        "Change Member",
-        "Changes the role, from the member's next request on. A member declared in a file keeps this role until the role in \
-         the file changes.",
-    )
-    .body::<MemberChangeForm>()
-    .writes()
-    .answers::<MemberView<'_>>(200, "The member", &[])
-    .fails(&[Code::MemberNotFound, Code::LastAdmin])
+    Operation::api(MEMBERS, "changeMember")
+        .about(
+            "Changes the role, from the member's next request on. A member declared in a file keeps this role until \
+             the role in the file changes.",
+        )
+        .body::<MemberChangeForm>()
+        .answers::<MemberView<'_>>(200, "The member", &[])
+        .fails(&[Code::MemberNotFound, Code::LastAdmin])
 }
 
 pub fn remove_member() -> Operation {
-    Operation::api(
-        MEMBERS,
-        "removeMember",
-        "Remove Member",
-        "Revokes all their tokens, which stop working before the answer. Their sessions continue until they expire or a \
-         maintainer releases them. A member declared in a file stays removed until the role in the file changes.",
-    )
-    .writes()
-    .answers_nothing(204, "Removed", &[])
-    .fails(&[Code::MemberNotFound, Code::LastAdmin])
+    Operation::api(MEMBERS, "removeMember")
+        .about(
+            "Revokes all their tokens, which stop working before the answer. Their sessions continue until they expire \
+             or a maintainer releases them. A member declared in a file stays removed until the role in the file \
+             changes.",
+        )
+        .deletes("Removed")
+        .fails(&[Code::MemberNotFound, Code::LastAdmin])
 }

@@ -1,6 +1,7 @@
 //! The OpenAPI 3.1 document, made from the route table, the catalogue of codes and the wire types.
 
 mod analyses;
+mod answer_schema;
 mod delivery;
 mod deployments;
 mod events;
@@ -12,25 +13,16 @@ mod registries;
 mod secrets;
 mod webhooks;
 
-pub use analyses::{create_analysis, create_fix_pull_request, get_analysis, list_analyses, list_deployment_analyses};
+pub use analyses::*;
 pub use delivery::*;
-pub use deployments::{
-    approve, cancel_stage, get_approval, get_deployment, get_logs, list_approvals, list_deployments, reject,
-    retry_stage,
-};
-pub use events::{get_event, list_events, stream_events};
-pub use members::{add_member, change_member, get_member, list_members, remove_member};
+pub use deployments::*;
+pub use events::*;
+pub use members::*;
 pub use operation::Operation;
 pub use operations::*;
-pub use registries::{
-    create_registry, delete_registry, get_registry, list_registries, list_registry_steps, sync_registry,
-    update_registry,
-};
-pub use secrets::{create_secret, delete_secret, get_secret, list_secrets, update_secret};
-pub use webhooks::{
-    create_webhook, delete_webhook, get_delivery, get_webhook, list_deliveries, list_webhooks, redeliver,
-    rotate_webhook_secret, test_webhook, update_webhook,
-};
+pub use registries::*;
+pub use secrets::*;
+pub use webhooks::*;
 
 use actix_web::http::Method;
 use serde_json::{Map, Value, json};

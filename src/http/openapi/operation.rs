@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
+use super::answer_schema::{self, reference};
 use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
-use crate::http::paging::{LIMIT_MAX, PLACE_MAX};
+use crate::http::dto::Time;
+use crate::http::paging::{LIMIT_MAX, PLACE_MAX, SlicePagination};
 use crate::http::{idempotent, problem};
 use crate::idempotency::IdempotencyKey;
 
 pub struct Operation {
     id: &'static str,
     tag: &'static str,
-    summary: &'static str,
+    summary: String,
     description: &'static str,
     public: bool,
     parameters: Vec<Value>,
@@ -54,13 +56,13 @@ pub type Limit = Integer<1, { LIMIT_MAX as i64 }>;
 pub type Offset = Integer<0, { PLACE_MAX as i64 }>;
 
 impl Operation {
-    /// An operation of the API, with a token.
-    pub fn api(tag: &'static str, id: &'static str, summary: &'static str, description: &'static str) -> Self {
+    /// An operation of the API, with a token. Its summary is its id in words.
+    pub fn api(tag: &'static str, id: &'static str) -> Self {
         Self {
             id,
             tag,
-            summary,
-            description,
+            summary: in_words(id),
+            description: "",
             public: false,
             parameters: Vec::new(),
             body: None,
@@ -71,8 +73,17 @@ impl Operation {
     }
 
     /// An operation for operators, without a token.
-    pub fn public(id: &'static str, summary: &'static str, description: &'static str) -> Self {
-        Self { public: true, codes: Vec::new(), ..Self::api("Operating", id, summary, description) }
+    pub fn public(id: &'static str, summary: &str, description: &'static str) -> Self {
+        Self { public: true, codes: Vec::new(), ..Self::api("Operating", id).titled(summary).about(description) }
+    }
+
+    /// With a summary of its own.
+    pub fn titled(self, summary: &str) -> Self {
+        Self { summary: summary.to_owned(), ..self }
+    }
+
+    pub fn about(self, description: &'static str) -> Self {
+        Self { description, ..self }
     }
 
     pub fn writes(self) -> Self {
@@ -95,12 +106,13 @@ impl Operation {
         self.fails(&KEY_CODES)
     }
 
+    /// A request with a body writes.
     pub fn body<T: Form>(mut self) -> Self {
         let mut reader = Reader::new(Spelling::Camel);
         T::read(&Element::empty_object(), &mut reader);
         let content = json!({ "application/json": { "schema": T::schema(&mut self.schemas) } });
         self.body = Some(json!({ "required": reader.has_faults(), "content": content }));
-        self.fails(&BODY_CODES)
+        self.fails(&BODY_CODES).writes()
     }
 
     pub fn query<T: Form>(mut self, name: &str, description: &str) -> Self {
@@ -119,14 +131,27 @@ impl Operation {
         self
     }
 
-    pub fn slice(self) -> Self {
+    /// A part of a list.
+    pub fn lists<T: ToSchema>(self, description: &str) -> Self {
         self.query::<Limit>("limit", "How many, 50 if left out")
             .query::<Offset>("offset", "After how many, 0 if left out")
+            .answers_list::<T, SlicePagination>(description)
     }
 
-    /// A read that can wait for a change.
-    pub fn until_changed(self) -> Self {
+    pub fn deletes(self, description: &str) -> Self {
+        self.writes().answers_nothing(204, description, &[])
+    }
+
+    /// One record with its `ETag`, unless the client has it already.
+    pub fn answers_unless_known<T: ToSchema>(self, description: &str) -> Self {
         self.header("If-None-Match", "An earlier `ETag`: 304 if nothing has changed since")
+            .answers::<T>(200, description, &["ETag"])
+            .answers_nothing(304, "It has not changed", &["ETag"])
+    }
+
+    /// The same for a read that can wait for a change.
+    pub fn answers_when_changed<T: ToSchema>(self, description: &str) -> Self {
+        self.answers_unless_known::<T>(description)
             .query::<WaitSeconds>("waitSeconds", "With `If-None-Match`: how long to wait for a change before 304")
     }
 
@@ -211,9 +236,11 @@ impl Operation {
     fn include<T: ToSchema>(&mut self) -> Value {
         let mut found = vec![(T::name().into_owned(), T::schema())];
         T::schemas(&mut found);
-        for (name, schema) in found {
+        for (name, schema) in found.into_iter().filter(|(name, _)| *name != Time::name()) {
             // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
-            self.schemas.0.insert(name, serde_json::to_value(schema).unwrap_or_default());
+            let mut schema = serde_json::to_value(schema).unwrap_or_default();
+            answer_schema::complete(&mut schema);
+            self.schemas.0.insert(name, schema);
         }
         reference(&T::name())
     }
@@ -242,8 +269,16 @@ impl Operation {
     }
 }
 
-pub fn reference(schema: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{schema}") })
+/// `List Tokens` for `listTokens`.
+fn in_words(id: &str) -> String {
+    let mut words = String::new();
+    for letter in id.chars() {
+        if letter.is_ascii_uppercase() {
+            words.push(' ');
+        }
+        words.push(if words.is_empty() { letter.to_ascii_uppercase() } else { letter });
+    }
+    words
 }
 
 fn by_status(codes: &[Code]) -> BTreeMap<u16, Vec<Code>> {

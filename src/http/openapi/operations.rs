@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::operation::{Limit, Operation, reference};
+use super::answer_schema::reference;
+use super::operation::{Limit, Operation};
 use crate::domain::{LABELS_MAX, LockStatus};
 use crate::forms::{
     ClaimAnyForm, ClaimForm, ConfigurationForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, List,
@@ -12,68 +13,61 @@ use crate::http::dto::{
     DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionView, TokenView,
     WaiterView,
 };
-use crate::http::paging::{PLACE_MAX, PagePagination, SlicePagination};
+use crate::http::paging::{PLACE_MAX, PagePagination};
 use crate::http::resources::environment_list::Label;
 use crate::http::resources::tokens::{KeptTokenView, TokenForm};
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 
 pub fn list_environments() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "listEnvironments",
-        "List Environments",
-        "Each with its lock status; all of them unless `limit` or `offset` is given.",
-    )
-    .query::<LockStatus>("lockStatus", "Only those with this status")
-    .query::<List<Label, 0, LABELS_MAX>>("label", "Only those with this label, `key:value`; may be repeated")
-    .slice()
-    .answers_list::<EnvironmentListItem<'_>, SlicePagination>("The environments")
-    .fails(&[Code::PipelineNotFound])
+    Operation::api(ENVIRONMENTS, "listEnvironments")
+        .about("Each with its lock status; all of them unless `limit` or `offset` is given.")
+        .query::<LockStatus>("lockStatus", "Only those with this status")
+        .query::<List<Label, 0, LABELS_MAX>>("label", "Only those with this label, `key:value`; may be repeated")
+        .lists::<EnvironmentListItem<'_>>("The environments")
+        .fails(&[Code::PipelineNotFound])
 }
 
 pub fn get_environment() -> Operation {
-    Operation::api(ENVIRONMENTS, "getEnvironment", "Get Environment", "With its configuration and its lock.")
-        .until_changed()
-        .answers::<EnvironmentView<'_>>(200, "The environment", &["ETag"])
-        .answers_nothing(304, "It has not changed", &["ETag"])
+    Operation::api(ENVIRONMENTS, "getEnvironment")
+        .about("With its configuration and its lock.")
+        .answers_when_changed::<EnvironmentView<'_>>("The environment")
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn put_environment() -> Operation {
-    Operation::api(ENVIRONMENTS, "putEnvironment", "Put Environment", "Creates it, or replaces its configuration.")
+    Operation::api(ENVIRONMENTS, "putEnvironment")
+        .about("Creates it, or replaces its configuration.")
         .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
         .header("If-None-Match", "`*`: only if the environment does not exist yet")
         .body::<ConfigurationForm>()
-        .writes()
         .answers::<EnvironmentView<'_>>(200, "Changed", &["ETag"])
         .answers::<EnvironmentView<'_>>(201, "Created", &["ETag", "Location"])
         .fails(&[Code::PipelineNotFound, Code::PreconditionFailed])
 }
 
 pub fn delete_environment() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "deleteEnvironment",
-        "Delete Environment",
-        "A locked environment is not deleted. Its fencing tokens are never reused, even by a new environment of the same name.",
-    )
-    .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
-    .writes()
-    .answers_nothing(204, "Deleted", &[])
-    .fails(&[
-        Code::PipelineNotFound,
-        Code::EnvironmentNotFound,
-        Code::EnvironmentLocked,
-        Code::EnvironmentResetting,
-        Code::EnvironmentInUse,
-        Code::DeploymentRunning,
-        Code::PreconditionFailed,
-    ])
+    Operation::api(ENVIRONMENTS, "deleteEnvironment")
+        .about(
+            "A locked environment is not deleted. Its fencing tokens are never reused, even by a new environment of \
+             the same name.",
+        )
+        .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
+        .deletes("Deleted")
+        .fails(&[
+            Code::PipelineNotFound,
+            Code::EnvironmentNotFound,
+            Code::EnvironmentLocked,
+            Code::EnvironmentResetting,
+            Code::EnvironmentInUse,
+            Code::DeploymentRunning,
+            Code::PreconditionFailed,
+        ])
 }
 
 pub fn get_history() -> Operation {
-    Operation::api(ENVIRONMENTS, "getHistory", "Get History", "Its sessions, newest first, the present one included.")
+    Operation::api(ENVIRONMENTS, "getHistory")
+        .about("Its sessions, newest first, the present one included.")
         .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "From 1")
         .query::<Limit>("limit", "How many per page, 50 if left out")
         .answers_list::<SessionView<'_>, PagePagination>("One page")
@@ -81,32 +75,27 @@ pub fn get_history() -> Operation {
 }
 
 pub fn get_queue() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "getQueue",
-        "Queue",
-        "Who waits for this environment, in order: by name, or for any environment with labels that it has (`any`). \
-         `queueLength` of an environment counts the former.",
-    )
-    .slice()
-    .answers_list::<WaiterView<'_>, SlicePagination>("The queue")
-    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
+    Operation::api(ENVIRONMENTS, "getQueue")
+        .titled("Queue")
+        .about(
+            "Who waits for this environment, in order: by name, or for any environment with labels that it has \
+             (`any`). `queueLength` of an environment counts the former.",
+        )
+        .lists::<WaiterView<'_>>("The queue")
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
 
 pub fn claim_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "claimSession",
-        "Claim Session",
-        "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits that long; with \
-         `queue` it is answered 202 with a queued session, which keeps its position while it is polled at least every 60 \
-         seconds. A client that disconnects while it waits gets nothing.",
-    )
-    .body::<ClaimForm>()
-    .writes()
-    .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
-    .answers::<SessionView<'_>>(202, "Queued", &["Location"])
-    .fails(&CLAIM_FAULTS)
+    Operation::api(ENVIRONMENTS, "claimSession")
+        .about(
+            "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits that long; with \
+             `queue` it is answered 202 with a queued session, which keeps its position while it is polled at least \
+             every 60 seconds. A client that disconnects while it waits gets nothing.",
+        )
+        .body::<ClaimForm>()
+        .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
+        .answers::<SessionView<'_>>(202, "Queued", &["Location"])
+        .fails(&CLAIM_FAULTS)
 }
 
 const CLAIM_FAULTS: [Code; 7] = [
@@ -120,50 +109,40 @@ const CLAIM_FAULTS: [Code; 7] = [
 ];
 
 pub fn claim_any() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "claimAny",
-        "Claim Any",
-        "Claims whichever environment with all these labels is free, the least recently used first; waits and queues as \
-         Claim Session does, in one queue with claims of a single environment. A TTL above the environment's limit is shortened \
-         to it. A queued session has no `envName` until it has an environment; poll it at its `Location`.",
-    )
-    .body::<ClaimAnyForm>()
-    .writes()
-    .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
-    .answers::<SessionView<'_>>(202, "Queued", &["Location"])
-    .fails(&CLAIM_FAULTS)
+    Operation::api(ENVIRONMENTS, "claimAny")
+        .about(
+            "Claims whichever environment with all these labels is free, the least recently used first; waits and \
+             queues as Claim Session does, in one queue with claims of a single environment. A TTL above the \
+             environment's limit is shortened to it. A queued session has no `envName` until it has an environment; \
+             poll it at its `Location`.",
+        )
+        .body::<ClaimAnyForm>()
+        .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])
+        .answers::<SessionView<'_>>(202, "Queued", &["Location"])
+        .fails(&CLAIM_FAULTS)
 }
 
 pub fn get_any_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "getAnySessionStatus",
-        "Get Status of a Queued Session",
-        "A session that was queued, by its id alone: while it waits for any environment, and after it has one.",
-    )
-    .until_changed()
-    .answers::<SessionView<'_>>(200, "The session", &["ETag"])
-    .answers_nothing(304, "It has not changed", &["ETag"])
-    .fails(&[Code::PipelineNotFound, Code::SessionNotFound])
+    Operation::api(ENVIRONMENTS, "getAnySessionStatus")
+        .titled("Get Status of a Queued Session")
+        .about("A session that was queued, by its id alone: while it waits for any environment, and after it has one.")
+        .answers_when_changed::<SessionView<'_>>("The session")
+        .fails(&[Code::PipelineNotFound, Code::SessionNotFound])
 }
 
 pub fn release_any_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "releaseAnySession",
-        "Release a Queued Session",
-        "Leaves the queue for any environment, or releases the lock if it has got one meanwhile.",
-    )
-    .writes()
-    .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-    .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::SessionNotFound])
+    Operation::api(ENVIRONMENTS, "releaseAnySession")
+        .titled("Release a Queued Session")
+        .about("Leaves the queue for any environment, or releases the lock if it has got one meanwhile.")
+        .writes()
+        .answers::<SessionView<'_>>(200, "The session as it ended", &[])
+        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::SessionNotFound])
 }
 
 pub fn heartbeat() -> Operation {
-    Operation::api(ENVIRONMENTS, "heartbeat", "Heartbeat", "Restarts the session's TTL; see `expiresAt`.")
+    Operation::api(ENVIRONMENTS, "heartbeat")
+        .about("Restarts the session's TTL; see `expiresAt`.")
         .body::<HeartbeatForm>()
-        .writes()
         .answers::<SessionView<'_>>(200, "The session", &[])
         .fails(&HOLDER_FAULTS)
 }
@@ -181,95 +160,71 @@ const HOLDER_FAULTS: [Code; 9] = [
 ];
 
 pub fn force_claim() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "forceClaim",
-        "Force Claim",
-        "Ends the holder's session, if there is one, and takes the lock in one step. The queue keeps waiting.",
-    )
-    .body::<ForceClaimForm>()
-    .writes()
-    .answers::<ForceClaimView<'_>>(201, "The lock is yours", &["Location"])
-    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
+    Operation::api(ENVIRONMENTS, "forceClaim")
+        .about("Ends the holder's session, if there is one, and takes the lock in one step. The queue keeps waiting.")
+        .body::<ForceClaimForm>()
+        .answers::<ForceClaimView<'_>>(201, "The lock is yours", &["Location"])
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::EnvironmentDisabled])
 }
 
 pub fn get_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "getSessionStatus",
-        "Get Session Status",
-        "Also long after it has ended; says whether it was overridden, by whom and when.",
-    )
-    .until_changed()
-    .answers::<SessionView<'_>>(200, "The session", &["ETag"])
-    .answers_nothing(304, "It has not changed", &["ETag"])
-    .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
+    Operation::api(ENVIRONMENTS, "getSessionStatus")
+        .about("Also long after it has ended; says whether it was overridden, by whom and when.")
+        .answers_when_changed::<SessionView<'_>>("The session")
+        .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
 pub fn deploy_commit() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "deployCommit",
-        "Deploy Commit",
-        "Deploys in the caller's own session, after the earlier deployments of the session. `Location` is the deployment. A \
-         retry with the same `Idempotency-Key` gets the answer from when it was accepted: 202, even if the first request was \
-         answered 200.",
-    )
-    .body::<DeployForm>()
-    .writes()
-    .answers::<DeploymentView<'_>>(200, "The deployment, finished within `waitSeconds`", &["Location"])
-    .answers::<DeploymentView<'_>>(202, "The deployment", &["Location"])
-    .fails(&HOLDER_FAULTS)
-    .fails(&[Code::QueueFull])
+    Operation::api(ENVIRONMENTS, "deployCommit")
+        .about(
+            "Deploys in the caller's own session, after the earlier deployments of the session. `Location` is the \
+             deployment. A retry with the same `Idempotency-Key` gets the answer from when it was accepted: 202, even \
+             if the first request was answered 200.",
+        )
+        .body::<DeployForm>()
+        .answers::<DeploymentView<'_>>(200, "The deployment, finished within `waitSeconds`", &["Location"])
+        .answers::<DeploymentView<'_>>(202, "The deployment", &["Location"])
+        .fails(&HOLDER_FAULTS)
+        .fails(&[Code::QueueFull])
 }
 
 pub fn release_session() -> Operation {
-    Operation::api(
-        ENVIRONMENTS,
-        "releaseSession",
-        "Release Session",
-        "Releases the lock and cancels the session's unfinished deployments. Repeating it is no error, nor is releasing an \
-         overridden session: the answer says how it ended.",
-    )
-    .writes()
-    .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-    .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
+    Operation::api(ENVIRONMENTS, "releaseSession")
+        .about(
+            "Releases the lock and cancels the session's unfinished deployments. Repeating it is no error, nor is \
+             releasing an overridden session: the answer says how it ended.",
+        )
+        .writes()
+        .answers::<SessionView<'_>>(200, "The session as it ended", &[])
+        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
 pub fn list_tokens() -> Operation {
-    Operation::api(
-        "Tokens",
-        "listTokens",
-        "List Tokens",
-        "The organization's tokens, oldest first, without their text.",
-    )
-    .slice()
-    .answers_list::<TokenView<'_>, SlicePagination>("The tokens")
+    Operation::api("Tokens", "listTokens")
+        .about("The organization's tokens, oldest first, without their text.")
+        .lists::<TokenView<'_>>("The tokens")
 }
 
 pub fn create_token() -> Operation {
-    Operation::api(
-        "Tokens",
-        "createToken",
-        "Create Token",
-        "A token has the current permissions of its member. Its text is shown once: a retry with the same `Idempotency-Key` \
-         gets the first answer with `token` null. If the first answer was lost, revoke the token and create another with a \
-         new key.",
-    )
-    .body::<TokenForm>()
-    .writes()
-    .answers_secret::<OpenTokenView<'_>, KeptTokenView<'_>>(
-        201,
-        "The token, with its text unless this is a retry",
-        &["Location"],
-    )
-    .fails(&[Code::TokenLimitReached])
+    Operation::api("Tokens", "createToken")
+        .about(
+            "A token has the current permissions of its member. Its text is shown once: a retry with the same \
+             `Idempotency-Key` gets the first answer with `token` null. If the first answer was lost, revoke the token \
+             and create another with a new key.",
+        )
+        .body::<TokenForm>()
+        .answers_secret::<OpenTokenView<'_>, KeptTokenView<'_>>(
+            201,
+            "The token, with its text unless this is a retry",
+            &["Location"],
+        )
+        .fails(&[Code::TokenLimitReached])
 }
 
 pub fn revoke_token() -> Operation {
-    Operation::api("Tokens", "revokeToken", "Revoke Token", "The token stops working before the answer.")
-        .writes()
-        .answers_nothing(204, "Revoked", &[])
+    Operation::api("Tokens", "revokeToken")
+        .about("The token stops working before the answer.")
+        .deletes("Revoked")
         .fails(&[Code::TokenNotFound])
 }
 

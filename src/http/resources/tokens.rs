@@ -124,7 +124,6 @@ pub struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
     /// Always null: the token itself was in the first answer, and is stored nowhere.
-    #[schema(required)]
     token: Option<String>,
 }
 

@@ -154,14 +154,10 @@ impl LogSource {
 pub struct LineView<'a> {
     /// From 0.
     line: u64,
-    #[schema(value_type = String, format = DateTime)]
     at: Time,
     /// Null for what the server remarked before the first step.
-    #[schema(required)]
     stage: Option<&'a str>,
-    #[schema(required)]
     step: Option<&'a str>,
-    #[schema(required)]
     attempt: Option<u32>,
     /// Without its line break; bytes that are no UTF-8 are replaced.
     #[schema(value_type = String)]
