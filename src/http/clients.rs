@@ -13,8 +13,10 @@ use tokio::time::Instant;
 use super::answer;
 use super::codes::Code;
 use super::connections::Connection;
+use super::paging::Query;
 use super::problem::Problem;
 use crate::actors::{Environments, Watch};
+use crate::forms::WAIT_SECONDS_MAX;
 
 /// How often a request that waits for a queued session counts as polling it, which holds its place.
 const POLL_EVERY: Duration = Duration::from_secs(20);
@@ -66,6 +68,51 @@ impl Changes for watch::Receiver<()> {
     async fn changed(&mut self) {
         // The sender lives as long as the server.
         watch::Receiver::changed(self).await.ok();
+    }
+}
+
+/// `waitSeconds` of a read without other parameters.
+pub fn wait_of(request: &HttpRequest) -> Result<Duration, Problem> {
+    let mut query = Query::of(request);
+    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
+    query.finish()?;
+    Ok(Duration::from_secs(wait))
+}
+
+/// Waits for something to end while the client is connected; returns its newest state. `read` finds nothing if it has
+/// ended and was removed already.
+pub async fn newest_within<T, W: Changes>(
+    request: &HttpRequest,
+    environments: &Environments,
+    wait: Duration,
+    first: T,
+    has_ended: impl Fn(&T) -> bool,
+    watch: impl FnOnce() -> W,
+    read: impl Fn() -> Result<Option<T>, Problem>,
+) -> Result<T, Problem> {
+    if wait.is_zero() || has_ended(&first) {
+        return Ok(first);
+    }
+    let mut watch = watch();
+    let deadline = Instant::now() + wait;
+    let waiting = async {
+        let mut newest = first;
+        while let Some(found) = read()? {
+            newest = found;
+            if has_ended(&newest) || Instant::now() >= deadline {
+                break;
+            }
+            tokio::select! {
+                () = watch.changed() => {}
+                () = tokio::time::sleep_until(deadline) => {}
+                () = environments.closed() => break,
+            }
+        }
+        Ok(newest)
+    };
+    match while_connected(request, true, waiting).await {
+        Waited::There(newest) => newest,
+        Waited::TooLate(_) | Waited::Gone => Err(gone()),
     }
 }
 

@@ -14,8 +14,9 @@ use super::codes::Code;
 use super::paging::Query;
 use super::problem::{FieldError, Problem};
 use crate::actors::Keyed;
-use crate::domain::Malformed;
+use crate::domain::{Malformed, Timestamp};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
+use crate::store::Batch;
 
 /// The name in problems and in the OpenAPI document.
 pub const HEADER: &str = "Idempotency-Key";
@@ -92,6 +93,15 @@ fn check_key_as(
 /// For an environment's actor, which stores the answer together with the effect.
 pub fn keyed<R>(pending: Option<Pending>, render: impl Fn(&R) -> StoredAnswer + Send + 'static) -> Option<Keyed<R>> {
     pending.map(|pending| Keyed { pending, render: Box::new(render) })
+}
+
+/// For a registry, which stores the answer in the batch of the change.
+pub fn keep<R: ?Sized>(
+    pending: Option<Pending>,
+    clock: impl FnOnce() -> Timestamp,
+    render: impl FnOnce(&R) -> StoredAnswer,
+) -> impl FnOnce(&R, &mut Batch) -> Option<Pending> {
+    move |result, batch| pending.map(|pending| pending.keep(batch, &render(result), clock()))
 }
 
 /// An answer as it is sent, and stored if the request has a key.

@@ -26,7 +26,21 @@ where
     Ok(done?)
 }
 
-/// The same for a read that waits for a pending change of `what`.
+/// The same in a separate task: the change is completed, and its key stays in flight until it is durable, even if the
+/// caller has disconnected or timed out.
+pub async fn done_in_task<T: 'static, E: 'static>(
+    limit: Duration,
+    look: &str,
+    change: impl Future<Output = Result<T, E>> + 'static,
+) -> Result<T, Problem>
+where
+    Problem: From<E>,
+{
+    let changing = actix_web::rt::spawn(change);
+    done_within::<_, Problem>(limit, look, async { Ok(changing.await.map_err(Problem::internal)??) }).await
+}
+
+/// The same as `done_within` for a read that waits for a pending change of `what`.
 pub async fn read_within<T>(limit: Duration, what: &str, read: impl Future<Output = T>) -> Result<T, Problem> {
     tokio::time::timeout(limit, read).await.map_err(|_| {
         let detail = format!("a change of the {what} is still waiting for the disk; try again after `Retry-After`");

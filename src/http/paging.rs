@@ -1,6 +1,7 @@
 //! Query parameters, and pages with totals and `Link` headers (RFC 8288).
 
 use std::collections::BTreeSet;
+use std::iter::{Skip, Take};
 
 use actix_web::HttpRequest;
 use actix_web::http::header::LINK;
@@ -102,6 +103,19 @@ impl Slice {
         let limit = query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT);
         let offset = query.number("offset", 0, PLACE_MAX).unwrap_or(0);
         given.then_some(Self { limit, offset })
+    }
+
+    /// Of a request without other parameters.
+    pub fn of(request: &HttpRequest) -> Result<Self, Problem> {
+        let mut query = Query::of(request);
+        let slice = Self::take(&mut query);
+        query.finish()?;
+        Ok(slice)
+    }
+
+    /// Its part of a whole list.
+    pub fn part<I: Iterator>(self, list: I) -> Take<Skip<I>> {
+        list.skip(usize::try_from(self.offset).unwrap_or(usize::MAX)).take(self.limit as usize)
     }
 
     /// The relations of a `Link` header, with their offsets.

@@ -15,14 +15,18 @@ pub fn complete(schema: &mut Value) {
 }
 
 fn complete_object(members: &mut Map<String, Value>) {
-    let time = reference(&Time::name());
-    if members.get("oneOf") == Some(&json!([time, { "type": "null" }])) {
-        members.remove("oneOf");
-        members.extend(time_schema(json!(["string", "null"])));
+    let time = &reference(&Time::name())["$ref"];
+    let mut kind = json!("string");
+    // A time that may be null: its reference, with its description, or null.
+    if members.get("oneOf").is_some_and(|choices| choices[0]["$ref"] == *time) {
+        if let Some(Value::Object(reference)) = members.remove("oneOf").map(|mut choices| choices[0].take()) {
+            members.extend(reference);
+        }
+        kind = json!(["string", "null"]);
     }
-    if members.get("$ref") == Some(&time["$ref"]) {
+    if members.get("$ref") == Some(time) {
         members.remove("$ref");
-        members.extend(time_schema(json!("string")));
+        members.extend([("type".to_owned(), kind), ("format".to_owned(), json!("date-time"))]);
     }
     members.values_mut().for_each(complete);
     let properties = members.get("properties").and_then(Value::as_object).into_iter().flatten();
@@ -38,10 +42,6 @@ fn complete_object(members: &mut Map<String, Value>) {
 
 pub fn reference(schema: &str) -> Value {
     json!({ "$ref": format!("#/components/schemas/{schema}") })
-}
-
-fn time_schema(kind: Value) -> [(String, Value); 2] {
-    [("type".to_owned(), kind), ("format".to_owned(), json!("date-time"))]
 }
 
 fn may_be_null(property: &Value) -> bool {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::deployments::{deployment_id, find};
 use crate::analysis::service::{Analysis, AnalysisFilter, EngineName, NewAnalysis, PullRequest, Status};
@@ -13,17 +12,17 @@ use crate::auth::Permission;
 use crate::domain::{AnalysisId, DeploymentId, DeploymentStatus, Identifier, REVISION};
 use crate::entropy;
 use crate::fixes::{FixRequest, Proposed, Title};
-use crate::forms::{self, Integer, choices, form, rule_schema, texts};
+use crate::forms::{Integer, choices, form, rule_schema, texts};
 use crate::git::RefName;
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::body::{invalid_field, read_body};
 use crate::http::call::Call;
-use crate::http::clients::{self, Read, Waited, while_connected};
+use crate::http::clients::{self, Read};
 use crate::http::codes::Code;
 use crate::http::dto::{AnalysisView, FixView};
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::done_within;
+use crate::http::outcome::done_in_task;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
@@ -69,12 +68,9 @@ async fn listed(call: &Call, access: &Access, mut query: Query, filter: Analysis
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = analysis_id(&call)?;
-    let mut query = Query::of(&call.request);
-    let wait = query.number("waitSeconds", 0, forms::WAIT_SECONDS_MAX).unwrap_or(0);
-    query.finish()?;
+    let wait = clients::wait_of(&call.request)?;
     let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
     let watch = || access.realm.analyses.watch();
-    let wait = Duration::from_secs(wait);
     let Read { state, etag } =
         clients::read_when_changed(&call.request, &access.realm.environments, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
@@ -144,22 +140,12 @@ pub async fn create(mut call: Call) -> Answered {
         engine: engine.unwrap_or(default),
         requested_by: access.agent(),
     };
-    let analysis = done_within(access.node.answer_timeout, LOOK, start_it(access.clone(), new, pending)).await?;
+    let (analyses, now) = (access.realm.analyses.clone(), (access.realm.clock)());
+    let starting =
+        async move { analyses.start(new, entropy::id_seed(), idempotent::keep(pending, || now, rendered)).await };
+    let analysis = done_in_task(access.node.answer_timeout, LOOK, starting).await?;
     let analysis = ended_within(&call.request, &access, analysis, wait).await?;
     Ok(idempotent::response(rendered(&analysis)))
-}
-
-/// Creates it and keeps the answer, in a separate task: the key must stay in flight until both are durable, and the
-/// analysis must start, even if the caller disconnects.
-async fn start_it(access: Access, new: NewAnalysis, pending: Option<Pending>) -> Result<Analysis, Problem> {
-    let starting = actix_web::rt::spawn(async move {
-        let now = (access.realm.clock)();
-        let keep = |analysis: &Analysis, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &rendered(analysis), now))
-        };
-        Ok::<_, Problem>(access.realm.analyses.start(new, entropy::id_seed(), keep).await?)
-    });
-    starting.await.map_err(Problem::internal)?
 }
 
 /// Only a failed deployment is analysed.
@@ -183,34 +169,11 @@ async fn ended_within(
     analysis: Analysis,
     wait: Duration,
 ) -> Result<Analysis, Problem> {
-    if wait.is_zero() || analysis.status() != Status::Running {
-        return Ok(analysis);
-    }
-    let (analyses, organization) = (&access.realm.analyses, &access.caller.organization);
-    let mut changes = analyses.watch();
-    let deadline = Instant::now() + wait;
-    let waiting = async {
-        let mut newest = analysis;
-        loop {
-            match analyses.get(organization, newest.id)? {
-                Some(found) => newest = found,
-                // It has ended and was removed already.
-                None => return Ok(newest),
-            }
-            if newest.status() != Status::Running || Instant::now() >= deadline {
-                return Ok(newest);
-            }
-            tokio::select! {
-                _ = changes.changed() => {}
-                () = tokio::time::sleep_until(deadline) => {}
-                () = access.realm.environments.closed() => return Ok(newest),
-            }
-        }
-    };
-    match while_connected(request, true, waiting).await {
-        Waited::There(newest) => newest,
-        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
-    }
+    let (analyses, id) = (&access.realm.analyses, analysis.id);
+    let has_ended = |analysis: &Analysis| analysis.status() != Status::Running;
+    let read = || Ok(analyses.get(&access.caller.organization, id)?);
+    let environments = &access.realm.environments;
+    clients::newest_within(request, environments, wait, analysis, has_ended, || analyses.watch(), read).await
 }
 
 /// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the

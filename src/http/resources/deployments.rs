@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
-use tokio::time::Instant;
 
 use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
 use crate::auth::Permission;
@@ -12,11 +11,11 @@ use crate::domain::{
     CancelStage, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, Identifier, Person, RetryStage,
     SessionId,
 };
-use crate::forms::{WAIT_SECONDS_MAX, form};
+use crate::forms::form;
 use crate::http::access::Access;
 use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::call::Call;
-use crate::http::clients::{self, Read, Waited, while_connected};
+use crate::http::clients::{self, Read};
 use crate::http::dto::DeploymentView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
@@ -45,14 +44,11 @@ pub async fn list(call: Call) -> Answered {
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let id = deployment_id(&call)?;
-    let mut query = Query::of(&call.request);
-    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
-    query.finish()?;
+    let wait = clients::wait_of(&call.request)?;
     let environments = &access.realm.environments;
     let read = || find(&access, id).map(|found| Read { etag: etag(&found.record), state: found });
     let watch = || environments.watch_deployment(id);
-    let Read { state, etag } =
-        clients::read_when_changed(&call.request, environments, Duration::from_secs(wait), watch, read).await?;
+    let Read { state, etag } = clients::read_when_changed(&call.request, environments, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || {
         Ok(answer::one(StatusCode::OK, DeploymentView::new(&state.environment, &state.record)))
     })
@@ -133,34 +129,11 @@ pub async fn finished_within(
     record: DeploymentRecord,
     wait: Duration,
 ) -> Result<DeploymentRecord, Problem> {
-    if wait.is_zero() || record.deployment.status.is_finished() {
-        return Ok(record);
-    }
     let id = record.deployment.id;
-    let mut watch = environments.watch_deployment(id);
-    let deadline = Instant::now() + wait;
-    let waiting = async {
-        let mut newest = record;
-        loop {
-            match environments.deployment(organization, id)? {
-                Some(found) => newest = found.record,
-                // It has ended and was removed already.
-                None => return Ok(newest),
-            }
-            if newest.deployment.status.is_finished() || Instant::now() >= deadline {
-                return Ok(newest);
-            }
-            tokio::select! {
-                () = watch.changed() => {}
-                () = tokio::time::sleep_until(deadline) => {}
-                () = environments.closed() => return Ok(newest),
-            }
-        }
-    };
-    match while_connected(request, true, waiting).await {
-        Waited::There(newest) => newest,
-        Waited::TooLate(_) | Waited::Gone => Err(clients::gone()),
-    }
+    let read = || Ok(environments.deployment(organization, id)?.map(|found| found.record));
+    let has_finished = |record: &DeploymentRecord| record.deployment.status.is_finished();
+    let watch = || environments.watch_deployment(id);
+    clients::newest_within(request, environments, wait, record, has_finished, watch, read).await
 }
 
 /// The answer to a retried deploy. The stored answer is from the start of the deployment; a retry that waits gets the

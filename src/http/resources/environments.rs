@@ -1,14 +1,13 @@
 //! Environments: view, history, create or change, delete.
 
 use std::fmt;
-use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::Permission;
 use crate::domain::{Configure, Delete, Environment, EnvironmentKey, PipelineKey};
-use crate::forms::{ConfigurationForm, EnvironmentName, WAIT_SECONDS_MAX};
+use crate::forms::{ConfigurationForm, EnvironmentName};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::body::{finish, read_body, read_named};
@@ -22,30 +21,24 @@ use crate::http::{answer, paging, refusals};
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let key = access.environment(&call)?;
-    let mut query = Query::of(&call.request);
-    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
-    query.finish()?;
+    let wait = clients::wait_of(&call.request)?;
     let environments = &access.realm.environments;
     let read = || {
         let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
         Ok(Read { etag: etag(&environment), state: environment })
     };
     let watch = || environments.watch_environment(&key);
-    let Read { state, etag } =
-        clients::read_when_changed(&call.request, environments, Duration::from_secs(wait), watch, read).await?;
+    let Read { state, etag } = clients::read_when_changed(&call.request, environments, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || render(StatusCode::OK, &key, &state))
 }
 
 pub async fn queue(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let key = access.environment(&call)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let environment = access.realm.environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
-    let (skipped, limit) = (usize::try_from(slice.offset).unwrap_or(usize::MAX), slice.limit as usize);
     let queue = access.realm.environments.queue(&key, &environment);
-    let shown = queue.iter().enumerate().skip(skipped).take(limit);
+    let shown = slice.part(queue.iter().enumerate());
     let views = shown.map(|(place, queued)| WaiterView::new(place + 1, queued)).collect();
     Ok(paging::slice(&call.request, slice, queue.len() as u64, views))
 }
@@ -79,10 +72,8 @@ pub async fn put(mut call: Call) -> Answered {
     let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
-    let mut response = render(status, &key, &configured.environment)?;
-    if let Ok(etag) = etag(&configured.environment).parse() {
-        response.headers_mut().insert(actix_web::http::header::ETAG, etag);
-    }
+    let response = render(status, &key, &configured.environment)?;
+    let mut response = answer::with_etag(response, &etag(&configured.environment));
     if configured.created
         && let Ok(location) = format!("{}/{}", base(&key.pipeline), key.name).parse()
     {

@@ -6,7 +6,7 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::{Member, MemberEntry, NewMember, Permission};
-use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::domain::{Identifier, Role, UserId};
 use crate::events::Cause;
 use crate::forms::{MemberForm, form};
 use crate::http::access::Access;
@@ -16,12 +16,11 @@ use crate::http::body::read_form;
 use crate::http::call::Call;
 use crate::http::dto::MemberView;
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::{done_within, read_within};
+use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
-use crate::idempotency::{Pending, StoredAnswer};
-use crate::store::Batch;
+use crate::idempotency::StoredAnswer;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "list the members";
@@ -36,8 +35,7 @@ pub async fn list(call: Call) -> Answered {
     let mut members = all(&access).await?;
     members.retain(|entry| role.is_none_or(|role| entry.member.role == role));
     members.retain(|entry| name.as_ref().is_none_or(|name| entry.member.name == *name));
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = members.iter().skip(offset).take(slice.limit as usize);
+    let shown = slice.part(members.iter());
     Ok(paging::slice(&call.request, slice, members.len() as u64, shown.map(MemberView::from).collect()))
 }
 
@@ -62,27 +60,12 @@ pub async fn add(mut call: Call) -> Answered {
     let MemberForm { name, role } = body.form()?;
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
     let now = (access.realm.clock)();
-    let adding = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now));
-    let member = adding.await?;
+    let (realm, agent) = (access.realm.clone(), access.agent());
+    let keep = idempotent::keep(pending, move || now, |member: &Member| added(&Arc::new(member.clone())));
+    let adding = async move { realm.accounts.add_member(new, Cause::by(&agent, now), keep).await };
+    let member = done_in_task(access.node.answer_timeout, LOOK, adding).await?;
     log_change(&access, &member, "member added");
     Ok(idempotent::response(added(&member)))
-}
-
-/// Adds the member and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
-/// if the caller has disconnected or timed out.
-async fn make(
-    access: Access,
-    new: NewMember,
-    pending: Option<Pending>,
-    now: Timestamp,
-) -> Result<Arc<Member>, Problem> {
-    let making = actix_web::rt::spawn(async move {
-        let keep = |member: &Member, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &added(&Arc::new(member.clone())), now))
-        };
-        access.realm.accounts.add_member(new, Cause::by(&access.agent(), now), keep).await
-    });
-    Ok(making.await.map_err(Problem::internal)??)
 }
 
 pub async fn change(mut call: Call) -> Answered {

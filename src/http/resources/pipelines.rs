@@ -14,29 +14,25 @@ use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
 use crate::http::dto::PipelineView;
 use crate::http::idempotent;
-use crate::http::outcome::done_within;
+use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, paging, refusals};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::pipelines::Pipeline;
 use crate::registries::Using;
-use crate::store::Batch;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the pipeline";
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let pipelines = access.realm.pipelines.list(&access.caller.organization);
     let total = pipelines.len() as u64;
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = || pipelines.iter().skip(offset).take(slice.limit as usize);
-    let mut views = Vec::with_capacity(shown().len());
-    for pipeline in shown() {
+    let shown = slice.part(pipelines.iter());
+    let mut views = Vec::with_capacity(shown.len());
+    for pipeline in shown {
         views.push(PipelineView::new(pipeline, count_environments(&access, &pipeline.key).await?));
     }
     Ok(paging::slice(&call.request, slice, total, views))
@@ -119,8 +115,7 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
     let limit = access.node.answer_timeout;
-    // In a separate task: its secrets must be deleted too, even if the caller disconnects.
-    let deleting = actix_web::rt::spawn(async move {
+    let deleting = async move {
         let closing = access.realm.pipelines.closing().await;
         let environments = count_environments(&access, &key).await?;
         if environments > 0 {
@@ -132,45 +127,39 @@ pub async fn delete(call: Call) -> Answered {
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline deleted");
         Ok::<_, Problem>(())
-    });
-    done_within(limit, LOOK, async { deleting.await.map_err(Problem::internal)? }).await?;
+    };
+    // In a separate task: its secrets must be deleted too, even if the caller disconnects.
+    done_in_task(limit, LOOK, deleting).await?;
     Ok(HttpResponse::NoContent().finish())
 }
 
 pub async fn stop(mut call: Call) -> Answered {
     let Change { access, key, environments, form: StopForm { reason }, pending } = begin(&mut call).await?;
     let limit = access.node.answer_timeout;
-    // In a separate task: the key must stay in flight until the change is durable, even if the caller disconnects.
-    let stopping = actix_web::rt::spawn(async move {
+    let stopping = async move {
         let now = (access.realm.clock)();
-        let keep = |pipeline: &Pipeline, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
-        };
+        let keep = idempotent::keep(pending, || now, |pipeline: &Pipeline| render(pipeline, environments));
         let pipeline = access.realm.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline stopped");
         Ok::<_, Problem>(render(&pipeline, environments))
-    });
-    let stopped = done_within(limit, LOOK, async { stopping.await.map_err(Problem::internal)? });
-    Ok(idempotent::response(stopped.await?))
+    };
+    Ok(idempotent::response(done_in_task(limit, LOOK, stopping).await?))
 }
 
 pub async fn resume(mut call: Call) -> Answered {
     let Change { access, key, environments, form: ResumeForm {}, pending } = begin(&mut call).await?;
     let limit = access.node.answer_timeout;
-    // In a separate task, as above; and waiting deployments must start even if the caller disconnects.
-    let resuming = actix_web::rt::spawn(async move {
+    let resuming = async move {
         let now = (access.realm.clock)();
-        let keep = |pipeline: &Pipeline, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &render(pipeline, environments), now))
-        };
+        let keep = idempotent::keep(pending, || now, |pipeline: &Pipeline| render(pipeline, environments));
         let pipeline = access.realm.pipelines.resume(&key, &access.agent(), now, keep).await?;
         access.realm.environments.resume_pipeline(&key).await;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "pipeline resumed");
         Ok::<_, Problem>(render(&pipeline, environments))
-    });
-    let resumed = done_within(limit, LOOK, async { resuming.await.map_err(Problem::internal)? });
-    Ok(idempotent::response(resumed.await?))
+    };
+    // In a separate task: waiting deployments must start too, even if the caller disconnects.
+    Ok(idempotent::response(done_in_task(limit, LOOK, resuming).await?))
 }
 
 /// A request to stop or to resume a pipeline.

@@ -14,13 +14,12 @@ use crate::http::body::{invalid_field, read_form};
 use crate::http::call::Call;
 use crate::http::dto::SecretView;
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::done_within;
+use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
-use crate::idempotency::Pending;
+use crate::idempotency::{Pending, StoredAnswer};
 use crate::secrets::{NewSecret, Secret, SecretChange, SecretValue};
-use crate::store::Batch;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the secret";
@@ -64,8 +63,7 @@ pub async fn list(call: Call) -> Answered {
     query.finish()?;
     let (vault, organization) = (access.realm.vault.clone(), access.caller.organization.clone());
     let secrets = access.node.scans.read(move || vault.list(&organization, pipeline.as_ref())).await?;
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = secrets.iter().skip(offset).take(slice.limit as usize);
+    let shown = slice.part(secrets.iter());
     Ok(paging::slice(&call.request, slice, secrets.len() as u64, shown.map(SecretView::from).collect()))
 }
 
@@ -88,35 +86,23 @@ pub async fn create(mut call: Call) -> Answered {
         return Err(unknown_pipeline().into());
     }
     let new = NewSecret { pipeline, name, value, description: description.unwrap_or_default() };
-    let secret = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
+    let secret = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     log_change(&access, &secret, "secret created");
-    let made = idempotent::answer(StatusCode::CREATED, Some(url(&access, &secret)), SecretView::from(&secret));
-    Ok(answer::with_etag(idempotent::response(made), &etag(&secret)))
+    Ok(answer::with_etag(idempotent::response(created(&access, &secret)), &etag(&secret)))
 }
 
-/// Creates the secret and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
-/// if the caller has disconnected or timed out.
 async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Timestamp) -> Result<Secret, Problem> {
-    let making = actix_web::rt::spawn(async move {
-        let organization = &access.caller.organization;
-        // The pipeline must not be deleted meanwhile: this secret would remain.
-        let _entering = match new.pipeline.clone() {
-            Some(pipeline) => {
-                let key = PipelineKey { organization: organization.clone(), pipeline };
-                Some(access.realm.pipelines.entering(&key).await.ok_or_else(unknown_pipeline)?)
-            }
-            None => None,
-        };
-        let keep = |secret: &Secret, batch: &mut Batch| {
-            pending.map(|pending| {
-                let view = SecretView::from(secret);
-                let answer = idempotent::answer(StatusCode::CREATED, Some(url(&access, secret)), view);
-                pending.keep(batch, &answer, now)
-            })
-        };
-        Ok(access.realm.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
-    });
-    making.await.map_err(Problem::internal)?
+    let organization = &access.caller.organization;
+    // The pipeline must not be deleted meanwhile: this secret would remain.
+    let _entering = match new.pipeline.clone() {
+        Some(pipeline) => {
+            let key = PipelineKey { organization: organization.clone(), pipeline };
+            Some(access.realm.pipelines.entering(&key).await.ok_or_else(unknown_pipeline)?)
+        }
+        None => None,
+    };
+    let keep = idempotent::keep(pending, || now, |secret| created(&access, secret));
+    Ok(access.realm.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
 }
 
 fn unknown_pipeline() -> Problem {
@@ -178,12 +164,12 @@ fn etag(secret: &Secret) -> String {
     format!("\"{}\"", secret.version)
 }
 
-fn url(access: &Access, secret: &Secret) -> String {
-    let place = format!("/api/v1/organizations/{}/secrets/{}", access.caller.organization, secret.name);
-    match &secret.pipeline {
-        Some(pipeline) => format!("{place}?pipelineId={pipeline}"),
-        None => place,
+fn created(access: &Access, secret: &Secret) -> StoredAnswer {
+    let mut location = format!("/api/v1/organizations/{}/secrets/{}", access.caller.organization, secret.name);
+    if let Some(pipeline) = &secret.pipeline {
+        location += &format!("?pipelineId={pipeline}");
     }
+    idempotent::answer(StatusCode::CREATED, Some(location), SecretView::from(secret))
 }
 
 fn log_change(access: &Access, secret: &Secret, what: &str) {

@@ -14,9 +14,7 @@ use crate::domain::{
     PipelineKey, Priority, Release, Seen, Session, SessionId,
 };
 use crate::entropy;
-use crate::forms::{
-    ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WAIT_SECONDS_MAX, WaitSeconds,
-};
+use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WaitSeconds};
 use crate::http::access::{Access, session_id};
 use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::body::read_body;
@@ -145,13 +143,11 @@ async fn show(
     id: SessionId,
     find: impl Fn() -> Result<SessionFound, Problem>,
 ) -> Answered {
-    let mut query = Query::of(request);
-    let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
-    query.finish()?;
+    let wait = clients::wait_of(request)?;
     let environments = &access.realm.environments;
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
-    let mut shown = clients::read_when_changed(request, environments, Duration::from_secs(wait), watch, &read).await?;
+    let mut shown = clients::read_when_changed(request, environments, wait, watch, &read).await?;
     // It got its lock while its client was away. Once the client has seen it, that must not be lost.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {

@@ -19,7 +19,7 @@ use crate::http::body::{invalid_field, read_form};
 use crate::http::call::Call;
 use crate::http::dto::{RegistryStepView, RegistryView, SyncView};
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::done_within;
+use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
 use crate::http::resources::pipelines::ResumeForm;
@@ -27,20 +27,15 @@ use crate::idempotency::StoredAnswer;
 use crate::registries::{
     GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Status, Steps, Synced, steps_of,
 };
-use crate::store::Batch;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the step registry";
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let registries = access.realm.registries.list(&access.caller.organization);
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = registries.iter().skip(offset).take(slice.limit as usize);
-    let views = shown.map(|registry| view_of(&access, registry)).collect();
+    let views = slice.part(registries.iter()).map(|registry| view_of(&access, registry)).collect();
     Ok(paging::slice(&call.request, slice, registries.len() as u64, views))
 }
 
@@ -58,13 +53,9 @@ pub async fn view(call: Call) -> Answered {
 
 pub async fn steps(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let registry = find(&access, &call)?;
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = registry.steps.values().skip(offset).take(slice.limit as usize);
-    let views = shown.map(|step| RegistryStepView::new(&registry, step)).collect();
+    let views = slice.part(registry.steps.values()).map(|step| RegistryStepView::new(&registry, step)).collect();
     Ok(paging::slice(&call.request, slice, registry.steps.len() as u64, views))
 }
 
@@ -74,17 +65,14 @@ pub async fn create(mut call: Call) -> Answered {
     let new = read(body.form()?, &access)?;
     let id = RegistryId(entropy::id_seed());
     let limit = time_limit(&access);
-    // In a separate task: the key must stay in flight until the registry is durable, even if the caller disconnects.
-    let making = actix_web::rt::spawn(async move {
+    let making = async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
-        let keep = |registry: &Registry, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &created(&access, registry), clock()))
-        };
+        let keep = idempotent::keep(pending, clock, |registry| created(&access, registry));
         let registry = access.realm.registries.create(organization, id, new, &agent, clock, keep).await?;
         log_change(&access, &registry, "step registry created");
         Ok::<_, Problem>((created(&access, &registry), etag(&registry)))
-    });
-    let (made, etag) = done_within(limit, LOOK, async { making.await.map_err(Problem::internal)? }).await?;
+    };
+    let (made, etag) = done_in_task(limit, LOOK, making).await?;
     Ok(answer::with_etag(idempotent::response(made), &etag))
 }
 
@@ -96,15 +84,15 @@ pub async fn update(mut call: Call) -> Answered {
     let new = read(form, &access)?;
     let expected = answer::expected_versions(call.request.headers());
     let limit = time_limit(&access);
-    let updating = actix_web::rt::spawn(async move {
+    let updating = async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let registries = &access.realm.registries;
         let registry = registries.update(organization, id, new, expected.as_deref(), &agent, clock).await?;
         log_change(&access, &registry, "step registry changed");
         let response = answer::one(StatusCode::OK, view_of(&access, &registry));
         Ok::<_, Problem>(answer::with_etag(response, &etag(&registry)))
-    });
-    Ok(done_within(limit, LOOK, async { updating.await.map_err(Problem::internal)? }).await?)
+    };
+    Ok(done_in_task(limit, LOOK, updating).await?)
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -125,18 +113,16 @@ pub async fn sync(mut call: Call) -> Answered {
     let ResumeForm {} = body.form()?;
     let id = find(&access, &call)?.id;
     let limit = time_limit(&access);
-    // In a separate task, as above; and the fetched steps are applied even if the caller disconnects.
-    let syncing = actix_web::rt::spawn(async move {
+    let syncing = async move {
         let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
         let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::from(synced));
-        let keep =
-            |synced: &Synced, batch: &mut Batch| pending.map(|pending| pending.keep(batch, &render(synced), clock()));
+        let keep = idempotent::keep(pending, clock, render);
         let synced = access.realm.registries.sync(organization, id, &agent, clock, keep).await?;
         log_change(&access, &synced.registry, "step registry synced");
         Ok::<_, Problem>(render(&synced))
-    });
-    let synced = done_within(limit, LOOK, async { syncing.await.map_err(Problem::internal)? }).await?;
-    Ok(idempotent::response(synced))
+    };
+    // In a separate task: the fetched steps are applied even if the caller disconnects.
+    Ok(idempotent::response(done_in_task(limit, LOOK, syncing).await?))
 }
 
 form! {

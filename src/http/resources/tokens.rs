@@ -16,11 +16,10 @@ use crate::http::body::invalid_field;
 use crate::http::call::Call;
 use crate::http::dto::{OpenTokenView, TokenView};
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::{done_within, read_within};
+use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::idempotency::Pending;
-use crate::store::Batch;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "list the tokens";
@@ -53,13 +52,10 @@ fn no_member(field: &str) -> Problem {
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let organization = &access.caller.organization;
     let list = read_within(access.node.answer_timeout, "tokens", access.realm.accounts.tokens(organization)).await?;
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    let shown = list.tokens.iter().skip(offset).take(slice.limit as usize);
+    let shown = slice.part(list.tokens.iter());
     let views =
         shown.map(|token| TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))).collect();
     Ok(paging::slice(&call.request, slice, list.tokens.len() as u64, views))
@@ -85,31 +81,24 @@ pub async fn create(mut call: Call) -> Answered {
         (None, None) => access.caller.person.id,
     };
     let new = NewToken { organization: organization.clone(), user, name: name.0.to_string(), expires_at };
-    let open = done_within(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
+    let open = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     tracing::info!(token = %open.token.id, by = %access.caller.person.name, "token created");
     let view = OpenTokenView::new(&open, |user| access.user_name(user));
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&open.token)), view)))
 }
 
-/// Creates the token and keeps the answer, in a separate task: the key must stay in flight until both are durable, even
-/// if the caller has disconnected or timed out.
 async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Timestamp) -> Result<OpenToken, Problem> {
-    let making = actix_web::rt::spawn(async move {
-        let keep = |token: &Token, batch: &mut Batch| {
-            pending.map(|pending| {
-                let view = KeptTokenView { view: TokenView::new(token, |user| access.user_name(user)), token: None };
-                pending.keep(batch, &idempotent::answer(StatusCode::CREATED, Some(url(token)), view), now)
-            })
-        };
-        access.realm.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await
-    });
-    making.await.map_err(Problem::internal)?.map_err(|error| {
-        if !matches!(error, AccountsError::MemberNotFound) {
-            return error.into();
-        }
-        // Removed after the fields were checked.
-        no_member("user")
-    })
+    let keep = idempotent::keep(
+        pending,
+        || now,
+        |token: &Token| {
+            let view = KeptTokenView { view: TokenView::new(token, |user| access.user_name(user)), token: None };
+            idempotent::answer(StatusCode::CREATED, Some(url(token)), view)
+        },
+    );
+    let made = access.realm.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await;
+    // The member may have been removed after the fields were checked.
+    made.map_err(|error| if matches!(error, AccountsError::MemberNotFound) { no_member("user") } else { error.into() })
 }
 
 fn url(token: &Token) -> String {

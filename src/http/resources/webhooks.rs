@@ -16,15 +16,14 @@ use crate::http::body::read_form;
 use crate::http::call::Call;
 use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
 use crate::http::idempotent::{self, Begun};
-use crate::http::outcome::done_within;
+use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
-use crate::idempotency::Pending;
 use crate::store::{Batch, durable_up_to};
 use crate::webhooks::{
-    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Target, URL_MAX, WebhookChange, WebhookError,
-    WebhookSecret, WebhookState,
+    Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Target, URL_MAX, WebhookChange, WebhookSecret,
+    WebhookState,
 };
 
 /// Advice for a change whose outcome is unknown.
@@ -101,12 +100,10 @@ fn filter_names() -> Vec<String> {
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
-    let mut query = Query::of(&call.request);
-    let slice = Slice::take(&mut query);
-    query.finish()?;
+    let slice = Slice::of(&call.request)?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
     let found = access.node.scans.read(move || webhooks.list(&organization)).await?;
-    let shown = part(&found, slice).map(WebhookView::from).collect();
+    let shown = slice.part(found.iter()).map(WebhookView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }
 
@@ -129,12 +126,14 @@ pub async fn create(mut call: Call) -> Answered {
         enabled: enabled.unwrap_or(true),
         secret: secret.clone(),
     };
-    let making = in_own_task(access.clone(), |access| async move {
-        let keep =
-            |shown: &WebhookState, batch: &mut Batch| keep_answer(&access, pending, StatusCode::CREATED, shown, batch);
-        access.realm.webhooks.create(&access.caller.organization, new, &access.agent(), keep).await
-    });
-    let shown = done_within(access.node.answer_timeout, LOOK, making).await?;
+    let own = access.clone();
+    let making = async move {
+        let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
+            idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
+        });
+        own.realm.webhooks.create(&own.caller.organization, new, &own.agent(), keep).await
+    };
+    let shown = done_in_task(access.node.answer_timeout, LOOK, making).await?;
     log_change(&access, &shown, "webhook created");
     let made = OpenWebhookView::new(&shown, &secret);
     Ok(idempotent::response(idempotent::answer(StatusCode::CREATED, Some(url(&access, &shown)), made)))
@@ -171,14 +170,15 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
     let WebhookSecretForm { grace_seconds, secret } = body.form()?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
     let grace = grace_seconds.map_or(GRACE_DEFAULT_SECONDS, GraceSeconds::u64);
-    let (grace, given) = (Duration::from_secs(grace), secret.clone());
-    let rotating = in_own_task(access.clone(), move |access| async move {
-        let keep =
-            |shown: &WebhookState, batch: &mut Batch| keep_answer(&access, pending, StatusCode::OK, shown, batch);
-        let organization = &access.caller.organization;
-        access.realm.webhooks.rotate_secret(organization, id, &given, grace, &access.agent(), keep).await
-    });
-    let shown = done_within(access.node.answer_timeout, LOOK, rotating).await?;
+    let (grace, given, own) = (Duration::from_secs(grace), secret.clone(), access.clone());
+    let rotating = async move {
+        let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
+            idempotent::answer(StatusCode::OK, None, KeptWebhookView::from(shown))
+        });
+        let organization = &own.caller.organization;
+        own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.agent(), keep).await
+    };
+    let shown = done_in_task(access.node.answer_timeout, LOOK, rotating).await?;
     log_change(&access, &shown, "webhook secret rotated");
     Ok(idempotent::response(idempotent::answer(StatusCode::OK, None, OpenWebhookView::new(&shown, &secret))))
 }
@@ -213,7 +213,7 @@ pub async fn deliveries(call: Call) -> Answered {
     query.finish()?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
     let found = access.node.scans.read(move || webhooks.deliveries(&organization, id, status)).await?;
-    let shown = part(&found, slice).map(DeliveryView::from).collect();
+    let shown = slice.part(found.iter()).map(DeliveryView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }
 
@@ -232,43 +232,12 @@ pub async fn redeliver(mut call: Call) -> Answered {
     let WebhookActionForm {} = body.form()?;
     let now = (access.realm.clock)();
     let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));
-    let redelivering = in_own_task(access.clone(), move |access| async move {
-        let keep = |delivery: &Delivery, batch: &mut Batch| {
-            pending.map(|pending| pending.keep(batch, &rendered(delivery), now))
-        };
-        access.realm.webhooks.redeliver(&access.caller.organization, id, delivery, keep).await
-    });
-    let delivery = done_within(access.node.answer_timeout, "look at the delivery", redelivering).await?;
+    let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
+    let keep = idempotent::keep(pending, move || now, rendered);
+    let redelivering = async move { webhooks.redeliver(&organization, id, delivery, keep).await };
+    let delivery = done_in_task(access.node.answer_timeout, "look at the delivery", redelivering).await?;
     tracing::info!(webhook = %id, delivery = %delivery.id, by = %access.caller.person.name, "delivery sent again");
     Ok(idempotent::response(rendered(&delivery)))
-}
-
-/// In a separate task: the change is completed, and its key stays in flight until then, even if the caller has
-/// disconnected or timed out.
-async fn in_own_task<T: 'static, F: Future<Output = Result<T, WebhookError>> + 'static>(
-    access: Access,
-    change: impl FnOnce(Access) -> F + 'static,
-) -> Result<T, Problem> {
-    let changing = actix_web::rt::spawn(async move { change(access).await });
-    Ok(changing.await.map_err(Problem::internal)??)
-}
-
-/// The answer for a retry, without the secret, which is only stored sealed.
-fn keep_answer(
-    access: &Access,
-    pending: Option<Pending>,
-    status: StatusCode,
-    shown: &WebhookState,
-    batch: &mut Batch,
-) -> Option<Pending> {
-    let location = (status == StatusCode::CREATED).then(|| url(access, shown));
-    let now = (access.realm.clock)();
-    pending.map(|pending| pending.keep(batch, &idempotent::answer(status, location, KeptWebhookView::from(shown)), now))
-}
-
-fn part<T>(found: &[T], slice: Slice) -> impl Iterator<Item = &T> {
-    let offset = usize::try_from(slice.offset).unwrap_or(usize::MAX);
-    found.iter().skip(offset).take(slice.limit as usize)
 }
 
 fn webhook_id(call: &Call) -> Result<WebhookId, Problem> {
