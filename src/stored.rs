@@ -1,143 +1,230 @@
-//! Stored forms that several parts share. A form stands apart from the value it stores, so that a change of the value
-//! cannot silently change the bytes on the disk.
+//! How values are stored: each has a form, which serde writes and reads. The forms stand apart from the values, so that
+//! a change of a value cannot silently change the bytes on the disk.
+//!
+//! The forms of types that several parts share are here; the others are beside their values.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::domain::{
-    EnvironmentKey, IdSeed, Identifier, LabelValue, Labels, Malformed, Origin, Person, PipelineKey, RequestRef, Role,
-    SessionId, Ticket, TokenId, UserId, VariableName, VariableValue,
+    AnalysisId, ApprovalId, CommitId, Context, DeliveryId, DeploymentId, Description, EnvironmentKey, EventType,
+    IdSeed, Identifier, Initiator, LabelValue, Malformed, Origin, Person, PipelineKey, Priority, RegistryId,
+    RequestRef, Role, SessionId, Tick, Ticket, Timestamp, TokenId, UserId, VariableName, VariableValue,
 };
-use crate::store::record::stored_enum;
+use crate::store::record::{self, Record, RecordError};
 
-#[derive(Serialize, Deserialize)]
-pub struct PersonV1<'a> {
-    pub id: [u8; 12],
-    pub name: &'a str,
+/// A value with a stored form.
+pub trait Stored: Sized {
+    /// Borrows texts and bytes from the value that is written, or from the bytes that are read.
+    type Form<'a>;
+
+    fn to_form(&self) -> Self::Form<'_>;
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed>;
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct ViaV1<'a> {
-    pub token: [u8; 12],
-    pub request: &'a str,
+/// Decodes a record and makes a value of it.
+pub fn read<'a, T: Stored<Form<'a>: Record<'a> + Deserialize<'a>>>(bytes: &'a [u8]) -> Result<T, RecordError> {
+    T::from_form(record::decode::<T::Form<'a>>(bytes)?).map_err(record::invalid::<T::Form<'a>>)
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct PipelineKeyV1<'a> {
-    pub organization: &'a str,
-    pub pipeline: &'a str,
+/// A struct and its form, with the fields in stored order. Fields after `not stored` are read as the given values.
+macro_rules! stored {
+    (
+        $(#[$doc:meta])*
+        struct $form:ident of $value:ident { $($field:ident: $type:ty),* $(,)? }
+        $(not stored { $($absent:ident: $read_as:expr),* })?
+    ) => {
+        $(#[$doc])*
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub struct $form<'a> {
+            $(#[serde(borrow)] pub $field: <$type as crate::stored::Stored>::Form<'a>),*
+        }
+
+        impl crate::stored::Stored for $value {
+            type Form<'a> = $form<'a>;
+
+            fn to_form(&self) -> $form<'_> {
+                // Each field by name: a new one cannot be forgotten here.
+                let Self { $($field,)* $($($absent: _,)*)? } = self;
+                $form { $($field: crate::stored::Stored::to_form($field)),* }
+            }
+
+            fn from_form(form: $form<'_>) -> Result<Self, crate::domain::Malformed> {
+                Ok(Self {
+                    $($field: <$type as crate::stored::Stored>::from_form(form.$field)?,)*
+                    $($($absent: $read_as,)*)?
+                })
+            }
+        }
+    };
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct EnvironmentKeyV1<'a> {
-    #[serde(borrow)]
-    pub pipeline: PipelineKeyV1<'a>,
-    pub name: &'a str,
+/// An enum and its form, with a lifetime if its variants have values. Postcard stores the position in the list, so the
+/// list only grows at its end.
+macro_rules! stored_enum {
+    ($form:ident$(<$life:lifetime>)? of $value:ident {
+        $($variant:ident $(($name:ident: $type:ty))? $({ $($field:ident: $field_type:ty),* })?),* $(,)?
+    }) => {
+        #[derive(serde::Serialize, serde::Deserialize)]
+        pub enum $form$(<$life>)? {
+            $($variant
+                $((#[serde(borrow)] <$type as crate::stored::Stored>::Form<'a>))?
+                $({ $(#[serde(borrow)] $field: <$field_type as crate::stored::Stored>::Form<'a>),* })?
+            ),*
+        }
+
+        impl crate::stored::Stored for $value {
+            type Form<'a> = $form$(<$life>)?;
+
+            fn to_form(&self) -> Self::Form<'_> {
+                match self {
+                    $($value::$variant $(($name))? $({ $($field),* })? => $form::$variant
+                        $((crate::stored::Stored::to_form($name)))?
+                        $({ $($field: crate::stored::Stored::to_form($field)),* })?
+                    ),*
+                }
+            }
+
+            fn from_form(form: Self::Form<'_>) -> Result<Self, crate::domain::Malformed> {
+                Ok(match form {
+                    $($form::$variant $(($name))? $({ $($field),* })? => $value::$variant
+                        $((<$type as crate::stored::Stored>::from_form($name)?))?
+                        $({ $($field: <$field_type as crate::stored::Stored>::from_form($field)?),* })?
+                    ),*
+                })
+            }
+        }
+    };
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct SessionIdV1 {
-    pub seed: [u8; 12],
-    pub origin: OriginV1,
+/// Types that are stored as another: how they are written, and how they are read.
+macro_rules! stored_as {
+    ($form:ty: |$value:ident| $write:expr, |$stored:ident| $read:expr; $($type:ty),* $(,)?) => {
+        $(impl crate::stored::Stored for $type {
+            type Form<'a> = $form;
+
+            fn to_form(&self) -> Self::Form<'_> {
+                let $value = self;
+                $write
+            }
+
+            fn from_form($stored: Self::Form<'_>) -> Result<Self, crate::domain::Malformed> {
+                $read
+            }
+        })*
+    };
 }
+pub(crate) use {stored, stored_as, stored_enum};
 
-#[derive(Serialize, Deserialize)]
-pub enum OriginV1 {
-    Granted(u64),
-    Queued(u64),
-}
+stored_as!(Self: |value| *value, |value| Ok(value); bool, u16, u32, u64, i32, f64, [u8; 4], [u8; 16]);
+stored_as!(i64: |time| time.as_millis(), |millis| Ok(Self::from_millis(millis)); Timestamp);
+stored_as!(i64: |tick| tick.0, |millis| Ok(Self(millis)); Tick);
+stored_as!(u64: |ticket| ticket.0, |number| Ok(Self(number)); Ticket);
+stored_as!(i8: |priority| priority.get(), |value| Self::new(value.into()); Priority);
+stored_as!([u8; 12]: |seed| seed.0, |bytes| Ok(Self(bytes)); IdSeed);
+stored_as!(
+    [u8; 12]: |id| id.0.0, |seed| Ok(Self(IdSeed(seed)));
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, RegistryId, TokenId, UserId,
+);
+stored_as!(
+    &'a str: |text| text.as_str(), |text| Self::parse(text);
+    CommitId, Context, Description, Identifier, LabelValue, VariableName, VariableValue,
+);
+stored_as!(&'a str: |text| text, |text| Ok(Self::from(text)); Arc<str>, String);
+stored_as!(&'a [u8]: |bytes| bytes, |bytes| Ok(Self::from(bytes)); Arc<[u8]>);
+stored_as!(
+    // Its position in the list of all, which only grows.
+    u16: |event_type| *event_type as u16,
+    |position| {
+        let found = Self::ALL.get(usize::from(position)).copied();
+        found.ok_or(Malformed("is an event type of a newer version; start that one"))
+    };
+    EventType,
+);
 
-stored_enum!(RoleV1, Role { Viewer, Developer, Maintainer, Admin });
+impl<T: Stored> Stored for Option<T> {
+    type Form<'a> = Option<T::Form<'a>>;
 
-/// Labels or variables.
-pub type TextsV1<'a> = BTreeMap<&'a str, &'a str>;
+    fn to_form(&self) -> Self::Form<'_> {
+        self.as_ref().map(T::to_form)
+    }
 
-pub fn labels_form(labels: &Labels) -> TextsV1<'_> {
-    labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
-}
-
-pub fn labels(form: TextsV1<'_>) -> Result<Labels, Malformed> {
-    form.into_iter().map(|(key, value)| Ok((Identifier::parse(key)?, LabelValue::parse(value)?))).collect()
-}
-
-pub fn variables_form(variables: &BTreeMap<VariableName, VariableValue>) -> TextsV1<'_> {
-    variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect()
-}
-
-pub fn variables(form: TextsV1<'_>) -> Result<BTreeMap<VariableName, VariableValue>, Malformed> {
-    form.into_iter().map(|(name, value)| Ok((VariableName::parse(name)?, VariableValue::parse(value)?))).collect()
-}
-
-impl<'a> From<&'a Person> for PersonV1<'a> {
-    fn from(person: &'a Person) -> Self {
-        Self { id: person.id.0.0, name: &person.name }
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed> {
+        form.map(T::from_form).transpose()
     }
 }
 
-impl From<PersonV1<'_>> for Person {
-    fn from(form: PersonV1<'_>) -> Self {
-        Self { id: UserId(IdSeed(form.id)), name: Arc::from(form.name) }
+impl<T: Stored> Stored for Vec<T> {
+    type Form<'a> = Vec<T::Form<'a>>;
+
+    fn to_form(&self) -> Self::Form<'_> {
+        self.iter().map(T::to_form).collect()
+    }
+
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed> {
+        form.into_iter().map(T::from_form).collect()
     }
 }
 
-impl<'a> From<&'a RequestRef> for ViaV1<'a> {
-    fn from(via: &'a RequestRef) -> Self {
-        Self { token: via.token.0.0, request: &via.request }
+impl<K: Stored + Ord, V: Stored> Stored for BTreeMap<K, V>
+where
+    for<'a> K::Form<'a>: Ord,
+{
+    type Form<'a> = BTreeMap<K::Form<'a>, V::Form<'a>>;
+
+    fn to_form(&self) -> Self::Form<'_> {
+        self.iter().map(|(key, value)| (key.to_form(), value.to_form())).collect()
+    }
+
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed> {
+        form.into_iter().map(<(K, V)>::from_form).collect()
     }
 }
 
-impl From<ViaV1<'_>> for RequestRef {
-    fn from(form: ViaV1<'_>) -> Self {
-        Self { token: TokenId(IdSeed(form.token)), request: Arc::from(form.request) }
+impl<A: Stored, B: Stored> Stored for (A, B) {
+    type Form<'a> = (A::Form<'a>, B::Form<'a>);
+
+    fn to_form(&self) -> Self::Form<'_> {
+        (self.0.to_form(), self.1.to_form())
+    }
+
+    fn from_form((first, second): Self::Form<'_>) -> Result<Self, Malformed> {
+        Ok((A::from_form(first)?, B::from_form(second)?))
     }
 }
 
-impl From<SessionId> for SessionIdV1 {
-    fn from(id: SessionId) -> Self {
-        let origin = match id.origin {
-            Origin::Granted(token) => OriginV1::Granted(token),
-            Origin::Queued(Ticket(ticket)) => OriginV1::Queued(ticket),
-        };
-        Self { seed: id.seed.0, origin }
+/// As the value itself: nothing of the pointer is stored.
+impl<T: Stored> Stored for Arc<T> {
+    type Form<'a> = T::Form<'a>;
+
+    fn to_form(&self) -> Self::Form<'_> {
+        (**self).to_form()
+    }
+
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed> {
+        T::from_form(form).map(Arc::new)
     }
 }
 
-impl From<SessionIdV1> for SessionId {
-    fn from(form: SessionIdV1) -> Self {
-        let origin = match form.origin {
-            OriginV1::Granted(token) => Origin::Granted(token),
-            OriginV1::Queued(ticket) => Origin::Queued(Ticket(ticket)),
-        };
-        Self { seed: IdSeed(form.seed), origin }
+impl<T: Stored> Stored for Box<T> {
+    type Form<'a> = Box<T::Form<'a>>;
+
+    fn to_form(&self) -> Self::Form<'_> {
+        Box::new((**self).to_form())
+    }
+
+    fn from_form(form: Self::Form<'_>) -> Result<Self, Malformed> {
+        T::from_form(*form).map(Box::new)
     }
 }
 
-impl<'a> From<&'a PipelineKey> for PipelineKeyV1<'a> {
-    fn from(key: &'a PipelineKey) -> Self {
-        Self { organization: key.organization.as_str(), pipeline: key.pipeline.as_str() }
-    }
-}
-
-impl TryFrom<PipelineKeyV1<'_>> for PipelineKey {
-    type Error = Malformed;
-
-    fn try_from(form: PipelineKeyV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self { organization: Identifier::parse(form.organization)?, pipeline: Identifier::parse(form.pipeline)? })
-    }
-}
-
-impl<'a> From<&'a EnvironmentKey> for EnvironmentKeyV1<'a> {
-    fn from(key: &'a EnvironmentKey) -> Self {
-        Self { pipeline: (&key.pipeline).into(), name: key.name.as_str() }
-    }
-}
-
-impl TryFrom<EnvironmentKeyV1<'_>> for EnvironmentKey {
-    type Error = Malformed;
-
-    fn try_from(form: EnvironmentKeyV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self { pipeline: form.pipeline.try_into()?, name: Identifier::parse(form.name)? })
-    }
-}
+stored! { struct PersonV1 of Person { id: UserId, name: Arc<str> } }
+stored! { struct ViaV1 of RequestRef { token: TokenId, request: Arc<str> } }
+stored! { struct InitiatorV1 of Initiator { person: Person, via: Option<RequestRef> } }
+stored! { struct PipelineKeyV1 of PipelineKey { organization: Identifier, pipeline: Identifier } }
+stored! { struct EnvironmentKeyV1 of EnvironmentKey { pipeline: PipelineKey, name: Identifier } }
+stored! { struct SessionIdV1 of SessionId { seed: IdSeed, origin: Origin } }
+stored_enum!(OriginV1<'a> of Origin { Granted(token: u64), Queued(ticket: Ticket) });
+stored_enum!(RoleV1 of Role { Viewer, Developer, Maintainer, Admin });

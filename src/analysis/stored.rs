@@ -2,16 +2,12 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use super::EngineName;
 use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing};
 use super::{Category, Evidence, SuggestedFix};
-use crate::domain::{
-    AnalysisId, CommitId, DeploymentId, IdSeed, Identifier, Initiator, Malformed, RequestRef, Timestamp,
-};
-use crate::store::record::{self, RecordError, records, stored_enum};
-use crate::stored::{EnvironmentKeyV1, PersonV1, ViaV1};
+use crate::domain::{AnalysisId, CommitId, DeploymentId, EnvironmentKey, Identifier, Initiator, Timestamp};
+use crate::store::record::{self, RecordError, records};
+use crate::stored::{self, Stored, stored, stored_as, stored_enum};
 
 records!(AnalysisV1<'a> = "analysis");
 
@@ -27,197 +23,56 @@ pub fn organization_prefix(organization: &Identifier) -> Vec<u8> {
     [ANALYSES, organization.as_str().as_bytes(), b"/"].concat()
 }
 
-#[derive(Serialize, Deserialize)]
-struct AnalysisV1<'a> {
-    id: [u8; 12],
-    #[serde(borrow)]
-    environment: EnvironmentKeyV1<'a>,
-    deployment: [u8; 12],
-    engine: EngineV1,
-    #[serde(borrow)]
-    user: PersonV1<'a>,
-    #[serde(borrow)]
-    via: Option<ViaV1<'a>>,
-    created_at: i64,
-    #[serde(borrow)]
-    standing: StandingV1<'a>,
-    #[serde(borrow)]
-    pushing: Option<PushingV1<'a>>,
-    #[serde(borrow)]
-    pull_request: Option<PullRequestV1<'a>>,
-    revision: u32,
+stored! {
+    struct AnalysisV1 of Analysis {
+        id: AnalysisId,
+        environment: EnvironmentKey,
+        deployment: DeploymentId,
+        engine: EngineName,
+        requested_by: Initiator,
+        created_at: Timestamp,
+        standing: Standing,
+        pushing: Option<Pushing>,
+        pull_request: Option<PullRequest>,
+        revision: u32,
+    }
 }
 
-stored_enum!(EngineV1, EngineName { Builtin, Llm });
-
-#[derive(Serialize, Deserialize)]
-enum StandingV1<'a> {
+stored_enum!(EngineV1 of EngineName { Builtin, Llm });
+stored_enum!(StandingV1<'a> of Standing {
     Running,
-    Completed {
-        at: i64,
-        #[serde(borrow)]
-        report: Box<ReportV1<'a>>,
-    },
-    Failed {
-        at: i64,
-        reason: &'a str,
-    },
+    Completed { at: Timestamp, report: Box<Report> },
+    Failed { at: Timestamp, reason: Arc<str> },
+});
+
+stored! {
+    struct ReportV1 of Report {
+        engine: EngineName,
+        category: Category,
+        summary: String,
+        evidence: Vec<Evidence>,
+        confidence: f64,
+        fix: Option<SuggestedFix>,
+        compared_with: Option<Compared>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct ReportV1<'a> {
-    engine: EngineV1,
-    /// By its name: the list grows, and its order is nobody's concern.
-    category: &'a str,
-    summary: &'a str,
-    #[serde(borrow)]
-    evidence: Vec<EvidenceV1<'a>>,
-    confidence: f64,
-    #[serde(borrow)]
-    fix: Option<FixV1<'a>>,
-    #[serde(borrow)]
-    compared_with: Option<([u8; 12], &'a str)>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct EvidenceV1<'a> {
-    stage: &'a str,
-    step: &'a str,
-    line: u32,
-    text: &'a str,
-}
-
-#[derive(Serialize, Deserialize)]
-struct FixV1<'a> {
-    summary: &'a str,
-    patch: Option<&'a str>,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PushingV1<'a> {
-    branch: &'a str,
-    commit: &'a str,
-}
-
-#[derive(Serialize, Deserialize)]
-struct PullRequestV1<'a> {
-    url: &'a str,
-    branch: &'a str,
-    number: Option<u64>,
-    created_at: i64,
+// By its name: the list grows, and its order is nobody's concern.
+stored_as!(&'a str: |category| category.as_str(), |name| Self::parse(name); Category);
+stored! { struct EvidenceV1 of Evidence { stage: Identifier, step: Identifier, line: u32, text: String } }
+stored! { struct FixV1 of SuggestedFix { summary: String, patch: Option<String> } }
+stored! { struct ComparedV1 of Compared { deployment: DeploymentId, commit: CommitId } }
+stored! { struct PushingV1 of Pushing { branch: String, commit: String } }
+stored! {
+    struct PullRequestV1 of PullRequest { url: String, branch: String, number: Option<u64>, created_at: Timestamp }
 }
 
 pub fn encode(analysis: &Analysis) -> Vec<u8> {
-    let Initiator { person, via } = &analysis.requested_by;
-    record::encode(&AnalysisV1 {
-        id: analysis.id.0.0,
-        environment: (&analysis.environment).into(),
-        deployment: analysis.deployment.0.0,
-        engine: analysis.engine.into(),
-        user: person.into(),
-        via: via.as_ref().map(ViaV1::from),
-        created_at: analysis.created_at.as_millis(),
-        standing: match &analysis.standing {
-            Standing::Running => StandingV1::Running,
-            Standing::Completed { at, report } => {
-                StandingV1::Completed { at: at.as_millis(), report: Box::new((&**report).into()) }
-            }
-            Standing::Failed { at, reason } => StandingV1::Failed { at: at.as_millis(), reason },
-        },
-        pushing: analysis.pushing.as_ref().map(|p| PushingV1 { branch: &p.branch, commit: &p.commit }),
-        pull_request: analysis.pull_request.as_ref().map(|made| PullRequestV1 {
-            url: &made.url,
-            branch: &made.branch,
-            number: made.number,
-            created_at: made.created_at.as_millis(),
-        }),
-        revision: analysis.revision,
-    })
+    record::encode(&analysis.to_form())
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Analysis, RecordError> {
-    record::read::<AnalysisV1<'_>, _>(bytes)
-}
-
-impl TryFrom<AnalysisV1<'_>> for Analysis {
-    type Error = Malformed;
-
-    fn try_from(form: AnalysisV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            id: AnalysisId(IdSeed(form.id)),
-            environment: form.environment.try_into()?,
-            deployment: DeploymentId(IdSeed(form.deployment)),
-            engine: form.engine.into(),
-            requested_by: Initiator { person: form.user.into(), via: form.via.map(RequestRef::from) },
-            created_at: Timestamp::from_millis(form.created_at),
-            standing: match form.standing {
-                StandingV1::Running => Standing::Running,
-                StandingV1::Completed { at, report } => {
-                    Standing::Completed { at: Timestamp::from_millis(at), report: Box::new(Report::try_from(*report)?) }
-                }
-                StandingV1::Failed { at, reason } => {
-                    Standing::Failed { at: Timestamp::from_millis(at), reason: Arc::from(reason) }
-                }
-            },
-            pushing: form.pushing.map(|p| Pushing { branch: p.branch.to_owned(), commit: p.commit.to_owned() }),
-            pull_request: form.pull_request.map(|made| PullRequest {
-                url: made.url.to_owned(),
-                branch: made.branch.to_owned(),
-                number: made.number,
-                created_at: Timestamp::from_millis(made.created_at),
-            }),
-            revision: form.revision,
-        })
-    }
-}
-
-impl<'a> From<&'a Report> for ReportV1<'a> {
-    fn from(report: &'a Report) -> Self {
-        let evidence = |line: &'a Evidence| EvidenceV1 {
-            stage: line.stage.as_str(),
-            step: line.step.as_str(),
-            line: line.line,
-            text: &line.text,
-        };
-        Self {
-            engine: report.engine.into(),
-            category: report.category.as_str(),
-            summary: &report.summary,
-            evidence: report.evidence.iter().map(evidence).collect(),
-            confidence: report.confidence,
-            fix: report.fix.as_ref().map(|fix| FixV1 { summary: &fix.summary, patch: fix.patch.as_deref() }),
-            compared_with: report.compared_with.as_ref().map(|with| (with.deployment.0.0, with.commit.as_str())),
-        }
-    }
-}
-
-impl TryFrom<ReportV1<'_>> for Report {
-    type Error = Malformed;
-
-    fn try_from(form: ReportV1<'_>) -> Result<Self, Malformed> {
-        let evidence = |line: EvidenceV1<'_>| {
-            Ok(Evidence {
-                stage: Identifier::parse(line.stage)?,
-                step: Identifier::parse(line.step)?,
-                line: line.line,
-                text: line.text.to_owned(),
-            })
-        };
-        let compared = |(deployment, commit): ([u8; 12], &str)| {
-            Ok(Compared { deployment: DeploymentId(IdSeed(deployment)), commit: CommitId::parse(commit)? })
-        };
-        Ok(Self {
-            engine: form.engine.into(),
-            category: Category::parse(form.category)?,
-            summary: form.summary.to_owned(),
-            evidence: form.evidence.into_iter().map(evidence).collect::<Result<_, Malformed>>()?,
-            confidence: form.confidence,
-            fix: form
-                .fix
-                .map(|fix| SuggestedFix { summary: fix.summary.to_owned(), patch: fix.patch.map(str::to_owned) }),
-            compared_with: form.compared_with.map(compared).transpose()?,
-        })
-    }
+    stored::read(bytes)
 }
 
 #[cfg(test)]
@@ -225,7 +80,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{EnvironmentKey, Person, PipelineKey, TokenId, UserId};
+    use crate::domain::{IdSeed, Person, PipelineKey, RequestRef, TokenId, UserId};
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
     use crate::store::record::Fault;
 

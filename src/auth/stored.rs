@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize};
 use super::member::Member;
 use super::token::{Token, Usage};
 use super::token_text::TokenHash;
-use crate::domain::{IdSeed, Identifier, Malformed, Role, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
 use crate::store::record::{self, RecordError, encode, records};
-use crate::stored::RoleV1;
+use crate::stored::{self, RoleV1, Stored, stored, stored_as};
 
 records! {
     MemberV1 = "member",
@@ -59,7 +59,7 @@ struct MemberV1 {
 struct DeclarationV1(RoleV1);
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
-    encode(&MemberV1 { id: member.id.0.0, role: member.role.into(), created_at: member.created_at.as_millis() })
+    encode(&MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() })
 }
 
 pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
@@ -69,75 +69,49 @@ pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
         organization,
         id: UserId(IdSeed(form.id)),
         name,
-        role: form.role.into(),
+        role: Role::from_form(form.role).map_err(record::invalid::<MemberV1>)?,
         created_at: Timestamp::from_millis(form.created_at),
     })
 }
 
 pub fn encode_declaration(role: Role) -> Vec<u8> {
-    encode(&DeclarationV1(role.into()))
+    encode(&DeclarationV1(role.to_form()))
 }
 
 /// Organization and name of a member, and the role that a file last declared.
 pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Role), RecordError> {
     let DeclarationV1(role) = record::decode(bytes)?;
     let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV1>)?;
-    Ok((member, role.into()))
+    Ok((member, Role::from_form(role).map_err(record::invalid::<DeclarationV1>)?))
 }
 
-#[derive(Serialize, Deserialize)]
-struct TokenV1<'a> {
-    organization: &'a str,
-    id: [u8; 12],
-    hash: [u8; 32],
-    user: [u8; 12],
-    created_by: [u8; 12],
-    name: &'a str,
-    last_four: &'a str,
-    created_at: i64,
-    expires_at: Option<i64>,
-    last_used_at: Option<i64>,
-    bootstrap: bool,
+stored! {
+    struct TokenV1 of Token {
+        organization: Identifier,
+        id: TokenId,
+        hash: TokenHash,
+        user: UserId,
+        created_by: UserId,
+        name: String,
+        last_four: String,
+        created_at: Timestamp,
+        expires_at: Option<Timestamp>,
+        usage: Usage,
+        bootstrap: bool,
+    }
 }
+
+stored_as!([u8; 32]: |hash| hash.0, |bytes| Ok(Self(bytes)); TokenHash);
+stored_as!(
+    Option<i64>: |usage| usage.last_used_at().to_form(), |form| Ok(Self::since(Stored::from_form(form)?)); Usage
+);
 
 pub fn encode_token(token: &Token) -> Vec<u8> {
-    encode(&TokenV1 {
-        organization: token.organization.as_str(),
-        id: token.id.0.0,
-        hash: token.hash.0,
-        user: token.user.0.0,
-        created_by: token.created_by.0.0,
-        name: &token.name,
-        last_four: &token.last_four,
-        created_at: token.created_at.as_millis(),
-        expires_at: token.expires_at.map(Timestamp::as_millis),
-        last_used_at: token.last_used_at().map(Timestamp::as_millis),
-        bootstrap: token.bootstrap,
-    })
+    encode(&token.to_form())
 }
 
 pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
-    record::read::<TokenV1<'_>, _>(bytes)
-}
-
-impl TryFrom<TokenV1<'_>> for Token {
-    type Error = Malformed;
-
-    fn try_from(form: TokenV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            organization: Identifier::parse(form.organization)?,
-            id: TokenId(IdSeed(form.id)),
-            hash: TokenHash(form.hash),
-            user: UserId(IdSeed(form.user)),
-            created_by: UserId(IdSeed(form.created_by)),
-            name: form.name.to_owned(),
-            last_four: form.last_four.to_owned(),
-            created_at: Timestamp::from_millis(form.created_at),
-            expires_at: form.expires_at.map(Timestamp::from_millis),
-            bootstrap: form.bootstrap,
-            usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
-        })
-    }
+    stored::read(bytes)
 }
 
 #[cfg(test)]

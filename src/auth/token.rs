@@ -27,7 +27,7 @@ pub struct Token {
 }
 
 /// When a token was last used; stored now and then, not with every request.
-pub(super) struct Usage {
+pub struct Usage {
     pub last_used_millis: AtomicI64,
     pub stored_millis: AtomicI64,
 }
@@ -76,8 +76,7 @@ impl Token {
     }
 
     pub fn last_used_at(&self) -> Option<Timestamp> {
-        let millis = self.usage.last_used_millis.load(Ordering::Relaxed);
-        (millis != Usage::NEVER).then(|| Timestamp::from_millis(millis))
+        self.usage.last_used_at()
     }
 }
 
@@ -87,6 +86,11 @@ impl Usage {
     pub fn since(last_used_at: Option<Timestamp>) -> Self {
         let millis = last_used_at.map_or(Self::NEVER, Timestamp::as_millis);
         Self { last_used_millis: AtomicI64::new(millis), stored_millis: AtomicI64::new(millis) }
+    }
+
+    pub fn last_used_at(&self) -> Option<Timestamp> {
+        let millis = self.last_used_millis.load(Ordering::Relaxed);
+        (millis != Self::NEVER).then(|| Timestamp::from_millis(millis))
     }
 
     pub fn is_unstored(&self) -> bool {

@@ -1,7 +1,6 @@
 //! The stored form of an event in its journal. The fields that filters compare come first, so that a search need not read
 //! the rest.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize, Serializer};
@@ -9,12 +8,12 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::event::{EventId, RecordedEvent};
 use super::record::NewEvent;
 use crate::domain::{
-    DeploymentId, EventData, EventType, EventValue, IdSeed, Identifier, Initiator, Malformed, Origin, Person,
-    RequestRef, SessionId, Ticket, Timestamp, UserId,
+    DeploymentId, EventData, EventType, EventValue, IdSeed, Identifier, Initiator, Malformed, Origin, SessionId,
+    Ticket, Timestamp, UserId,
 };
 use crate::store::journal::Hash;
 use crate::store::record::{self, Record, RecordError};
-use crate::stored::{PersonV1, ViaV1};
+use crate::stored::{PersonV1, Stored, ViaV1, stored_enum};
 
 #[derive(Serialize, Deserialize)]
 struct EventV1<'a, Entries> {
@@ -42,7 +41,7 @@ struct DataV1<'a>(&'a EventData);
 
 impl Serialize for DataV1<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, DatumV1::from(datum))))
+        serializer.collect_seq(self.0.0.iter().map(|(name, datum)| (&**name, datum.to_form())))
     }
 }
 
@@ -66,39 +65,28 @@ enum SessionV1 {
     Queued([u8; 12], u64),
 }
 
-#[derive(Serialize, Deserialize)]
-enum DatumV1<'a> {
-    Text(&'a str),
-    Number(u64),
-    Flag(bool),
-}
+stored_enum!(DatumV1<'a> of EventValue { Text(text: Arc<str>), Number(number: u64), Flag(flag: bool) });
 
 pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
     let beginning = BeginningV1 {
-        event_type: happening.event_type as u16,
-        at: happening.at.as_millis(),
+        event_type: happening.event_type.to_form(),
+        at: happening.at.to_form(),
         pipeline: happening.pipeline.map(Identifier::as_str),
         environment: happening.environment.map(Identifier::as_str),
         session: happening.session.map(|id| match id.origin {
             Origin::Granted(token) => SessionV1::Granted(id.seed.0, token),
             Origin::Queued(Ticket(ticket)) => SessionV1::Queued(id.seed.0, ticket),
         }),
-        deployment: happening.deployment.map(|id| id.0.0),
-        person: happening.by.map(|agent| PersonV1::from(&agent.person)),
+        deployment: happening.deployment.to_form(),
+        person: happening.by.map(|agent| agent.person.to_form()),
     };
-    let via = happening.by.and_then(|agent| agent.via.as_ref()).map(ViaV1::from);
+    let via = happening.by.and_then(|agent| agent.via.to_form());
     record::encode(&EventV1 { beginning, via, data: DataV1(happening.data) })
 }
 
 /// The type of the event, without reading the rest.
 pub fn notice_of(body: &[u8]) -> Option<EventType> {
-    event_type_at(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
-}
-
-/// Notices are stored as their position in the list of all, which only grows.
-fn event_type_at(position: u16) -> Result<EventType, RecordError> {
-    let found = EventType::ALL.get(usize::from(position)).copied();
-    found.ok_or_else(|| record::invalid::<ReadV1<'_>>("is an event type of a newer version; start that one"))
+    EventType::from_form(record::decode_beginning::<ReadV1<'_>, u16>(body).ok()?).ok()
 }
 
 /// The fields that filters compare, read without the rest and without copies.
@@ -116,7 +104,7 @@ pub struct EventHead<'a> {
 pub fn decode_head(body: &[u8]) -> Result<EventHead<'_>, RecordError> {
     let form: BeginningV1<'_> = record::decode_beginning::<ReadV1<'_>, _>(body)?;
     Ok(EventHead {
-        event_type: event_type_at(form.event_type)?,
+        event_type: EventType::from_form(form.event_type).map_err(record::invalid::<ReadV1<'_>>)?,
         at: Timestamp::from_millis(form.at),
         pipeline: form.pipeline,
         environment: form.environment,
@@ -127,22 +115,27 @@ pub fn decode_head(body: &[u8]) -> Result<EventHead<'_>, RecordError> {
 }
 
 pub fn decode(number: u64, hash: Hash, body: &[u8]) -> Result<RecordedEvent, RecordError> {
-    let EventV1 { beginning: form, via, data }: ReadV1<'_> = record::decode(body)?;
-    let identifier = |text: Option<&str>| {
-        text.map(Identifier::parse).transpose().map_err(|malformed: Malformed| record::invalid::<ReadV1<'_>>(malformed))
-    };
-    Ok(RecordedEvent {
-        id: EventId::new(number, &hash),
-        hash,
-        event_type: event_type_at(form.event_type)?,
-        at: Timestamp::from_millis(form.at),
-        by: form.person.map(|person| Initiator { person: Person::from(person), via: via.map(RequestRef::from) }),
-        pipeline: identifier(form.pipeline)?,
-        environment: identifier(form.environment)?,
-        session: form.session.map(SessionId::from),
-        deployment: form.deployment.map(|seed| DeploymentId(IdSeed(seed))),
-        data: EventData(data.into_iter().map(|(name, datum)| (Cow::Owned(name.to_owned()), datum.into())).collect()),
-    })
+    let form: ReadV1<'_> = record::decode(body)?;
+    form.into_event(EventId::new(number, &hash), hash).map_err(record::invalid::<ReadV1<'_>>)
+}
+
+impl ReadV1<'_> {
+    fn into_event(self, id: EventId, hash: Hash) -> Result<RecordedEvent, Malformed> {
+        let (form, via) = (self.beginning, Stored::from_form(self.via)?);
+        let data = self.data.into_iter().map(|(name, datum)| Ok((name.to_owned().into(), Stored::from_form(datum)?)));
+        Ok(RecordedEvent {
+            id,
+            hash,
+            event_type: Stored::from_form(form.event_type)?,
+            at: Stored::from_form(form.at)?,
+            by: Option::from_form(form.person)?.map(|person| Initiator { person, via }),
+            pipeline: Stored::from_form(form.pipeline)?,
+            environment: Stored::from_form(form.environment)?,
+            session: form.session.map(SessionId::from),
+            deployment: Stored::from_form(form.deployment)?,
+            data: EventData(data.collect::<Result<_, Malformed>>()?),
+        })
+    }
 }
 
 impl From<SessionV1> for SessionId {
@@ -150,26 +143,6 @@ impl From<SessionV1> for SessionId {
         match session {
             SessionV1::Granted(seed, token) => SessionId { seed: IdSeed(seed), origin: Origin::Granted(token) },
             SessionV1::Queued(seed, ticket) => SessionId { seed: IdSeed(seed), origin: Origin::Queued(Ticket(ticket)) },
-        }
-    }
-}
-
-impl<'a> From<&'a EventValue> for DatumV1<'a> {
-    fn from(datum: &'a EventValue) -> Self {
-        match datum {
-            EventValue::Text(text) => DatumV1::Text(text),
-            EventValue::Number(number) => DatumV1::Number(*number),
-            EventValue::Flag(flag) => DatumV1::Flag(*flag),
-        }
-    }
-}
-
-impl From<DatumV1<'_>> for EventValue {
-    fn from(datum: DatumV1<'_>) -> Self {
-        match datum {
-            DatumV1::Text(text) => EventValue::Text(Arc::from(text)),
-            DatumV1::Number(number) => EventValue::Number(number),
-            DatumV1::Flag(flag) => EventValue::Flag(flag),
         }
     }
 }

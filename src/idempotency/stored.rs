@@ -5,9 +5,9 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use super::answer::{StoredAnswer, Subject};
 use super::key::{Fingerprint, IdempotencyKey};
-use crate::domain::{AnalysisId, DeploymentId, IdSeed, Malformed, SessionId, Timestamp};
+use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Origin, SessionId, Ticket, Timestamp};
 use crate::store::record::{self, RecordError};
-use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, SessionIdV1};
+use crate::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
 
 const RECORDS: &[u8] = b"k/";
 pub const INDEX: &[u8] = b"x/";
@@ -43,16 +43,11 @@ struct RecordV2<'a> {
     body: &'a [u8],
 }
 
-#[derive(Serialize, Deserialize)]
-enum SubjectV2<'a> {
-    Session {
-        #[serde(borrow)]
-        environment: EnvironmentKeyV1<'a>,
-        session: SessionIdV1,
-    },
-    Deployment([u8; 12]),
-    Analysis([u8; 12]),
-}
+stored_enum!(SubjectV2<'a> of Subject {
+    Session { environment: EnvironmentKey, session: SessionId },
+    Deployment(id: DeploymentId),
+    Analysis(id: AnalysisId),
+});
 
 /// Had no subject.
 #[derive(Deserialize)]
@@ -89,7 +84,7 @@ pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer:
         fingerprint: fingerprint.0,
         status: answer.status,
         location: answer.location.as_deref(),
-        subject: answer.subject.as_ref().map(SubjectV2::from),
+        subject: answer.subject.to_form(),
         body: &answer.body,
     })
 }
@@ -117,34 +112,8 @@ impl Record<'_> {
             status: self.0.status,
             location: self.0.location.map(str::to_owned),
             body: self.0.body.to_vec(),
-            subject: self.0.subject.and_then(|subject| subject.try_into().ok()),
+            subject: Stored::from_form(self.0.subject).unwrap_or(None),
         }
-    }
-}
-
-impl<'a> From<&'a Subject> for SubjectV2<'a> {
-    fn from(subject: &'a Subject) -> Self {
-        match subject {
-            Subject::Session { environment, session } => {
-                Self::Session { environment: environment.into(), session: (*session).into() }
-            }
-            Subject::Deployment(id) => Self::Deployment(id.0.0),
-            Subject::Analysis(id) => Self::Analysis(id.0.0),
-        }
-    }
-}
-
-impl TryFrom<SubjectV2<'_>> for Subject {
-    type Error = Malformed;
-
-    fn try_from(form: SubjectV2<'_>) -> Result<Self, Malformed> {
-        Ok(match form {
-            SubjectV2::Session { environment, session } => {
-                Subject::Session { environment: environment.try_into()?, session: session.into() }
-            }
-            SubjectV2::Deployment(seed) => Subject::Deployment(DeploymentId(IdSeed(seed))),
-            SubjectV2::Analysis(seed) => Subject::Analysis(AnalysisId(IdSeed(seed))),
-        })
     }
 }
 
@@ -155,7 +124,12 @@ impl<'a> SubjectV2<'a> {
         match *path {
             [organization, "pipelines", pipeline, "ephemeral-environments", name, "sessions", session] => {
                 let environment = EnvironmentKeyV1 { pipeline: PipelineKeyV1 { organization, pipeline }, name };
-                Some(Self::Session { environment, session: session.parse::<SessionId>().ok()?.into() })
+                let SessionId { seed, origin } = session.parse().ok()?;
+                let origin = match origin {
+                    Origin::Granted(token) => OriginV1::Granted(token),
+                    Origin::Queued(Ticket(ticket)) => OriginV1::Queued(ticket),
+                };
+                Some(Self::Session { environment, session: SessionIdV1 { seed: seed.0, origin } })
             }
             [_, "deployments", id] => id.parse().ok().map(|DeploymentId(seed)| Self::Deployment(seed.0)),
             [_, "analyses", id] => id.parse().ok().map(|AnalysisId(seed)| Self::Analysis(seed.0)),
@@ -174,7 +148,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{EnvironmentKey, Identifier, Origin, PipelineKey, Ticket};
+    use crate::domain::{Identifier, PipelineKey};
     use crate::store::fixtures::format_4;
 
     #[test]

@@ -16,10 +16,9 @@ mod stored;
 mod tests;
 
 pub use declared::Declared;
-pub use form::BlueprintV1;
 pub use pipeline::{
     API_URL_PATTERN, Definition, EXPECTED_STATUSES_MAX, Pipeline, Provider, REPOSITORY_URL_PATTERN, Repository,
     STATUSES, Stopped, check_api_url, check_repository_url, default_branch, default_method, step_name,
 };
 pub use service::{Closing, Entering, PIPELINES_MAX, Pipelines, PipelinesError, Put};
-pub use step_form::{RegistryStepV1, StepSourceV1};
+pub use step_form::RegistryStepV1;

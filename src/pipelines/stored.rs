@@ -2,13 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
-use super::form::BlueprintV1;
 use super::pipeline::{Definition, Pipeline, Provider, Repository, Stopped};
-use crate::domain::{Blueprint, Context, Identifier, Malformed, PipelineKey, Timestamp, VariableName};
-use crate::store::record::{self, RecordError, records, stored_enum};
-use crate::stored::{PersonV1, PipelineKeyV1};
+use crate::domain::{Blueprint, Context, Identifier, Person, PipelineKey, Timestamp, VariableName};
+use crate::store::record::{self, RecordError, records};
+use crate::stored::{self, Stored, stored, stored_enum};
 
 records! {
     PipelineV1<'a> = "pipeline",
@@ -31,136 +28,51 @@ fn path(kind: &[u8], pipeline: &PipelineKey) -> Vec<u8> {
     [kind, pipeline.organization.as_str().as_bytes(), b"/", pipeline.pipeline.as_str().as_bytes()].concat()
 }
 
-#[derive(Serialize, Deserialize)]
-struct PipelineV1<'a> {
-    #[serde(borrow)]
-    key: PipelineKeyV1<'a>,
-    #[serde(borrow)]
-    definition: DefinitionV1<'a>,
-    #[serde(borrow)]
-    stopped: Option<StoppedV1<'a>>,
-    revision: u64,
+stored! {
+    struct PipelineV1 of Pipeline {
+        key: PipelineKey,
+        name: String,
+        slug: Identifier,
+        blueprint: Arc<Blueprint>,
+        repository: Option<Repository>,
+        stopped: Option<Stopped>,
+        revision: u64,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct DefinitionV1<'a> {
-    name: &'a str,
-    slug: &'a str,
-    #[serde(borrow)]
-    blueprint: BlueprintV1<'a>,
-    #[serde(borrow)]
-    repository: Option<RepositoryV1<'a>>,
+stored! {
+    struct DefinitionV1 of Definition {
+        name: String,
+        slug: Identifier,
+        blueprint: Arc<Blueprint>,
+        repository: Option<Repository>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct RepositoryV1<'a> {
-    provider: ProviderV1,
-    url: &'a str,
-    default_branch: &'a str,
-    credential: Option<&'a str>,
-    api_url: Option<&'a str>,
+stored! {
+    struct RepositoryV1 of Repository {
+        provider: Provider,
+        url: Arc<str>,
+        default_branch: Arc<str>,
+        credential: Option<VariableName>,
+        api_url: Option<Arc<str>>,
+    }
 }
 
-stored_enum!(ProviderV1, Provider { Git, GitHub });
-
-#[derive(Serialize, Deserialize)]
-struct StoppedV1<'a> {
-    #[serde(borrow)]
-    by: PersonV1<'a>,
-    at: i64,
-    reason: Option<&'a str>,
-}
+stored_enum!(ProviderV1 of Provider { Git, GitHub });
+stored! { struct StoppedV1 of Stopped { by: Person, at: Timestamp, reason: Option<Context> } }
 
 pub fn encode(pipeline: &Pipeline) -> Vec<u8> {
-    let Pipeline { key, name, slug, blueprint, repository, stopped, revision } = pipeline;
-    record::encode(&PipelineV1 {
-        key: key.into(),
-        definition: definition_form(name, slug, blueprint, repository.as_ref()),
-        stopped: stopped.as_ref().map(|stopped| StoppedV1 {
-            by: PersonV1::from(&stopped.by),
-            at: stopped.at.as_millis(),
-            reason: stopped.reason.as_ref().map(Context::as_str),
-        }),
-        revision: *revision,
-    })
+    record::encode(&pipeline.to_form())
 }
 
 /// What a file declares, to be compared with what it declared before.
 pub fn encode_declaration(definition: &Definition) -> Vec<u8> {
-    let Definition { name, slug, blueprint, repository } = definition;
-    record::encode(&definition_form(name, slug, blueprint, repository.as_ref()))
+    record::encode(&definition.to_form())
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Pipeline, RecordError> {
-    record::read::<PipelineV1<'_>, _>(bytes)
-}
-
-impl TryFrom<PipelineV1<'_>> for Pipeline {
-    type Error = Malformed;
-
-    fn try_from(form: PipelineV1<'_>) -> Result<Self, Malformed> {
-        let stopped = form.stopped.map(Stopped::try_from).transpose()?;
-        Ok(Definition::try_from(form.definition)?.into_pipeline(form.key.try_into()?, stopped, form.revision))
-    }
-}
-
-impl TryFrom<StoppedV1<'_>> for Stopped {
-    type Error = Malformed;
-
-    fn try_from(form: StoppedV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            by: form.by.into(),
-            at: Timestamp::from_millis(form.at),
-            reason: form.reason.map(Context::parse).transpose()?,
-        })
-    }
-}
-
-fn definition_form<'a>(
-    name: &'a str,
-    slug: &'a Identifier,
-    blueprint: &'a Blueprint,
-    repository: Option<&'a Repository>,
-) -> DefinitionV1<'a> {
-    DefinitionV1 {
-        name,
-        slug: slug.as_str(),
-        blueprint: BlueprintV1::from(blueprint),
-        repository: repository.map(|repository| RepositoryV1 {
-            provider: repository.provider.into(),
-            url: &repository.url,
-            default_branch: &repository.default_branch,
-            credential: repository.credential.as_ref().map(VariableName::as_str),
-            api_url: repository.api_url.as_deref(),
-        }),
-    }
-}
-
-impl TryFrom<DefinitionV1<'_>> for Definition {
-    type Error = Malformed;
-
-    fn try_from(form: DefinitionV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            name: form.name.to_owned(),
-            slug: Identifier::parse(form.slug)?,
-            blueprint: Arc::new(form.blueprint.try_into()?),
-            repository: form.repository.map(Repository::try_from).transpose()?,
-        })
-    }
-}
-
-impl TryFrom<RepositoryV1<'_>> for Repository {
-    type Error = Malformed;
-
-    fn try_from(form: RepositoryV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            provider: form.provider.into(),
-            url: Arc::from(form.url),
-            default_branch: Arc::from(form.default_branch),
-            credential: form.credential.map(VariableName::parse).transpose()?,
-            api_url: form.api_url.map(Arc::from),
-        })
-    }
+    stored::read(bytes)
 }
 
 #[cfg(test)]
@@ -168,7 +80,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Action, ApprovalRule, IdSeed, Person, Stage, Step, UserId, VariableValue};
+    use crate::domain::{Action, ApprovalRule, IdSeed, Stage, Step, UserId, VariableValue};
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {

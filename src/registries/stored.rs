@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::registry::{FileFault, GitSource, Registry, Source, SyncFailure};
-use crate::domain::{IdSeed, Identifier, Malformed, RegistryId, RegistryStep, Timestamp, VariableName};
+use crate::domain::{Identifier, Malformed, RegistryId, RegistryStep, VariableName};
 use crate::git::{Commit, RefName, RemoteUrl};
 use crate::pipelines::RegistryStepV1;
 use crate::store::record::{self, RecordError, records};
+use crate::stored::{self, Stored, stored, stored_as};
 
 records!(RegistryV1<'a> = "step registry");
 
@@ -20,7 +21,7 @@ pub fn key(organization: &Identifier, id: RegistryId) -> Vec<u8> {
 }
 
 #[derive(Serialize, Deserialize)]
-struct RegistryV1<'a> {
+pub struct RegistryV1<'a> {
     organization: &'a str,
     id: [u8; 12],
     name: &'a str,
@@ -36,92 +37,65 @@ struct RegistryV1<'a> {
     revision: u64,
 }
 
-#[derive(Serialize, Deserialize)]
-struct GitV1<'a> {
-    url: &'a str,
-    reference: &'a str,
-    credential: Option<&'a str>,
-    commit: Option<&'a str>,
+stored! {
+    struct GitV1 of GitSource {
+        url: RemoteUrl,
+        reference: RefName,
+        credential: Option<VariableName>,
+        commit: Option<Commit>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct FailureV1<'a> {
-    message: &'a str,
-    #[serde(borrow)]
-    faults: Vec<(&'a str, &'a str)>,
-}
+stored_as!(&'a str: |text| text.as_str(), |text| Self::parse(text); Commit, RefName);
+// Whether this machine's repositories may be named by now is looked at when it is synced.
+stored_as!(&'a str: |url| url.as_str(), |url| Self::parse(url, true); RemoteUrl);
+stored! { struct FailureV1 of SyncFailure { message: String, faults: Vec<FileFault> } }
+stored! { struct FaultV1 of FileFault { file: String, message: String } }
 
 pub fn encode(registry: &Registry) -> Vec<u8> {
-    record::encode(&RegistryV1 {
-        organization: registry.organization.as_str(),
-        id: registry.id.0.0,
-        name: registry.name.as_str(),
-        git: match &registry.source {
-            Source::Inline => None,
-            Source::Git(git) => Some(GitV1 {
-                url: git.url.as_str(),
-                reference: git.reference.as_str(),
-                credential: git.credential.as_ref().map(VariableName::as_str),
-                commit: git.commit.as_ref().map(Commit::as_str),
-            }),
-        },
-        steps: registry.steps.values().map(|step| RegistryStepV1::from(&**step)).collect(),
-        failure: registry.failure.as_ref().map(|failure| FailureV1 {
-            message: &failure.message,
-            faults: failure.faults.iter().map(|fault| (&*fault.file, &*fault.message)).collect(),
-        }),
-        created_at: registry.created_at.as_millis(),
-        updated_at: registry.updated_at.as_millis(),
-        synced_at: registry.synced_at.map(Timestamp::as_millis),
-        revision: registry.revision,
-    })
+    record::encode(&registry.to_form())
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Registry, RecordError> {
-    record::read::<RegistryV1<'_>, _>(bytes)
+    stored::read(bytes)
 }
 
-impl TryFrom<RegistryV1<'_>> for Registry {
-    type Error = Malformed;
+impl Stored for Registry {
+    type Form<'a> = RegistryV1<'a>;
 
-    fn try_from(form: RegistryV1<'_>) -> Result<Self, Malformed> {
-        let steps = form.steps.into_iter().map(|step| {
-            let step = RegistryStep::try_from(step)?;
-            Ok(((step.name.clone(), step.version.clone()), Arc::new(step)))
-        });
+    fn to_form(&self) -> RegistryV1<'_> {
+        let Self { organization, id, name, source, steps, failure, created_at, updated_at, synced_at, revision } = self;
+        RegistryV1 {
+            organization: organization.to_form(),
+            id: id.to_form(),
+            name: name.to_form(),
+            git: match source {
+                Source::Inline => None,
+                Source::Git(git) => Some(git.to_form()),
+            },
+            steps: steps.values().map(Stored::to_form).collect(),
+            failure: failure.to_form(),
+            created_at: created_at.to_form(),
+            updated_at: updated_at.to_form(),
+            synced_at: synced_at.to_form(),
+            revision: *revision,
+        }
+    }
+
+    fn from_form(form: RegistryV1<'_>) -> Result<Self, Malformed> {
+        let steps: Vec<Arc<RegistryStep>> = Stored::from_form(form.steps)?;
         Ok(Self {
-            organization: Identifier::parse(form.organization)?,
-            id: RegistryId(IdSeed(form.id)),
-            name: Identifier::parse(form.name)?,
-            source: form.git.map(GitSource::try_from).transpose()?.map_or(Source::Inline, Source::Git),
-            steps: Arc::new(steps.collect::<Result<_, Malformed>>()?),
-            failure: form.failure.map(|failure| Arc::new(SyncFailure::from(failure))),
-            created_at: Timestamp::from_millis(form.created_at),
-            updated_at: Timestamp::from_millis(form.updated_at),
-            synced_at: form.synced_at.map(Timestamp::from_millis),
+            organization: Stored::from_form(form.organization)?,
+            id: Stored::from_form(form.id)?,
+            name: Stored::from_form(form.name)?,
+            source: Option::from_form(form.git)?.map_or(Source::Inline, Source::Git),
+            steps: Arc::new(steps.into_iter().map(|step| ((step.name.clone(), step.version.clone()), step)).collect()),
+            failure: Stored::from_form(form.failure)?,
+            created_at: Stored::from_form(form.created_at)?,
+            updated_at: Stored::from_form(form.updated_at)?,
+            synced_at: Stored::from_form(form.synced_at)?,
             revision: form.revision,
         })
-    }
-}
-
-impl TryFrom<GitV1<'_>> for GitSource {
-    type Error = Malformed;
-
-    fn try_from(form: GitV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            // Whether this machine's repositories may be named by now is looked at when it is synced.
-            url: RemoteUrl::parse(form.url, true)?,
-            reference: RefName::parse(form.reference)?,
-            credential: form.credential.map(VariableName::parse).transpose()?,
-            commit: form.commit.map(Commit::parse).transpose()?,
-        })
-    }
-}
-
-impl From<FailureV1<'_>> for SyncFailure {
-    fn from(form: FailureV1<'_>) -> Self {
-        let fault = |(file, message): (&str, &str)| FileFault { file: file.to_owned(), message: message.to_owned() };
-        Self { message: form.message.to_owned(), faults: form.faults.into_iter().map(fault).collect() }
     }
 }
 
@@ -130,7 +104,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Action, Description, Input, InputKind, InputValue, VariableValue};
+    use crate::domain::{Action, Description, IdSeed, Input, InputKind, InputValue, Timestamp, VariableValue};
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {

@@ -139,27 +139,7 @@ macro_rules! records {
         })*
     };
 }
-
-/// An enum and its stored twin. Postcard stores the position in the list, so the list only grows at its end.
-macro_rules! stored_enum {
-    ($stored:ident, $value:ident { $($variant:ident),* $(,)? }) => {
-        #[derive(serde::Serialize, serde::Deserialize)]
-        pub enum $stored { $($variant),* }
-
-        impl From<$value> for $stored {
-            fn from(value: $value) -> Self {
-                match value { $($value::$variant => $stored::$variant),* }
-            }
-        }
-
-        impl From<$stored> for $value {
-            fn from(form: $stored) -> Self {
-                match form { $($stored::$variant => $value::$variant),* }
-            }
-        }
-    };
-}
-pub(crate) use {records, stored_enum};
+pub(crate) use records;
 
 #[cfg(test)]
 mod tests {

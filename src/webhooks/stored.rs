@@ -6,14 +6,15 @@ use super::delivery::{Attempt, Delivery, DeliveryStatus};
 use super::filter::Filter;
 use super::target::Target;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, PreviousSecret, Progress, Webhook};
-use crate::domain::{DeliveryId, Description, EventType, IdSeed, Identifier, Malformed, Timestamp, WebhookId};
+use crate::domain::{DeliveryId, EventType, IdSeed, Identifier, Malformed, Timestamp, WebhookId};
 use crate::events::EventId;
 use crate::store::StoreError;
-use crate::store::record::{self, encode, records, stored_enum};
+use crate::store::record::{self, encode, records};
+use crate::stored::{self, Stored, stored, stored_enum};
 
 records! {
     WebhookV1<'a> = "webhook",
-    ProgressV1 = "webhook progress",
+    ProgressV1<'a> = "webhook progress",
     DeliveryV1<'a> = "webhook delivery",
 }
 
@@ -53,38 +54,45 @@ struct WebhookV1<'a> {
     url: &'a str,
     filters: Vec<String>,
     description: &'a str,
-    disabled: Option<(i64, DisabledV1)>,
+    #[serde(borrow)]
+    disabled: Option<DisabledV1<'a>>,
     secret: u32,
-    previous: Option<(u32, i64)>,
+    #[serde(borrow)]
+    previous: Option<PreviousV1<'a>>,
     created_at: i64,
     updated_at: i64,
 }
 
-stored_enum!(DisabledV1, DisabledWhy { Asked, Gone, Failing });
+stored! { struct DisabledV1 of Disabled { at: Timestamp, why: DisabledWhy } }
+stored_enum!(DisabledWhyV1 of DisabledWhy { Asked, Gone, Failing });
+stored! { struct PreviousV1 of PreviousSecret { number: u32, until: Timestamp } }
 
-#[derive(Serialize, Deserialize)]
-struct ProgressV1 {
-    cursor: u64,
-    missed: u64,
-    failing_since: Option<i64>,
-    pending: u32,
-    last: Option<LastV1>,
+stored! {
+    struct ProgressV1 of Progress {
+        cursor: u64,
+        missed: u64,
+        failing_since: Option<Timestamp>,
+        pending: u32,
+        last: Option<LastDelivery>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct LastV1 {
-    delivery: [u8; ID_BYTES],
-    event_type: u16,
-    at: i64,
-    status: StatusV1,
-    code: Option<u16>,
+stored! {
+    struct LastV1 of LastDelivery {
+        delivery: DeliveryId,
+        event_type: EventType,
+        at: Timestamp,
+        status: DeliveryStatus,
+        code: Option<u16>,
+    }
 }
 
-stored_enum!(StatusV1, DeliveryStatus { Pending, Delivered, Failed });
+stored_enum!(StatusV1 of DeliveryStatus { Pending, Delivered, Failed });
 
 #[derive(Serialize, Deserialize)]
 struct DeliveryV1<'a> {
-    event: (u64, [u8; 4]),
+    #[serde(borrow)]
+    event: EventIdV1<'a>,
     event_type: u16,
     body: &'a [u8],
     created_at: i64,
@@ -95,25 +103,21 @@ struct DeliveryV1<'a> {
     next_attempt_at: Option<i64>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct AttemptV1<'a> {
-    at: i64,
-    millis: u32,
-    code: Option<u16>,
-    error: Option<&'a str>,
-    excerpt: &'a str,
+stored! { struct EventIdV1 of EventId { number: u64, check: [u8; 4] } }
+stored! {
+    struct AttemptV1 of Attempt { at: Timestamp, millis: u32, code: Option<u16>, error: Option<String>, excerpt: String }
 }
 
 pub fn encode_webhook(webhook: &Webhook) -> Vec<u8> {
     encode(&WebhookV1 {
         url: webhook.target.as_str(),
         filters: webhook.filters.iter().map(Filter::to_string).collect(),
-        description: webhook.description.as_str(),
-        disabled: webhook.disabled.map(|disabled| (disabled.at.as_millis(), disabled.why.into())),
+        description: webhook.description.to_form(),
+        disabled: webhook.disabled.to_form(),
         secret: webhook.secret,
-        previous: webhook.previous.map(|previous| (previous.number, previous.until.as_millis())),
-        created_at: webhook.created_at.as_millis(),
-        updated_at: webhook.updated_at.as_millis(),
+        previous: webhook.previous.to_form(),
+        created_at: webhook.created_at.to_form(),
+        updated_at: webhook.updated_at.to_form(),
     })
 }
 
@@ -131,116 +135,63 @@ fn parse_webhook_key(key: &[u8]) -> Option<(Identifier, WebhookId)> {
 
 impl WebhookV1<'_> {
     fn into_webhook(self, organization: Identifier, id: WebhookId) -> Result<Webhook, Malformed> {
-        let at = Timestamp::from_millis;
         Ok(Webhook {
             organization,
             id,
             target: Target::parse(self.url)?,
             filters: self.filters.iter().map(|text| Filter::parse(text)).collect::<Result<_, _>>()?,
-            description: Description::parse(self.description)?,
-            disabled: self.disabled.map(|(disabled_at, why)| Disabled { at: at(disabled_at), why: why.into() }),
+            description: Stored::from_form(self.description)?,
+            disabled: Stored::from_form(self.disabled)?,
             secret: self.secret,
-            previous: self.previous.map(|(number, until)| PreviousSecret { number, until: at(until) }),
-            created_at: at(self.created_at),
-            updated_at: at(self.updated_at),
+            previous: Stored::from_form(self.previous)?,
+            created_at: Stored::from_form(self.created_at)?,
+            updated_at: Stored::from_form(self.updated_at)?,
         })
     }
 }
 
 pub fn encode_progress(progress: &Progress) -> Vec<u8> {
-    encode(&ProgressV1 {
-        cursor: progress.cursor,
-        missed: progress.missed,
-        failing_since: progress.failing_since.map(Timestamp::as_millis),
-        pending: progress.pending,
-        last: progress.last.as_ref().map(|last| LastV1 {
-            delivery: last.delivery.0.0,
-            event_type: last.event_type as u16,
-            at: last.at.as_millis(),
-            status: last.status.into(),
-            code: last.code,
-        }),
-    })
+    encode(&progress.to_form())
 }
 
 pub fn decode_progress(bytes: &[u8]) -> Result<Progress, StoreError> {
-    Ok(record::read::<ProgressV1, _>(bytes)?)
-}
-
-impl TryFrom<ProgressV1> for Progress {
-    type Error = Malformed;
-
-    fn try_from(form: ProgressV1) -> Result<Self, Malformed> {
-        Ok(Self {
-            cursor: form.cursor,
-            missed: form.missed,
-            failing_since: form.failing_since.map(Timestamp::from_millis),
-            pending: form.pending,
-            last: form.last.map(LastDelivery::try_from).transpose()?,
-        })
-    }
-}
-
-impl TryFrom<LastV1> for LastDelivery {
-    type Error = Malformed;
-
-    fn try_from(form: LastV1) -> Result<Self, Malformed> {
-        Ok(Self {
-            delivery: DeliveryId(IdSeed(form.delivery)),
-            event_type: event_type_at(form.event_type)?,
-            at: Timestamp::from_millis(form.at),
-            status: form.status.into(),
-            code: form.code,
-        })
-    }
+    Ok(stored::read(bytes)?)
 }
 
 pub fn encode_delivery(delivery: &Delivery) -> Vec<u8> {
-    let attempts = delivery.attempts.iter().map(|attempt| AttemptV1 {
-        at: attempt.at.as_millis(),
-        millis: attempt.millis,
-        code: attempt.code,
-        error: attempt.error.as_deref(),
-        excerpt: &attempt.excerpt,
-    });
     encode(&DeliveryV1 {
-        event: (delivery.event.number, delivery.event.check),
-        event_type: delivery.event_type as u16,
+        event: delivery.event.to_form(),
+        event_type: delivery.event_type.to_form(),
         body: &delivery.body,
-        created_at: delivery.created_at.as_millis(),
-        status: delivery.status.into(),
+        created_at: delivery.created_at.to_form(),
+        status: delivery.status.to_form(),
         tries: delivery.tries,
-        attempts: attempts.collect(),
-        next_attempt_at: delivery.next_attempt_at.map(Timestamp::as_millis),
+        attempts: delivery.attempts.to_form(),
+        next_attempt_at: delivery.next_attempt_at.to_form(),
     })
 }
 
 pub fn decode_delivery(key: &[u8], bytes: &[u8]) -> Result<Delivery, StoreError> {
     let form: DeliveryV1<'_> = record::decode(bytes)?;
     let (_, inverted) = key.split_last_chunk::<ID_BYTES>().ok_or_else(record::misplaced::<DeliveryV1<'_>>)?;
-    let attempts = form.attempts.into_iter().map(|attempt| Attempt {
-        at: Timestamp::from_millis(attempt.at),
-        millis: attempt.millis,
-        code: attempt.code,
-        error: attempt.error.map(str::to_owned),
-        excerpt: attempt.excerpt.to_owned(),
-    });
-    Ok(Delivery {
-        id: DeliveryId(IdSeed(inverted.map(|byte| !byte))),
-        event: EventId { number: form.event.0, check: form.event.1 },
-        event_type: event_type_at(form.event_type).map_err(record::invalid::<DeliveryV1<'_>>)?,
-        body: form.body.to_vec(),
-        created_at: Timestamp::from_millis(form.created_at),
-        status: form.status.into(),
-        tries: form.tries,
-        attempts: attempts.collect(),
-        next_attempt_at: form.next_attempt_at.map(Timestamp::from_millis),
-    })
+    let id = DeliveryId(IdSeed(inverted.map(|byte| !byte)));
+    Ok(form.into_delivery(id).map_err(record::invalid::<DeliveryV1<'_>>)?)
 }
 
-/// Notices are stored as their position in the list of all, which only grows.
-fn event_type_at(position: u16) -> Result<EventType, Malformed> {
-    EventType::ALL.get(usize::from(position)).copied().ok_or(Malformed("is an event type of a newer version"))
+impl DeliveryV1<'_> {
+    fn into_delivery(self, id: DeliveryId) -> Result<Delivery, Malformed> {
+        Ok(Delivery {
+            id,
+            event: Stored::from_form(self.event)?,
+            event_type: Stored::from_form(self.event_type)?,
+            body: self.body.to_vec(),
+            created_at: Stored::from_form(self.created_at)?,
+            status: Stored::from_form(self.status)?,
+            tries: self.tries,
+            attempts: Stored::from_form(self.attempts)?,
+            next_attempt_at: Stored::from_form(self.next_attempt_at)?,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -248,6 +199,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::domain::Description;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn at(second: i64) -> Timestamp {

@@ -6,13 +6,12 @@ use serde::{Deserialize, Serialize};
 
 use super::session::DeploymentV1;
 use crate::domain::{
-    Approval, ApprovalId, ApprovalRecord, ApprovalStatus, CommitId, Deployment, DeploymentId, DeploymentRecord,
-    DeploymentStatus, EnvironmentKey, IdSeed, Identifier, Malformed, Person, Retried, SessionId, StageRun, StageStatus,
-    StepRun, StepSource, StepStatus, Timestamp,
+    Approval, ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, DeploymentRecord, DeploymentStatus,
+    EnvironmentKey, Identifier, Malformed, Person, Retried, SessionId, StageRun, StageStatus, StepRun, StepSource,
+    StepStatus, Timestamp,
 };
-use crate::pipelines::StepSourceV1;
-use crate::store::record::{self, RecordError, encode, records, stored_enum};
-use crate::stored::{EnvironmentKeyV1, PersonV1, SessionIdV1};
+use crate::store::record::{self, RecordError, encode, records};
+use crate::stored::{EnvironmentKeyV1, PersonV1, SessionIdV1, Stored, stored, stored_enum};
 
 records! {
     DeploymentRecordV1<'a> = "deployment",
@@ -33,16 +32,17 @@ pub struct DeploymentHead {
 /// What was said with an approval stands in the approval's own record, not here: it would make this one, which is
 /// written with every step, several times as large.
 pub fn encode_deployment(environment: &EnvironmentKey, record: &DeploymentRecord) -> Vec<u8> {
+    let DeploymentRecord { deployment, session, fencing_token, user, stages, retried } = record;
     encode(&DeploymentRecordV1 {
         head: HeadV1 {
-            environment: EnvironmentKeyV1::from(environment),
-            session: record.session.map(SessionIdV1::from),
-            deployment: DeploymentV1::from(&record.deployment),
+            environment: environment.to_form(),
+            session: session.to_form(),
+            deployment: deployment.to_form(),
         },
-        fencing_token: record.fencing_token,
-        user: record.user.as_ref().map(PersonV1::from),
-        stages: record.stages.iter().map(StageRunV1::from).collect(),
-        retried: record.retried.as_ref().map(|retried| (PersonV1::from(&retried.by), retried.stage as u32)),
+        fencing_token: *fencing_token,
+        user: user.to_form(),
+        stages: stages.to_form(),
+        retried: retried.to_form(),
     })
 }
 
@@ -57,16 +57,17 @@ pub fn decode_deployment_head(bytes: &[u8]) -> Result<DeploymentHead, RecordErro
 }
 
 pub fn encode_approval(environment: &EnvironmentKey, record: &ApprovalRecord) -> Vec<u8> {
+    let ApprovalRecord { approval, deployment, session, commit, stage, attempt, requested_by } = record;
     encode(&ApprovalRecordV1 {
-        environment: EnvironmentKeyV1::from(environment),
-        approval: ApprovalV1::from(&record.approval),
-        comment: record.approval.comment.as_deref(),
-        deployment: record.deployment.0.0,
-        session: record.session.map(SessionIdV1::from),
-        commit: record.commit.as_str(),
-        stage: record.stage.as_str(),
-        attempt: record.attempt,
-        requested_by: record.requested_by.as_ref().map(PersonV1::from),
+        environment: environment.to_form(),
+        approval: approval.to_form(),
+        comment: approval.comment.to_form(),
+        deployment: deployment.to_form(),
+        session: session.to_form(),
+        commit: commit.to_form(),
+        stage: stage.to_form(),
+        attempt: *attempt,
+        requested_by: requested_by.to_form(),
     })
 }
 
@@ -76,12 +77,12 @@ pub fn decode_approval(bytes: &[u8]) -> Result<(EnvironmentKey, ApprovalRecord),
 
 /// Which approvals there are of a deployment, oldest first.
 pub fn encode_approvals(approvals: &[ApprovalId]) -> Vec<u8> {
-    encode(&ApprovalsV1(approvals.iter().map(|id| id.0.0).collect()))
+    encode(&ApprovalsV1(approvals.iter().map(Stored::to_form).collect()))
 }
 
 pub fn decode_approvals(bytes: &[u8]) -> Result<Vec<ApprovalId>, RecordError> {
     let ApprovalsV1(form) = record::decode(bytes)?;
-    Ok(form.into_iter().map(|seed| ApprovalId(IdSeed(seed))).collect())
+    Vec::from_form(form).map_err(record::invalid::<ApprovalsV1>)
 }
 
 #[derive(Serialize, Deserialize)]
@@ -101,41 +102,41 @@ struct DeploymentRecordV1<'a> {
 struct HeadV1<'a> {
     #[serde(borrow)]
     environment: EnvironmentKeyV1<'a>,
-    session: Option<SessionIdV1>,
+    #[serde(borrow)]
+    session: Option<SessionIdV1<'a>>,
     #[serde(borrow)]
     deployment: DeploymentV1<'a>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct StageRunV1<'a> {
-    name: &'a str,
-    status: StageStatusV1,
-    attempt: u32,
-    #[serde(borrow)]
-    approval: Option<ApprovalV1<'a>>,
-    #[serde(borrow)]
-    steps: Vec<StepRunV1<'a>>,
+stored! {
+    struct StageRunV1 of StageRun {
+        name: Identifier,
+        status: StageStatus,
+        attempt: u32,
+        approval: Option<Approval>,
+        steps: Vec<StepRun>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct StepRunV1<'a> {
-    name: &'a str,
-    #[serde(borrow)]
-    source: Option<StepSourceV1<'a>>,
-    status: StepStatusV1,
-    exit_code: Option<i32>,
-    started_at: Option<i64>,
-    finished_at: Option<i64>,
+stored! {
+    struct StepRunV1 of StepRun {
+        name: Identifier,
+        source: Option<Arc<StepSource>>,
+        status: StepStatus,
+        exit_code: Option<i32>,
+        started_at: Option<Timestamp>,
+        finished_at: Option<Timestamp>,
+    }
 }
 
-#[derive(Serialize, Deserialize)]
-struct ApprovalV1<'a> {
-    id: [u8; 12],
-    status: ApprovalStatusV1,
-    requested_at: i64,
-    decided_at: Option<i64>,
-    #[serde(borrow)]
-    decided_by: Option<PersonV1<'a>>,
+stored! {
+    struct ApprovalV1 of Approval {
+        id: ApprovalId,
+        status: ApprovalStatus,
+        requested_at: Timestamp,
+        decided_at: Option<Timestamp>,
+        decided_by: Option<Person>,
+    } not stored { comment: None }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -146,7 +147,8 @@ struct ApprovalRecordV1<'a> {
     approval: ApprovalV1<'a>,
     comment: Option<&'a str>,
     deployment: [u8; 12],
-    session: Option<SessionIdV1>,
+    #[serde(borrow)]
+    session: Option<SessionIdV1<'a>>,
     commit: &'a str,
     stage: &'a str,
     attempt: u32,
@@ -158,25 +160,38 @@ struct ApprovalRecordV1<'a> {
 struct ApprovalsV1(Vec<[u8; 12]>);
 
 stored_enum!(
-    StageStatusV1,
-    StageStatus { Pending, AwaitingApproval, Queued, Running, Cancelling, Succeeded, Failed, Cancelled, Skipped }
+    StageStatusV1 of StageStatus {
+        Pending, AwaitingApproval, Queued, Running, Cancelling, Succeeded, Failed, Cancelled, Skipped,
+    }
 );
-stored_enum!(StepStatusV1, StepStatus { Pending, Running, Succeeded, Failed, Cancelled, Skipped });
-stored_enum!(ApprovalStatusV1, ApprovalStatus { Pending, Approved, Rejected, Cancelled });
+stored_enum!(StepStatusV1 of StepStatus { Pending, Running, Succeeded, Failed, Cancelled, Skipped });
+stored_enum!(ApprovalStatusV1 of ApprovalStatus { Pending, Approved, Rejected, Cancelled });
+
+impl Stored for Retried {
+    type Form<'a> = (PersonV1<'a>, u32);
+
+    fn to_form(&self) -> Self::Form<'_> {
+        (self.by.to_form(), self.stage as u32)
+    }
+
+    fn from_form((by, stage): Self::Form<'_>) -> Result<Self, Malformed> {
+        Ok(Self { by: Person::from_form(by)?, stage: stage as usize })
+    }
+}
 
 impl TryFrom<DeploymentRecordV1<'_>> for (EnvironmentKey, DeploymentRecord) {
     type Error = Malformed;
 
     fn try_from(form: DeploymentRecordV1<'_>) -> Result<Self, Malformed> {
         let record = DeploymentRecord {
-            deployment: Deployment::try_from(form.head.deployment)?,
-            session: form.head.session.map(SessionId::from),
+            deployment: Stored::from_form(form.head.deployment)?,
+            session: Stored::from_form(form.head.session)?,
             fencing_token: form.fencing_token,
-            user: form.user.map(Person::from),
-            stages: form.stages.into_iter().map(StageRun::try_from).collect::<Result<_, _>>()?,
-            retried: form.retried.map(|(by, stage)| Retried { by: by.into(), stage: stage as usize }),
+            user: Stored::from_form(form.user)?,
+            stages: Stored::from_form(form.stages)?,
+            retried: Stored::from_form(form.retried)?,
         };
-        Ok((form.head.environment.try_into()?, record))
+        Ok((Stored::from_form(form.head.environment)?, record))
     }
 }
 
@@ -185,10 +200,10 @@ impl TryFrom<HeadV1<'_>> for DeploymentHead {
 
     fn try_from(form: HeadV1<'_>) -> Result<Self, Malformed> {
         Ok(Self {
-            environment: form.environment.try_into()?,
-            session: form.session.map(SessionId::from),
-            id: DeploymentId(IdSeed(form.deployment.id)),
-            status: form.deployment.status.into(),
+            environment: Stored::from_form(form.environment)?,
+            session: Stored::from_form(form.session)?,
+            id: Stored::from_form(form.deployment.id)?,
+            status: Stored::from_form(form.deployment.status)?,
             revision: form.deployment.revision,
         })
     }
@@ -199,93 +214,14 @@ impl TryFrom<ApprovalRecordV1<'_>> for (EnvironmentKey, ApprovalRecord) {
 
     fn try_from(form: ApprovalRecordV1<'_>) -> Result<Self, Malformed> {
         let record = ApprovalRecord {
-            approval: Approval { comment: form.comment.map(Arc::from), ..form.approval.into() },
-            deployment: DeploymentId(IdSeed(form.deployment)),
-            session: form.session.map(SessionId::from),
-            commit: CommitId::parse(form.commit)?,
-            stage: Identifier::parse(form.stage)?,
+            approval: Approval { comment: Stored::from_form(form.comment)?, ..Stored::from_form(form.approval)? },
+            deployment: Stored::from_form(form.deployment)?,
+            session: Stored::from_form(form.session)?,
+            commit: Stored::from_form(form.commit)?,
+            stage: Stored::from_form(form.stage)?,
             attempt: form.attempt,
-            requested_by: form.requested_by.map(Person::from),
+            requested_by: Stored::from_form(form.requested_by)?,
         };
-        Ok((form.environment.try_into()?, record))
-    }
-}
-
-impl<'a> From<&'a StageRun> for StageRunV1<'a> {
-    fn from(stage: &'a StageRun) -> Self {
-        Self {
-            name: stage.name.as_str(),
-            status: stage.status.into(),
-            attempt: stage.attempt,
-            approval: stage.approval.as_ref().map(ApprovalV1::from),
-            steps: stage.steps.iter().map(StepRunV1::from).collect(),
-        }
-    }
-}
-
-impl TryFrom<StageRunV1<'_>> for StageRun {
-    type Error = Malformed;
-
-    fn try_from(form: StageRunV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            name: Identifier::parse(form.name)?,
-            status: form.status.into(),
-            attempt: form.attempt,
-            approval: form.approval.map(Approval::from),
-            steps: form.steps.into_iter().map(StepRun::try_from).collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-impl<'a> From<&'a StepRun> for StepRunV1<'a> {
-    fn from(step: &'a StepRun) -> Self {
-        Self {
-            name: step.name.as_str(),
-            source: step.source.as_deref().map(StepSourceV1::from),
-            status: step.status.into(),
-            exit_code: step.exit_code,
-            started_at: step.started_at.map(Timestamp::as_millis),
-            finished_at: step.finished_at.map(Timestamp::as_millis),
-        }
-    }
-}
-
-impl TryFrom<StepRunV1<'_>> for StepRun {
-    type Error = Malformed;
-
-    fn try_from(form: StepRunV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            name: Identifier::parse(form.name)?,
-            source: form.source.map(StepSource::try_from).transpose()?.map(Arc::new),
-            status: form.status.into(),
-            exit_code: form.exit_code,
-            started_at: form.started_at.map(Timestamp::from_millis),
-            finished_at: form.finished_at.map(Timestamp::from_millis),
-        })
-    }
-}
-
-impl<'a> From<&'a Approval> for ApprovalV1<'a> {
-    fn from(approval: &'a Approval) -> Self {
-        Self {
-            id: approval.id.0.0,
-            status: approval.status.into(),
-            requested_at: approval.requested_at.as_millis(),
-            decided_at: approval.decided_at.map(Timestamp::as_millis),
-            decided_by: approval.decided_by.as_ref().map(PersonV1::from),
-        }
-    }
-}
-
-impl From<ApprovalV1<'_>> for Approval {
-    fn from(form: ApprovalV1<'_>) -> Self {
-        Self {
-            id: ApprovalId(IdSeed(form.id)),
-            status: form.status.into(),
-            requested_at: Timestamp::from_millis(form.requested_at),
-            decided_at: form.decided_at.map(Timestamp::from_millis),
-            decided_by: form.decided_by.map(Person::from),
-            comment: None,
-        }
+        Ok((Stored::from_form(form.environment)?, record))
     }
 }

@@ -1,19 +1,18 @@
 //! Environments, and those who wait, as they lie in the store.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::session::{DeploymentStatusV1, DeploymentV1, SessionV1};
+use super::session::{DeploymentV1, SessionV1};
 use crate::domain::{
-    CommitId, Configuration, Deployment, DeploymentId, Description, Environment, EnvironmentKey, IdSeed, Identifier,
-    KeptBy, Labels, LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, RequestRef, Session, Ticket,
-    Timestamp, Waiter,
+    CommitId, Configuration, DeploymentId, DeploymentStatus, Description, Environment, Identifier, KeptBy, Labels,
+    LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Role, Session, Ticket, Timestamp, VariableName,
+    VariableValue, Waiter,
 };
 use crate::store::record::records;
-use crate::stored::{
-    EnvironmentKeyV1, PipelineKeyV1, RoleV1, TextsV1, ViaV1, labels, labels_form, variables, variables_form,
-};
+use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stored_enum};
 
 /// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
 pub struct StoredEnvironment {
@@ -69,25 +68,35 @@ pub struct EnvironmentV1<'a> {
     pub last_used: Option<i64>,
     #[serde(borrow)]
     pub last_deployment: Option<LastDeploymentV1<'a>>,
-    pub last_reset: Option<LastResetV1>,
+    #[serde(borrow)]
+    pub last_reset: Option<LastResetV1<'a>>,
     pub deployed: bool,
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct ConfigurationV1<'a> {
-    pub description: &'a str,
-    #[serde(borrow)]
-    pub labels: TextsV1<'a>,
-    pub deploy_on_claim: bool,
-    pub default_ttl_seconds: Option<u32>,
-    pub max_ttl_seconds: u32,
-    pub max_hold_seconds: Option<u32>,
-    pub max_queue_length: u32,
-    pub on_release: Option<&'a str>,
-    pub force_claim_role: RoleV1,
-    pub disabled: bool,
-    #[serde(borrow)]
-    pub variables: TextsV1<'a>,
+stored! {
+    struct ConfigurationV1 of Configuration {
+        description: Description,
+        labels: Labels,
+        deploy_on_claim: bool,
+        default_ttl_seconds: Option<u32>,
+        max_ttl_seconds: u32,
+        max_hold_seconds: Option<u32>,
+        max_queue_length: u32,
+        on_release: Option<CommitId>,
+        force_claim_role: Role,
+        disabled: bool,
+        variables: BTreeMap<VariableName, VariableValue>,
+    }
+}
+
+stored! { struct LastResetV1 of LastReset { id: DeploymentId, fencing_token: u64 } }
+stored! {
+    struct LastDeploymentV1 of LastDeployment {
+        id: DeploymentId,
+        commit: CommitId,
+        status: DeploymentStatus,
+        finished_at: Timestamp,
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -98,28 +107,16 @@ pub struct WaiterV1<'a> {
     #[serde(borrow)]
     pub session: SessionV1<'a>,
     #[serde(borrow)]
-    pub labels: Option<TextsV1<'a>>,
+    pub labels: Option<BTreeMap<&'a str, &'a str>>,
     #[serde(borrow)]
     pub via: Option<ViaV1<'a>>,
 }
 
-#[derive(Serialize, Deserialize)]
-pub enum KeptV1<'a> {
-    Connection,
-    Key {
-        #[serde(borrow)]
-        record: &'a [u8],
-        fingerprint: [u8; 16],
-    },
-    Asking,
-}
+stored_enum!(KeptV1<'a> of KeptBy { Connection, Key(key: PlaceKey), Polling });
+stored! { struct PlaceKeyV1 of PlaceKey { record: Arc<[u8]>, fingerprint: [u8; 16] } }
 
-#[derive(Serialize, Deserialize)]
-pub struct PointerV1<'a> {
-    #[serde(borrow)]
-    pub environment: EnvironmentKeyV1<'a>,
-    pub fencing_token: u64,
-}
+/// An environment and a fencing token.
+pub type PointerV1<'a> = (EnvironmentKeyV1<'a>, u64);
 
 #[derive(Serialize, Deserialize)]
 pub struct LeftV1<'a> {
@@ -137,102 +134,25 @@ pub struct WakeV1 {
     pub within_millis: i64,
 }
 
-#[derive(Serialize, Deserialize)]
-pub struct LastResetV1 {
-    pub id: [u8; 12],
-    pub fencing_token: u64,
-}
-
-#[derive(Serialize, Deserialize)]
-pub struct LastDeploymentV1<'a> {
-    pub id: [u8; 12],
-    pub commit: &'a str,
-    pub status: DeploymentStatusV1,
-    pub finished_at: i64,
-}
-
-impl<'a> From<&'a Configuration> for ConfigurationV1<'a> {
-    fn from(configuration: &'a Configuration) -> Self {
-        Self {
-            description: configuration.description.as_str(),
-            labels: labels_form(&configuration.labels),
-            deploy_on_claim: configuration.deploy_on_claim,
-            default_ttl_seconds: configuration.default_ttl_seconds,
-            max_ttl_seconds: configuration.max_ttl_seconds,
-            max_hold_seconds: configuration.max_hold_seconds,
-            max_queue_length: configuration.max_queue_length,
-            on_release: configuration.on_release.as_ref().map(CommitId::as_str),
-            force_claim_role: configuration.force_claim_role.into(),
-            disabled: configuration.disabled,
-            variables: variables_form(&configuration.variables),
-        }
-    }
-}
-
-impl TryFrom<ConfigurationV1<'_>> for Configuration {
-    type Error = Malformed;
-
-    fn try_from(form: ConfigurationV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            description: Description::parse(form.description)?,
-            labels: labels(form.labels)?,
-            deploy_on_claim: form.deploy_on_claim,
-            default_ttl_seconds: form.default_ttl_seconds,
-            max_ttl_seconds: form.max_ttl_seconds,
-            max_hold_seconds: form.max_hold_seconds,
-            max_queue_length: form.max_queue_length,
-            on_release: form.on_release.map(CommitId::parse).transpose()?,
-            force_claim_role: form.force_claim_role.into(),
-            disabled: form.disabled,
-            variables: variables(form.variables)?,
-        })
-    }
-}
-
-impl From<LastReset> for LastResetV1 {
-    fn from(reset: LastReset) -> Self {
-        Self { id: reset.id.0.0, fencing_token: reset.fencing_token }
-    }
-}
-
-impl From<LastResetV1> for LastReset {
-    fn from(form: LastResetV1) -> Self {
-        Self { id: DeploymentId(IdSeed(form.id)), fencing_token: form.fencing_token }
-    }
-}
-
-impl TryFrom<LastDeploymentV1<'_>> for LastDeployment {
-    type Error = Malformed;
-
-    fn try_from(form: LastDeploymentV1<'_>) -> Result<Self, Malformed> {
-        Ok(Self {
-            id: DeploymentId(IdSeed(form.id)),
-            commit: CommitId::parse(form.commit)?,
-            status: form.status.into(),
-            finished_at: Timestamp::from_millis(form.finished_at),
-        })
-    }
-}
-
 impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {
     type Error = Malformed;
 
     fn try_from(form: EnvironmentV1<'_>) -> Result<Self, Malformed> {
         let mut environment = Environment {
-            configuration: form.configuration.map(Configuration::try_from).transpose()?.map(Arc::new),
+            configuration: Stored::from_form(form.configuration)?,
             configuration_revision: form.configuration_revision,
             revision: form.revision,
             fencing_token: form.fencing_token,
             first_session: form.first_session,
-            lock: form.lock.map(Session::try_from).transpose()?,
-            leaving: form.leaving.map(Session::try_from).transpose()?,
-            reset: form.reset.map(Deployment::try_from).transpose()?,
-            last_reset: form.last_reset.map(Into::into),
+            lock: Stored::from_form(form.lock)?,
+            leaving: Stored::from_form(form.leaving)?,
+            reset: Stored::from_form(form.reset)?,
+            last_reset: Stored::from_form(form.last_reset)?,
             held_back: false,
-            disabled_reason: form.disabled_reason.map(Arc::from),
-            last_used: form.last_used.map(Timestamp::from_millis),
+            disabled_reason: Stored::from_form(form.disabled_reason)?,
+            last_used: Stored::from_form(form.last_used)?,
             queue: Queue::new(),
-            last_deployment: form.last_deployment.map(LastDeployment::try_from).transpose()?,
+            last_deployment: Stored::from_form(form.last_deployment)?,
         };
         environment.held_back =
             environment.waiting_deployment().is_some() && environment.current_deployment().is_none();
@@ -245,26 +165,13 @@ impl TryFrom<WaiterV1<'_>> for (Waiter, Option<Labels>) {
     type Error = Malformed;
 
     fn try_from(form: WaiterV1<'_>) -> Result<Self, Malformed> {
-        let kept_by = match form.kept {
-            KeptV1::Connection => KeptBy::Connection,
-            KeptV1::Key { record, fingerprint } => KeptBy::Key(PlaceKey { record: Arc::from(record), fingerprint }),
-            KeptV1::Asking => KeptBy::Polling,
-        };
         let waiter = Waiter {
             ticket: Ticket(form.ticket),
-            kept_by,
-            session: Session::try_from(form.session)?,
-            via: form.via.map(RequestRef::from),
+            kept_by: Stored::from_form(form.kept)?,
+            session: Stored::from_form(form.session)?,
+            via: Stored::from_form(form.via)?,
         };
-        Ok((waiter, form.labels.map(labels).transpose()?))
-    }
-}
-
-impl TryFrom<PointerV1<'_>> for (EnvironmentKey, u64) {
-    type Error = Malformed;
-
-    fn try_from(form: PointerV1<'_>) -> Result<Self, Malformed> {
-        Ok((form.environment.try_into()?, form.fencing_token))
+        Ok((waiter, Stored::from_form(form.labels)?))
     }
 }
 
@@ -272,7 +179,6 @@ impl TryFrom<LeftV1<'_>> for (PipelineKey, Option<Identifier>, Session) {
     type Error = Malformed;
 
     fn try_from(form: LeftV1<'_>) -> Result<Self, Malformed> {
-        let name = form.name.map(Identifier::parse).transpose()?;
-        Ok((form.pipeline.try_into()?, name, form.session.try_into()?))
+        Ok((Stored::from_form(form.pipeline)?, Stored::from_form(form.name)?, Stored::from_form(form.session)?))
     }
 }

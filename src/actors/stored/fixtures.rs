@@ -8,9 +8,9 @@ use super::*;
 use crate::domain::{
     Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Claimed, CommitId, Context, Deadline,
     Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall,
-    IdSeed, InputValue, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority, Queue,
-    RequestRef, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource,
-    StepStatus, Tick, Ticket, TokenId, Use, UserId, VariableName, VariableValue,
+    IdSeed, InputValue, KeptBy, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority,
+    Queue, RequestRef, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun,
+    StepSource, StepStatus, Tick, Ticket, TokenId, Use, UserId, VariableName, VariableValue,
 };
 use crate::store::fixtures::{assert_written_as_format_4, format_4};
 

@@ -16,18 +16,16 @@ pub use deployment::{
     decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
     encode_deployment,
 };
-use environment::{ConfigurationV1, EnvironmentV1, KeptV1, LastDeploymentV1, LeftV1, PointerV1, WaiterV1, WakeV1};
+use environment::{EnvironmentV1, LeftV1, PointerV1, WaiterV1, WakeV1};
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
-use session::{DeploymentV1, SessionV1};
 
 use crate::domain::{
-    Blueprint, Configuration, Environment, EnvironmentKey, Identifier, KeptBy, Labels, Now, PipelineKey, Session,
-    Timestamp, Waiter,
+    Blueprint, Configuration, Environment, EnvironmentKey, Identifier, Labels, Now, PipelineKey, Session, Timestamp,
+    Waiter,
 };
-use crate::pipelines::BlueprintV1;
 use crate::store::record::{self, RecordError, encode};
-use crate::stored::{EnvironmentKeyV1, ViaV1, labels_form};
+use crate::stored::{self, Stored};
 
 /// One run of the server. Its steady clock means nothing to another.
 #[derive(Debug, Clone, Copy)]
@@ -37,8 +35,8 @@ pub struct Run {
 }
 
 pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> Vec<u8> {
-    let form = EnvironmentV1 {
-        configuration: environment.configuration.as_deref().map(ConfigurationV1::from),
+    encode(&EnvironmentV1 {
+        configuration: environment.configuration.to_form(),
         configuration_revision: environment.configuration_revision,
         revision: environment.revision,
         fencing_token: environment.fencing_token,
@@ -46,21 +44,15 @@ pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run)
         kept_from: keeping.from,
         pointers: keeping.pointers,
         run: run.id,
-        lock: environment.lock.as_ref().map(SessionV1::from),
-        leaving: environment.leaving.as_ref().map(SessionV1::from),
-        reset: environment.reset.as_ref().map(DeploymentV1::from),
-        disabled_reason: environment.disabled_reason.as_deref(),
-        last_used: environment.last_used.map(Timestamp::as_millis),
-        last_deployment: environment.last_deployment.as_ref().map(|last| LastDeploymentV1 {
-            id: last.id.0.0,
-            commit: last.commit.as_str(),
-            status: last.status.into(),
-            finished_at: last.finished_at.as_millis(),
-        }),
-        last_reset: environment.last_reset.map(Into::into),
+        lock: environment.lock.to_form(),
+        leaving: environment.leaving.to_form(),
+        reset: environment.reset.to_form(),
+        disabled_reason: environment.disabled_reason.to_form(),
+        last_used: environment.last_used.to_form(),
+        last_deployment: environment.last_deployment.to_form(),
+        last_reset: environment.last_reset.to_form(),
         deployed: keeping.deployed,
-    };
-    encode(&form)
+    })
 }
 
 pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, RecordError> {
@@ -86,37 +78,33 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
 
 /// What a deployment's stages do, as its pipeline was when it started.
 pub fn encode_blueprint(blueprint: &Blueprint) -> Vec<u8> {
-    encode(&BlueprintV1::from(blueprint))
+    encode(&blueprint.to_form())
 }
 
 pub fn decode_blueprint(bytes: &[u8]) -> Result<Blueprint, RecordError> {
-    record::read::<BlueprintV1<'_>, _>(bytes)
+    stored::read(bytes)
 }
 
 pub fn encode_configuration(configuration: &Configuration) -> Vec<u8> {
-    encode(&ConfigurationV1::from(configuration))
+    encode(&configuration.to_form())
 }
 
 fn encode_session(session: &Session) -> Vec<u8> {
-    encode(&SessionV1::from(session))
+    encode(&session.to_form())
 }
 
 fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
-    record::read::<SessionV1<'_>, _>(bytes)
+    stored::read(bytes)
 }
 
 /// One who waits, and for those who wait for any environment: which.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
     encode(&WaiterV1 {
         ticket: waiter.ticket.0,
-        kept: match &waiter.kept_by {
-            KeptBy::Connection => KeptV1::Connection,
-            KeptBy::Key(key) => KeptV1::Key { record: &key.record, fingerprint: key.fingerprint },
-            KeptBy::Polling => KeptV1::Asking,
-        },
-        session: SessionV1::from(&waiter.session),
-        labels: labels.map(labels_form),
-        via: waiter.via.as_ref().map(ViaV1::from),
+        kept: waiter.kept_by.to_form(),
+        session: waiter.session.to_form(),
+        labels: labels.map(Stored::to_form),
+        via: waiter.via.to_form(),
     })
 }
 
@@ -126,17 +114,16 @@ pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordErr
 
 /// Where the record of a session lies that was once queued.
 pub fn encode_pointer(key: &EnvironmentKey, fencing_token: u64) -> Vec<u8> {
-    encode(&PointerV1 { environment: EnvironmentKeyV1::from(key), fencing_token })
+    encode::<PointerV1<'_>>(&(key.to_form(), fencing_token))
 }
 
 pub fn decode_pointer(bytes: &[u8]) -> Result<(EnvironmentKey, u64), RecordError> {
-    record::read::<PointerV1<'_>, _>(bytes)
+    stored::read(bytes)
 }
 
 /// A session that ended in a queue, and in whose.
 pub fn encode_left(pipeline: &PipelineKey, name: Option<&Identifier>, session: &Session) -> Vec<u8> {
-    let (pipeline, name) = (pipeline.into(), name.map(Identifier::as_str));
-    encode(&LeftV1 { pipeline, name, session: session.into() })
+    encode(&LeftV1 { pipeline: pipeline.to_form(), name: name.map(Identifier::as_str), session: session.to_form() })
 }
 
 pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Session), RecordError> {
