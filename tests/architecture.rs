@@ -34,10 +34,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("idempotency", &["domain", "store", "stored"]),
     ("auth", &["domain", "entropy", "events", "idempotency", "store", "stored"]),
     ("pipelines", &["domain", "events", "store", "stored"]),
-    ("registries", &["domain", "events", "git", "pipelines", "secrets", "store"]),
+    ("registries", &["domain", "events", "git", "pipelines", "secrets", "store", "stored"]),
     ("secrets", &["domain", "events", "store"]),
     ("actors", &["domain", "entropy", "events", "idempotency", "pipelines", "store", "stored"]),
-    ("webhooks", &["domain", "entropy", "events", "outbound", "secrets", "store"]),
+    ("webhooks", &["domain", "entropy", "events", "outbound", "secrets", "store", "stored"]),
     ("telemetry", &["config", "domain", "events"]),
     (
         "http",

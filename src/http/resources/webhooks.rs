@@ -127,6 +127,7 @@ pub async fn create(mut call: Call) -> Answered {
         secret: secret.clone(),
     };
     let own = access.clone();
+    // A retry is answered without the secret, which is only stored sealed.
     let making = async move {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
             idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
