@@ -114,9 +114,9 @@ impl Accounts {
 
     /// A caller who has been demoted or removed since the request arrived changes nothing any more.
     pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
-        let Some(agent) = cause.by else { return Ok(()) };
+        let Some(initiator) = cause.by else { return Ok(()) };
         let members = self.members.read();
-        let permitted = members.get(&agent.person.id).is_some_and(|member| permission.is_granted_to(member.role));
+        let permitted = members.get(&initiator.person.id).is_some_and(|member| permission.is_granted_to(member.role));
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 

@@ -36,7 +36,7 @@ impl Accounts {
         beside: impl FnOnce(&Token, &mut Batch) -> Held,
     ) -> Result<OpenToken, AccountsError> {
         let text = TokenText::generate();
-        let creator = cause.by.map_or(new.user, |agent| agent.person.id);
+        let creator = cause.by.map_or(new.user, |initiator| initiator.person.id);
         let token = Arc::new(Token::new(&text, creator, new, cause.at));
         let made = self.changes.change(|(), committer| {
             self.check_still_permitted(cause, Permission::ManageTokens)?;

@@ -57,8 +57,15 @@ impl Command for ReportSteps {
     type Reply = ();
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
-        if !matches!(self.of.status(decision)?, StageStatus::Running | StageStatus::Cancelling) {
-            return Err(Rejection::DeploymentNotRunning);
+        match self.of.status(decision)? {
+            StageStatus::Running | StageStatus::Cancelling => {}
+            StageStatus::Queued
+            | StageStatus::AwaitingApproval
+            | StageStatus::Pending
+            | StageStatus::Succeeded
+            | StageStatus::Failed
+            | StageStatus::Cancelled
+            | StageStatus::Skipped => return Err(Rejection::DeploymentNotRunning),
         }
         decision.touch();
         let (deployment, owner, context) = decision.deployment(self.of.deployment)?;

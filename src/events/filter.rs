@@ -75,7 +75,7 @@ impl RecordedEvent {
             environment: self.environment.as_ref().map(Identifier::as_str),
             session: self.session,
             deployment: self.deployment,
-            person: self.by.as_ref().map(|agent| agent.person.id),
+            person: self.by.as_ref().map(|initiator| initiator.person.id),
         }
     }
 }

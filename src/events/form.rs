@@ -78,9 +78,9 @@ pub fn encode(happening: &NewEvent<'_>) -> Vec<u8> {
             Origin::Queued(Ticket(ticket)) => SessionV1::Queued(id.seed.0, ticket),
         }),
         deployment: happening.deployment.to_form(),
-        person: happening.by.map(|agent| agent.person.to_form()),
+        person: happening.by.map(|initiator| initiator.person.to_form()),
     };
-    let via = happening.by.and_then(|agent| agent.via.to_form());
+    let via = happening.by.and_then(|initiator| initiator.via.to_form());
     record::encode(&EventV1 { beginning, via, data: DataV1(happening.data) })
 }
 

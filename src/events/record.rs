@@ -28,8 +28,8 @@ pub struct Cause<'a> {
 }
 
 impl<'a> Cause<'a> {
-    pub fn by(agent: &'a Initiator, at: Timestamp) -> Self {
-        Self { by: Some(agent), at }
+    pub fn by(initiator: &'a Initiator, at: Timestamp) -> Self {
+        Self { by: Some(initiator), at }
     }
 
     pub fn system(at: Timestamp) -> Self {

@@ -46,14 +46,14 @@ impl Access {
     }
 
     /// The caller as recorded in events and the audit.
-    pub fn agent(&self) -> Initiator {
+    pub fn initiator(&self) -> Initiator {
         let request = Arc::from(self.request.to_str().unwrap_or_default());
         Initiator { person: self.caller.person.clone(), via: Some(RequestRef { token: self.caller.token, request }) }
     }
 
     /// The environments, acting in the caller's name.
     pub fn environments(&self) -> Environments {
-        self.realm.environments.by(self.agent())
+        self.realm.environments.by(self.initiator())
     }
 
     pub fn may(&self, permission: Permission) -> bool {

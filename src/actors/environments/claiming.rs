@@ -124,7 +124,7 @@ impl Environments {
             None => Some(KeptBy::Connection),
         };
         let ticket = self.services().waiters.next_ticket();
-        let via = self.by.as_ref().and_then(|agent| agent.via.clone());
+        let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
         Claim { request, seed: entropy::id_seed(), ticket, waits, via }
     }
 

@@ -60,8 +60,8 @@ impl Environments {
     }
 
     /// The same environments, asked in the name of a caller, to whom the audit attributes the outcome.
-    pub fn by(&self, agent: Initiator) -> Self {
-        Self { directory: self.directory.clone(), by: Some(Arc::new(agent)) }
+    pub fn by(&self, initiator: Initiator) -> Self {
+        Self { directory: self.directory.clone(), by: Some(Arc::new(initiator)) }
     }
 
     /// Executes a command on an environment that must exist. Claims go through [`Self::claim`] and [`Self::force_claim`].

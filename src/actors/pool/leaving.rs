@@ -115,12 +115,12 @@ impl PipelinePool {
         id: SessionId,
         by: &Person,
         any: bool,
-        agent: Option<&Initiator>,
+        initiator: Option<&Initiator>,
     ) -> Result<Option<(Session, Sequence)>, Failure> {
         let mut inner = self.inner.lock();
         let Some(departure) = inner.pool.release(id, by, any, services.now())? else { return Ok(None) };
         let session = departure.session.clone();
-        Ok(Some((session, self.end(services, &mut inner, departure, agent)?)))
+        Ok(Some((session, self.end(services, &mut inner, departure, initiator)?)))
     }
 
     /// Removes a waiter without a lock. Until that is durable, it is queued as far as anybody is told.

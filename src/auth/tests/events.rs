@@ -9,7 +9,7 @@ async fn every_change_of_a_member_or_token_records_one_event_with_its_author() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;
     let began = told(&store).len();
-    let admin = agent(&accounts, "admin");
+    let admin = initiator(&accounts, "admin");
     let cause = Cause::by(&admin, Timestamp::from_millis(7));
     let ana = accounts.add_member(member("ana"), cause, |_, _| ()).await.unwrap();
     accounts.change_role(&acme(), ana.id, Role::Viewer, cause).await.unwrap();

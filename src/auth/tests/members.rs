@@ -69,7 +69,7 @@ async fn the_last_admin_is_neither_removed_nor_demoted_also_when_two_go_at_each_
     assert!(matches!(remove(&accounts, "admin").await, Err(AccountsError::LastAdmin)), "another's admin is none here");
 
     let eve = add(&accounts, "eve", Role::Admin).await.unwrap();
-    let (admin, one, other) = (user(&accounts, "admin"), agent(&accounts, "admin"), agent(&accounts, "eve"));
+    let (admin, one, other) = (user(&accounts, "admin"), initiator(&accounts, "admin"), initiator(&accounts, "eve"));
     let organization = acme();
     store.hold();
     let mut first = pin!(accounts.remove_member(&organization, eve.id, Cause::by(&one, NOW)));
@@ -87,7 +87,7 @@ async fn a_caller_demoted_or_removed_meanwhile_changes_nothing() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;
     add(&accounts, "eve", Role::Admin).await.unwrap();
-    let (eve, ana) = (agent(&accounts, "eve"), user(&accounts, "ana"));
+    let (eve, ana) = (initiator(&accounts, "eve"), user(&accounts, "ana"));
     let cause = Cause::by(&eve, NOW);
     let token = create(&accounts, "ana").await.unwrap();
     set_role(&accounts, "eve", Role::Maintainer).await.unwrap();

@@ -216,7 +216,7 @@ async fn open(store: &Arc<MemoryStore>, members: &[&str]) -> Accounts {
 }
 
 /// A member of this name, over the API.
-fn agent(accounts: &Accounts, name: &str) -> Initiator {
+fn initiator(accounts: &Accounts, name: &str) -> Initiator {
     let person = Person { id: user(accounts, name), name: Arc::from(name) };
     Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: Arc::from("req_1") }) }
 }
@@ -226,7 +226,7 @@ async fn create(accounts: &Accounts, name: &str) -> Result<OpenToken, AccountsEr
 }
 
 async fn create_by(accounts: &Accounts, by: &str, name: &str) -> Result<OpenToken, AccountsError> {
-    accounts.create_token(new(accounts, name), Cause::by(&agent(accounts, by), NOW), |_, _| ()).await
+    accounts.create_token(new(accounts, name), Cause::by(&initiator(accounts, by), NOW), |_, _| ()).await
 }
 
 async fn revoke(accounts: &Accounts, id: TokenId) -> Result<(), AccountsError> {

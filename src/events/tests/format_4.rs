@@ -5,12 +5,12 @@ use crate::store::fixtures::{assert_written_as_format_4, format_4};
 use crate::store::journal::{Head, head_key, page_key};
 
 fn record_samples(store: &MemoryStore) {
-    let (pipeline, environment, agent) = (identifier("web"), identifier("review-1"), agent());
+    let (pipeline, environment, initiator) = (identifier("web"), identifier("review-1"), initiator());
     let data = EventData::default().with("fencingToken", 7u64).with("commitId", "c0ffee1").with("draft", true);
     let claimed = NewEvent {
         event_type: EventType::SessionClaimed,
         at: Timestamp::from_millis(1_794_735_000_123),
-        by: Some(&agent),
+        by: Some(&initiator),
         pipeline: Some(&pipeline),
         environment: Some(&environment),
         session: Some(SessionId { seed: IdSeed([3; 12]), origin: Origin::Granted(7) }),

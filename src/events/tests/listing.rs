@@ -14,7 +14,7 @@ fn varied() -> Events {
     let store = Arc::new(MemoryStore::new());
     let places: Vec<_> =
         ["web", "shop"].map(identifier).into_iter().zip(["review-1", "review-2"].map(identifier)).collect();
-    let by = agent();
+    let by = initiator();
     for number in 0..EVENTS {
         let pick = number as usize;
         let (pipeline, environment) = &places[pick % 2];
@@ -47,7 +47,7 @@ fn filters() -> Vec<Filter> {
         Filter { event_types: Some(event_types), ..Filter::default() },
         Filter { event_types: Some(Notices::default()), ..Filter::default() },
         Filter { actor: Some(Actor::System), ..Filter::default() },
-        Filter { actor: Some(Actor::User(agent().person.id)), ..Filter::default() },
+        Filter { actor: Some(Actor::User(initiator().person.id)), ..Filter::default() },
         Filter { actor: Some(Actor::User(UserId(IdSeed([9; 12])))), ..Filter::default() },
         Filter { pipeline: Some(identifier("web")), ..Filter::default() },
         Filter { environment: Some(identifier("review-2")), ..Filter::default() },

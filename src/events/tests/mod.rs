@@ -19,7 +19,7 @@ fn identifier(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
 }
 
-fn agent() -> Initiator {
+fn initiator() -> Initiator {
     let person = Person { id: UserId(IdSeed([1; 12])), name: "ana".into() };
     Initiator { person, via: Some(RequestRef { token: TokenId(IdSeed([2; 12])), request: "req_1".into() }) }
 }
@@ -44,7 +44,7 @@ fn an_event_reads_back_with_all_it_says() {
         let happening = NewEvent {
             event_type: EventType::SessionClaimed,
             at: Timestamp::from_millis(1_700_000_000_123),
-            by: Some(&agent()),
+            by: Some(&initiator()),
             pipeline: Some(&pipeline),
             environment: Some(&environment),
             session: Some(session),

@@ -58,7 +58,7 @@ struct Hex<'a>(&'a [u8]);
 
 impl<'a> From<&'a RecordedEvent> for EventView<'a> {
     fn from(event: &'a RecordedEvent) -> Self {
-        let via = event.by.as_ref().and_then(|agent| agent.via.as_ref());
+        let via = event.by.as_ref().and_then(|initiator| initiator.via.as_ref());
         Self {
             event_id: Text(event.id),
             r#type: event.event_type.as_str(),
@@ -76,12 +76,12 @@ impl<'a> From<&'a RecordedEvent> for EventView<'a> {
 }
 
 impl<'a> ActorView<'a> {
-    fn new(agent: Option<&'a Initiator>) -> Self {
-        let via = agent.and_then(|agent| agent.via.as_ref());
+    fn new(initiator: Option<&'a Initiator>) -> Self {
+        let via = initiator.and_then(|initiator| initiator.via.as_ref());
         Self {
-            kind: if agent.is_some() { "user" } else { "system" },
-            user_id: agent.map(|agent| Text(agent.person.id)),
-            name: agent.map(|agent| &*agent.person.name),
+            kind: if initiator.is_some() { "user" } else { "system" },
+            user_id: initiator.map(|initiator| Text(initiator.person.id)),
+            name: initiator.map(|initiator| &*initiator.person.name),
             token_id: via.map(|via| Text(via.token)),
         }
     }

@@ -138,7 +138,7 @@ pub async fn create(mut call: Call) -> Answered {
         environment: found.environment,
         deployment: found.record.deployment.id,
         engine: engine.unwrap_or(default),
-        requested_by: access.agent(),
+        requested_by: access.initiator(),
     };
     let (analyses, now) = (access.realm.analyses.clone(), (access.realm.clock)());
     let starting =
@@ -221,7 +221,7 @@ async fn propose(
     let keep = |made: &PullRequest, analysis: &Analysis, batch: &mut Batch| {
         pending.map(|pending| pending.keep(batch, &rendered_fix(StatusCode::CREATED, analysis, made), now))
     };
-    let (organization, by) = (&access.caller.organization, access.agent());
+    let (organization, by) = (&access.caller.organization, access.initiator());
     let proposed = access.realm.fixes.propose(organization, id, &wish, &by, keep).await?;
     let (url, is_new) = (&proposed.pull_request.url, proposed.is_new);
     tracing::info!(analysis = %id, %url, is_new, by = %by.person.name, "fix proposed");

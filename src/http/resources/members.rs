@@ -60,9 +60,9 @@ pub async fn add(mut call: Call) -> Answered {
     let MemberForm { name, role } = body.form()?;
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
     let now = (access.realm.clock)();
-    let (realm, agent) = (access.realm.clone(), access.agent());
+    let (realm, initiator) = (access.realm.clone(), access.initiator());
     let keep = idempotent::keep(pending, move || now, |member: &Member| added(&Arc::new(member.clone())));
-    let adding = async move { realm.accounts.add_member(new, Cause::by(&agent, now), keep).await };
+    let adding = async move { realm.accounts.add_member(new, Cause::by(&initiator, now), keep).await };
     let member = done_in_task(access.node.answer_timeout, LOOK, adding).await?;
     log_change(&access, &member, "member added");
     Ok(idempotent::response(added(&member)))
@@ -73,8 +73,8 @@ pub async fn change(mut call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
     let MemberChangeForm { role } = read_form(&mut call).await?;
-    let agent = access.agent();
-    let cause = Cause::by(&agent, (access.realm.clock)());
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
     let changing = access.realm.accounts.change_role(&access.caller.organization, id, role, cause);
     let entry = done_within(access.node.answer_timeout, LOOK, changing).await?;
     log_change(&access, &entry.member, "role of a member changed");
@@ -85,8 +85,8 @@ pub async fn remove(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageMembers)?;
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
-    let agent = access.agent();
-    let cause = Cause::by(&agent, (access.realm.clock)());
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
     let removing = access.realm.accounts.remove_member(&access.caller.organization, id, cause);
     let member = done_within(access.node.answer_timeout, LOOK, removing).await?;
     log_change(&access, &member, "member removed");

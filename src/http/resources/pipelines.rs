@@ -68,7 +68,7 @@ pub async fn put(mut call: Call) -> Answered {
     };
     let key = PipelineKey { organization: organization.clone(), pipeline: id };
     let expected = answer::expected(call.request.headers());
-    let (by, now) = (access.agent(), (access.realm.clock)());
+    let (by, now) = (access.initiator(), (access.realm.clock)());
     let putting = access.realm.pipelines.put(&key, definition, expected.as_ref(), &by, now);
     let put = done_within(access.node.answer_timeout, LOOK, putting).await?;
     tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "pipeline saved");
@@ -121,9 +121,9 @@ pub async fn delete(call: Call) -> Answered {
         if environments > 0 {
             return Err(refusals::pipeline_in_use(environments));
         }
-        let (agent, now) = (access.agent(), (access.realm.clock)());
-        access.realm.pipelines.delete(&key, expected.as_ref(), &closing, &agent, now).await?;
-        access.realm.vault.delete_pipeline(&key, Cause::by(&agent, now)).await?;
+        let (initiator, now) = (access.initiator(), (access.realm.clock)());
+        access.realm.pipelines.delete(&key, expected.as_ref(), &closing, &initiator, now).await?;
+        access.realm.vault.delete_pipeline(&key, Cause::by(&initiator, now)).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline deleted");
         Ok::<_, Problem>(())
@@ -139,7 +139,7 @@ pub async fn stop(mut call: Call) -> Answered {
     let stopping = async move {
         let now = (access.realm.clock)();
         let keep = idempotent::keep(pending, || now, |pipeline: &Pipeline| render(pipeline, environments));
-        let pipeline = access.realm.pipelines.stop(&key, reason, &access.agent(), now, keep).await?;
+        let pipeline = access.realm.pipelines.stop(&key, reason, &access.initiator(), now, keep).await?;
         let by = &access.caller.person.name;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, %by, "pipeline stopped");
         Ok::<_, Problem>(render(&pipeline, environments))
@@ -153,7 +153,7 @@ pub async fn resume(mut call: Call) -> Answered {
     let resuming = async move {
         let now = (access.realm.clock)();
         let keep = idempotent::keep(pending, || now, |pipeline: &Pipeline| render(pipeline, environments));
-        let pipeline = access.realm.pipelines.resume(&key, &access.agent(), now, keep).await?;
+        let pipeline = access.realm.pipelines.resume(&key, &access.initiator(), now, keep).await?;
         access.realm.environments.resume_pipeline(&key).await;
         tracing::info!(organization = %key.organization, pipeline = %key.pipeline, by = %access.caller.person.name, "pipeline resumed");
         Ok::<_, Problem>(render(&pipeline, environments))

@@ -102,7 +102,7 @@ async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Tim
         None => None,
     };
     let keep = idempotent::keep(pending, || now, |secret| created(&access, secret));
-    Ok(access.realm.vault.create(organization, new, Cause::by(&access.agent(), now), keep).await?)
+    Ok(access.realm.vault.create(organization, new, Cause::by(&access.initiator(), now), keep).await?)
 }
 
 fn unknown_pipeline() -> Problem {
@@ -116,8 +116,8 @@ pub async fn update(mut call: Call) -> Answered {
     let change = SecretChange { value, description };
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.realm.vault, &access.caller.organization);
-    let agent = access.agent();
-    let cause = Cause::by(&agent, (access.realm.clock)());
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
     let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
     let secret = done_within(access.node.answer_timeout, LOOK, updating).await?;
     log_change(&access, &secret, "secret changed");
@@ -129,8 +129,8 @@ pub async fn delete(call: Call) -> Answered {
     let SecretRef { pipeline, name } = SecretRef::of(&call)?;
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.realm.vault, &access.caller.organization);
-    let agent = access.agent();
-    let cause = Cause::by(&agent, (access.realm.clock)());
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
     let deleting = vault.delete(organization, pipeline.as_ref(), &name, expected, cause);
     if !done_within(access.node.answer_timeout, LOOK, deleting).await? {
         return Err(refusals::secret_not_found().into());

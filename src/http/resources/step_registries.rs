@@ -66,9 +66,9 @@ pub async fn create(mut call: Call) -> Answered {
     let id = RegistryId(entropy::id_seed());
     let limit = time_limit(&access);
     let making = async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
+        let (organization, initiator, clock) = (&access.caller.organization, access.initiator(), &*access.realm.clock);
         let keep = idempotent::keep(pending, clock, |registry| created(&access, registry));
-        let registry = access.realm.registries.create(organization, id, new, &agent, clock, keep).await?;
+        let registry = access.realm.registries.create(organization, id, new, &initiator, clock, keep).await?;
         log_change(&access, &registry, "step registry created");
         Ok::<_, Problem>((created(&access, &registry), etag(&registry)))
     };
@@ -85,9 +85,9 @@ pub async fn update(mut call: Call) -> Answered {
     let expected = answer::expected_versions(call.request.headers());
     let limit = time_limit(&access);
     let updating = async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
+        let (organization, initiator, clock) = (&access.caller.organization, access.initiator(), &*access.realm.clock);
         let registries = &access.realm.registries;
-        let registry = registries.update(organization, id, new, expected.as_deref(), &agent, clock).await?;
+        let registry = registries.update(organization, id, new, expected.as_deref(), &initiator, clock).await?;
         log_change(&access, &registry, "step registry changed");
         let response = answer::one(StatusCode::OK, view_of(&access, &registry));
         Ok::<_, Problem>(answer::with_etag(response, &etag(&registry)))
@@ -100,8 +100,8 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let registry = find(&access, &call)?;
     let expected = answer::expected_versions(call.request.headers());
-    let (organization, agent, now) = (&access.caller.organization, access.agent(), (access.realm.clock)());
-    let deleting = access.realm.registries.delete(organization, registry.id, expected.as_deref(), &agent, now);
+    let (organization, initiator, now) = (&access.caller.organization, access.initiator(), (access.realm.clock)());
+    let deleting = access.realm.registries.delete(organization, registry.id, expected.as_deref(), &initiator, now);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
     log_change(&access, &registry, "step registry deleted");
     Ok(HttpResponse::NoContent().finish())
@@ -114,10 +114,10 @@ pub async fn sync(mut call: Call) -> Answered {
     let id = find(&access, &call)?.id;
     let limit = time_limit(&access);
     let syncing = async move {
-        let (organization, agent, clock) = (&access.caller.organization, access.agent(), &*access.realm.clock);
+        let (organization, initiator, clock) = (&access.caller.organization, access.initiator(), &*access.realm.clock);
         let render = |synced: &Synced| idempotent::answer(StatusCode::OK, None, SyncView::from(synced));
         let keep = idempotent::keep(pending, clock, render);
-        let synced = access.realm.registries.sync(organization, id, &agent, clock, keep).await?;
+        let synced = access.realm.registries.sync(organization, id, &initiator, clock, keep).await?;
         log_change(&access, &synced.registry, "step registry synced");
         Ok::<_, Problem>(render(&synced))
     };

@@ -96,7 +96,7 @@ async fn make(access: Access, new: NewToken, pending: Option<Pending>, now: Time
             idempotent::answer(StatusCode::CREATED, Some(url(token)), view)
         },
     );
-    let made = access.realm.accounts.create_token(new, Cause::by(&access.agent(), now), keep).await;
+    let made = access.realm.accounts.create_token(new, Cause::by(&access.initiator(), now), keep).await;
     // The member may have been removed after the fields were checked.
     made.map_err(|error| if matches!(error, AccountsError::MemberNotFound) { no_member("user") } else { error.into() })
 }
@@ -120,8 +120,8 @@ pub async fn revoke(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageTokens)?;
     Query::of(&call.request).finish()?;
     let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
-    let agent = access.agent();
-    let cause = Cause::by(&agent, (access.realm.clock)());
+    let initiator = access.initiator();
+    let cause = Cause::by(&initiator, (access.realm.clock)());
     let revoking = access.realm.accounts.revoke(&access.caller.organization, id, cause);
     done_within(access.node.answer_timeout, LOOK, revoking).await?;
     tracing::info!(token = %id, by = %access.caller.person.name, "token revoked");

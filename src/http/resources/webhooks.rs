@@ -132,7 +132,7 @@ pub async fn create(mut call: Call) -> Answered {
         let keep = idempotent::keep(pending, &*own.realm.clock, |shown: &WebhookState| {
             idempotent::answer(StatusCode::CREATED, Some(url(&own, shown)), KeptWebhookView::from(shown))
         });
-        own.realm.webhooks.create(&own.caller.organization, new, &own.agent(), keep).await
+        own.realm.webhooks.create(&own.caller.organization, new, &own.initiator(), keep).await
     };
     let shown = done_in_task(access.node.answer_timeout, LOOK, making).await?;
     log_change(&access, &shown, "webhook created");
@@ -146,8 +146,8 @@ pub async fn update(mut call: Call) -> Answered {
     let id = webhook_id(&call)?;
     let WebhookChangeForm { url: target, events, description, enabled } = read_form(&mut call).await?;
     let change = WebhookChange { target, filters: events.map(|events| events.0), description, enabled };
-    let agent = access.agent();
-    let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &agent);
+    let initiator = access.initiator();
+    let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &initiator);
     let shown = done_within(access.node.answer_timeout, LOOK, updating).await?;
     log_change(&access, &shown, "webhook changed");
     Ok(answer::one(StatusCode::OK, WebhookView::from(&shown)))
@@ -157,8 +157,8 @@ pub async fn delete(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
     let id = webhook_id(&call)?;
-    let agent = access.agent();
-    let deleting = access.realm.webhooks.delete(&access.caller.organization, id, &agent);
+    let initiator = access.initiator();
+    let deleting = access.realm.webhooks.delete(&access.caller.organization, id, &initiator);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
     tracing::info!(webhook = %id, by = %access.caller.person.name, "webhook deleted");
     Ok(HttpResponse::NoContent().finish())
@@ -177,7 +177,7 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
             idempotent::answer(StatusCode::OK, None, KeptWebhookView::from(shown))
         });
         let organization = &own.caller.organization;
-        own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.agent(), keep).await
+        own.realm.webhooks.rotate_secret(organization, id, &given, grace, &own.initiator(), keep).await
     };
     let shown = done_in_task(access.node.answer_timeout, LOOK, rotating).await?;
     log_change(&access, &shown, "webhook secret rotated");

@@ -93,11 +93,11 @@ async fn all_secrets_that_an_organization_can_have_go_with_their_pipeline_in_one
         create(&vault, &organization, Some(&pipeline), &called, "v").await;
     }
     let by = Person { id: UserId(IdSeed([7; 12])), name: longest("n", 63).into() };
-    let agent = Initiator {
+    let initiator = Initiator {
         person: by,
         via: Some(RequestRef { token: TokenId(IdSeed([8; 12])), request: "r".repeat(128).into() }),
     };
-    vault.delete_pipeline(&super::pipeline(&organization, &pipeline), Cause::by(&agent, LATER)).await.unwrap();
+    vault.delete_pipeline(&super::pipeline(&organization, &pipeline), Cause::by(&initiator, LATER)).await.unwrap();
     assert!(vault.list(&id(&organization), None).unwrap().is_empty());
 }
 

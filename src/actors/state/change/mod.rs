@@ -111,7 +111,7 @@ impl<'a> Change<'a> {
     }
 }
 
-/// Adds events to a batch. An event is attributed to its own agent, else to the caller `by`; an automatic one to nobody.
+/// Adds events to a batch. An event is attributed to its own initiator, else to the caller `by`; an automatic one to nobody.
 pub fn record_events(
     batch: &mut Batch,
     pipeline: &PipelineKey,
