@@ -14,7 +14,7 @@ use crate::engine::tally::{Operation, Precise};
 use crate::report::quotient;
 use crate::server::cpu;
 
-/// Whoever waits in a queue still has to come to its turn, and the slowest hands over a few hundred times per second.
+/// The waiters in a queue still have to get their turn, and the slowest system hands over a few hundred times per second.
 const END_SECONDS: u64 = 30;
 /// Lets what a turn leaves behind (connections that close, processes that end) not count for the next.
 const SETTLE: Duration = Duration::from_millis(200);

@@ -33,7 +33,7 @@ pub struct Segment {
     pub settle: Duration,
 }
 
-/// What was seen in one segment.
+/// The observations of one segment.
 pub struct Seen {
     /// To the last accepted answer.
     pub seconds: f64,

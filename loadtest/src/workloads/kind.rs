@@ -1,4 +1,4 @@
-//! What every kind of workload provides, and the limits that several of them share.
+//! The trait of every workload, and the limits that several of them share.
 
 use serde::de::DeserializeOwned;
 

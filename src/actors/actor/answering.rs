@@ -58,7 +58,7 @@ impl Handler<Leave> for EnvironmentActor {
 
     fn handle(&mut self, _: Leave, context: &mut Self::Context) {
         self.attend(context, |_, _| {});
-        // What its successor cannot read from the store must not be lost.
+        // A successor cannot read this from the store, so it must not be lost.
         let needed = !self.undone.is_empty()
             || self.loaded.as_ref().is_ok_and(|loaded| {
                 !self.links.view.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty()

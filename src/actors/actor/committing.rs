@@ -128,7 +128,7 @@ impl EnvironmentActor {
     }
 }
 
-/// What the rules ask an actor about while it decides.
+/// The actor's answers to questions of the rules during a decision.
 struct DecisionContext<'a> {
     links: &'a ActorLinks,
     held: &'a HashMap<Ticket, HeldClient>,

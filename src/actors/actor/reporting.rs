@@ -1,4 +1,4 @@
-//! What an actor reports after each message: to the pool whether the environment is free, and to the timer when to look
+//! An actor's reports after each message: to the pool whether the environment is free, and to the timer when to look
 //! at it again.
 
 use super::EnvironmentActor;

@@ -1,4 +1,4 @@
-//! What happens once a commit is durable: the view is published, watchers are woken, effects performed, answers sent.
+//! After a commit is durable: the view is published, watchers are woken, effects performed, answers sent.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub struct Executed<R> {
     pub settlement: Settlement,
 }
 
-/// What is to happen when the store is durable up to `sequence`.
+/// The work to do once the store is durable up to `sequence`.
 pub struct Settlement {
     pub sequence: Sequence,
     pub view: Option<Arc<Environment>>,
