@@ -10,8 +10,8 @@ use super::answer::Answered;
 use super::call::Call;
 use super::openapi::{self, Operation};
 use super::resources::{
-    analyses, approvals, deployments, environment_list, environments, events, logs, members, operator, pipelines,
-    secrets, sessions, step_registries, tokens, webhooks,
+    analyses, approvals, deployments, environment_list, environments, events, explorer, logs, members, operator,
+    pipelines, secrets, sessions, step_registries, tokens, webhooks,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -151,7 +151,7 @@ pub fn operator_routes() -> Vec<Routes> {
 pub fn explorer_routes() -> Vec<Routes> {
     let page = |path, endpoint| Routes { endpoints: vec![endpoint], ..at(path) };
     let roots = ["/", "/docs"].map(|path| page(path, unlisted(Method::GET, operator::root)));
-    let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, operator::explorer)));
+    let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, explorer::file)));
     roots.into_iter().chain(files).collect()
 }
 

@@ -6,6 +6,7 @@ pub mod deployments;
 pub mod environment_list;
 pub mod environments;
 pub mod events;
+pub mod explorer;
 pub mod logs;
 pub mod members;
 pub mod operator;

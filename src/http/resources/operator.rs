@@ -1,19 +1,16 @@
-//! For operators: health, readiness, metrics, the OpenAPI document and its explorer, and the meaning of error codes.
+//! For operators: health, readiness, metrics, the OpenAPI document, and the meaning of error codes.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, LOCATION};
-use utoipa_swagger_ui::Config;
 
 use crate::http::answer::Answered;
-use crate::http::call::{Call, path_of};
+use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
-use crate::http::refusals::route_not_found;
 
 /// The process answers.
 pub async fn healthz(_: Call) -> Answered {
@@ -50,16 +47,6 @@ pub async fn problem(call: Call) -> Answered {
 
 pub async fn root(_: Call) -> Answered {
     Ok(HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header((LOCATION, "/docs/")).finish())
-}
-
-/// The API explorer, from files embedded in this program.
-pub async fn explorer(call: Call) -> Answered {
-    let path = path_of(&call.request);
-    let name = path.strip_prefix("/docs/").unwrap_or_default();
-    let config = Config::from("/api/v1/openapi.json").persist_authorization(true).display_request_duration(true);
-    let file = utoipa_swagger_ui::serve(name, Arc::new(config)).ok().flatten();
-    let file = file.ok_or_else(|| route_not_found(path))?;
-    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, file.content_type)).body(file.bytes.into_owned()))
 }
 
 fn text(kind: &'static str, body: impl MessageBody + 'static) -> HttpResponse {

@@ -1,0 +1,69 @@
+//! The API explorer at `/docs/`: Swagger UI, and a page of our own that loads it. Nothing comes from elsewhere.
+
+use std::sync::OnceLock;
+
+use actix_web::HttpResponse;
+use actix_web::http::header::CONTENT_TYPE;
+use actix_web::web::Bytes;
+use rawzip::{CompressionMethod, ZipArchive};
+use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
+
+use crate::http::answer::Answered;
+use crate::http::call::{Call, path_of};
+use crate::http::refusals::route_not_found;
+
+/// The largest file of the archive that is served has 1.5 MB.
+const FILE_MAX: usize = 8 << 20;
+
+pub async fn file(call: Call) -> Answered {
+    let path = path_of(&call.request);
+    let name = path.strip_prefix("/docs/").unwrap_or_default();
+    let found = match name {
+        "" | "index.html" => Some(("text/html; charset=utf-8", Bytes::from_static(include_bytes!("index.html")))),
+        "swagger-initializer.js" => Some((JAVASCRIPT, Bytes::from_static(include_bytes!("initializer.js")))),
+        name => of_swagger_ui(name),
+    };
+    let (kind, bytes) = found.ok_or_else(|| route_not_found(path))?;
+    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(bytes))
+}
+
+const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+
+/// Unpacked when it is first asked for; every answer borrows the same bytes.
+fn of_swagger_ui(name: &str) -> Option<(&'static str, Bytes)> {
+    static BUNDLE: OnceLock<Option<Bytes>> = OnceLock::new();
+    static STYLE: OnceLock<Option<Bytes>> = OnceLock::new();
+    static SMALL_ICON: OnceLock<Option<Bytes>> = OnceLock::new();
+    static ICON: OnceLock<Option<Bytes>> = OnceLock::new();
+    let (kind, unpacked) = match name {
+        "swagger-ui-bundle.js" => (JAVASCRIPT, &BUNDLE),
+        "swagger-ui.css" => ("text/css; charset=utf-8", &STYLE),
+        "favicon-16x16.png" => ("image/png", &SMALL_ICON),
+        "favicon-32x32.png" => ("image/png", &ICON),
+        _ => return None,
+    };
+    let bytes = unpacked.get_or_init(|| unpack(name)).clone()?;
+    Some((kind, bytes))
+}
+
+/// A file of the archive's folder `dist`.
+fn unpack(name: &str) -> Option<Bytes> {
+    let archive = ZipArchive::from_slice(SWAGGER_UI_VENDORED).ok()?;
+    let mut entries = archive.entries();
+    while let Some(entry) = entries.next_entry().ok()? {
+        let path = entry.file_path();
+        let path = std::str::from_utf8(path.as_ref()).ok()?;
+        if path.split_once('/').and_then(|(_, path)| path.strip_prefix("dist/")) != Some(name) {
+            continue;
+        }
+        let data = archive.get_entry(entry.wayfinder()).ok()?.data();
+        return match entry.compression_method() {
+            CompressionMethod::STORE => Some(Bytes::copy_from_slice(data)),
+            CompressionMethod::DEFLATE => {
+                miniz_oxide::inflate::decompress_to_vec_with_limit(data, FILE_MAX).ok().map(Bytes::from)
+            }
+            _ => None,
+        };
+    }
+    None
+}
