@@ -54,6 +54,7 @@ pub mod pipelines;
 pub mod registries;
 pub mod runner;
 pub mod secrets;
+pub mod shares;
 pub mod store;
 mod stored;
 pub mod telemetry;
