@@ -5,7 +5,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::Semaphore;
 
 use super::error::ServeError;
 use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
@@ -24,6 +23,7 @@ use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
+use crate::shares::{Capacity, Places};
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
 use crate::{runner, secrets, webhooks};
@@ -34,21 +34,22 @@ const LOGS: &str = "logs";
 const WORK: &str = "work";
 /// The folder of fetched repositories in the data directory.
 const GIT: &str = "git";
-/// Whole lists read at once; more would only take CPU time from claims.
-const SCANS_MAX: usize = 8;
-/// Lists that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
-const SCANS_WAITING_MAX: usize = 4_096;
 /// Each follower holds a connection, and is woken whenever its deployment writes something.
 const LOG_FOLLOWERS_MAX: usize = 1_000;
 
 /// Opens the parts of the process, shared by all realms.
 pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
+    let organizations = settings.organizations.len();
     Ok(Node {
         connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
-        scans: Scans::new(SCANS_MAX, SCANS_WAITING_MAX),
+        scans: Scans::of_lists(organizations),
+        log_reads: Scans::of_logs(organizations),
         git: open_git(settings)?,
         logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
-        log_followers: Arc::new(Semaphore::new(LOG_FOLLOWERS_MAX)),
+        log_followers: Places::without_queue(
+            "log_followers",
+            Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations),
+        ),
         openapi: LazyLock::new(http::openapi_document),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
@@ -94,14 +95,15 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
     let masks = analysing::masks(vault.clone());
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
-    let fixes = Fixes::new(fixes::FixDependencies {
+    let dependencies = fixes::FixDependencies {
         git: node.git.clone(),
         analyses: analyses.clone(),
         pipelines: pipelines.clone(),
         vault: vault.clone(),
         masks,
         clock: clock.clone(),
-    });
+    };
+    let fixes = Fixes::new(dependencies, settings.organizations.len());
 
     let webhooks = open_webhooks(settings, store.clone(), vault.clone(), clock.clone())?;
     let realm = Realm {
@@ -115,7 +117,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
         webhooks,
         analyses,
         fixes,
-        event_hubs: EventHubs::new(events.clone(), stream_timing(settings)),
+        event_hubs: EventHubs::new(events.clone(), stream_timing(settings), settings.organizations.len()),
         events,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
@@ -146,12 +148,13 @@ fn open_webhooks(
 }
 
 fn open_git(settings: &Settings) -> std::io::Result<Git> {
-    Git::new(GitSettings {
+    let options = GitSettings {
         program: settings.git.program.clone(),
         timeout: settings.git.timeout,
         allow_file: settings.allows_file_urls(),
         scratch: settings.data_dir.join(GIT),
-    })
+    };
+    Git::new(options, settings.organizations.len())
 }
 
 /// The admin token of the first organization: the operator's, or on the first start a new one, to be shown once.

@@ -4,6 +4,7 @@ use super::github::GitHubError;
 use crate::analysis::service::{AnalysisError, Status};
 use crate::domain::VariableName;
 use crate::git::GitError;
+use crate::shares::Refused;
 use crate::store::StoreError;
 
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +31,8 @@ pub enum FixError {
     BranchExists(String),
     #[error("too many fixes are in progress")]
     Overloaded,
+    #[error("too many fixes are in progress: {0}")]
+    Crowded(Refused),
     #[error(transparent)]
     Git(#[from] GitError),
     #[error(transparent)]

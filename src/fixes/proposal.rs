@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::document::{self, Document};
 use super::error::FixError;
@@ -18,6 +17,7 @@ use crate::events::{self, Cause, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
 use crate::pipelines::{Pipelines, Provider, Repository};
 use crate::secrets::{SecretValue, Vault};
+use crate::shares::{Capacity, Places};
 use crate::store::Batch;
 
 /// Fixes in progress or waiting: each takes several calls of git. More would wait longer than their callers do.
@@ -62,7 +62,7 @@ pub struct Fixes {
 struct Inner {
     server: FixDependencies,
     github: GitHub,
-    admitted: Semaphore,
+    admitted: Places,
     /// One fix at a time per analysis, so that two simultaneous callers get one pull request.
     gates: Mutex<HashMap<AnalysisId, Weak<tokio::sync::Mutex<()>>>>,
 }
@@ -127,11 +127,12 @@ enum Provision {
 }
 
 impl Fixes {
-    pub fn new(server: FixDependencies) -> Self {
+    /// For a server with so many organizations.
+    pub fn new(server: FixDependencies, organizations: usize) -> Self {
         let inner = Inner {
             server,
             github: GitHub::default(),
-            admitted: Semaphore::new(IN_PROGRESS_MAX),
+            admitted: Places::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
             gates: Mutex::default(),
         };
         Self { inner: Arc::new(inner) }
@@ -147,7 +148,7 @@ impl Fixes {
         by: &Initiator,
         keep: impl FnOnce(&PullRequest, &Analysis, &mut Batch) -> Held,
     ) -> Result<Proposed, FixError> {
-        let Ok(_admitted) = self.inner.admitted.try_acquire() else { return Err(FixError::Overloaded) };
+        let _admitted = self.inner.admitted.try_acquire(organization).map_err(FixError::Crowded)?;
         let gate = self.gate(id);
         let _alone = gate.lock().await;
         let analysis = self.inner.server.analyses.get(organization, id)?.ok_or(FixError::NotFound)?;
@@ -250,11 +251,12 @@ impl Fixes {
         document: &Document<'_>,
     ) -> Result<Analysis, FixError> {
         let server = &self.inner.server;
+        let git = server.git.on_behalf_of(&analysis.environment.pipeline.organization);
         // The remote's default branch may differ from the pipeline's.
-        if server.git.default_branch(&target.remote).await?.is_some_and(|default| branch.may_equal(&default)) {
+        if git.default_branch(&target.remote).await?.is_some_and(|default| branch.may_equal(&default)) {
             return Err(FixError::DefaultBranch(branch.to_string()));
         }
-        let existing = match server.git.resolve(&target.remote, branch).await {
+        let existing = match git.resolve(&target.remote, branch).await {
             Ok(commit) => Some(commit),
             Err(GitError::NotFound(_)) => None,
             Err(error) => return Err(error.into()),
@@ -265,7 +267,7 @@ impl Fixes {
                 Some(_) | None => Err(FixError::BranchExists(branch.to_string())),
             };
         }
-        let tree = server.git.work_on(&target.remote, &target.base).await?;
+        let tree = git.work_on(&target.remote, &target.base).await?;
         let commit = commit(&tree, &analysis, title, document).await?;
         let pushing = Pushing { branch: branch.to_string(), commit: commit.to_string() };
         let change = |analysis: &mut Analysis| analysis.pushing = Some(pushing);

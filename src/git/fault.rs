@@ -2,6 +2,8 @@
 
 use std::io;
 
+use crate::shares::Refused;
+
 /// The part of a line by git or the remote that is shown.
 const SHOWN_CHARS_MAX: usize = 300;
 
@@ -35,6 +37,8 @@ pub enum GitError {
     /// All slots for git are taken.
     #[error("git was busy with other repositories for {seconds} seconds; try again")]
     Busy { seconds: u64 },
+    #[error("too many repositories wait for git: {0}; try again later")]
+    Crowded(Refused),
     #[error("{0}")]
     TooLarge(String),
     #[error("git failed: {0}")]

@@ -19,6 +19,7 @@ mod work_tree;
 mod tests;
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 pub use fault::GitError;
@@ -27,30 +28,47 @@ pub use process::GitSettings;
 pub use snapshot::{File, Snapshot};
 pub use work_tree::WorkTree;
 
-use process::{GitCommand, Program};
+use process::{GitCommand, Installation, Program};
 use scratch::Scratch;
+
+use crate::domain::Identifier;
 
 /// Cheap to clone; clones share their limits.
 #[derive(Debug, Clone)]
 pub struct Git {
+    installed: Installation,
+}
+
+/// Git on behalf of one organization, which has a share of its processes.
+#[derive(Debug, Clone)]
+pub struct OrganizationGit {
     program: Program,
 }
 
 impl Git {
-    pub fn new(settings: GitSettings) -> io::Result<Self> {
-        Ok(Self { program: Program::new(settings)? })
+    /// For a server with so many organizations.
+    pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
+        Ok(Self { installed: Installation::new(settings, organizations)? })
+    }
+
+    pub fn on_behalf_of(&self, organization: &Identifier) -> OrganizationGit {
+        OrganizationGit {
+            program: Program { installed: self.installed.clone(), organization: organization.clone() },
+        }
     }
 
     /// Whether `file://` URLs are allowed.
     pub fn allows_file(&self) -> bool {
-        self.program.settings.allow_file
+        self.installed.settings.allow_file
     }
 
     /// The limit for each process.
     pub fn timeout(&self) -> Duration {
-        self.program.settings.timeout
+        self.installed.settings.timeout
     }
+}
 
+impl OrganizationGit {
     /// The current commit of a branch or a tag of the remote.
     pub async fn resolve(&self, remote: &Remote, reference: &RefName) -> Result<Commit, GitError> {
         refs::find(&self.program, remote, reference).await.map(|found| found.commit)
@@ -64,7 +82,7 @@ impl Git {
     /// The current files of a branch or a tag of the remote, without history.
     pub async fn fetch(&self, remote: &Remote, reference: &RefName) -> Result<Snapshot, GitError> {
         let found = refs::find(&self.program, remote, reference).await?;
-        let scratch = Scratch::bare(&self.program.settings.scratch)?;
+        let scratch = Scratch::bare(self.scratch())?;
         self.run(&["init", "--quiet", "--bare", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
         Ok(Snapshot::new(self.program.clone(), scratch, commit))
@@ -73,11 +91,15 @@ impl Git {
     /// A work tree at a branch of the remote, to be changed and pushed as another branch.
     pub async fn work_on(&self, remote: &Remote, base: &RefName) -> Result<WorkTree, GitError> {
         let found = refs::find(&self.program, remote, base).await?;
-        let scratch = Scratch::with_tree(&self.program.settings.scratch)?;
+        let scratch = Scratch::with_tree(self.scratch())?;
         self.run(&["init", "--quiet", "."], &scratch).await?;
         let commit = refs::fetch_into(&self.program, remote, &found.name, scratch.paths()).await?;
         self.run(&["checkout", "--quiet", "--detach", commit.as_str()], &scratch).await?;
         Ok(WorkTree::new(self.program.clone(), scratch, remote.clone(), base.clone(), commit))
+    }
+
+    fn scratch(&self) -> &Path {
+        &self.program.installed.settings.scratch
     }
 
     async fn run(&self, words: &[&str], scratch: &Scratch) -> Result<Vec<u8>, GitError> {

@@ -10,15 +10,20 @@ use std::time::Duration;
 use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process_group, prlimit};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::Child;
-use tokio::sync::Semaphore;
 use zeroize::Zeroizing;
 
 use super::fault::{self, GitError};
 use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
+use crate::domain::Identifier;
+use crate::shares::{Capacity, Places};
 
-/// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too.
-const PROCESSES_MAX: usize = 4;
+/// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
+/// answers slowly holds one for as long as the time limit, so an organization gets only some of them: four if no other one
+/// uses git.
+const PROCESSES_MAX: usize = 8;
+/// Commands that wait for a process.
+const WAITING_MAX: usize = 1_024;
 /// The output of most commands is a line or two.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 /// The end of git's standard error, which has the reason of a failure.
@@ -72,19 +77,28 @@ pub struct GitSettings {
 
 /// The installed git. Cheap to clone; clones share the limit on processes.
 #[derive(Debug, Clone)]
-pub(super) struct Program {
+pub(super) struct Installation {
     pub settings: Arc<GitSettings>,
     path: Arc<OsString>,
-    slots: Arc<Semaphore>,
+    places: Places,
 }
 
-impl Program {
-    pub fn new(settings: GitSettings) -> io::Result<Self> {
+/// The installed git, for one organization.
+#[derive(Debug, Clone)]
+pub(super) struct Program {
+    pub installed: Installation,
+    pub organization: Identifier,
+}
+
+impl Installation {
+    /// On a server with so many organizations.
+    pub fn new(settings: GitSettings, organizations: usize) -> io::Result<Self> {
         let settings = GitSettings { scratch: std::path::absolute(&settings.scratch)?, ..settings };
         scratch::prepare(&settings.scratch)?;
         let path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
-        let slots = Arc::new(Semaphore::new(PROCESSES_MAX));
-        Ok(Self { settings: Arc::new(settings), path: Arc::new(path), slots })
+        let (processes, waiting) = (Capacity::seats(PROCESSES_MAX), Capacity::turns(WAITING_MAX));
+        let places = Places::new("git_processes", processes.among(organizations), waiting.among(organizations));
+        Ok(Self { settings: Arc::new(settings), path: Arc::new(path), places })
     }
 }
 
@@ -138,10 +152,10 @@ impl<'a> GitCommand<'a> {
 
     /// Runs it and returns its standard output.
     pub async fn run(self, git: &Program) -> Result<Vec<u8>, GitError> {
+        let (git, organization) = (&git.installed, &git.organization);
         let timeout = git.settings.timeout;
-        let seconds = timeout.as_secs();
-        let slot = tokio::time::timeout(timeout, git.slots.acquire()).await;
-        let _slot = slot.map_err(|_| GitError::Busy { seconds })?.map_err(|_| GitError::Busy { seconds })?;
+        let place = tokio::time::timeout(timeout, git.places.acquire(organization)).await;
+        let _place = place.map_err(|_| GitError::Busy { seconds: timeout.as_secs() })?.map_err(GitError::Crowded)?;
         let mut child = self.spawn(git)?;
         let group = Group::of(&child);
         let (status, stdout, stderr) = match self.finish(&mut child, timeout).await {
@@ -156,7 +170,7 @@ impl<'a> GitCommand<'a> {
         if status.success() { Ok(stdout) } else { Err(self.failure(git, &stderr)) }
     }
 
-    fn spawn(&self, git: &Program) -> Result<Child, GitError> {
+    fn spawn(&self, git: &Installation) -> Result<Child, GitError> {
         let settings = &git.settings;
         let mut command = tokio::process::Command::new(&settings.program);
         command
@@ -265,7 +279,7 @@ impl<'a> GitCommand<'a> {
         Ok((stdout, stderr))
     }
 
-    fn failure(&self, git: &Program, stderr: &[u8]) -> GitError {
+    fn failure(&self, git: &Installation, stderr: &[u8]) -> GitError {
         let said = String::from_utf8_lossy(stderr);
         let said = match self.remote.and_then(Remote::usable_credential) {
             Some(credential) => credential.mask(&said),

@@ -13,7 +13,7 @@ use super::*;
 /// A bare repository, a clone to commit from, and the git under test.
 struct Fixture {
     home: TempDir,
-    git: Git,
+    git: OrganizationGit,
 }
 
 impl Fixture {
@@ -24,7 +24,7 @@ impl Fixture {
             return None;
         }
         let home = tempfile::tempdir().unwrap();
-        let git = Git::new(settings(home.path())).unwrap();
+        let git = acme(Git::new(settings(home.path()), 1));
         let fixture = Self { home, git };
         fixture.sh("git init -q --bare -b main remote.git && git clone -q remote.git clone 2>&1");
         fixture.commit("steps/a.toml", "first");
@@ -180,22 +180,30 @@ async fn a_missing_branch_differs_from_an_unreachable_remote() {
 #[tokio::test]
 async fn a_missing_git_is_reported() {
     let home = tempfile::tempdir().unwrap();
-    let git = Git::new(GitSettings { program: "no-such-git".into(), ..settings(home.path()) }).unwrap();
+    let git = acme(Git::new(GitSettings { program: "no-such-git".into(), ..settings(home.path()) }, 1));
     let remote = Remote::public(RemoteUrl::parse("https://git.example/x", false).unwrap());
     let refused = git.resolve(&remote, &name("main")).await.unwrap_err();
     assert_eq!(refused, GitError::NoGit { program: "no-such-git".to_owned() });
     assert!(refused.to_string().starts_with("git is not installed: "));
 }
 
+fn acme(git: io::Result<Git>) -> OrganizationGit {
+    git.unwrap().on_behalf_of(&Identifier::parse("acme").unwrap())
+}
+
 /// A program in place of git, to see what git is given and to have it misbehave.
-fn pretender(home: &Path, script: &str) -> Git {
+fn pretender(home: &Path, script: &str) -> OrganizationGit {
+    acme(pretending(home, script, Duration::from_secs(1)))
+}
+
+fn pretending(home: &Path, script: &str, timeout: Duration) -> io::Result<Git> {
     let program = home.join("pretender");
     // Written by another process: a program that this one holds open, also in a child that another test has just forked,
     // cannot be run.
     let write = "printf '%s\\n' \"$1\" > \"$0\" && chmod 755 \"$0\"";
     let written = Program::new("sh").args(["-c", write]).arg(&program).arg(format!("#!/bin/sh\n{script}")).status();
     assert!(written.unwrap().success());
-    Git::new(GitSettings { program, timeout: Duration::from_secs(1), ..settings(home) }).unwrap()
+    Git::new(GitSettings { program, timeout, ..settings(home) }, 2)
 }
 
 #[tokio::test]
@@ -238,6 +246,39 @@ async fn a_process_that_takes_too_long_is_killed_with_its_children() {
 }
 
 #[tokio::test]
+async fn one_organization_with_slow_remotes_does_not_keep_another_from_git() {
+    let home = tempfile::tempdir().unwrap();
+    // A remote named `slow` answers once there is a file; each process says that it has begun.
+    let here = home.path().display();
+    let script = format!(
+        "echo $$ >> {here}/begun; case \"$*\" in *slow*) until [ -e {here}/go-on ]; do sleep 0.05; done;; esac; \
+         echo 'fatal: repository not found' >&2; exit 128"
+    );
+    let git = pretending(home.path(), &script, Duration::from_secs(600)).unwrap();
+    let [busy, quiet] = ["busy", "quiet"].map(|name| git.on_behalf_of(&Identifier::parse(name).unwrap()));
+    let remote = |url: &str| Remote::public(RemoteUrl::parse(url, false).unwrap());
+    let slow: Vec<_> = (0..20)
+        .map(|_| {
+            let (busy, slow) = (busy.clone(), remote("https://git.example/slow"));
+            tokio::spawn(async move { busy.resolve(&slow, &name("main")).await })
+        })
+        .collect();
+    let begun = || std::fs::read_to_string(home.path().join("begun")).unwrap_or_default().lines().count();
+    while begun() < 4 {
+        tokio::task::yield_now().await;
+    }
+    for _ in 0..3 {
+        let answer = quiet.resolve(&remote("https://git.example/quick"), &name("main")).await;
+        assert!(matches!(answer, Err(GitError::NotFound(_))), "{answer:?}");
+    }
+    assert_eq!(begun(), 7, "four of the busy one, three of the other");
+    std::fs::write(home.path().join("go-on"), "").unwrap();
+    for slow in slow {
+        assert!(matches!(slow.await.unwrap(), Err(GitError::NotFound(_))));
+    }
+}
+
+#[tokio::test]
 async fn too_much_output_is_an_error() {
     let home = tempfile::tempdir().unwrap();
     let git = pretender(home.path(), "yes");
@@ -251,7 +292,7 @@ async fn leftovers_of_a_killed_run_are_removed_at_the_next_start() {
     let home = tempfile::tempdir().unwrap();
     let left = home.path().join("scratch/left/objects");
     std::fs::create_dir_all(&left).unwrap();
-    Git::new(settings(home.path())).unwrap();
+    Git::new(settings(home.path()), 1).unwrap();
     assert!(!left.exists());
 }
 

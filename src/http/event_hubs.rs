@@ -8,18 +8,17 @@ use std::time::Duration;
 
 use actix_web::web::{Bytes, BytesMut};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
 use crate::domain::Identifier;
 use crate::events::{EventId, Events, Filter, RecordedEvent, Span};
 use crate::http::answer;
 use crate::http::dto::EventView;
+use crate::shares::{Capacity, Place, Places, Refused};
 use crate::store::StoreError;
 
 /// Each holds a connection, and is woken by every event of its organization.
 const SUBSCRIBERS_MAX: usize = 4_000;
-/// So that one organization cannot use up all subscriptions.
-const SUBSCRIBERS_PER_ORGANIZATION: usize = 2_000;
 /// The events that a subscriber can catch up on without reading the store.
 const RING_EVENTS: u64 = 2_048;
 /// The bound for large events.
@@ -34,7 +33,7 @@ pub struct EventHubs {
     events: Events,
     pub timing: StreamTiming,
     open: Mutex<HashMap<Identifier, OpenHub>>,
-    permits: Arc<Semaphore>,
+    places: Places,
     subscribers: metrics::Gauge,
 }
 
@@ -93,31 +92,29 @@ pub enum RingEvents {
 pub struct Subscription {
     hubs: Arc<EventHubs>,
     pub hub: Arc<Hub>,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 impl EventHubs {
-    pub fn new(events: Events, timing: StreamTiming) -> Arc<Self> {
+    /// For a server with so many organizations.
+    pub fn new(events: Events, timing: StreamTiming, organizations: usize) -> Arc<Self> {
         let subscribers = metrics::gauge!("lockkeeper_event_subscribers");
-        let permits = Arc::new(Semaphore::new(SUBSCRIBERS_MAX));
-        Arc::new(Self { events, timing, open: Mutex::default(), permits, subscribers })
+        let places = Places::without_queue("event_streams", Capacity::seats(SUBSCRIBERS_MAX).among(organizations));
+        Arc::new(Self { events, timing, open: Mutex::default(), places, subscribers })
     }
 
-    /// `None` if the limit of subscriptions is reached.
-    pub fn subscribe(self: &Arc<Self>, organization: &Identifier) -> Option<Subscription> {
-        let permit = self.permits.clone().try_acquire_owned().ok()?;
+    /// Refused if the organization or the server has too many subscriptions.
+    pub fn subscribe(self: &Arc<Self>, organization: &Identifier) -> Result<Subscription, Refused> {
+        let place = self.places.try_acquire(organization)?;
         let mut hubs = self.open.lock();
         let open = hubs.entry(organization.clone()).or_insert_with(|| {
             let hub = Arc::new(Hub::new(organization.clone()));
             actix_web::rt::spawn(self.clone().run(hub.clone()));
             OpenHub { hub, subscribers: 0 }
         });
-        if open.subscribers >= SUBSCRIBERS_PER_ORGANIZATION {
-            return None;
-        }
         open.subscribers += 1;
         self.subscribers.increment(1.0);
-        Some(Subscription { hubs: self.clone(), hub: open.hub.clone(), _permit: permit })
+        Ok(Subscription { hubs: self.clone(), hub: open.hub.clone(), _place: place })
     }
 
     /// Reads new events into the ring, until there are no subscribers.

@@ -1,46 +1,79 @@
-//! Limits how many whole lists are read at once, since those are the most expensive reads. More of them wait, up to a
-//! bound, and further ones are refused.
+//! Limits how many lists and logs are read at once, since those are the most expensive reads, with a share for each
+//! organization. More of them wait, up to a bound, and further ones are refused. The long read of a list lets other
+//! organizations go first between two pieces.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use actix_web::web;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::problem::Problem;
+use crate::domain::Identifier;
+use crate::shares::{Capacity, Places};
+use crate::store;
+
+/// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
+const WAITING_MAX: usize = 4_096;
+/// Reads at once: one per core, since more would only take CPU time from claims and from each other; at least two, so
+/// that there is a place for a second organization.
+static AT_ONCE: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
 pub struct Scans {
-    running: Semaphore,
-    admitted: Semaphore,
-}
-
-/// Permission to read, until it is dropped.
-pub struct ScanPermit<'a> {
-    _running: SemaphorePermit<'a>,
-    _admitted: SemaphorePermit<'a>,
+    places: Places,
+    what: &'static str,
 }
 
 impl Scans {
-    pub fn new(at_once: usize, waiting_max: usize) -> Self {
-        Self { running: Semaphore::new(at_once), admitted: Semaphore::new(at_once + waiting_max) }
+    /// Reads of lists, on a server with so many organizations.
+    pub fn of_lists(organizations: usize) -> Self {
+        Self::new("list_reads", "lists", *AT_ONCE, organizations)
     }
 
-    /// Waits for a permit; `None` if too many wait already.
-    pub async fn permit(&self) -> Option<ScanPermit<'_>> {
-        let admitted = self.admitted.try_acquire().ok()?;
-        let running = self.running.acquire().await.ok()?;
-        Some(ScanPermit { _running: running, _admitted: admitted })
+    /// Reads of logs, which do not wait for lists.
+    pub fn of_logs(organizations: usize) -> Self {
+        Self::new("log_reads", "logs", *AT_ONCE, organizations)
     }
 
-    /// Runs a long read of the store on a thread that may block.
+    fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
+        let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
+        Self { places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)), what }
+    }
+
+    /// Runs a long read of the store for an organization, on a thread that may block. The place is held until the read has
+    /// really ended, even if the caller has gone; then it ends after its current piece.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
+        organization: &Identifier,
         read: impl FnOnce() -> Result<T, E> + Send + 'static,
     ) -> Result<T, Problem>
     where
         Problem: From<E>,
     {
-        let Some(_permit) = self.permit().await else {
-            return Err(Problem::overloaded("too many lists are being read at once"));
+        let place = self.places.acquire(organization).await;
+        let mut place =
+            place.map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
+        let caller = Caller::default();
+        let gone = caller.gone.clone();
+        let between_pieces = move || {
+            place.pause();
+            if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
+        let read = move || store::in_pieces(between_pieces, read);
         Ok(web::block(read).await.map_err(Problem::internal)??)
+    }
+}
+
+/// Notes when it is dropped: whoever awaited the read, or the read has ended.
+#[derive(Default)]
+struct Caller {
+    gone: Arc<AtomicBool>,
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 }
 
@@ -48,19 +81,136 @@ impl Scans {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use futures_util::FutureExt;
+    use std::sync::mpsc;
 
     use super::*;
+    use crate::http::codes::Code;
+    use crate::store::{Batch, MemoryStore, Store, StoreError, for_each};
 
-    #[tokio::test]
-    async fn reads_beyond_the_limit_wait_and_those_beyond_the_bound_are_refused() {
-        let scans = Scans::new(1, 1);
-        let first = scans.permit().await.unwrap();
-        let mut second = Box::pin(scans.permit());
-        assert!(second.as_mut().now_or_never().is_none());
-        assert!(scans.permit().await.is_none());
-        drop(first);
-        assert!(second.await.is_some());
-        assert!(scans.permit().await.is_some());
+    fn organization(name: &str) -> Identifier {
+        Identifier::parse(name).unwrap()
+    }
+
+    fn scans(at_once: usize) -> Arc<Scans> {
+        Arc::new(Scans::new("test", "lists", at_once, 2))
+    }
+
+    /// A store with three pieces of pairs.
+    fn store() -> Arc<MemoryStore> {
+        let store = Arc::new(MemoryStore::new());
+        for number in 0..1_200_u32 {
+            let mut batch = Batch::default();
+            batch.put(number.to_be_bytes().to_vec(), Vec::new());
+            store.commit(batch).unwrap();
+        }
+        store
+    }
+
+    #[actix::test]
+    async fn while_one_organization_reads_all_it_can_another_reads_at_once() {
+        let (scans, busy) = (scans(2), organization("busy"));
+        let (end, ended) = mpsc::channel::<()>();
+        let long = {
+            let (scans, busy) = (scans.clone(), busy.clone());
+            actix_web::rt::spawn(async move { scans.read(&busy, move || Ok::<_, StoreError>(ended.recv())).await.map(drop) })
+        };
+        while scans.places.used() == 0 {
+            tokio::task::yield_now().await;
+        }
+        let crowd: Vec<_> = (0..100)
+            .map(|_| {
+                let (scans, busy) = (scans.clone(), busy.clone());
+                actix_web::rt::spawn(async move { scans.read(&busy, || Ok::<_, StoreError>(())).await })
+            })
+            .collect();
+        while scans.places.waiting() < 100 {
+            tokio::task::yield_now().await;
+        }
+        scans.read(&organization("quiet"), || Ok::<_, StoreError>(())).await.unwrap();
+        assert_eq!(scans.places.waiting(), 100, "it did not wait for the others");
+        end.send(()).unwrap();
+        long.await.unwrap().unwrap();
+        for waiting in crowd {
+            waiting.await.unwrap().unwrap();
+        }
+    }
+
+    #[actix::test]
+    async fn a_long_read_lets_another_organization_go_first_between_two_pieces() {
+        let (scans, store) = (scans(1), store());
+        let (tell, progress) = mpsc::channel::<&str>();
+        let (go_on, wait) = mpsc::channel::<()>();
+        let long = {
+            let (scans, tell) = (scans.clone(), tell.clone());
+            actix_web::rt::spawn(async move {
+                let mut seen = 0;
+                let read = move || {
+                    for_each(&*store, b"", |_, _| {
+                        seen += 1;
+                        if seen == 1 {
+                            tell.send("begun").unwrap();
+                            wait.recv().unwrap();
+                        }
+                        Ok(())
+                    })?;
+                    tell.send("long").unwrap();
+                    Ok::<_, StoreError>(seen)
+                };
+                scans.read(&organization("long"), read).await
+            })
+        };
+        let begun = web::block(move || (progress.recv().unwrap(), progress)).await.unwrap();
+        let short = {
+            let scans = scans.clone();
+            let read = move || {
+                tell.send("short").unwrap();
+                Ok::<_, StoreError>(())
+            };
+            actix_web::rt::spawn(async move { scans.read(&organization("short"), read).await })
+        };
+        while scans.places.waiting() == 0 {
+            tokio::task::yield_now().await;
+        }
+        go_on.send(()).unwrap();
+        assert_eq!(long.await.unwrap().unwrap(), 1_200);
+        short.await.unwrap().unwrap();
+        assert_eq!(begun.1.iter().take(2).collect::<Vec<_>>(), ["short", "long"]);
+    }
+
+    #[actix::test]
+    async fn an_abandoned_read_keeps_its_place_until_it_ends_and_ends_with_its_piece() {
+        let (scans, store, acme) = (scans(1), store(), organization("acme"));
+        let (go_on, wait) = mpsc::channel::<()>();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let mut tell = Some(tell);
+        let seen = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = seen.clone();
+        let read = move || {
+            for_each(&*store, b"", |_, _| {
+                counted.fetch_add(1, Ordering::SeqCst);
+                if let Some(tell) = tell.take() {
+                    tell.send(()).unwrap();
+                    wait.recv().unwrap();
+                }
+                Ok(())
+            })
+        };
+        let abandoned = scans.read(&acme, read);
+        tokio::select! {
+            _ = abandoned => panic!("it waits to go on"),
+            told = told => told.unwrap(),
+        }
+        assert_eq!(scans.places.used(), 1, "its thread is still reading");
+        go_on.send(()).unwrap();
+        scans.read(&acme, || Ok::<_, StoreError>(())).await.unwrap();
+        assert_eq!(seen.load(Ordering::SeqCst), 512, "of 1200");
+    }
+
+    #[actix::test]
+    async fn a_refusal_says_whose_bound_it_is() {
+        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists" };
+        let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
+        assert_eq!(problem.code(), Code::Overloaded);
+        assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");
     }
 }

@@ -6,8 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
-
 use super::connections::Connections;
 use super::event_hubs::EventHubs;
 use super::rate_limit::RateLimits;
@@ -24,6 +22,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
+use crate::shares::Places;
 use crate::store::Store;
 use crate::webhooks::Webhooks;
 
@@ -34,10 +33,11 @@ pub type WallClock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 pub struct Node {
     pub connections: Arc<Connections>,
     pub scans: Scans,
+    pub log_reads: Scans,
     pub git: Git,
     pub logs: Logs,
-    /// Permits to follow a log as it is written.
-    pub log_followers: Arc<Semaphore>,
+    /// Places to follow a log as it is written.
+    pub log_followers: Places,
     /// The OpenAPI document, made when it is first asked for.
     pub openapi: LazyLock<String>,
     pub body_timeout: Duration,

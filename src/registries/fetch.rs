@@ -29,7 +29,7 @@ impl Registries {
         let remote = self.remote(organization, source)?;
         let timeout = self.inner.git.timeout();
         let fetching = async {
-            let snapshot = self.inner.git.fetch(&remote, &source.reference).await?;
+            let snapshot = self.inner.git.on_behalf_of(organization).fetch(&remote, &source.reference).await?;
             let files = step_files(&snapshot).await?;
             let oversized = files.iter().any(|file| file.bytes > FILE_BYTES_MAX);
             let contents = if oversized { Vec::new() } else { snapshot.read(&files, FILES_BYTES_MAX).await? };

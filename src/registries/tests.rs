@@ -36,12 +36,13 @@ impl Bench {
         let pipelines = Pipelines::open(store.clone(), Vec::new(), NOW).await.unwrap();
         let vault = Arc::new(Vault::open(store.clone(), MasterKey::parse(&"7".repeat(64)).unwrap()).unwrap());
         let scratch = tempfile::tempdir().unwrap();
-        let git = Git::new(GitSettings {
+        let settings = GitSettings {
             program: "no-such-git".into(),
             timeout: Duration::from_secs(1),
             allow_file: true,
             scratch: scratch.path().to_owned(),
-        });
+        };
+        let git = Git::new(settings, 1);
         let read_step: ReadStep = |_| Err(vec!["is no step".to_owned()]);
         let registries = Registries::open(store.clone(), pipelines.clone(), vault, git.unwrap(), read_step).unwrap();
         Self { store, pipelines, registries, _scratch: scratch }

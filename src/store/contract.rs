@@ -1,5 +1,6 @@
 //! The contract of every store, and helpers that need nothing else.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 
 use tokio::sync::watch;
@@ -58,7 +59,7 @@ pub fn end_of_prefix(prefix: &[u8]) -> Vec<u8> {
     vec![u8::MAX; 256]
 }
 
-/// How many pairs a walk reads from the store at a time.
+/// How many pairs a walk reads from the store at a time: a piece.
 const WALK_PAIRS: usize = 512;
 
 /// Calls `visit` with every pair with `from <= key < to`, ascending, until it breaks. Only a few pairs are in memory at a
@@ -78,10 +79,42 @@ pub fn walk(
             }
         }
         match pairs.last() {
-            Some((last, _)) => from = [last.as_slice(), &[0]].concat(),
-            None => return Ok(()),
+            Some((last, _)) if pairs.len() == WALK_PAIRS => from = [last.as_slice(), &[0]].concat(),
+            Some(_) | None => return Ok(()),
+        }
+        if pause().is_break() {
+            return Err(StoreError::Read("the reader has gone".to_owned()));
         }
     }
+}
+
+type PauseHook = Box<dyn FnMut() -> ControlFlow<()>>;
+
+thread_local! {
+    /// For the walks of this thread, however deep below the caller of [`in_pieces`].
+    static BETWEEN_PIECES: Cell<Option<PauseHook>> = const { Cell::new(None) };
+}
+
+/// Runs a read that may walk over much of the store. Between two pieces `between` may block for a while, or end the walk
+/// with an error. For a thread without locks that others need.
+pub fn in_pieces<T>(between: impl FnMut() -> ControlFlow<()> + 'static, read: impl FnOnce() -> T) -> T {
+    /// Also after a panic.
+    struct Reset;
+    impl Drop for Reset {
+        fn drop(&mut self) {
+            BETWEEN_PIECES.take();
+        }
+    }
+    BETWEEN_PIECES.set(Some(Box::new(between)));
+    let _reset = Reset;
+    read()
+}
+
+fn pause() -> ControlFlow<()> {
+    let Some(mut between) = BETWEEN_PIECES.take() else { return ControlFlow::Continue(()) };
+    let paused = between();
+    BETWEEN_PIECES.set(Some(between));
+    paused
 }
 
 /// Calls `visit` with every pair of a prefix, ascending; reads like [`walk`].

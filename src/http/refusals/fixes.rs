@@ -51,7 +51,7 @@ impl From<FixError> for Problem {
             FixError::BranchExists(_) => {
                 Problem::new(Code::BranchExists, format!("{error}; choose another with `branch`, or delete it"))
             }
-            FixError::Overloaded => Problem::overloaded("too many fixes are being proposed"),
+            FixError::Overloaded | FixError::Crowded(_) => Problem::overloaded(&error.to_string()),
             FixError::Git(error) => error.into(),
             FixError::GitHub(error) => error.into(),
         }
@@ -69,7 +69,7 @@ impl From<GitError> for Problem {
                 let detail = format!("{error}; move it in the repository, and try again");
                 return Problem::new(Code::RepositoryUnusable, detail);
             }
-            GitError::Busy { .. } => return Problem::overloaded("git is busy with other repositories"),
+            GitError::Busy { .. } | GitError::Crowded(_) => return Problem::overloaded(&error.to_string()),
             GitError::Unreachable(_) => "unreachable",
             GitError::TimedOut { .. } => "timed_out",
             GitError::NotFound(_) => "not_found",

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use actix_web::HttpRequest;
 use actix_web::http::Method;
 use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, X_CONTENT_TYPE_OPTIONS};
-use actix_web::web::{self, Bytes, BytesMut};
+use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
@@ -53,8 +53,9 @@ pub async fn stream(call: Call) -> Answered {
     // A client that reconnects names its newest event in the header, while the query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
-    let subscription = hubs.subscribe(&access.caller.organization);
-    let subscription = subscription.ok_or_else(|| Problem::overloaded("the limit of event streams is reached"))?;
+    let subscription = hubs.subscribe(&access.caller.organization).map_err(|refused| {
+        Problem::overloaded(&format!("too many event streams are open: {refused}; close some"))
+    })?;
     let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
     let monitor = Arc::new(ReadMonitor::new());
     let subscriber = Subscriber {
@@ -246,10 +247,7 @@ impl Subscriber {
             let reset = (stretch.next == from).then(|| StreamStart::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
-        let Some(_permit) = self.access.node.scans.permit().await else {
-            return Err(Problem::overloaded("too many events are being read at once"));
-        };
-        let (stretch, reset) = web::block(read).await.map_err(Problem::internal)??;
+        let (stretch, reset) = self.access.node.scans.read(&self.access.caller.organization, read).await?;
         if let Some(reset) = reset {
             self.next = reset.next;
             return Ok(Some(reset.text));

@@ -7,23 +7,23 @@ pub use source::{LINES_MAX, LineView};
 
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
-use actix_web::web::{self, Bytes};
+use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
-use tokio::sync::{OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use super::deployments::{deployment_id, find};
 use crate::actors::Watch;
 use crate::auth::Permission;
-use crate::domain::{DeploymentId, Identifier};
+use crate::domain::DeploymentId;
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
-use crate::http::state::{PerThread, Realm};
 use crate::http::streaming::{bare, cut_off, fitted};
+use crate::shares::Place;
 use source::{Format, LogQuery, LogSource};
 
 /// The header with the offset of the next page, as the OpenAPI document writes it.
@@ -38,26 +38,20 @@ pub async fn view(call: Call) -> Answered {
     parameters.finish()?;
     find(&access, id)?;
     let source = LogSource::new(access.node.logs.clone(), id, query);
-    let response = if source.query.follow { follow(&call, access, source)? } else { page(&call, source).await? };
+    let response = if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
     Ok(fitted(&call.request, response))
 }
 
 /// The log so far, or a page of it.
-async fn page(call: &Call, source: LogSource) -> Answered {
-    let (mut source, end) = web::block(move || {
-        let end = source.end_of_page();
-        (source, end)
-    })
-    .await
-    .map_err(Problem::internal)?;
-    let end = end.map_err(Problem::internal)?;
+async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
+    let (mut source, end) = source.with_end(&access).await?;
     source.until = end.next;
     let mut response = answer(&source.query);
     response.insert_header((NEXT_OFFSET_HEADER, end.next));
     let limit = source.query.limit;
-    let pieces = stream::try_unfold(source, |source| async move {
-        let (source, piece) = source.next_piece().await?;
-        Ok::<_, Problem>((!piece.is_empty()).then_some((piece, source)))
+    let pieces = stream::try_unfold((access, source), |(access, source)| async move {
+        let (source, piece) = source.next_piece(&access).await?;
+        Ok::<_, Problem>((!piece.is_empty()).then_some((piece, (access, source))))
     });
     let response = match *call.request.method() {
         Method::HEAD => bare(response),
@@ -75,20 +69,20 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
-    let permit = access.node.log_followers.clone().try_acquire_owned();
-    let permit = permit.map_err(|_| Problem::overloaded("the limit of clients that follow a log is reached"))?;
+    let place = access.node.log_followers.try_acquire(&access.caller.organization).map_err(|refused| {
+        Problem::overloaded(&format!("too many clients follow a log: {refused}; close some, or read the log without `follow`"))
+    })?;
     let follower = Follower {
         _cut_off: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),
-        organization: access.caller.organization.clone(),
         id: source.id,
         // Both watch from before the first read, so that nothing is missed.
         written: access.node.logs.watch(source.id),
         changes: access.realm.environments.watch_deployment(source.id),
-        realm: access.realm,
+        access,
         source: Some(source),
         has_finished: false,
-        _permit: permit,
+        _place: place,
     };
     let pieces = stream::try_unfold(follower, |mut follower| async move {
         let request = follower.request.clone();
@@ -113,9 +107,8 @@ fn answer(query: &LogQuery) -> HttpResponseBuilder {
 
 /// A client that reads a log while it is written.
 struct Follower {
-    realm: PerThread<Realm>,
+    access: Access,
     request: HttpRequest,
-    organization: Identifier,
     id: DeploymentId,
     /// `None` while a piece is being read.
     source: Option<LogSource>,
@@ -123,7 +116,7 @@ struct Follower {
     changes: Watch,
     /// Set before the last read of the log, after which nothing is added.
     has_finished: bool,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
     _cut_off: oneshot::Sender<()>,
 }
 
@@ -131,7 +124,7 @@ impl Follower {
     /// `None` at the end.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
         while let Some(source) = self.source.take() {
-            let (source, piece) = source.next_piece().await?;
+            let (source, piece) = source.next_piece(&self.access).await?;
             if !piece.is_empty() {
                 self.source = Some(source);
                 return Ok(Some(piece));
@@ -146,8 +139,8 @@ impl Follower {
 
     /// Until there may be more to read; false if the server stops.
     async fn wait(&mut self) -> Result<bool, Problem> {
-        let environments = &self.realm.environments;
-        let found = environments.deployment(&self.organization, self.id)?;
+        let environments = &self.access.realm.environments;
+        let found = environments.deployment(&self.access.caller.organization, self.id)?;
         self.has_finished = found.is_none_or(|found| found.record.deployment.status.is_finished());
         if self.has_finished {
             return Ok(true);

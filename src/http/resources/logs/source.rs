@@ -3,15 +3,17 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use actix_web::web::{self, Bytes};
+use actix_web::web::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::domain::{DeploymentId, Identifier};
+use crate::http::access::Access;
 use crate::http::dto::Time;
 use crate::http::paging::{PLACE_MAX, Query};
 use crate::http::problem::Problem;
 use crate::logs::{Line, LogReader, Logs};
+use crate::store::StoreError;
 
 pub const LINES_MAX: u64 = 100_000;
 /// The size of a piece for the web server, which buffers about as much for a client that does not read.
@@ -94,7 +96,7 @@ impl LogSource {
     }
 
     /// Reads the page once ahead, since the headers of the answer say where it ends.
-    pub fn end_of_page(&self) -> io::Result<PageEnd> {
+    fn end_of_page(&self) -> io::Result<PageEnd> {
         let mut next = self.query.offset;
         let Some(mut reader) = self.logs.read(self.id, next) else {
             return Ok(PageEnd { next, more: false });
@@ -114,13 +116,22 @@ impl LogSource {
         Ok(PageEnd { next, more: false })
     }
 
+    /// Where the page ends, and the source to read it from.
+    pub async fn with_end(self, access: &Access) -> Result<(Self, PageEnd), Problem> {
+        let read = move || {
+            let end = self.end_of_page();
+            end.map(|end| (self, end)).map_err(|error| StoreError::Read(error.to_string()))
+        };
+        access.node.log_reads.read(&access.caller.organization, read).await
+    }
+
     /// Empty at the current end of the log.
-    pub async fn next_piece(mut self) -> Result<(Self, Bytes), Problem> {
-        let read = web::block(move || {
+    pub async fn next_piece(mut self, access: &Access) -> Result<(Self, Bytes), Problem> {
+        let read = move || {
             let piece = self.read_piece();
-            (self, piece)
-        });
-        let (source, piece) = read.await.map_err(Problem::internal)?;
+            Ok::<_, StoreError>((self, piece))
+        };
+        let (source, piece) = access.node.log_reads.read(&access.caller.organization, read).await?;
         match piece {
             Ok(piece) => Ok((source, piece.into())),
             Err(error) => {
