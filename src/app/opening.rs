@@ -46,10 +46,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         log_reads: Scans::of_logs(organizations),
         git: open_git(settings)?,
         logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
-        log_followers: Places::without_queue(
-            "log_followers",
-            Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations),
-        ),
+        log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         openapi: LazyLock::new(http::openapi_document),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,

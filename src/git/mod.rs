@@ -52,9 +52,7 @@ impl Git {
     }
 
     pub fn on_behalf_of(&self, organization: &Identifier) -> OrganizationGit {
-        OrganizationGit {
-            program: Program { installed: self.installed.clone(), organization: organization.clone() },
-        }
+        OrganizationGit { program: Program { installed: self.installed.clone(), organization: organization.clone() } }
     }
 
     /// Whether `file://` URLs are allowed.

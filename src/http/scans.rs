@@ -52,8 +52,8 @@ impl Scans {
         Problem: From<E>,
     {
         let place = self.places.acquire(organization).await;
-        let mut place =
-            place.map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
+        let mut place = place
+            .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
         let caller = Caller::default();
         let gone = caller.gone.clone();
         let between_pieces = move || {
@@ -112,7 +112,9 @@ mod tests {
         let (end, ended) = mpsc::channel::<()>();
         let long = {
             let (scans, busy) = (scans.clone(), busy.clone());
-            actix_web::rt::spawn(async move { scans.read(&busy, move || Ok::<_, StoreError>(ended.recv())).await.map(drop) })
+            actix_web::rt::spawn(
+                async move { scans.read(&busy, move || Ok::<_, StoreError>(ended.recv())).await.map(drop) },
+            )
         };
         while scans.places.used() == 0 {
             tokio::task::yield_now().await;

@@ -65,7 +65,10 @@ fn describe() {
     describe_gauge!("lockkeeper_waiting", "Waiting claims, for a named or for any environment");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, or wait for capacity");
     describe_gauge!("lockkeeper_share_used", "Places of an organization that has nearly all it may, by resource");
-    describe_counter!("lockkeeper_share_refused_total", "Refusals since an organization or the server was at its bound");
+    describe_counter!(
+        "lockkeeper_share_refused_total",
+        "Refusals since an organization or the server was at its bound"
+    );
     describe_counter!("lockkeeper_webhook_attempts_total", "Attempts to deliver to a webhook, by outcome");
     describe_gauge!("lockkeeper_webhook_deliveries_pending", "Deliveries that are neither completed nor given up");
     describe_counter!("lockkeeper_analyses_total", "Analyses of failed deployments that ended, by outcome");

@@ -31,7 +31,11 @@ pub async fn list(call: Call) -> Answered {
 
     let Some(slice) = slice else { return all(access, pipeline, filter).await };
     let (environments, key) = (access.realm.environments.clone(), pipeline.clone());
-    let page = access.node.scans.read(&access.caller.organization, move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
+    let page = access
+        .node
+        .scans
+        .read(&access.caller.organization, move || environments.list(&key, &filter, slice.offset, slice.limit))
+        .await?;
     let views = page.items.iter();
     let views = views.map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))

@@ -213,7 +213,11 @@ pub async fn deliveries(call: Call) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
-    let found = access.node.scans.read(&access.caller.organization, move || webhooks.deliveries(&organization, id, status)).await?;
+    let found = access
+        .node
+        .scans
+        .read(&access.caller.organization, move || webhooks.deliveries(&organization, id, status))
+        .await?;
     let shown = slice.part(found.iter()).map(DeliveryView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }

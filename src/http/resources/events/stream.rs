@@ -53,9 +53,9 @@ pub async fn stream(call: Call) -> Answered {
     // A client that reconnects names its newest event in the header, while the query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
     let hubs = &access.realm.event_hubs;
-    let subscription = hubs.subscribe(&access.caller.organization).map_err(|refused| {
-        Problem::overloaded(&format!("too many event streams are open: {refused}; close some"))
-    })?;
+    let subscription = hubs
+        .subscribe(&access.caller.organization)
+        .map_err(|refused| Problem::overloaded(&format!("too many event streams are open: {refused}; close some")))?;
     let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
     let monitor = Arc::new(ReadMonitor::new());
     let subscriber = Subscriber {

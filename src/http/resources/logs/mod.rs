@@ -38,7 +38,8 @@ pub async fn view(call: Call) -> Answered {
     parameters.finish()?;
     find(&access, id)?;
     let source = LogSource::new(access.node.logs.clone(), id, query);
-    let response = if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
+    let response =
+        if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
     Ok(fitted(&call.request, response))
 }
 
@@ -70,7 +71,9 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
         return Ok(bare(response));
     }
     let place = access.node.log_followers.try_acquire(&access.caller.organization).map_err(|refused| {
-        Problem::overloaded(&format!("too many clients follow a log: {refused}; close some, or read the log without `follow`"))
+        Problem::overloaded(&format!(
+            "too many clients follow a log: {refused}; close some, or read the log without `follow`"
+        ))
     })?;
     let follower = Follower {
         _cut_off: cut_off(&call.request, &access.realm.environments, std::future::pending()),
