@@ -27,11 +27,11 @@ use crate::telemetry;
 const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);
 
 /// Serves until asked to stop.
-pub fn serve(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
-    actix_web::rt::System::new().block_on(serve_until_stopped(settings, discard_damaged_log))
+pub fn serve(settings: Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
+    actix_web::rt::System::new().block_on(serve_until_stopped(settings, discard_damaged_log, step_umask))
 }
 
-async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> Result<(), ServeError> {
+async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
     // A signal during the start stops the server as soon as it has started.
     let mut signals = Signals::new()?;
     let metrics = telemetry::metrics();
@@ -39,7 +39,8 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool) -> R
     let listen = listen_options(&settings);
     let reserved = http::reserve(listen.listen).map_err(|error| ServeError::listen(listen.listen, &error))?;
     let node = opening::open_node(&settings, metrics.clone())?;
-    let OpenedRealm { realm, runner, admin_token } = opening::open_realm(&settings, store.clone(), &node).await?;
+    let OpenedRealm { realm, runner, admin_token } =
+        opening::open_realm(&settings, store.clone(), &node, step_umask).await?;
     let running =
         http::start(&listen, reserved, node, realm).map_err(|error| ServeError::listen(listen.listen, &error))?;
     greeting::greet(&settings, &running, admin_token.as_ref());

@@ -65,7 +65,12 @@ pub struct OpenedRealm {
 }
 
 /// Opens the parts that stand on a store, and resumes what the previous run left unfinished.
-pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Node) -> Result<OpenedRealm, ServeError> {
+pub async fn open_realm(
+    settings: &Settings,
+    store: Arc<LoggedStore>,
+    node: &Node,
+    step_umask: u32,
+) -> Result<OpenedRealm, ServeError> {
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
     let events = Events::new(store.clone());
     // Before any event is added.
@@ -85,7 +90,7 @@ pub async fn open_realm(settings: &Settings, store: Arc<LoggedStore>, node: &Nod
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
     let environments = open_environments(settings, store.clone(), both_clocks(clock.clone()), definitions)?;
     let host = Arc::new(RunnerHost::new(environments.clone(), vault.clone(), clock.clone()));
-    let runner = Runner::new(runner_options(settings)?, node.logs.clone(), host);
+    let runner = Runner::new(runner_options(settings, step_umask)?, node.logs.clone(), host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
@@ -164,7 +169,12 @@ async fn admin_token(
         return Ok(None);
     };
     if let Some(text) = &settings.bootstrap_token {
-        accounts.bootstrap(&first.id, text, now).await?;
+        if let Some(revoked) = accounts.bootstrap(&first.id, text, now).await? {
+            tracing::warn!(
+                revoked_at = %jiff::Timestamp::from_millisecond(revoked.as_millis()).unwrap_or_default(),
+                "LOCKKEEPER_BOOTSTRAP_TOKEN has a token that was revoked, and that stays so; unset it, or set a new one from `lockkeeper token`"
+            );
+        }
         return Ok(None);
     }
     let Some(user) = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens()) else {
@@ -217,13 +227,14 @@ async fn resume_deployments(environments: &Environments, runner: &Runner) -> Res
     Ok(())
 }
 
-fn runner_options(settings: &Settings) -> std::io::Result<runner::Options> {
+fn runner_options(settings: &Settings, umask: u32) -> std::io::Result<runner::Options> {
     Ok(runner::Options {
         max_running: settings.runner.max_running_steps,
         grace: settings.runner.termination_grace,
         path: settings.runner.path.clone(),
         work_dir: std::path::absolute(settings.data_dir.join(WORK))?,
         log_bytes_per_step: settings.runner.log_bytes_per_step,
+        umask,
         supervisor: runner::OWN_PROGRAM.into(),
     })
 }

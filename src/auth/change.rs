@@ -22,6 +22,16 @@ pub enum MemberChange {
     Removed(UserId),
 }
 
+impl MemberChange {
+    /// Whether it takes permissions away from a member.
+    pub fn is_less_than(&self, before: &Member) -> bool {
+        match self {
+            MemberChange::Set(member) => member.role < before.role,
+            MemberChange::Removed(_) => true,
+        }
+    }
+}
+
 /// Why a token is revoked, other than by a request to revoke it.
 #[derive(Debug, Clone, Copy)]
 pub enum RevocationReason {
@@ -69,6 +79,11 @@ impl Change {
         self.batch.delete(stored::token_key(&token.organization, token.id));
         self.revoked.push(token.clone());
         self.record_token(EventType::TokenRevoked, token, reason, cause);
+    }
+
+    /// The variable of the operator may still have it: the next start must not make it again.
+    pub fn remember_revoked(&mut self, token: &Token, cause: Cause<'_>) {
+        self.batch.put(stored::revoked_key(token.hash), stored::encode_revoked(cause.at));
     }
 
     fn set_member(&mut self, member: &Arc<Member>) {

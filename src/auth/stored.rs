@@ -13,11 +13,13 @@ records! {
     MemberV1 = "member",
     DeclarationV1 = "member declaration",
     TokenV1<'a> = "token",
+    RevokedV1 = "revoked bootstrap token",
 }
 
 pub const TOKENS: &[u8] = b"t/";
 pub const MEMBERS: &[u8] = b"u/";
 pub const DECLARATIONS: &[u8] = b"UD/";
+const REVOKED: &[u8] = b"TR/";
 
 /// Keeps one batch well below the store's limit, also where all names are as long as they may be.
 pub const RECORDS_AT_ONCE: usize = 256;
@@ -27,6 +29,11 @@ pub const REVOKED_AT_ONCE: usize = 1_000;
 /// `t/{organization}/{token}`
 pub fn token_key(organization: &Identifier, id: TokenId) -> Vec<u8> {
     [TOKENS, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
+}
+
+/// `TR/{hash}`: a bootstrap token that was revoked, and must not be made again by the next start.
+pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
+    [REVOKED, &hash.0].concat()
 }
 
 /// `u/{organization}/{name}`
@@ -57,6 +64,19 @@ struct MemberV1 {
 
 #[derive(Serialize, Deserialize)]
 struct DeclarationV1(RoleV1);
+
+/// When it was revoked.
+#[derive(Serialize, Deserialize)]
+struct RevokedV1(i64);
+
+pub fn encode_revoked(at: Timestamp) -> Vec<u8> {
+    encode(&RevokedV1(at.as_millis()))
+}
+
+pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
+    let RevokedV1(at) = record::decode(bytes)?;
+    Ok(Timestamp::from_millis(at))
+}
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
     encode(&MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() })

@@ -55,19 +55,23 @@ impl Accounts {
     }
 
     /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an
-    /// earlier start stops working.
+    /// earlier start stops working. One that was revoked by a request stays revoked: then this returns when that was.
     pub async fn bootstrap(
         &self,
         organization: &Identifier,
         text: &TokenText,
         now: Timestamp,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<Timestamp>, StoreError> {
+        if let Some(record) = self.changes.store().get(&stored::revoked_key(text.hash()))? {
+            return Ok(Some(stored::decode_revoked(&record)?));
+        }
         let Some(user) = self.first_admin(organization) else {
-            return Ok(());
+            return Ok(None);
         };
         let new = NewToken { organization: organization.clone(), user, name: "bootstrap".to_owned(), expires_at: None };
         let token = Arc::new(Token { bootstrap: true, ..Token::new(text, user, new, now) });
-        self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await
+        self.changes.change(|(), committer| self.supersede(committer, &token, Cause::system(now))).await?;
+        Ok(None)
     }
 
     /// The token stops working before this answers. "Does not exist" waits as well: it may be due to a revocation that is
@@ -79,6 +83,9 @@ impl Accounts {
             let token = found.first().ok_or(AccountsError::TokenNotFound)?;
             let mut change = Change::default();
             change.revoke_token(token, None, cause);
+            if token.bootstrap {
+                change.remember_revoked(token, cause);
+            }
             Ok(self.hand_in(committer, change)?)
         });
         revoked.await

@@ -71,8 +71,10 @@ pub fn run() -> ExitCode {
     if std::env::args_os().skip(1).eq([runner::SUPERVISE_COMMAND]) {
         return runner::supervise();
     }
+    // Whatever this process makes, and git for it, is its owner's alone; steps get back the mask it was started with.
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
-        Command::Serve(arguments) => serve(arguments),
+        Command::Serve(arguments) => serve(arguments, umask),
         Command::Check { file } => check(&file),
         Command::Config => say(config::DEFAULT_TOML.trim_end()),
         Command::Token => say(TokenText::generate().reveal()),
@@ -81,7 +83,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-fn serve(arguments: Serve) -> ExitCode {
+fn serve(arguments: Serve, step_umask: u32) -> ExitCode {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
     let settings = match config::load(&flags, std::env::vars_os()) {
         Ok(settings) => settings,
@@ -90,7 +92,7 @@ fn serve(arguments: Serve) -> ExitCode {
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
-    match app::serve(settings, arguments.discard_damaged_log) {
+    match app::serve(settings, arguments.discard_damaged_log, step_umask) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => complain(EXIT_FAILED, &error),
     }

@@ -20,6 +20,8 @@ pub struct Options {
     pub work_dir: PathBuf,
     /// The amount of a step's output that is kept.
     pub log_bytes_per_step: u64,
+    /// The file mode creation mask of steps: not the server's, since steps make files for others to read.
+    pub umask: u32,
     /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
     pub supervisor: PathBuf,
 }

@@ -6,12 +6,12 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
+use super::host::Options;
 use super::output::{OutputReader, StepOutput};
 use super::process_tree::{self, DEPLOYMENT_VARIABLE};
 use super::protocol::{self, Exit, LENGTH_BYTES, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
@@ -20,8 +20,7 @@ use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
 pub(super) async fn run(
     arguments: &[Arc<str>],
     context: &StepContext,
-    supervisor: &Path,
-    grace: Duration,
+    options: &Options,
     limits: &Limits,
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
@@ -29,9 +28,10 @@ pub(super) async fn run(
         arguments: arguments.iter().map(|argument| argument.to_string()).collect(),
         variables: context.variables.iter().map(|(name, value)| (name.clone(), value.to_string())).collect(),
         work_dir: context.work_dir.to_string_lossy().into_owned(),
-        grace,
+        grace: options.grace,
+        umask: options.umask,
     };
-    let (supervisor, source) = match SupervisorProcess::start(supervisor, context) {
+    let (supervisor, source) = match SupervisorProcess::start(&options.supervisor, context) {
         Ok(started) => started,
         Err(error) => {
             let reason = format!("could not be started: cannot start a process: {error}");

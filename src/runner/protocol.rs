@@ -27,6 +27,8 @@ pub(super) struct StepOrder {
     pub work_dir: String,
     /// The time between asking the step to end and killing it.
     pub grace: Duration,
+    /// The file mode creation mask of the step.
+    pub umask: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

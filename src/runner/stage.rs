@@ -181,10 +181,7 @@ impl StageRunner<'_> {
         let output = StepOutput::new(log, self.context.secrets.clone(), self.services.host.clone());
         let context = self.context.with(&step.inputs);
         let (mut ended, output) = match &step.action {
-            Action::Run(arguments) => {
-                let (supervisor, grace) = (&options.supervisor, options.grace);
-                process_step::run(arguments, &context, supervisor, grace, &self.limits, output).await
-            }
+            Action::Run(arguments) => process_step::run(arguments, &context, options, &self.limits, output).await,
             Action::Http(call) => http_step::run(&self.services.http, call, &context, &self.limits, output).await,
             Action::Uses(used) => {
                 let reason = format!("was not replaced by {} when the deployment started", used.reference);

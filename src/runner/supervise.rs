@@ -13,8 +13,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::fs::Mode;
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, umask, wait,
+};
 use tokio::signal::unix::{SignalKind, signal};
 use zeroize::Zeroizing;
 
@@ -105,6 +108,7 @@ fn start(order: &StepOrder) -> Result<Pid, String> {
     command.args(arguments).env_clear().current_dir(&order.work_dir).process_group(0);
     command.envs(order.variables.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::inherit()).stderr(Stdio::from(output));
+    umask(Mode::from_raw_mode(order.umask));
     // Not waited for here: `reap` waits for all children.
     let child = command.spawn().map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => format!("the program `{program}` was not found"),

@@ -2,7 +2,7 @@
 //!
 //! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
 
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ const FORMAT_NUMBER: u32 = 4;
 const OLDEST_FORMAT: u32 = 4;
 /// Left behind by a fresh file system or an interrupted start; such a directory still counts as empty.
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
+const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
 /// Why the store did not open: one sentence each, with what to do.
@@ -37,6 +38,12 @@ pub enum OpenError {
          {} version of lockkeeper wrote it: start that one", if *found > FORMAT_NUMBER { "a newer" } else { "an older" }
     )]
     Format { path: PathBuf, found: u32 },
+    #[error(
+        "data directory {path} is open to other users (its mode is {mode:03o}), and it holds keys, tokens and logs; run \
+         chmod 700 {path} and start again, and if any of them may have read it, replace what they saw: \
+         `lockkeeper secrets rotate-key`, new tokens"
+    )]
+    OpenToOthers { path: PathBuf, mode: u32 },
     #[error("cannot {doing} {path}: {source}; check the permissions of this user and the disk")]
     Io { doing: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -81,7 +88,8 @@ impl DataDir {
     pub fn open(path: &Path) -> Result<DataDir, OpenError> {
         create(path)?;
         // Before the lock file is made, so that a foreign directory stays unchanged.
-        check_format(path)?;
+        let found = check_format(path)?;
+        close_to_others(path, &found)?;
         let lock = lock(path)?;
         if check_format(path)? == Found::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
@@ -108,16 +116,25 @@ fn create(path: &Path) -> Result<(), OpenError> {
         // Fails if the user may write in the parent but not read it; the system syncs the name some time later.
         let _ = path.parent().map(sync_dir);
     }
-    let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
-    if metadata.permissions().mode() & GROUP_AND_OTHERS != 0 {
-        tracing::warn!(path = %path.display(), "other users can read the data directory; run chmod 700 on it");
-    }
     Ok(())
+}
+
+/// An empty directory that somebody made for us is closed. One that has content was open while it got it: its operator
+/// should know.
+fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenError> {
+    let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
+    let mode = metadata.permissions().mode() & 0o777;
+    match found {
+        _ if mode & GROUP_AND_OTHERS == 0 => Ok(()),
+        Found::Ours => Err(OpenError::OpenToOthers { path: path.to_owned(), mode }),
+        Found::Nothing => std::fs::set_permissions(path, Permissions::from_mode(ONLY_OWNER))
+            .map_err(OpenError::io("close to other users (chmod 700) the data directory", path)),
+    }
 }
 
 /// With its parents, and for the server's user alone.
 pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)
+    DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(path)
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -198,6 +215,28 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         drop(opened);
         DataDir::open(&path).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_others_can_read_is_refused_with_what_to_run_and_an_empty_one_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let set = |mode| std::fs::set_permissions(dir.path(), Permissions::from_mode(mode)).unwrap();
+        let mode = || dir.path().metadata().unwrap().permissions().mode() & 0o777;
+        set(0o755);
+        drop(DataDir::open(dir.path()).unwrap());
+        assert_eq!(mode(), 0o700, "it was empty");
+        for open in [0o755, 0o750, 0o710, 0o701, 0o707] {
+            set(open);
+            let refused = DataDir::open(dir.path()).unwrap_err().to_string();
+            let run = format!(
+                "its mode is {open:o}), and it holds keys, tokens and logs; run chmod 700 {}",
+                dir.path().display()
+            );
+            assert!(refused.contains(&run), "{refused}");
+            assert_eq!(mode(), open, "left as it was");
+        }
+        set(0o700);
+        DataDir::open(dir.path()).unwrap();
     }
 
     #[test]

@@ -148,6 +148,35 @@ async fn a_new_bootstrap_token_takes_the_place_of_the_old_one() {
 }
 
 #[tokio::test]
+async fn a_revoked_bootstrap_token_stays_revoked_while_its_variable_is_still_set() {
+    let mut server = Server::start();
+    let other = server.as_user("admin").await;
+    let tokens = other.get("/tokens").await.ok().data();
+    let bootstrap = tokens.as_array().unwrap().iter().find(|token| token["name"] == "bootstrap").unwrap();
+    other.delete(&format!("/tokens/{}", bootstrap["tokenId"].as_str().unwrap())).await.has_status(204);
+    for killed in [true, false] {
+        if killed {
+            server.kill();
+        } else {
+            assert!(server.terminate().success());
+        }
+        server.start_again();
+        server.admin().get("/tokens").await.refused(401, "invalid_token");
+        let other = other.clone().at(&server);
+        assert_eq!(other.get("/tokens").await.ok().json()["pagination"]["total"], 1);
+        let said = server.log().matches("LOCKKEEPER_BOOTSTRAP_TOKEN has a token that was revoked").count();
+        assert_eq!(said, if killed { 1 } else { 2 }, "{}", server.log());
+    }
+    assert!(!server.log().contains(&ADMIN_TOKEN[3..]));
+    let fresh = String::from_utf8(lockkeeper(&["token"]).output().unwrap().stdout).unwrap();
+    server.terminate();
+    server.change_setup(|setup| setup.variable("LOCKKEEPER_BOOTSTRAP_TOKEN", fresh.trim()));
+    server.start_again();
+    server.with_token(fresh.trim()).get("/tokens").await.ok();
+    server.admin().get("/tokens").await.refused(401, "invalid_token");
+}
+
+#[tokio::test]
 async fn the_bootstrap_token_is_the_first_admins_also_when_that_is_somebody_else() {
     let mut server = Setup::default().organization(ACME).start();
     server.admin().get("/tokens").await.ok();

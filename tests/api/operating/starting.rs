@@ -81,6 +81,32 @@ fn the_data_directory_is_its_owners_and_a_foreign_one_is_left_alone() {
 }
 
 #[tokio::test]
+async fn a_data_directory_that_others_can_read_is_refused_and_nothing_in_it_is_theirs_to_read() {
+    // As most machines have it.
+    let mut server = Setup::default().under(&["sh", "-c", "umask 022; exec \"$@\"", "sh"]).start();
+    server.as_user("ana").await.claim("review-1", json!({})).await.created();
+    assert!(server.terminate().success());
+    let data = server.data_dir();
+    let mut folders = vec![data.clone()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap().map(Result::unwrap) {
+            let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode & 0o077, 0, "{} has mode {mode:o}", entry.path().display());
+            if entry.metadata().unwrap().is_dir() {
+                folders.push(entry.path());
+            }
+        }
+    }
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let told = server.try_start_again().unwrap_err();
+    assert!(told.contains(&format!("run chmod 700 {} and start again", data.display())), "{told}");
+    let verified = lockkeeper(&["audit", "verify", "--data-dir"]).arg(&data).output().unwrap();
+    assert_eq!(verified.status.code(), Some(2), "{verified:?}");
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o700)).unwrap();
+    server.start_again();
+}
+
+#[tokio::test]
 async fn what_the_api_changed_outlives_restarts_until_the_declaration_changes() {
     let mut server = Setup::default().organization(ACME).start();
     let admin = server.admin();

@@ -105,6 +105,7 @@ impl Harness {
         });
         let work_dir = dir.path().join("work");
         let options = Options {
+            umask: 0o022,
             max_running,
             grace,
             path: PATH.to_owned(),
