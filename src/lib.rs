@@ -15,7 +15,8 @@
 //! 6. Two deployments running in one environment: `domain::invariants::check`, in every property test;
 //!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a simulated runner;
 //!    and, with real processes, `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/deployments/runner/trees.rs`.
-//! 7. One organization seeing another: `tests/api/access.rs::another_organization_looks_like_one_that_does_not_exist`.
+//! 7. One organization seeing another: `tests/api/access.rs::another_organization_looks_like_one_that_does_not_exist`; a removed
+//!    member doing, seeing or getting anything more: `tests/api/removal.rs`.
 //! 8. A secret's value in a log, an answer or an event: `tests/api/operating.rs::no_token_reaches_the_log`,
 //!    `tests/api/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps: `tests/deployments/secrets.rs`; in the store:
 //!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; of a webhook:

@@ -103,6 +103,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "actors",
             "analysis",
             "app",
+            "auth",
             "cli",
             "events",
             "fixes",

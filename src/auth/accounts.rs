@@ -1,6 +1,6 @@
 //! All members and tokens, in memory: who a caller is.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,6 +10,7 @@ use parking_lot::RwLock;
 use super::change::{Change, MemberChange};
 use super::member::{MEMBERS_MAX, Member};
 use super::permission::Permission;
+use super::revocations::Revocations;
 use super::token::{TOKENS_MAX, Token};
 use super::token_text::{TokenHash, TokenText};
 use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
@@ -23,6 +24,7 @@ pub struct Accounts {
     /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
     /// or not; what a caller does because of it is later in the log.
     pub(super) changes: Ordered<()>,
+    pub revocations: Revocations,
 }
 
 /// The authenticated member behind a request, with the role as of now.
@@ -32,6 +34,10 @@ pub struct Caller {
     pub person: Person,
     pub role: Role,
     pub token: TokenId,
+    expires_at: Option<Timestamp>,
+    hash: TokenHash,
+    /// The revocations that had been made before the caller was authenticated.
+    revocations: u64,
 }
 
 /// Why a token is not accepted.
@@ -66,13 +72,35 @@ pub enum AccountsError {
 impl Accounts {
     pub(super) fn new(store: Arc<dyn Store>, members: HashMap<UserId, Arc<Member>>, tokens: Vec<Token>) -> Self {
         let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
-        Self { members: RwLock::new(members), tokens, changes: Ordered::new(store, ()) }
+        Self {
+            members: RwLock::new(members),
+            tokens,
+            changes: Ordered::new(store, ()),
+            revocations: Revocations::default(),
+        }
     }
 
     /// The caller behind a token, with the role the user has *now*.
     pub fn authenticate(&self, text: &str, now: Timestamp) -> Result<Caller, Unauthenticated> {
         let text = TokenText::parse(text).map_err(Unauthenticated::Malformed)?;
-        let token = self.tokens.get(&text.hash()).ok_or(Unauthenticated::Unknown)?.clone();
+        self.identify(text.hash(), now)
+    }
+
+    /// Whether nothing can have been taken away from the caller since they were authenticated. Costs one load, and a look at
+    /// the clock if the token expires.
+    pub fn is_current(&self, caller: &Caller, clock: impl FnOnce() -> Timestamp) -> bool {
+        caller.revocations == self.revocations.count() && caller.expires_at.is_none_or(|expires| expires > clock())
+    }
+
+    /// The same caller as of now.
+    pub fn authenticate_again(&self, caller: &Caller, now: Timestamp) -> Result<Caller, Unauthenticated> {
+        self.identify(caller.hash, now)
+    }
+
+    fn identify(&self, hash: TokenHash, now: Timestamp) -> Result<Caller, Unauthenticated> {
+        // Before the maps are read: what is revoked from here on is noticed later.
+        let revocations = self.revocations.count();
+        let token = self.tokens.get(&hash).ok_or(Unauthenticated::Unknown)?.clone();
         if token.expires_at.is_some_and(|expires| expires <= now) {
             return Err(Unauthenticated::Expired);
         }
@@ -84,6 +112,9 @@ impl Accounts {
             person: Person { id: token.user, name: member.name.shared() },
             role: member.role,
             token: token.id,
+            expires_at: token.expires_at,
+            hash,
+            revocations,
         })
     }
 
@@ -120,27 +151,37 @@ impl Accounts {
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 
-    /// The maps change only after the store has taken the batch.
+    /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
         let Change { batch, members, revoked, made } = change;
         if batch.is_empty() {
             return Ok(());
         }
         committer.commit(batch)?;
+        let mut weakened = BTreeSet::new();
         let mut known = self.members.write();
         for member in members {
-            match member {
-                MemberChange::Set(member) => _ = known.insert(member.id, member),
-                MemberChange::Removed(id) => _ = known.remove(&id),
-            }
+            let before = match &member {
+                MemberChange::Set(member) => known.insert(member.id, member.clone()),
+                MemberChange::Removed(id) => known.remove(id),
+            };
+            weakened.extend(before.filter(|before| member.is_less_than(before)).map(|b| b.organization.clone()));
         }
         drop(known);
         for token in revoked {
             self.tokens.remove(&token.hash);
+            weakened.insert(token.organization.clone());
         }
         if let Some(token) = made {
             self.tokens.insert(token.hash, token);
         }
+        weakened.iter().for_each(|organization| self.revocations.announce(organization));
         Ok(())
+    }
+}
+
+impl Caller {
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.expires_at
     }
 }

@@ -57,7 +57,7 @@ impl Accounts {
         added.await.map(|(member, _held)| member)
     }
 
-    /// Takes effect with the member's next request.
+    /// Takes effect at once, also for requests of the member that wait or are half sent.
     pub async fn change_role(
         &self,
         organization: &Identifier,

@@ -4,8 +4,8 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, token, member, permission, stored, change, load, accounts, members and
-//! tokens, declared.
+//! Each file uses only those before it: token_text, token, member, permission, revocations, stored, change, load, accounts,
+//! members and tokens, declared.
 
 mod accounts;
 mod change;
@@ -14,6 +14,7 @@ mod load;
 mod member;
 mod members;
 mod permission;
+mod revocations;
 mod stored;
 mod token;
 mod token_text;

@@ -2,6 +2,7 @@
 //! that does not exist.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
@@ -19,9 +20,14 @@ use crate::pipelines::Pipeline;
 pub struct Access {
     pub node: PerThread<Node>,
     pub realm: PerThread<Realm>,
+    /// As of the last check.
     pub caller: Caller,
+    permission: Permission,
     request: HeaderValue,
 }
+
+/// How often a request that waits looks at the clock, if its token expires: wall clocks are set.
+const EXPIRY_CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 impl Access {
     pub fn to(call: &Call, permission: Permission) -> Result<Self, Problem> {
@@ -32,17 +38,55 @@ impl Access {
             limits.check(caller.token)?;
         }
         check(&caller, call.segment("orgId"), permission)?;
-        Ok(Self { node, realm, caller, request: call.id.clone() })
+        Ok(Self { node, realm, caller, permission, request: call.id.clone() })
     }
 
-    /// Whether the request would still be allowed: tokens are revoked and expire, and members are removed.
-    pub fn still_holds(&self, headers: &HeaderMap, permission: Permission) -> bool {
-        self.again(headers, permission).is_ok()
+    /// After anything that took time: refuses a caller whose token was revoked or has expired since, who was removed or
+    /// demoted, and gives the others the role they have now. Costs next to nothing if nobody lost anything meanwhile.
+    pub fn renew(&mut self) -> Result<(), Problem> {
+        if !self.is_current() {
+            self.caller = self.caller_now()?;
+        }
+        Ok(())
     }
 
-    /// The same, with the problem to answer.
-    pub fn again(&self, headers: &HeaderMap, permission: Permission) -> Result<(), Problem> {
-        check(&authenticate(headers, &self.realm)?, self.caller.organization.as_str(), permission)
+    /// The same for a request that has used its role already, or streams its answer.
+    pub fn check_again(&self) -> Result<(), Problem> {
+        if self.is_current() { Ok(()) } else { self.caller_now().map(|_| ()) }
+    }
+
+    /// Resolves in the moment in which the caller loses the permission, with the problem to answer.
+    pub async fn lost(&self) -> Problem {
+        let mut revoked = self.realm.accounts.revocations.watch(&self.caller.organization);
+        loop {
+            if let Err(problem) = self.check_again() {
+                return problem;
+            }
+            tokio::select! {
+                // The sender lives as long as the accounts.
+                _ = revoked.changed() => {}
+                () = self.expiry() => {}
+            }
+        }
+    }
+
+    fn is_current(&self) -> bool {
+        self.realm.accounts.is_current(&self.caller, &*self.realm.clock)
+    }
+
+    fn caller_now(&self) -> Result<Caller, Problem> {
+        let caller = self.realm.accounts.authenticate_again(&self.caller, (self.realm.clock)());
+        let caller = caller.map_err(unauthenticated)?;
+        check(&caller, self.caller.organization.as_str(), self.permission)?;
+        Ok(caller)
+    }
+
+    /// Until the token has expired, or the clock should be looked at again.
+    async fn expiry(&self) {
+        let Some(expires) = self.caller.expires_at() else { return std::future::pending().await };
+        let left = expires.as_millis().saturating_sub((self.realm.clock)().as_millis());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0).max(1));
+        tokio::time::sleep(left.min(EXPIRY_CHECKED_EVERY)).await;
     }
 
     /// The caller as recorded in events and the audit.
@@ -83,20 +127,25 @@ fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
         let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
     };
-    let invalid = |why: &str| {
-        let detail = format!("the token {why}; use another one, an admin creates them with POST /tokens");
-        Problem::unauthenticated(Code::InvalidToken, detail)
-    };
     let text = header.to_str().unwrap_or_default();
     let token = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
     let Some((_, token)) = token else {
         return Err(invalid("is not sent as `Authorization: Bearer <API_TOKEN>`"));
     };
-    realm.accounts.authenticate(token.trim(), (realm.clock)()).map_err(|why| match why {
+    realm.accounts.authenticate(token.trim(), (realm.clock)()).map_err(unauthenticated)
+}
+
+fn unauthenticated(why: Unauthenticated) -> Problem {
+    match why {
         Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
         Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
         Unauthenticated::Expired => invalid("has expired"),
-    })
+    }
+}
+
+fn invalid(why: &str) -> Problem {
+    let detail = format!("the token {why}; use another one, an admin creates them with POST /tokens");
+    Problem::unauthenticated(Code::InvalidToken, detail)
 }
 
 fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<(), Problem> {

@@ -10,12 +10,13 @@ use actix_web::HttpRequest;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::access::Access;
 use super::answer;
 use super::codes::Code;
 use super::connections::Connection;
 use super::paging::Query;
 use super::problem::Problem;
-use crate::actors::{Environments, Watch};
+use crate::actors::Watch;
 use crate::forms::WAIT_SECONDS_MAX;
 
 /// How often a request that waits for a queued session counts as polling it, which holds its place.
@@ -28,21 +29,33 @@ pub enum Waited<T> {
     Gone,
     /// It had disconnected by the time there was an answer.
     TooLate(T),
+    /// It lost its access while it waited, and is answered with the problem; with what it would have got, if that was there.
+    Revoked(Problem, Option<T>),
 }
 
-/// Awaits an answer, and gives up when the client disconnects. The web server polls a request's handler whenever anything
-/// happens on its connection, including its end: we check each time. A request that does not wait (`waits` is false) is not
-/// given up, only found to be too late.
-pub async fn while_connected<F: Future>(request: &HttpRequest, waits: bool, answer: F) -> Waited<F::Output> {
+/// Awaits an answer, and gives up when the client disconnects or loses its access. The web server polls a request's handler
+/// whenever anything happens on its connection, including its end: we check each time. A request that does not wait (`waits`
+/// is false) is not given up, only found to be too late.
+pub async fn while_connected<F: Future>(
+    request: &HttpRequest,
+    access: &Access,
+    waits: bool,
+    answer: F,
+) -> Waited<F::Output> {
     let connection = request.conn_data::<Arc<Connection>>().cloned();
     let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
     let is_known_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_known_gone());
     let mut answer = pin!(answer);
+    let mut lost = pin!(access.lost());
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Ready(answer) if is_gone() => Poll::Ready(Waited::TooLate(answer)),
-        Poll::Ready(answer) => Poll::Ready(Waited::There(answer)),
+        Poll::Ready(answer) => Poll::Ready(match if waits { access.check_again() } else { Ok(()) } {
+            Ok(()) => Waited::There(answer),
+            Err(problem) => Waited::Revoked(problem, Some(answer)),
+        }),
         // From the first poll on: the connection may have ended with the request, and there is no second notification.
         Poll::Pending if waits && is_known_gone() => Poll::Ready(Waited::Gone),
+        Poll::Pending if waits => lost.as_mut().poll(context).map(|problem| Waited::Revoked(problem, None)),
         Poll::Pending => Poll::Pending,
     })
     .await
@@ -79,11 +92,11 @@ pub fn wait_of(request: &HttpRequest) -> Result<Duration, Problem> {
     Ok(Duration::from_secs(wait))
 }
 
-/// Waits for something to end while the client is connected; returns its newest state. `read` finds nothing if it has
+/// Waits for something to end while the client is connected and has access; returns its newest state. `read` finds nothing if it has
 /// ended and was removed already.
 pub async fn newest_within<T, W: Changes>(
     request: &HttpRequest,
-    environments: &Environments,
+    access: &Access,
     wait: Duration,
     first: T,
     has_ended: impl Fn(&T) -> bool,
@@ -93,6 +106,7 @@ pub async fn newest_within<T, W: Changes>(
     if wait.is_zero() || has_ended(&first) {
         return Ok(first);
     }
+    let environments = &access.realm.environments;
     let mut watch = watch();
     let deadline = Instant::now() + wait;
     let waiting = async {
@@ -110,8 +124,9 @@ pub async fn newest_within<T, W: Changes>(
         }
         Ok(newest)
     };
-    match while_connected(request, true, waiting).await {
+    match while_connected(request, access, true, waiting).await {
         Waited::There(newest) => newest,
+        Waited::Revoked(problem, _) => Err(problem),
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
     }
 }
@@ -125,7 +140,7 @@ pub struct Read<T> {
 /// Reads at once, unless the client already has that state and wants to wait: then it reads when the state has changed.
 pub async fn read_when_changed<T, W: Changes>(
     request: &HttpRequest,
-    environments: &Environments,
+    access: &Access,
     wait: Duration,
     watch: impl FnOnce() -> W,
     read: impl Fn() -> Result<Read<T>, Problem>,
@@ -133,6 +148,7 @@ pub async fn read_when_changed<T, W: Changes>(
     if wait.is_zero() || !answer::is_known(request.headers(), &read()?.etag) {
         return read();
     }
+    let environments = &access.realm.environments;
     let mut watch = watch();
     let deadline = Instant::now() + wait;
     let changed = async {
@@ -152,8 +168,9 @@ pub async fn read_when_changed<T, W: Changes>(
             }
         }
     };
-    match while_connected(request, true, changed).await {
+    match while_connected(request, access, true, changed).await {
         Waited::There(read) => read,
+        Waited::Revoked(problem, _) => Err(problem),
         // Nobody received it: a lock that was granted in the meantime does not count as seen.
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
     }

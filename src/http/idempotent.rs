@@ -32,18 +32,18 @@ pub struct Begun {
 }
 
 /// For a `POST` without a query.
-pub async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
+pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
-    let body = read_body(call).await?;
+    let body = read_body(call, access).await?;
     let pending = check_key(&call.request, access, body.bytes())?;
     Ok(Begun { body, pending })
 }
 
 /// The same for a body with a secret in it. The stored fingerprint, by which a retry is recognised, cannot be used to
 /// test guesses at the secret: it includes the caller's token, of which the disk has only a hash.
-pub async fn begin_secret(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
+pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
-    let body = read_body(call).await?;
+    let body = read_body(call, access).await?;
     let authorization = call.request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
     let token = authorization.and_then(|header| header.split_once(' ')).map_or("", |(_, token)| token.trim());
     let salted = |method: &str, path: &str| Fingerprint::salted(token.as_bytes(), method, path, body.bytes());

@@ -3,9 +3,9 @@
 //! Each line may use those above it, and none below:
 //!
 //! - the wire: `codes`, `problem`, `answer`, `dto`, `refusals` (failures as problems), `paging` (queries and pages)
-//! - connections and limits: `socket`, `connections`, `clients`, `streaming`, `scans`, `rate_limit`, `event_hubs`
+//! - connections and limits: `socket`, `connections`, `streaming`, `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
-//! - the request: `call`, `access`, `body`, `idempotent`, `outcome`
+//! - the request: `call`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait)
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it

@@ -27,7 +27,7 @@ const MEMBER: &str = "/members/usr_0199f3c2a4b07f3e9d2c5a1b";
 const QUEUED: &str = "ses_0199f3c2a4b07f3e9d2c5a1bq2a";
 
 /// Every operation of the API, with the least role that may use it: method, path below the organization, body, role.
-fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
+pub fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
     let (list, session) = ("/pipelines/web/ephemeral-environments", format!("{}/sessions/{SESSION}", at("review-1")));
     vec![
         ("GET", "/pipelines".to_owned(), Value::Null, "viewer"),

@@ -20,7 +20,7 @@ const NOBODYS: &str = "/deployments/dep_0199f3c2a4b07f3e9d2c5a1b";
 const LONG: u64 = 50;
 
 /// A pipeline whose deployments wait for somebody's leave before anything runs, with one environment.
-async fn gated(server: &Server, self_approval: bool) {
+pub async fn gated(server: &Server, self_approval: bool) {
     let admin = server.admin();
     let stages = json!([
         { "name": "gate", "approval": "always", "steps": [{ "run": ["true"] }] },
@@ -43,7 +43,7 @@ async fn deploy(client: &Client, session: &str, body: Value) -> Answer {
 }
 
 /// A deployment that waits for somebody's leave: its path, its session and its approval's path.
-async fn waiting(client: &Client) -> (String, String, String) {
+pub async fn waiting(client: &Client) -> (String, String, String) {
     let session = session_of(client).await;
     let made = deploy(client, &session, json!({ "commitId": "c0ffee1" })).await.has_status(202).data();
     assert_eq!(made["status"], "awaiting_approval");

@@ -11,6 +11,7 @@ mod members;
 mod operating;
 mod pipelines;
 mod registries;
+mod removal;
 mod secrets;
 mod sessions;
 #[path = "../support/mod.rs"]

@@ -4,6 +4,7 @@ use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
 use actix_web::web::BytesMut;
 use futures_util::StreamExt;
 
+use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
 use super::problem::{FieldError, Problem};
@@ -17,8 +18,11 @@ pub struct Body {
     bytes: BytesMut,
 }
 
-pub async fn read_body(call: &mut Call) -> Result<Body, Problem> {
+/// The only way to a body. A client takes its time to send one, and may lose its access meanwhile: `access` is checked again
+/// and has the caller's role of now, before anything is decided by it.
+pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
     let bytes = read(call).await?;
+    access.renew()?;
     if !bytes.is_empty() {
         check_media_type(call.request.headers())?;
     }
@@ -26,8 +30,8 @@ pub async fn read_body(call: &mut Call) -> Result<Body, Problem> {
 }
 
 /// For a handler that needs nothing of a body but its form.
-pub async fn read_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
-    read_body(call).await?.form()
+pub async fn read_form<T: Form>(call: &mut Call, access: &mut Access) -> Result<T, Problem> {
+    read_body(call, access).await?.form()
 }
 
 impl Body {

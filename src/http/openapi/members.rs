@@ -42,7 +42,7 @@ pub fn add_member() -> Operation {
 pub fn change_member() -> Operation {
     Operation::api(MEMBERS, "changeMember")
         .about(
-            "Changes the role, from the member's next request on. A member declared in a file keeps this role until \
+            "Changes the role at once, also for requests that the member has not finished sending. A member declared in a file keeps this role until \
              the role in the file changes.",
         )
         .body::<MemberChangeForm>()
@@ -53,7 +53,8 @@ pub fn change_member() -> Operation {
 pub fn remove_member() -> Operation {
     Operation::api(MEMBERS, "removeMember")
         .about(
-            "Revokes all their tokens, which stop working before the answer. Their sessions continue until they expire \
+            "Revokes all their tokens, which stop working before the answer; requests of theirs that wait or stream end. \
+             Their sessions continue until they expire \
              or a maintainer releases them. A member declared in a file stays removed until the role in the file \
              changes.",
         )

@@ -75,8 +75,7 @@ pub async fn view(call: Call) -> Answered {
     let wait = clients::wait_of(&call.request)?;
     let read = || read(&access, id).map(|analysis| Read { etag: etag(&analysis), state: analysis });
     let watch = || access.realm.analyses.watch();
-    let Read { state, etag } =
-        clients::read_when_changed(&call.request, &access.realm.environments, wait, watch, read).await?;
+    let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || Ok(answer::one(StatusCode::OK, AnalysisView::new(&state))))
 }
 
@@ -117,9 +116,9 @@ fn title_schema() -> Value {
 }
 
 pub async fn create(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::Analyse)?;
+    let mut access = Access::to(&call, Permission::Analyse)?;
     Query::of(&call.request).finish()?;
-    let body = read_body(&mut call).await?;
+    let body = read_body(&mut call, &mut access).await?;
     let (pending, kept) = match idempotent::check_key(&call.request, &access, body.bytes()) {
         Err(EarlyReturn::Replay(kept)) => (None, Some(kept)),
         checked => (checked?, None),
@@ -176,8 +175,7 @@ async fn ended_within(
     let (analyses, id) = (&access.realm.analyses, analysis.id);
     let has_ended = |analysis: &Analysis| analysis.status() != Status::Running;
     let read = || Ok(analyses.get(&access.caller.organization, id)?);
-    let environments = &access.realm.environments;
-    clients::newest_within(request, environments, wait, analysis, has_ended, || analyses.watch(), read).await
+    clients::newest_within(request, access, wait, analysis, has_ended, || analyses.watch(), read).await
 }
 
 /// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the
@@ -193,8 +191,8 @@ async fn asked_before(request: &HttpRequest, access: &Access, kept: Box<StoredAn
 }
 
 pub async fn propose_fix(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::Analyse)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::Analyse)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let FixForm { branch, title, draft } = body.form()?;
     let wish = FixRequest { branch: branch.map(|BranchName(name)| name), title, draft };
     let id = analysis_id(&call)?;

@@ -64,8 +64,8 @@ pub async fn reject(call: Call) -> Answered {
 }
 
 async fn decide<T: Form>(mut call: Call, verdict: Verdict, comment_of: fn(T) -> Option<Context>) -> Answered {
-    let access = Access::to(&call, Permission::Approve)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::Approve)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let comment = comment_of(body.form()?).filter(|comment| !comment.as_str().is_empty());
     let id = approval_id(&call)?;
     let ApprovalFound { environment: key, record } = find(&access, id)?;

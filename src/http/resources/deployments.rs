@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 
-use crate::actors::{DeploymentFilter, DeploymentFound, Environments};
+use crate::actors::{DeploymentFilter, DeploymentFound};
 use crate::auth::Permission;
 use crate::domain::{
     CancelStage, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey, Identifier, Person, RetryStage,
@@ -48,7 +48,7 @@ pub async fn view(call: Call) -> Answered {
     let environments = &access.realm.environments;
     let read = || find(&access, id).map(|found| Read { etag: etag(&found.record), state: found });
     let watch = || environments.watch_deployment(id);
-    let Read { state, etag } = clients::read_when_changed(&call.request, environments, wait, watch, read).await?;
+    let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || {
         Ok(answer::one(StatusCode::OK, DeploymentView::new(&state.environment, &state.record)))
     })
@@ -60,8 +60,8 @@ form! {
 }
 
 pub async fn cancel_stage(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let StageActionForm {} = body.form()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let key = found.environment;
@@ -73,8 +73,8 @@ pub async fn cancel_stage(mut call: Call) -> Answered {
 }
 
 pub async fn retry_stage(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let StageActionForm {} = body.form()?;
     let Target { found, stage, by, any } = Target::of(&call, &access)?;
     let Some(session) = found.record.session else {
@@ -124,16 +124,16 @@ pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecor
 /// Waits for a deployment to finish while the client is connected; returns its newest state.
 pub async fn finished_within(
     request: &HttpRequest,
-    environments: &Environments,
-    organization: &Identifier,
+    access: &Access,
     record: DeploymentRecord,
     wait: Duration,
 ) -> Result<DeploymentRecord, Problem> {
+    let (environments, organization) = (&access.realm.environments, &access.caller.organization);
     let id = record.deployment.id;
     let read = || Ok(environments.deployment(organization, id)?.map(|found| found.record));
     let has_finished = |record: &DeploymentRecord| record.deployment.status.is_finished();
     let watch = || environments.watch_deployment(id);
-    clients::newest_within(request, environments, wait, record, has_finished, watch, read).await
+    clients::newest_within(request, access, wait, record, has_finished, watch, read).await
 }
 
 /// The answer to a retried deploy. The stored answer is from the start of the deployment; a retry that waits gets the
@@ -150,7 +150,7 @@ pub async fn deployed_before(
         _ => None,
     };
     let Some(DeploymentFound { environment, record }) = found else { return Err(EarlyReturn::Replay(kept)) };
-    let record = finished_within(request, environments, organization, record, wait).await?;
+    let record = finished_within(request, access, record, wait).await?;
     Ok(idempotent::replayed(rendered(&environment)(&record)))
 }
 

@@ -28,7 +28,7 @@ pub async fn view(call: Call) -> Answered {
         Ok(Read { etag: etag(&environment), state: environment })
     };
     let watch = || environments.watch_environment(&key);
-    let Read { state, etag } = clients::read_when_changed(&call.request, environments, wait, watch, read).await?;
+    let Read { state, etag } = clients::read_when_changed(&call.request, &access, wait, watch, read).await?;
     answer::tagged(call.request.headers(), &etag, || render(StatusCode::OK, &key, &state))
 }
 
@@ -62,10 +62,10 @@ pub async fn history(call: Call) -> Answered {
 }
 
 pub async fn put(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageEnvironments)?;
+    let mut access = Access::to(&call, Permission::ManageEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
     Query::of(&call.request).finish()?;
-    let body = read_body(&mut call).await?;
+    let body = read_body(&mut call, &mut access).await?;
     let element = body.element()?.unwrap_only("configuration");
     let (read, reader) = read_named::<EnvironmentName, ConfigurationForm>("envName", call.segment("envName"), &element);
     let (EnvironmentName(name), form) = finish(read, reader)?;
@@ -73,6 +73,7 @@ pub async fn put(mut call: Call) -> Answered {
     let configuration = form.configuration();
     let expected = answer::expected(call.request.headers());
     let _entering = access.realm.pipelines.entering(&key.pipeline).await.ok_or_else(refusals::pipeline_not_found)?;
+    access.check_again()?;
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let response = render(status, &key, &configured.environment)?;

@@ -55,8 +55,8 @@ form! {
 }
 
 pub async fn add(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageMembers)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageMembers)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let MemberForm { name, role } = body.form()?;
     let new = NewMember { organization: access.caller.organization.clone(), name, role };
     let now = (access.realm.clock)();
@@ -69,10 +69,10 @@ pub async fn add(mut call: Call) -> Answered {
 }
 
 pub async fn change(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageMembers)?;
+    let mut access = Access::to(&call, Permission::ManageMembers)?;
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
-    let MemberChangeForm { role } = read_form(&mut call).await?;
+    let MemberChangeForm { role } = read_form(&mut call, &mut access).await?;
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());
     let changing = access.realm.accounts.change_role(&access.caller.organization, id, role, cause);

@@ -49,15 +49,16 @@ pub async fn view(call: Call) -> Answered {
 }
 
 pub async fn put(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManagePipelines)?;
+    let mut access = Access::to(&call, Permission::ManagePipelines)?;
     Query::of(&call.request).finish()?;
-    let body = read_body(&mut call).await?;
+    let body = read_body(&mut call, &mut access).await?;
     let segment = call.segment("pipelineId");
     let (read, mut reader) = read_named::<Identifier, PipelineForm>("pipelineId", segment, &body.element()?);
     let read = read.map(|(id, form)| (form.definition(&id), id));
     let organization = &access.caller.organization;
     // The steps that it uses stay in their registries until it is saved.
     let using = access.realm.registries.using().await;
+    access.check_again()?;
     check_uses(&using, organization, read.as_ref().map(|(definition, _)| &*definition.blueprint), &mut reader);
     let (definition, id) = match finish(read, reader) {
         Ok(read) => read,
@@ -172,8 +173,8 @@ struct Change<T> {
 }
 
 async fn begin<T: Form>(call: &mut Call) -> Result<Change<T>, EarlyReturn> {
-    let access = Access::to(call, Permission::ManagePipelines)?;
-    let idempotent::Begun { body, pending } = idempotent::begin(call, &access).await?;
+    let mut access = Access::to(call, Permission::ManagePipelines)?;
+    let idempotent::Begun { body, pending } = idempotent::begin(call, &mut access).await?;
     let key = access.pipeline(call)?.key.clone();
     let form = body.form()?;
     let environments = count_environments(&access, &key).await?;

@@ -80,8 +80,8 @@ pub async fn view(call: Call) -> Answered {
 }
 
 pub async fn create(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageSecrets)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageSecrets)?;
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
     let now = (access.realm.clock)();
     let SecretForm { name, value, description, pipeline_id: pipeline } = body.form()?;
     if let Some(id) = &pipeline
@@ -114,9 +114,9 @@ fn unknown_pipeline() -> Problem {
 }
 
 pub async fn update(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageSecrets)?;
+    let mut access = Access::to(&call, Permission::ManageSecrets)?;
     let SecretRef { pipeline, name } = SecretRef::of(&call)?;
-    let SecretChangeForm { value, description } = read_form(&mut call).await?;
+    let SecretChangeForm { value, description } = read_form(&mut call, &mut access).await?;
     let change = SecretChange { value, description };
     let expected = answer::expected_versions(call.request.headers());
     let (vault, organization) = (&access.realm.vault, &access.caller.organization);

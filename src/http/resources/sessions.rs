@@ -28,26 +28,23 @@ use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 
 pub async fn claim(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &access).await?;
+    let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let (claim, patience) = read_claim(&access, body.form()?)?;
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let environments = access.environments();
     let claiming = environments.claim(&key, claim, patience, keyed);
-    let waited = while_connected(&call.request, waits, claiming).await;
-    if waits {
-        check_welcome(&call.request, &access, &waited)?;
-    }
+    let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited)
 }
 
 pub async fn claim_any(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let pipeline = access.pipeline(&call)?.key.clone();
-    let Begun { body, pending } = begin(&mut call, &access).await?;
+    let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let ClaimAnyForm { claim, labels } = body.form()?;
     let labels = labels.unwrap_or_default().0;
     let (claim, patience) = read_claim(&access, claim)?;
@@ -56,27 +53,12 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let environments = access.environments();
     let claiming = environments.claim_any(&pipeline, labels, claim, patience, keyed);
-    let waited = while_connected(&call.request, waits, claiming).await;
-    if waits {
-        check_welcome(&call.request, &access, &waited)?;
-    }
+    let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited)
 }
 
-/// A member who was removed or demoted while waiting could neither use nor release the lock: it is taken back.
-fn check_welcome(
-    request: &HttpRequest,
-    access: &Access,
-    waited: &Waited<Result<ClaimOutcome, Failure>>,
-) -> Result<(), Problem> {
-    let Waited::There(Ok(ClaimOutcome::Granted { environment, session })) = waited else { return Ok(()) };
-    access.again(request.headers(), Permission::UseEnvironments).inspect_err(|_| {
-        access.realm.environments.undelivered(environment, session.id, false);
-        tracing::info!(path = request.path(), session = %session.id, "access was revoked while waiting; taking the lock back");
-    })
-}
-
-/// A client that has disconnected gets nothing; with a key, it can retry.
+/// A client that has disconnected gets nothing; with a key, it can retry. A member who was removed or demoted while waiting
+/// could neither use nor release the lock: it is taken back.
 fn answer_claim(
     request: &HttpRequest,
     access: &Access,
@@ -91,14 +73,21 @@ fn answer_claim(
             tracing::info!(path = request.path(), session = %session.id, "the client disconnected before it got the lock");
             Err(clients::gone().into())
         }
+        Waited::Revoked(problem, answer) => {
+            if let Some(Ok(ClaimOutcome::Granted { environment, session })) = answer {
+                access.realm.environments.undelivered(&environment, session.id, false);
+                tracing::info!(path = request.path(), session = %session.id, "access was revoked while waiting; taking the lock back");
+            }
+            Err(problem.into())
+        }
         Waited::TooLate(_) | Waited::Gone => Err(clients::gone().into()),
     }
 }
 
 pub async fn force_claim(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &access).await?;
+    let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let request = read_request(&access, body.form()?, Priority::default());
     let role = access.caller.role;
     let render = {
@@ -147,7 +136,7 @@ async fn show(
     let environments = &access.realm.environments;
     let read = || find().map(|found| Read { etag: etag(&found.session), state: found });
     let watch = || environments.watch_session(id);
-    let mut shown = clients::read_when_changed(request, environments, wait, watch, &read).await?;
+    let mut shown = clients::read_when_changed(request, access, wait, watch, &read).await?;
     // It got its lock while its client was away. Once the client has seen it, that must not be lost.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
@@ -168,10 +157,10 @@ fn etag(session: &Session) -> String {
 
 /// A retry gets the answer from when the deployment was accepted, which was before it finished.
 pub async fn deploy(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
     Query::of(&call.request).finish()?;
-    let body = read_body(&mut call).await?;
+    let body = read_body(&mut call, &mut access).await?;
     let pending = match idempotent::check_key(&call.request, &access, body.bytes()) {
         Err(EarlyReturn::Replay(kept)) => {
             let form: DeployForm = body.form()?;
@@ -191,17 +180,15 @@ pub async fn deploy(mut call: Call) -> Answered {
             deployments::render(if finished { StatusCode::OK } else { StatusCode::ACCEPTED }, &key, record)
         }
     };
-    let environments = &access.environments();
-    let record = environments.ask_keyed(&key, deploy, keyed(pending, render.clone())).await?;
-    let organization = &access.caller.organization;
-    let record = deployments::finished_within(&call.request, environments, organization, record, wait).await?;
+    let record = access.environments().ask_keyed(&key, deploy, keyed(pending, render.clone())).await?;
+    let record = deployments::finished_within(&call.request, &access, record, wait).await?;
     Ok(idempotent::response(render(&record)))
 }
 
 pub async fn heartbeat(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let mut access = Access::to(&call, Permission::UseEnvironments)?;
     let key = access.environment(&call)?;
-    let Begun { body, pending } = begin(&mut call, &access).await?;
+    let Begun { body, pending } = begin(&mut call, &mut access).await?;
     let HeartbeatForm { fencing_token } = body.form()?;
     let session = session_id(&call)?.into();
     let by = access.caller.person.clone();
@@ -293,7 +280,7 @@ impl Place {
 }
 
 /// A client that retries for its answer knows its session from then on; that is recorded before it is answered.
-async fn begin(call: &mut Call, access: &Access) -> Result<Begun, EarlyReturn> {
+async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     let begun = idempotent::begin(call, access).await;
     if let Err(EarlyReturn::Replay(answer)) = &begun
         && let Some(Subject::Session { environment, session }) = &answer.subject

@@ -60,8 +60,8 @@ pub async fn steps(call: Call) -> Answered {
 }
 
 pub async fn create(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageRegistries)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let new = read(body.form()?, &access)?;
     let id = RegistryId(entropy::id_seed());
     let limit = time_limit(&access);
@@ -77,9 +77,9 @@ pub async fn create(mut call: Call) -> Answered {
 }
 
 pub async fn update(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageRegistries)?;
+    let mut access = Access::to(&call, Permission::ManageRegistries)?;
     Query::of(&call.request).finish()?;
-    let form = read_form(&mut call).await?;
+    let form = read_form(&mut call, &mut access).await?;
     let id = find(&access, &call)?.id;
     let new = read(form, &access)?;
     let expected = answer::expected_versions(call.request.headers());
@@ -108,8 +108,8 @@ pub async fn delete(call: Call) -> Answered {
 }
 
 pub async fn sync(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageRegistries)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageRegistries)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let ResumeForm {} = body.form()?;
     let id = find(&access, &call)?.id;
     let limit = time_limit(&access);

@@ -63,8 +63,8 @@ pub async fn list(call: Call) -> Answered {
 
 /// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageTokens)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageTokens)?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let now = (access.realm.clock)();
     let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
     let TokenForm { name, user, user_id, expires_at } = body.form()?;

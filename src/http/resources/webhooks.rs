@@ -115,8 +115,8 @@ pub async fn view(call: Call) -> Answered {
 }
 
 pub async fn create(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageWebhooks)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
+    let mut access = Access::to(&call, Permission::ManageWebhooks)?;
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
     let WebhookForm { url: target, events, description, enabled, secret } = body.form()?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
     let new = NewWebhook {
@@ -141,10 +141,10 @@ pub async fn create(mut call: Call) -> Answered {
 }
 
 pub async fn update(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageWebhooks)?;
+    let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     Query::of(&call.request).finish()?;
     let id = webhook_id(&call)?;
-    let WebhookChangeForm { url: target, events, description, enabled } = read_form(&mut call).await?;
+    let WebhookChangeForm { url: target, events, description, enabled } = read_form(&mut call, &mut access).await?;
     let change = WebhookChange { target, filters: events.map(|events| events.0), description, enabled };
     let initiator = access.initiator();
     let updating = access.realm.webhooks.update(&access.caller.organization, id, change, &initiator);
@@ -165,9 +165,9 @@ pub async fn delete(call: Call) -> Answered {
 }
 
 pub async fn rotate_secret(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageWebhooks)?;
+    let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
-    let Begun { body, pending } = idempotent::begin_secret(&mut call, &access).await?;
+    let Begun { body, pending } = idempotent::begin_secret(&mut call, &mut access).await?;
     let WebhookSecretForm { grace_seconds, secret } = body.form()?;
     let secret = secret.unwrap_or_else(WebhookSecret::generate);
     let grace = grace_seconds.map_or(GRACE_DEFAULT_SECONDS, GraceSeconds::u64);
@@ -186,9 +186,9 @@ pub async fn rotate_secret(mut call: Call) -> Answered {
 
 /// Sends a test now and answers with the attempt.
 pub async fn test(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageWebhooks)?;
+    let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let id = webhook_id(&call)?;
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let WebhookActionForm {} = body.form()?;
     let testing = actix_web::rt::spawn(async move {
         let now = (access.realm.clock)();
@@ -231,9 +231,9 @@ pub async fn delivery(call: Call) -> Answered {
 }
 
 pub async fn redeliver(mut call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageWebhooks)?;
+    let mut access = Access::to(&call, Permission::ManageWebhooks)?;
     let (id, delivery) = (webhook_id(&call)?, delivery_id(&call)?);
-    let Begun { body, pending } = idempotent::begin(&mut call, &access).await?;
+    let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let WebhookActionForm {} = body.form()?;
     let now = (access.realm.clock)();
     let rendered = |delivery: &Delivery| idempotent::answer(StatusCode::ACCEPTED, None, DeliveryView::from(delivery));

@@ -37,8 +37,6 @@ const RETRY_MILLIS: u64 = 2_000;
 /// A subscriber that was up to date and falls behind by more than this is disconnected. When it reconnects, it may catch up
 /// at its own speed.
 const BEHIND_MAX: u64 = 50_000;
-/// How often access is checked again while events are sent.
-const CHECKED_EVERY: Duration = Duration::from_secs(1);
 
 pub async fn stream(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -68,7 +66,6 @@ pub async fn stream(call: Call) -> Answered {
         skipped: None,
         live: false,
         sent_at: Instant::now(),
-        checked_at: Instant::now(),
         access,
         filter,
         subscription,
@@ -157,7 +154,6 @@ struct Subscriber {
     /// Whether it has been up to date at some time.
     live: bool,
     sent_at: Instant,
-    checked_at: Instant,
     monitor: Arc<ReadMonitor>,
     _cut_off: oneshot::Sender<()>,
 }
@@ -166,27 +162,27 @@ impl Subscriber {
     fn follow(self, mut response: HttpResponseBuilder) -> HttpResponse {
         let pieces = streams::try_unfold(self, |mut subscriber| async move {
             subscriber.monitor.polled();
-            let request = subscriber.request.clone();
-            match while_connected(&request, true, subscriber.next_piece()).await {
+            let (request, access) = (subscriber.request.clone(), subscriber.access.clone());
+            match while_connected(&request, &access, true, subscriber.next_piece()).await {
                 Waited::There(piece) => Ok(piece?.map(|piece| {
                     subscriber.monitor.sent();
                     subscriber.sent_at = Instant::now();
                     (piece, subscriber)
                 })),
-                Waited::TooLate(_) | Waited::Gone => Ok::<_, Problem>(None),
+                Waited::TooLate(_) | Waited::Gone | Waited::Revoked(..) => Ok::<_, Problem>(None),
             }
         });
         response.streaming(pieces)
     }
 
-    /// `None` at the end: the server stops, or the client has lost its access.
+    /// `None` at the end: the server stops, or the events cannot be read.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
         if let Some(first) = self.first_piece.take() {
             return Ok(Some(first));
         }
         loop {
             let silent = self.sent_at.elapsed() >= self.timing.heartbeat;
-            if self.access.realm.environments.closed().now_or_never().is_some() || !self.has_access(silent) {
+            if self.access.realm.environments.closed().now_or_never().is_some() {
                 return Ok(None);
             }
             if silent {
@@ -266,15 +262,6 @@ impl Subscriber {
             Some(id) => format!(": nothing for you\nid: {id}\n\n").into(),
             None => Bytes::from_static(b": nothing new\n\n"),
         }
-    }
-
-    /// Whether the token still grants access; checked now and then, or `now`.
-    fn has_access(&mut self, now: bool) -> bool {
-        if now || self.checked_at.elapsed() >= CHECKED_EVERY {
-            self.checked_at = Instant::now();
-            return self.access.still_holds(self.request.headers(), Permission::Read);
-        }
-        true
     }
 }
 

@@ -52,6 +52,8 @@ async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
     let limit = source.query.limit;
     let pieces = stream::try_unfold((access, source), |(access, source)| async move {
         let (source, piece) = source.next_piece(&access).await?;
+        // A long log takes time. An answer that is cut off is not mistaken for a whole one.
+        access.check_again()?;
         Ok::<_, Problem>((!piece.is_empty()).then_some((piece, (access, source))))
     });
     let response = match *call.request.method() {
@@ -64,7 +66,8 @@ async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
     })
 }
 
-/// The log so far, and what is added until the deployment finishes, the client disconnects or the server stops.
+/// The log so far, and what is added until the deployment finishes, the client disconnects or loses its access, or the
+/// server stops.
 fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     let mut response = answer(&source.query);
     if call.request.method() == Method::HEAD {
@@ -88,10 +91,10 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
         _place: place,
     };
     let pieces = stream::try_unfold(follower, |mut follower| async move {
-        let request = follower.request.clone();
-        match while_connected(&request, true, follower.next_piece()).await {
+        let (request, access) = (follower.request.clone(), follower.access.clone());
+        match while_connected(&request, &access, true, follower.next_piece()).await {
             Waited::There(piece) => Ok(piece?.map(|piece| (piece, follower))),
-            Waited::TooLate(_) | Waited::Gone => Ok::<_, Problem>(None),
+            Waited::TooLate(_) | Waited::Gone | Waited::Revoked(..) => Ok::<_, Problem>(None),
         }
     });
     Ok(response.streaming(pieces))
