@@ -89,6 +89,19 @@ impl Access {
         tokio::time::sleep(left.min(EXPIRY_CHECKED_EVERY)).await;
     }
 
+    /// Reads a list of the caller's organization, when it is its turn. That may take a while, so access is checked again.
+    pub async fn read_list<T: Send + 'static, E: Send + 'static>(
+        &self,
+        read: impl FnOnce() -> Result<T, E> + Send + 'static,
+    ) -> Result<T, Problem>
+    where
+        Problem: From<E>,
+    {
+        let list = self.node.scans.read(&self.caller.organization, read).await?;
+        self.check_again()?;
+        Ok(list)
+    }
+
     /// The caller as recorded in events and the audit.
     pub fn initiator(&self) -> Initiator {
         let request = Arc::from(self.request.to_str().unwrap_or_default());

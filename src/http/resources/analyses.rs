@@ -60,11 +60,7 @@ async fn listed(call: &Call, access: &Access, mut query: Query, filter: Analysis
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (analyses, organization) = (access.realm.analyses.clone(), access.caller.organization.clone());
-    let page = access
-        .node
-        .scans
-        .read(&access.caller.organization, move || analyses.list(&organization, &filter, slice.offset, slice.limit))
-        .await?;
+    let page = access.read_list(move || analyses.list(&organization, &filter, slice.offset, slice.limit)).await?;
     let views = page.analyses.iter().map(AnalysisView::new).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }

@@ -30,7 +30,7 @@ pub async fn list(call: Call) -> Answered {
     query.finish()?;
     let (environments, organization) = (access.realm.environments.clone(), access.caller.organization.clone());
     let read = move || environments.approvals(&organization, &filter, slice.offset, slice.limit);
-    let page = access.node.scans.read(&access.caller.organization, read).await?;
+    let page = access.read_list(read).await?;
     let views = page.items.iter().map(|found| ApprovalView::new(&found.environment, &found.record)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
 }

@@ -31,11 +31,7 @@ pub async fn list(call: Call) -> Answered {
 
     let Some(slice) = slice else { return all(access, pipeline, filter).await };
     let (environments, key) = (access.realm.environments.clone(), pipeline.clone());
-    let page = access
-        .node
-        .scans
-        .read(&access.caller.organization, move || environments.list(&key, &filter, slice.offset, slice.limit))
-        .await?;
+    let page = access.read_list(move || environments.list(&key, &filter, slice.offset, slice.limit)).await?;
     let views = page.items.iter();
     let views = views.map(|(name, e)| EnvironmentListItem::new(pipeline.pipeline.as_str(), name.as_str(), e)).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
@@ -70,7 +66,7 @@ impl Reader {
         let environments = self.access.realm.environments.clone();
         let (pipeline, filter, after) = (self.pipeline.clone(), self.filter.clone(), self.after.clone());
         let read = move || environments.list_after(&pipeline, &filter, after.as_ref(), PIECE);
-        let found = self.access.node.scans.read(&self.access.caller.organization, read).await?;
+        let found = self.access.read_list(read).await?;
 
         let mut text = Vec::new();
         if self.after.is_none() {

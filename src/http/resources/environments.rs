@@ -52,11 +52,7 @@ pub async fn history(call: Call) -> Answered {
     let environments = access.realm.environments.clone();
     let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
     let name = key.name.clone();
-    let history = access
-        .node
-        .scans
-        .read(&access.caller.organization, move || environments.history(&key, &environment, page.offset(), page.limit))
-        .await?;
+    let history = access.read_list(move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
     let sessions = history.items.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
     Ok(paging::page(&call.request, page, history.total, sessions))
 }

@@ -187,7 +187,7 @@ fn render(pipeline: &Pipeline, environments: u64) -> StoredAnswer {
 
 async fn count_environments(access: &Access, key: &PipelineKey) -> Result<u64, Problem> {
     let (environments, key) = (access.realm.environments.clone(), key.clone());
-    access.node.scans.read(&access.caller.organization, move || environments.count(&key)).await
+    access.read_list(move || environments.count(&key)).await
 }
 
 fn etag(pipeline: &Pipeline, environments: u64) -> String {

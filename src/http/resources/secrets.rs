@@ -62,11 +62,7 @@ pub async fn list(call: Call) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (vault, organization) = (access.realm.vault.clone(), access.caller.organization.clone());
-    let secrets = access
-        .node
-        .scans
-        .read(&access.caller.organization, move || vault.list(&organization, pipeline.as_ref()))
-        .await?;
+    let secrets = access.read_list(move || vault.list(&organization, pipeline.as_ref())).await?;
     let shown = slice.part(secrets.iter());
     Ok(paging::slice(&call.request, slice, secrets.len() as u64, shown.map(SecretView::from).collect()))
 }

@@ -102,7 +102,7 @@ pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::ManageWebhooks)?;
     let slice = Slice::of(&call.request)?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
-    let found = access.node.scans.read(&access.caller.organization, move || webhooks.list(&organization)).await?;
+    let found = access.read_list(move || webhooks.list(&organization)).await?;
     let shown = slice.part(found.iter()).map(WebhookView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }
@@ -213,11 +213,7 @@ pub async fn deliveries(call: Call) -> Answered {
     let slice = Slice::take(&mut query);
     query.finish()?;
     let (webhooks, organization) = (access.realm.webhooks.clone(), access.caller.organization.clone());
-    let found = access
-        .node
-        .scans
-        .read(&access.caller.organization, move || webhooks.deliveries(&organization, id, status))
-        .await?;
+    let found = access.read_list(move || webhooks.deliveries(&organization, id, status)).await?;
     let shown = slice.part(found.iter()).map(DeliveryView::from).collect();
     Ok(paging::slice(&call.request, slice, found.len() as u64, shown))
 }

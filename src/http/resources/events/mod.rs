@@ -24,7 +24,7 @@ pub async fn list(call: Call) -> Answered {
     query.finish()?;
     let (events, organization) = (access.realm.events.clone(), access.caller.organization.clone());
     let read = move || events.list(&organization, &filter, slice.offset, slice.limit);
-    let listed = access.node.scans.read(&access.caller.organization, read).await?;
+    let listed = access.read_list(read).await?;
     Ok(paging::slice(&call.request, slice, listed.total, listed.events.iter().map(EventView::from).collect()))
 }
 

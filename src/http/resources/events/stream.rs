@@ -243,7 +243,7 @@ impl Subscriber {
             let reset = (stretch.next == from).then(|| StreamStart::reset(&events, &organization, "expired"));
             Ok::<_, StoreError>((stretch, reset.transpose()?))
         };
-        let (stretch, reset) = self.access.node.scans.read(&self.access.caller.organization, read).await?;
+        let (stretch, reset) = self.access.read_list(read).await?;
         if let Some(reset) = reset {
             self.next = reset.next;
             return Ok(Some(reset.text));
