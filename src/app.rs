@@ -18,6 +18,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use self::opening::OpenedRealm;
 use crate::config::Settings;
+use crate::events::Sealer;
 use crate::http::{self, ListenOptions, RunningServer};
 use crate::runner::Runner;
 use crate::store::{self, LoggedStore};
@@ -52,7 +53,13 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
     running.realm.analyses.close();
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     running.realm.webhooks.stop();
+    let events = running.realm.events.clone();
     let gone = stop(running, runner, delivering, settings.http.drain, &mut signals).await;
+    if let Some(mut sealer) = Sealer::new(events)
+        && let Err(error) = sealer.seal().await
+    {
+        tracing::warn!(%error, "cannot seal the last events; the next start does");
+    }
     store.close();
     if !gone {
         // The runtime would wait for the tasks that wait for them.

@@ -33,7 +33,8 @@
 //! 13. A delivery to a private address: `webhooks::address::tests::only_addresses_of_the_internet_at_large_are_public`,
 //!     `tests/api/webhooks/addresses.rs`.
 //! 14. An event that is missing, changed or moved without being noticed: `tests/api/events/tampering.rs`, `tests/api/events/verifying.rs`, and
-//!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`.
+//!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`; or rewritten by
+//!     somebody without the master key: `events::tests::sealing`. A security event pushed out by others: `events::tests::archiving`.
 
 pub mod actors;
 pub mod analysis;

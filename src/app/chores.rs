@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 
 use crate::config::Settings;
 use crate::domain::Identifier;
-use crate::events::{Retention, Sweeper};
+use crate::events::{Retention, Sealer, Sweeper};
 use crate::http::{Node, Realm, RunningServer};
 use crate::runner::Runner;
 use crate::store::StoreError;
@@ -24,6 +24,8 @@ const ACTORS_MAX: usize = 50_000;
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The events of this time are not sealed yet when the server is killed; the next start seals them.
+const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 /// How often logs and working directories that are no longer needed are removed.
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 
@@ -41,6 +43,7 @@ pub fn begin(
         actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
         actix_web::rt::spawn(sweep_keys(realm.clone())),
         actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
+        actix_web::rt::spawn(seal_events(realm.clone())),
         actix_web::rt::spawn(keep_time(realm.clone())),
         actix_web::rt::spawn(sweep_files(node.clone(), realm.clone(), runner.clone(), organizations)),
     ]
@@ -126,6 +129,23 @@ async fn sweep_events(realm: Arc<Realm>, retention: Retention) {
     }
 }
 
+/// Seals new events, at most once in a while.
+async fn seal_events(realm: Arc<Realm>) {
+    let Some(mut sealer) = Sealer::new(realm.events.clone()) else { return };
+    let (mut durable, mut fails) = (realm.events.durable(), false);
+    loop {
+        let sealed = sealer.seal().await;
+        if let (Err(error), false) = (&sealed, fails) {
+            tracing::warn!(%error, "cannot seal new events; trying again until it works");
+        }
+        fails = sealed.is_err();
+        if durable.changed().await.is_err() {
+            return;
+        }
+        tokio::time::sleep(EVENTS_SEALED_EVERY).await;
+    }
+}
+
 /// Removes the files of deployments that are no longer needed. Those of an organization that is not declared this time stay,
 /// like all its data: a start without its file must cost nothing.
 async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declared: Vec<Identifier>) {
@@ -158,5 +178,10 @@ async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declare
 }
 
 fn retention(settings: &Settings) -> Retention {
-    Retention { max_events: settings.events.max_events, max_age: settings.events.max_age }
+    Retention {
+        max_events: settings.events.max_events,
+        max_age: settings.events.max_age,
+        max_security_events: settings.events.max_security_events,
+        security_max_age: settings.events.max_security_age,
+    }
 }

@@ -77,7 +77,9 @@ pub async fn open_realm(
     events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let admin_token = admin_token(&accounts, settings, clock()).await?;
-    let vault = Arc::new(open_vault(settings, store.clone()).await?);
+    let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
+    let events = events.with_key(secrets::audit_key(&*store, &master).await?);
+    let vault = Arc::new(Vault::open(store.clone(), master)?);
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
     let known = settings.organizations.iter().map(|organization| &organization.id);
@@ -125,11 +127,6 @@ pub async fn open_realm(
         clock,
     };
     Ok(OpenedRealm { realm, runner, admin_token })
-}
-
-async fn open_vault(settings: &Settings, store: Arc<dyn Store>) -> Result<Vault, secrets::OpenError> {
-    let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
-    Vault::open(store, master)
 }
 
 fn open_webhooks(

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use super::output::complain;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
-use crate::events::{AuditReport, Events, Expectation, ExpectationStatus};
+use crate::events::{AuditReport, Events, Expectation, ExpectationStatus, SealStatus};
+use crate::secrets::{self, FoundAuditKey};
 use crate::{app, store, telemetry};
 
 /// The chain is broken.
@@ -23,11 +24,15 @@ const EXIT_CANNOT: u8 = 2;
 pub enum Command {
     /// Find events that were changed, removed, inserted or moved, while the server is stopped
     #[command(
-        after_help = "Each event is chained to the one before it by a hash. Somebody with write access to the data directory could \
-                      replace the whole chain, but not with one that contains an earlier head. So store the printed head in a \
-                      safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any event from the \
-                      API work too, as EVENT_ID:HASH.\n\n\
-                      Exit codes: 0 intact, 1 broken, 2 verification not possible.\n\n\
+        after_help = "Each event is chained to the one before it by a hash, and the server seals the chain every second with a \
+                      key that lies in the data directory only encrypted under the master key. Somebody with write access to the \
+                      data directory and without the master key could replace the whole chain, but not the seals. To check them, \
+                      this command needs the master key as the server does: from LOCKKEEPER_MASTER_KEY, or from the file \
+                      master.key.\n\n\
+                      The seals do not show that the data directory as a whole was put back to an earlier state. So store the \
+                      printed head in a safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any \
+                      event from the API work too, as EVENT_ID:HASH.\n\n\
+                      Exit codes: 0 intact, 1 broken, 2 verification not possible, or not in full.\n\n\
                       Examples:\n  lockkeeper audit verify --data-dir /var/lib/lockkeeper\n  \
                       lockkeeper audit verify --organization acme --expect 1233:9f86d081…"
     )]
@@ -68,6 +73,10 @@ enum VerifyError {
     WhichOrganization(usize),
     #[error("organization {0:?} has no events; without --organization, all organizations are verified")]
     NoSuchOrganization(String),
+    #[error("data directory {0} has no events: there is nothing to verify; name the server's with --data-dir")]
+    NoEvents(PathBuf),
+    #[error(transparent)]
+    Secrets(#[from] secrets::OpenError),
     #[error(transparent)]
     Store(#[from] store::StoreError),
 }
@@ -88,12 +97,16 @@ fn verify(arguments: Verify) -> ExitCode {
         return complain(EXIT_CANNOT, &fault);
     }
     match verify_events(&settings, &arguments) {
-        Ok(reports) => print(&reports, arguments.json),
+        Ok((reports, unchecked)) => print(&reports, unchecked, arguments.json),
         Err(error) => complain(EXIT_CANNOT, &error),
     }
 }
 
-fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<AuditReport>, VerifyError> {
+/// The reports, and why the seals could not be checked.
+fn verify_events(
+    settings: &Settings,
+    arguments: &Verify,
+) -> Result<(Vec<AuditReport>, Option<&'static str>), VerifyError> {
     let expected = arguments.expect.iter().map(|given| {
         given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
     });
@@ -106,7 +119,12 @@ fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<AuditRep
         store::OpenError::InUse { path, holder } => VerifyError::InUse { path, holder },
         error => VerifyError::Open(error),
     })?);
-    let events = Events::new(store.clone());
+    let found = secrets::find_audit_key(&*store, &settings.data_dir, settings.master_key.clone())?;
+    let unchecked = why_unchecked(&found);
+    let events = match found {
+        FoundAuditKey::Key(key) => Events::new(store.clone()).with_key(key),
+        FoundAuditKey::NotMade | FoundAuditKey::NoMasterKey | FoundAuditKey::DoesNotOpen => Events::new(store.clone()),
+    };
     let mut organizations: Vec<Identifier> = events.audited()?.into_iter().collect();
     if let Some(wanted) = &arguments.organization {
         organizations.retain(|organization| organization.as_str() == wanted);
@@ -114,17 +132,31 @@ fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Vec<AuditRep
             return Err(VerifyError::NoSuchOrganization(wanted.clone()));
         }
     }
+    if organizations.is_empty() {
+        return Err(VerifyError::NoEvents(settings.data_dir.clone()));
+    }
     if !expected.is_empty() && organizations.len() != 1 {
         return Err(VerifyError::WhichOrganization(organizations.len()));
     }
     let reports = organizations.iter().map(|organization| events.audit(organization, &expected));
     let reports = reports.collect::<Result<Vec<_>, _>>()?;
     store.close();
-    Ok(reports)
+    Ok((reports, unchecked))
 }
 
-fn print(reports: &[AuditReport], as_json: bool) -> ExitCode {
-    let text = if as_json { in_json(reports).to_string() } else { in_words(reports) };
+const fn why_unchecked(found: &FoundAuditKey) -> Option<&'static str> {
+    match found {
+        FoundAuditKey::Key(_) => None,
+        FoundAuditKey::NotMade => Some("the key that made them is missing from the data directory"),
+        FoundAuditKey::NoMasterKey => Some("there is no master key: set LOCKKEEPER_MASTER_KEY as for the server"),
+        FoundAuditKey::DoesNotOpen => {
+            Some("the master key is another one than the server's: set LOCKKEEPER_MASTER_KEY to that")
+        }
+    }
+}
+
+fn print(reports: &[AuditReport], unchecked: Option<&str>, as_json: bool) -> ExitCode {
+    let text = if as_json { in_json(reports).to_string() } else { in_words(reports, unchecked) };
     if writeln!(std::io::stdout(), "{text}").is_err() {
         return ExitCode::from(EXIT_CANNOT);
     }
@@ -133,10 +165,11 @@ fn print(reports: &[AuditReport], as_json: bool) -> ExitCode {
     }
     let unverified =
         reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == ExpectationStatus::NoLongerKept);
-    if unverified { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
+    let unsealed = reports.iter().any(|report| report.seals == SealStatus::Unchecked);
+    if unverified || unsealed { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
 }
 
-fn in_words(reports: &[AuditReport]) -> String {
+fn in_words(reports: &[AuditReport], unchecked: Option<&str>) -> String {
     let mut lines: Vec<String> = Vec::new();
     for report in reports {
         let name = &report.organization;
@@ -147,6 +180,23 @@ fn in_words(reports: &[AuditReport]) -> String {
                 format!("{name}: {events} events, {first} … {}, chain intact, head {head}", head.number)
             }
             (None, None) => format!("{name}: 0 events, chain intact"),
+        });
+        if report.archived > 0 {
+            lines.push(format!("{name}: {} security events from before event {}", report.archived, report.first));
+        }
+        lines.extend(match (report.seals, report.fault.is_some()) {
+            (SealStatus::Checked { .. }, true) => None,
+            (SealStatus::Checked { from, next }, false) => Some(format!(
+                "{name}: seals intact, made from event {from} on, the last after event {}",
+                next.saturating_sub(1)
+            )),
+            (SealStatus::Unchecked, _) => {
+                let why = unchecked.unwrap_or("their key is missing");
+                Some(format!("{name}: seals not checked, so the chain may have been rewritten as a whole: {why}"))
+            }
+            (SealStatus::None, _) => Some(format!(
+                "{name}: no seals: a server makes them from its first second on, so none of this version has run"
+            )),
         });
         for (expected, found) in &report.expected {
             lines.push(match found {
@@ -160,7 +210,7 @@ fn in_words(reports: &[AuditReport]) -> String {
             });
         }
     }
-    if lines.is_empty() { "no events".to_owned() } else { lines.join("\n") }
+    lines.join("\n")
 }
 
 fn in_json(reports: &[AuditReport]) -> Value {
@@ -185,6 +235,12 @@ fn in_json(reports: &[AuditReport]) -> Value {
             "first": report.first,
             "intact": report.is_intact(),
             "head": report.head.as_ref().map(noted),
+            "archived": report.archived,
+            "seals": match report.seals {
+                SealStatus::None => json!({ "status": "none" }),
+                SealStatus::Unchecked => json!({ "status": "not_checked" }),
+                SealStatus::Checked { from, next } => json!({ "status": "checked", "from": from, "next": next }),
+            },
             "fault": fault.map(|fault| json!({ "number": fault.number, "what": fault.to_string() })),
             "expected": expected.collect::<Vec<_>>(),
         })

@@ -56,7 +56,14 @@ impl Draft {
             },
             environments: Environments { idle: Duration::ZERO, mailbox: 0 },
             idempotency: Idempotency { max_keys: 0 },
-            events: Events { max_events: 0, max_age: Duration::ZERO, heartbeat: Duration::ZERO, stall: Duration::ZERO },
+            events: Events {
+                max_events: 0,
+                max_security_events: 0,
+                max_security_age: Duration::ZERO,
+                max_age: Duration::ZERO,
+                heartbeat: Duration::ZERO,
+                stall: Duration::ZERO,
+            },
             runner: Runner {
                 max_running_steps: 0,
                 termination_grace: Duration::ZERO,
@@ -182,6 +189,11 @@ pub(super) const KEYS: &[Key] = &[
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
     key("events.max_events", Kind::Number(1_000, 100_000_000, |d, n| d.settings.events.max_events = n.into())),
+    key(
+        "events.max_security_events",
+        Kind::Number(1_000, 10_000_000, |d, n| d.settings.events.max_security_events = n.into()),
+    ),
+    key("events.max_security_age_days", Kind::Number(1, 36_500, |d, n| d.settings.events.max_security_age = days(n))),
     key("events.max_age_days", Kind::Number(1, 3_650, |d, n| d.settings.events.max_age = days(n))),
     key("events.heartbeat_seconds", Kind::Number(1, 300, |d, n| d.settings.events.heartbeat = seconds(n))),
     key("events.stall_seconds", Kind::Number(1, 600, |d, n| d.settings.events.stall = seconds(n))),

@@ -110,6 +110,8 @@ pub struct Idempotency {
 pub struct Events {
     /// Kept per organization.
     pub max_events: u64,
+    pub max_security_events: u64,
+    pub max_security_age: Duration,
     pub max_age: Duration,
     /// The interval of keep-alive comments on a stream without events.
     pub heartbeat: Duration,

@@ -1,15 +1,20 @@
 //! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its hash,
 //! and the beginning and the end of the journal are stored beside its pages.
 //!
-//! Whoever can write to the data directory can also forge a whole chain. A head that was noted elsewhere before (an
-//! [`Expectation`]) is not part of a forged one.
+//! Whoever can write to the data directory can also forge a whole chain, but not the seals along it, which take the audit
+//! key. They can still put back an older state as a whole: a head that was noted elsewhere before (an [`Expectation`]) is
+//! not part of that one.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
+use super::audit_archive::ArchiveFault;
+use super::audit_seals::SealCheck;
+pub use super::audit_seals::{SealFault, SealStatus};
 use super::event::EventId;
 use super::reading::{Events, FIRSTS, unreadable};
+use super::security::SecurityClass;
 use crate::domain::{Identifier, Malformed, read_hex};
 use crate::store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
 use crate::store::{StoreError, end_of_prefix};
@@ -40,6 +45,9 @@ pub struct AuditReport {
     pub next: u64,
     /// The last event of the chain.
     pub head: Option<Expectation>,
+    /// The number of security events that outlived their pages.
+    pub archived: u64,
+    pub seals: SealStatus,
     /// The first fault.
     pub fault: Option<Fault>,
     pub expected: Vec<(Expectation, ExpectationStatus)>,
@@ -86,6 +94,8 @@ pub enum FaultKind {
     Lost {
         head: Expectation,
     },
+    Seal(SealFault),
+    Archive(SecurityClass, ArchiveFault),
 }
 
 impl AuditReport {
@@ -108,6 +118,7 @@ struct Walk<'a> {
     before: Hash,
     sequence: u64,
     expected: Vec<(Expectation, ExpectationStatus)>,
+    seals: SealCheck,
 }
 
 impl Events {
@@ -134,6 +145,8 @@ impl Events {
     pub fn audit(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
         let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
         let first = self.first(organization)?;
+        let seals = self.seals(organization)?;
+        let is_sealed = !seals.is_empty();
         let mut walk = Walk {
             events: self,
             organization,
@@ -142,20 +155,42 @@ impl Events {
             before: journal::origin(organization.as_str()),
             sequence: 0,
             expected: expected.iter().map(|expected| (*expected, ExpectationStatus::Absent)).collect(),
+            seals: SealCheck::new(organization, self.key.as_ref(), seals),
         };
         let lost = self.lost_heads(organization)?;
         let known = walk.expected.len();
         walk.expected.extend(lost.iter().map(|head| (*head, ExpectationStatus::Absent)));
-        let fault = walk.chain(noted)?;
+        let mut archived = 0;
+        let mut archive_fault = None;
+        for class in SecurityClass::ALL {
+            let mut meet = |number, hash: &Hash| walk.meet_archived(number, hash);
+            let audit = self.audit_archive(organization, class, first, is_sealed, &mut meet)?;
+            archived += audit.events;
+            let fault = audit.fault.map(|(number, fault)| Fault { number, kind: FaultKind::Archive(class, fault) });
+            archive_fault = archive_fault.or(fault);
+        }
+        let chain_fault = walk.chain(noted)?;
+        let (seals, seal_fault) = walk.seals.finish(walk.number, chain_fault.is_none());
+        let seal_fault = seal_fault.map(|(number, fault)| Fault { number, kind: FaultKind::Seal(fault) });
         let lost = walk.expected.split_off(known);
-        let lost = lost.into_iter().find(|(_, found)| *found == ExpectationStatus::Absent).map(|(head, _)| head);
+        let lost = lost.into_iter().find(|(_, found)| *found == ExpectationStatus::Absent);
+        let lost = lost.map(|(head, _)| Fault { number: head.number, kind: FaultKind::Lost { head } });
+        let fault = match (chain_fault, seal_fault) {
+            (Some(chain), Some(seal)) if seal.number < chain.number => Some(seal),
+            (Some(chain), _) => Some(chain),
+            // A server has already found the place.
+            (None, seal) => lost.or(seal),
+        };
         let last = (walk.number > first).then(|| Expectation { number: walk.number - 1, hash: walk.before });
         Ok(AuditReport {
             organization: organization.clone(),
             first,
             next: walk.number,
             head: last,
-            fault: fault.or_else(|| lost.map(|head| Fault { number: head.number, kind: FaultKind::Lost { head } })),
+            archived,
+            seals,
+            // What is archived is older than what is in the journal.
+            fault: archive_fault.or(fault),
             expected: walk.expected,
         })
     }
@@ -236,8 +271,18 @@ impl Walk<'_> {
         Ok(None)
     }
 
-    /// Updates the expectations once the chain has reached an event.
+    /// An event that is no longer in the journal is still in the archive.
+    fn meet_archived(&mut self, number: u64, hash: &Hash) {
+        for (expected, found) in &mut self.expected {
+            if expected.number == number && expected.hash == *hash {
+                *found = ExpectationStatus::Present;
+            }
+        }
+    }
+
+    /// Updates the expectations and the seals once the chain has reached an event.
     fn meet(&mut self, number: u64) {
+        self.seals.meet(number, &self.before);
         for (expected, found) in &mut self.expected {
             if expected.number < number && *found == ExpectationStatus::Absent && number < self.first {
                 *found = ExpectationStatus::NoLongerKept;
@@ -333,11 +378,50 @@ impl fmt::Display for Fault {
             FaultKind::OtherHead => {
                 write!(f, "the stored head of the journal has another hash for its last event, {number}")
             }
+            FaultKind::Seal(fault) => fault.write(number, f),
+            FaultKind::Archive(class, fault) => {
+                write!(f, "the archive of security events ({class}) {fault}, at or after event {number}")
+            }
             FaultKind::Lost { head } => write!(
                 f,
                 "the journal once ended with {head}, which is no longer part of it; a server noticed that at its start"
             ),
         }
+    }
+}
+
+impl SealFault {
+    fn write(&self, number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = |next: &u64| next.saturating_sub(1);
+        match self {
+            SealFault::Forged { next } => {
+                write!(f, "the seal over events {number} to {} was not made with the key of this server", last(next))
+            }
+            SealFault::Removed { next } => {
+                write!(f, "the seal before the one over events {number} to {} has been removed or replaced", last(next))
+            }
+            SealFault::Rewritten { next } => write!(
+                f,
+                "events {number} to {} do not match their seal: the chain was rewritten here, without the key of this server",
+                last(next)
+            ),
+            SealFault::CutOff { next } => {
+                write!(f, "events {number} to {} were sealed and have been removed", last(next))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ArchiveFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ArchiveFault::NoEnd => "has been removed",
+            ArchiveFault::Forged => "was not written with the key of this server",
+            ArchiveFault::OtherEnd => "does not end where it should",
+            ArchiveFault::Missing => "lacks events",
+            ArchiveFault::Changed => "has an event that has been changed",
+            ArchiveFault::OutOfOrder => "has an event in a wrong place",
+        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! Lists an organization's events: newest first by page, or ascending from a number.
 
+use super::archive::ArchivedEvent;
 use super::event::{EventId, RecordedEvent};
 use super::filter::Filter;
 use super::form;
@@ -35,7 +36,11 @@ pub enum Resumption {
 
 impl Events {
     pub fn get(&self, organization: &Identifier, id: EventId) -> Result<Option<RecordedEvent>, StoreError> {
-        let Some(bytes) = self.page_bytes(organization, id.number / PAGE_ENTRIES)? else { return Ok(None) };
+        let Some(bytes) = self.page_bytes(organization, id.number / PAGE_ENTRIES)? else {
+            let archived = self.archived_event(organization, id.number)?;
+            let archived = archived.filter(|event| EventId::new(event.number, &event.hash) == id);
+            return archived.map(|event| unarchived(&event)).transpose();
+        };
         let page = PageView::decode(&bytes).ok_or_else(|| unreadable("a page"))?;
         let entry = page.entries.get((id.number % PAGE_ENTRIES) as usize);
         let entry = entry.filter(|entry| EventId::new(id.number, entry.hash) == id);
@@ -69,9 +74,10 @@ impl Events {
         if filter.is_open() {
             return self.newest(organization, offset, limit);
         }
-        let mut listed = EventList::default();
+        let (mut listed, mut oldest) = (EventList::default(), u64::MAX);
         for_each(&*self.store, &journal::pages_of(organization.as_str()), |_, bytes| {
             let page = PageView::decode(bytes).ok_or_else(|| unreadable("a page"))?;
+            oldest = oldest.min(page.first);
             for (number, entry) in page.numbered().rev() {
                 if !is_wanted(entry, filter)? {
                     continue;
@@ -83,13 +89,43 @@ impl Events {
             }
             Ok(())
         })?;
+        let mut archive = self.newest_archived(organization)?;
+        while let Some(event) = archive.next()? {
+            // What has been archived since its page was read is not listed twice.
+            if event.number >= oldest || !filter.wants(&form::decode_head(&event.body)?) {
+                continue;
+            }
+            if listed.total >= offset && (listed.events.len() as u64) < limit {
+                listed.events.push(unarchived(&event)?);
+            }
+            listed.total += 1;
+        }
         Ok(listed)
     }
 
-    /// Reads only the pages of these numbers.
+    /// Reads only the pages of these numbers. Again if retention has dropped some meanwhile, which is rare.
     fn newest(&self, organization: &Identifier, offset: u64, limit: u64) -> Result<EventList, StoreError> {
-        let Span { first, next } = self.span(organization)?;
-        let total = next.saturating_sub(first);
+        /// Each drops a whole batch of pages; more of them while one page is read are not to be expected.
+        const TRIES: usize = 5;
+        for _ in 1..TRIES {
+            let span = self.span(organization)?;
+            let listed = self.newest_of(organization, span, offset, limit)?;
+            if self.first(organization)? == span.first {
+                return Ok(listed);
+            }
+        }
+        self.newest_of(organization, self.span(organization)?, offset, limit)
+    }
+
+    fn newest_of(
+        &self,
+        organization: &Identifier,
+        Span { first, next }: Span,
+        offset: u64,
+        limit: u64,
+    ) -> Result<EventList, StoreError> {
+        let in_journal = next.saturating_sub(first);
+        let total = in_journal + self.archived(organization)?;
         let mut listed = EventList { events: Vec::new(), total };
         let mut end = next.saturating_sub(offset).max(first);
         let start = end.saturating_sub(limit).max(first);
@@ -103,6 +139,18 @@ impl Events {
                 listed.events.push(decoded(number, entry)?);
             }
             end = page.first.min(end - 1);
+        }
+        if offset.saturating_add(limit) > in_journal {
+            let mut archive = self.newest_archived(organization)?;
+            let mut skipped = in_journal;
+            while (listed.events.len() as u64) < limit
+                && let Some(event) = archive.next()?
+            {
+                if skipped >= offset {
+                    listed.events.push(unarchived(&event)?);
+                }
+                skipped += 1;
+            }
         }
         Ok(listed)
     }
@@ -130,6 +178,10 @@ impl Events {
         }
         Ok(range)
     }
+}
+
+fn unarchived(event: &ArchivedEvent) -> Result<RecordedEvent, StoreError> {
+    Ok(form::decode(event.number, event.hash, &event.body)?)
 }
 
 fn is_wanted(entry: &EntryView<'_>, filter: &Filter) -> Result<bool, StoreError> {

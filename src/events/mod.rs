@@ -1,10 +1,14 @@
 //! The events of each organization, in one order: recorded in the batch of the change itself, numbered and chained by the
 //! store. Here they are recorded, read, filtered, audited and dropped when they are old.
 //!
-//! From the bottom up: `event`, `record` and `form` (the stored form), `filter`, `reading`, then `listing`, `audit`,
-//! `retention` and `head_repair`. Nothing here decides what happens.
+//! From the bottom up: `event`, `record` and `form` (the stored form), `filter`, `security` (which events outlive the
+//! others), `seal` (what only the audit key can make), `reading`, `archive` (security events of dropped pages), `sealing`,
+//! then `listing`, `retention`, `head_repair` and `audit` with its parts. Nothing here decides what happens.
 
+mod archive;
 mod audit;
+mod audit_archive;
+mod audit_seals;
 mod event;
 mod filter;
 mod form;
@@ -13,10 +17,13 @@ mod listing;
 mod reading;
 mod record;
 mod retention;
+mod seal;
+mod sealing;
+mod security;
 #[cfg(test)]
 mod tests;
 
-pub use audit::{AuditReport, Expectation, ExpectationStatus, Fault, FaultKind};
+pub use audit::{AuditReport, Expectation, ExpectationStatus, Fault, FaultKind, SealStatus};
 pub use event::{EventId, RecordedEvent};
 pub use filter::{Actor, Filter, Notices};
 pub use form::{EventHead, notice_of};
@@ -24,3 +31,6 @@ pub use listing::{EventList, EventRange, Resumption};
 pub use reading::{Events, Span};
 pub use record::{Cause, NewEvent, record};
 pub use retention::{Retention, Sweeper};
+pub use seal::AuditKey;
+pub use sealing::Sealer;
+pub use security::SecurityClass;

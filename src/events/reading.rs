@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 use super::event::{EventId, RecordedEvent};
 use super::form;
+use super::seal::AuditKey;
 use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, Head, PAGE_ENTRIES, PageView};
 use crate::store::{Sequence, Store, StoreError, for_each};
@@ -14,6 +15,7 @@ use crate::store::{Sequence, Store, StoreError, for_each};
 #[derive(Clone)]
 pub struct Events {
     pub(super) store: Arc<dyn Store>,
+    pub(super) key: Option<AuditKey>,
 }
 
 /// The numbers of an organization's events: those from `first` on are kept, and the next one gets `next`.
@@ -25,7 +27,12 @@ pub struct Span {
 
 impl Events {
     pub fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, key: None }
+    }
+
+    /// With the key that seals and checks.
+    pub fn with_key(self, key: AuditKey) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// Changes whenever a batch has become durable, which may hold an event.
@@ -68,11 +75,17 @@ impl Events {
 
     /// The organizations that have events.
     pub fn organizations(&self) -> Result<Vec<Identifier>, StoreError> {
+        Ok(self.heads()?.into_iter().map(|(organization, _)| organization).collect())
+    }
+
+    /// The end of every journal.
+    pub(super) fn heads(&self) -> Result<Vec<(Identifier, Head)>, StoreError> {
         let prefix = journal::head_key("");
         let mut found = Vec::new();
-        for_each(&*self.store, &prefix, |key, _| {
+        for_each(&*self.store, &prefix, |key, bytes| {
             let name = std::str::from_utf8(&key[prefix.len()..]).unwrap_or_default();
-            found.push(Identifier::parse(name).map_err(|_| unreadable("the name"))?);
+            let name = Identifier::parse(name).map_err(|_| unreadable("the name"))?;
+            found.push((name, Head::decode(bytes).ok_or_else(|| unreadable("the head"))?));
             Ok(())
         })?;
         Ok(found)

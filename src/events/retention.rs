@@ -1,16 +1,21 @@
-//! Retention: old events are dropped by whole pages, oldest first, and the number of the first kept event is stored.
+//! Retention: old events are dropped by whole pages, oldest first, and the number of the first kept event is stored. Their
+//! security events go into the archive in the same batch; that has its own bounds.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use super::archive::ArchivedEvent;
 use super::form;
 use super::reading::{Events, Span, first_key, unreadable};
+use super::security::SecurityClass;
 use crate::domain::{Identifier, Timestamp};
-use crate::store::journal::{self, PAGE_ENTRIES, PageView};
+use crate::store::journal::{self, Entry, PAGE_ENTRIES, PageView};
 use crate::store::{Batch, Sequence, StoreError, commit_durably};
 
 /// Pages dropped per batch: a few kilobytes of keys, so that other batches do not wait.
 const PAGES_AT_ONCE: u64 = 256;
+/// Bytes of events archived per batch: a small part of what a batch takes.
+const ARCHIVED_AT_ONCE: usize = 64 * 1024;
 /// How many events undelivered webhooks can hold back, in multiples of `max_events`.
 const HELD_BACK_MAX: u64 = 2;
 
@@ -19,6 +24,16 @@ pub struct Retention {
     /// Per organization.
     pub max_events: u64,
     pub max_age: Duration,
+    /// Per organization and class.
+    pub max_security_events: u64,
+    pub security_max_age: Duration,
+}
+
+impl Retention {
+    /// Events before this are too old.
+    fn oldest(max_age: Duration, now: Timestamp) -> Timestamp {
+        now.plus(-i64::try_from(max_age.as_millis()).unwrap_or(i64::MAX))
+    }
 }
 
 /// Drops events that are too old or too many.
@@ -76,9 +91,9 @@ impl Sweeper {
         let bound = self.bound(span, seen.next, keep_from);
         let (events, retention, name) = (self.events.clone(), self.retention, organization.clone());
         let plan = move || events.outlived(&name, span, bound, retention, now);
-        let planned =
-            tokio::task::spawn_blocking(plan).await.map_err(|error| StoreError::Read(error.to_string()))??;
+        let planned = blocking(plan).await?;
         self.drop_before(organization, span.first, planned).await?;
+        self.shorten_archives(organization, now).await?;
         Ok(planned - span.first)
     }
 
@@ -93,17 +108,29 @@ impl Sweeper {
     async fn drop_before(&self, organization: &Identifier, first: u64, until: u64) -> Result<(), StoreError> {
         let (mut page, last) = (first / PAGE_ENTRIES, until / PAGE_ENTRIES);
         while page < last {
-            let end = last.min(page + PAGES_AT_ONCE);
-            let mut batch = Batch::default();
-            for number in page..end {
-                batch.delete(journal::page_key(organization.as_str(), number));
-            }
-            batch.put(first_key(organization), (end * PAGE_ENTRIES).to_be_bytes().to_vec());
+            let (events, name) = (self.events.clone(), organization.clone());
+            let (batch, end) = blocking(move || events.dropping(&name, page, last)).await?;
             commit_durably(&*self.events.store, batch).await?;
             page = end;
         }
         Ok(())
     }
+
+    async fn shorten_archives(&self, organization: &Identifier, now: Timestamp) -> Result<(), StoreError> {
+        for class in SecurityClass::ALL {
+            let (events, name, retention) = (self.events.clone(), organization.clone(), self.retention);
+            let batch = blocking(move || events.shortening(&name, class, retention, now)).await?;
+            commit_durably(&*self.events.store, batch).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Reads on a thread that may block.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, StoreError> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))?
 }
 
 impl Events {
@@ -116,7 +143,7 @@ impl Events {
         retention: Retention,
         now: Timestamp,
     ) -> Result<u64, StoreError> {
-        let oldest = now.plus(-i64::try_from(retention.max_age.as_millis()).unwrap_or(i64::MAX));
+        let oldest = Retention::oldest(retention.max_age, now);
         let by_number = page_start(span.next.saturating_sub(retention.max_events)).min(bound);
         let mut first = span.first.max(by_number);
         while first < bound {
@@ -131,6 +158,76 @@ impl Events {
         }
         Ok(first)
     }
+
+    /// Drops some pages from `page` on, before page `last`, and archives their security events. Returns the batch, and the
+    /// first page that stays.
+    fn dropping(&self, organization: &Identifier, mut page: u64, last: u64) -> Result<(Batch, u64), StoreError> {
+        let (mut batch, mut archived, mut bytes) = (Batch::default(), BTreeMap::<_, Vec<_>>::new(), 0);
+        let last = last.min(page + PAGES_AT_ONCE);
+        while page < last && bytes < ARCHIVED_AT_ONCE {
+            let stored = self.page_bytes(organization, page)?;
+            for (class, event) in stored.iter().filter_map(|stored| PageView::decode(stored)).flat_map(security_events)
+            {
+                bytes += event.body.len();
+                archived.entry(class).or_default().push(event);
+            }
+            batch.delete(journal::page_key(organization.as_str(), page));
+            page += 1;
+        }
+        let first = page * PAGE_ENTRIES;
+        batch.put(first_key(organization), first.to_be_bytes().to_vec());
+        self.drop_seals(organization, first, &mut batch)?;
+        for (class, events) in archived {
+            self.add_to_archive(organization, class, &events, &mut batch)?;
+        }
+        Ok((batch, page))
+    }
+
+    /// Drops the pages of an archive that are too old or too many.
+    fn shortening(
+        &self,
+        organization: &Identifier,
+        class: SecurityClass,
+        retention: Retention,
+        now: Timestamp,
+    ) -> Result<Batch, StoreError> {
+        let (mut batch, head) = (Batch::default(), self.archive_head(organization, class)?);
+        let oldest = Retention::oldest(retention.security_max_age, now);
+        let bound = page_start(head.next).min(head.first + PAGES_AT_ONCE * PAGE_ENTRIES);
+        let by_number = page_start(head.next.saturating_sub(retention.max_security_events)).min(bound);
+        let mut first = head.first.max(by_number);
+        while first < bound {
+            let Some(page) = self.archive_page(organization, class, first / PAGE_ENTRIES)? else { break };
+            let is_old = |entry: &Entry| {
+                let event = ArchivedEvent::decode(&entry.body);
+                event.is_some_and(|event| form::decode_head(&event.body).is_ok_and(|event| event.at < oldest))
+            };
+            if !page.entries.iter().all(is_old) {
+                break;
+            }
+            first += PAGE_ENTRIES;
+        }
+        if first > head.first {
+            self.shorten_archive(organization, class, first, &mut batch)?;
+        }
+        Ok(batch)
+    }
+}
+
+/// The security events of a page, as they are archived.
+fn security_events(page: PageView<'_>) -> Vec<(SecurityClass, ArchivedEvent)> {
+    let mut before = *page.before;
+    let events = page.numbered().filter_map(|(number, entry)| {
+        let event = ArchivedEvent {
+            number,
+            before: std::mem::replace(&mut before, *entry.hash),
+            hash: *entry.hash,
+            body: Vec::new(),
+        };
+        let class = SecurityClass::of(form::notice_of(entry.body)?)?;
+        Some((class, ArchivedEvent { body: entry.body.to_vec(), ..event }))
+    });
+    events.collect()
 }
 
 fn page_start(number: u64) -> u64 {

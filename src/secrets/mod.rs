@@ -6,8 +6,9 @@
 //!
 //! Writers decide in memory through [`Ordered`](crate::store::Ordered). Readers take the store, which has only what is
 //! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: value,
-//! sealing, secret, stored, master_key, rings, vault, kept, rotation.
+//! sealing, secret, stored, master_key, audit_key, rings, vault, kept, rotation.
 
+mod audit_key;
 mod kept;
 mod master_key;
 mod rings;
@@ -21,6 +22,7 @@ mod vault;
 #[cfg(test)]
 mod tests;
 
+pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError};
 pub use rotation::{Rotated, rotate, unlock};

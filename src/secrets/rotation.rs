@@ -5,6 +5,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
+use super::audit_key;
 use super::kept;
 use super::master_key::{KeyFiles, MasterKey, OpenError};
 use super::rings::{rings, unwrap};
@@ -101,6 +102,7 @@ async fn replace(
 ) -> Result<Rotated, OpenError> {
     // Finish an earlier rotation first, so that no organization ever has more than two keys.
     let left_undone = seal_anew(store, &[new, old]).await?;
+    audit_key::rewrap(store, old, new).await?;
     let organizations = wrap_anew(store, old, new).await?;
     settle()?;
     let secrets = left_undone + seal_anew(store, &[new]).await?;

@@ -54,6 +54,8 @@ fn without_any_configuration_every_setting_is_as_documented() {
         settings.events,
         Events {
             max_events: 1_000_000,
+            max_security_events: 100_000,
+            max_security_age: Duration::from_secs(3_650 * 24 * 60 * 60),
             max_age: Duration::from_secs(365 * 24 * 60 * 60),
             heartbeat: Duration::from_secs(15),
             stall: Duration::from_secs(30),

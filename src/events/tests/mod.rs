@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used)]
 
+mod archiving;
 mod auditing;
 mod format_4;
 mod listing;
+mod sealing;
 mod sweeping;
 
 use std::sync::Arc;

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use super::*;
 
-const DAY: i64 = 86_400_000;
+pub const DAY: i64 = 86_400_000;
 
-fn sweeper(store: &Arc<MemoryStore>, max_events: u64) -> (Events, Sweeper) {
+pub fn sweeper(store: &Arc<MemoryStore>, max_events: u64) -> (Events, Sweeper) {
     let events = Events::new(store.clone());
-    let retention = Retention { max_events, max_age: Duration::from_millis(DAY as u64) };
+    let day = Duration::from_millis(DAY as u64);
+    let retention = Retention { max_events, max_age: day, max_security_events: 64, security_max_age: 10 * day };
     (events.clone(), Sweeper::new(events, retention))
 }
 
-async fn sweep(sweeper: &mut Sweeper, now: i64) -> u64 {
+pub async fn sweep(sweeper: &mut Sweeper, now: i64) -> u64 {
     sweeper.sweep(Timestamp::from_millis(now), |_| None).await.unwrap()
 }
 
@@ -33,13 +34,13 @@ async fn beyond_the_number_the_oldest_pages_go_and_never_what_a_crash_may_go_bac
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..1_000 {
-        happen(&store, "acme", EventType::SecretCreated);
+        happen(&store, "acme", EventType::SessionClaimed);
     }
     assert_eq!((sweep(&mut sweeper, 5).await, first(&events)), (896, 896));
     assert_eq!((sweep(&mut sweeper, 5).await, first(&events)), (0, 896));
     store.fall_behind(true);
     for _ in 0..1_000 {
-        happen(&store, "acme", EventType::SecretCreated);
+        happen(&store, "acme", EventType::SessionClaimed);
     }
     sweep(&mut sweeper, 5).await;
     assert_eq!(first(&events), 992, "the log begins after number 999, whose page is still there");
@@ -55,7 +56,7 @@ async fn what_is_too_old_goes_when_all_of_its_page_is_but_never_the_newest_page(
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 1_000_000);
     for number in 0..100 {
-        happen_at(&store, "acme", EventType::SecretCreated, if number == 40 { DAY } else { 0 });
+        happen_at(&store, "acme", EventType::SessionClaimed, if number == 40 { DAY } else { 0 });
     }
     sweep(&mut sweeper, DAY).await;
     assert_eq!((sweep(&mut sweeper, DAY).await, first(&events)), (0, 0), "a day old is not too old");
@@ -72,7 +73,7 @@ async fn what_somebody_has_still_to_be_told_of_is_held_back_up_to_twice_the_numb
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..1_000 {
-        happen(&store, "acme", EventType::SecretCreated);
+        happen(&store, "acme", EventType::SessionClaimed);
     }
     let now = Timestamp::from_millis(5);
     sweeper.sweep(now, |_| Some(3)).await.unwrap();
@@ -90,7 +91,7 @@ async fn an_event_that_was_dropped_is_expired_and_one_that_never_was_is_unknown(
     let store = Arc::new(MemoryStore::new());
     let (events, mut sweeper) = sweeper(&store, 100);
     for _ in 0..300 {
-        happen(&store, "acme", EventType::SecretCreated);
+        happen(&store, "acme", EventType::SessionClaimed);
     }
     let acme = identifier("acme");
     let old = events.read(&acme, 10).unwrap()[0].id;

@@ -1,6 +1,7 @@
 //! Secrets over stores that hold, refuse, die and are opened again.
 #![allow(clippy::unwrap_used)]
 
+mod audit_key;
 mod changing;
 mod events;
 mod key_file;

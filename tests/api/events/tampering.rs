@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::process::Command;
 
-use lockkeeper::store::journal::{self, Entry, PAGE_ENTRIES, Page};
+use lockkeeper::store::journal::{self, Entry, Head, PAGE_ENTRIES, Page};
 use lockkeeper::store::{Batch, LoggedStore, Store};
 
 use super::verifying::{printed, verify};
 use super::{all_events, cycle, offline};
-use crate::support::{Server, Setup};
+use crate::support::{Server, Setup, lockkeeper};
 
 const BETA: &str = r#"
 organization = { id = "beta" }
@@ -206,4 +206,68 @@ async fn a_server_that_starts_on_what_was_cut_off_says_so_and_the_evidence_stays
     let found = verify(server.home(), &["--organization", "acme"]);
     assert_eq!(found.status.code(), Some(1));
     assert!(printed(&found).contains(&format!("the journal once ended with {last}:")), "{}", printed(&found));
+}
+
+/// Changes one event and computes all that follows from it anew: pages, hashes, head.
+fn rewrite(store: &LoggedStore, batch: &mut Batch, from: u64) {
+    let mut head = Head::decode(&store.get(&journal::head_key("acme")).unwrap().unwrap()).unwrap();
+    let mut before = None;
+    for number in from / PAGE_ENTRIES..head.next.div_ceil(PAGE_ENTRIES) {
+        let mut page = page(store, "acme", number);
+        page.before = before.unwrap_or(page.before);
+        head.hash = page.before;
+        for (entry, number) in page.entries.iter_mut().zip(page.first..) {
+            if number == from {
+                *entry.body.last_mut().unwrap() ^= 1;
+            }
+            entry.hash = journal::chained(&head.hash, number, &entry.body);
+            head.hash = entry.hash;
+        }
+        before = Some(head.hash);
+        batch.put(journal::page_key("acme", number), page.encode());
+    }
+    batch.put(journal::head_key("acme"), head.encode());
+}
+
+#[tokio::test]
+async fn who_can_write_the_disk_and_has_no_master_key_cannot_rewrite_the_chain() {
+    const KEY: (&str, &str) =
+        ("LOCKKEEPER_MASTER_KEY", "5f5e5d5c5b5a595857565554535251504f4e4d4c4b4a49484746454443424140");
+    let mut server = Setup::default().variable(KEY.0, KEY.1).start();
+    for _ in 0..40 {
+        cycle(&server.admin(), "review-1").await;
+    }
+    assert!(server.terminate().success());
+    let home = copied(server.home());
+    let store = offline::open(home.path());
+    let mut batch = Batch::default();
+    rewrite(&store, &mut batch, 50);
+    store.commit(batch).unwrap();
+    store.close();
+    drop(store);
+    let verify_with = |home: &Path, key: Option<&str>| {
+        let mut command = lockkeeper(&["audit", "verify", "--data-dir"]);
+        command.arg(home.join("data")).env("LOCKKEEPER_STORAGE_MIN_FREE_MB", "0");
+        command.envs(key.map(|key| (KEY.0, key)));
+        let output = command.output().unwrap();
+        (output.status.code(), printed(&output))
+    };
+    let (code, told) = verify_with(server.home(), Some(KEY.1));
+    assert!(code == Some(0) && told.contains("acme: seals intact"), "{told}");
+    for (key, why) in [(None, "set LOCKKEEPER_MASTER_KEY as for the server"), (Some(&*"1".repeat(64)), "another one")] {
+        let (code, told) = verify_with(server.home(), key);
+        assert!(code == Some(2) && told.contains("chain intact") && told.contains(why), "{told}");
+        assert!(told.contains("acme: seals not checked, so the chain may have been rewritten as a whole"), "{told}");
+    }
+    let (code, told) = verify_with(home.path(), Some(KEY.1));
+    assert!(code == Some(1) && told.contains("do not match their seal: the chain was rewritten here"), "{told}");
+    let at: u64 = told.split("broken at event ").nth(1).unwrap().split(':').next().unwrap().parse().unwrap();
+    assert!(at <= 50, "{told}");
+    // A server that starts on it says so, and seals what comes after; the evidence stays.
+    drop(server);
+    let mut server = Setup::default().variable(KEY.0, KEY.1).start_at(home.path());
+    cycle(&server.admin(), "review-2").await;
+    assert!(server.terminate().success());
+    assert!(server.log().contains("do not match their seal"), "{}", server.log());
+    assert_eq!(verify_with(home.path(), Some(KEY.1)).0, Some(1));
 }

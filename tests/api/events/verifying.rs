@@ -88,15 +88,21 @@ async fn it_says_what_there_is_and_what_it_was_asked_for() {
     let last = events.last().unwrap();
     let head = format!("{}:{}", events.len() - 1, text(last, "hash"));
     let found = verify(server.home(), &[]);
-    let expected = format!("acme: {} events, 0 … {}, chain intact, head {head}\n", events.len(), events.len() - 1);
-    assert_eq!((found.status.code(), String::from_utf8(found.stdout).unwrap()), (Some(0), expected));
+    let expected = format!("acme: {} events, 0 … {}, chain intact, head {head}", events.len(), events.len() - 1);
+    let told = String::from_utf8(found.stdout).unwrap();
+    let [chain, seals] = told.lines().collect::<Vec<_>>()[..] else { panic!("{told}") };
+    assert_eq!((found.status.code(), chain), (Some(0), expected.as_str()));
+    let last_sealed = format!(" on, the last after event {}", events.len() - 1);
+    assert!(seals.starts_with("acme: seals intact, made from event ") && seals.ends_with(&last_sealed), "{seals}");
     let found = verify(server.home(), &["--json", "--organization", "acme", "--expect", &head]);
-    let told: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let mut told: Value = serde_json::from_slice(&found.stdout).unwrap();
+    let seals = told["organizations"][0].as_object_mut().unwrap().remove("seals").unwrap();
+    assert_eq!((&seals["status"], &seals["next"]), (&json!("checked"), &json!(events.len())));
     let noted = json!({ "number": events.len() - 1, "hash": last["hash"] });
     let mut there = noted.clone();
     there["found"] = json!("there");
     let organization = json!({ "organization": "acme", "events": events.len(), "first": 0, "intact": true, "head": noted,
-                               "fault": null, "expected": [there] });
+                               "archived": 0, "fault": null, "expected": [there] });
     assert_eq!(told, json!({ "intact": true, "organizations": [organization] }));
 
     let by_id = format!("{}:{}", text(last, "eventId"), text(last, "hash"));
@@ -111,6 +117,11 @@ async fn it_says_what_there_is_and_what_it_was_asked_for() {
     for bad in [&["--expect", "7"][..], &["--organization", "nobody"], &["--bad"], &["--expect"]] {
         assert_eq!(verify(server.home(), bad).status.code(), Some(2), "{bad:?}");
     }
+    let empty = tempfile::tempdir().unwrap();
+    std::fs::create_dir(empty.path().join("data")).unwrap();
+    let nothing = verify(empty.path(), &[]);
+    assert_eq!(nothing.status.code(), Some(2), "{}", printed(&nothing));
+    assert!(printed(&nothing).contains("has no events: there is nothing to verify"), "{}", printed(&nothing));
     let nowhere = lockkeeper(&["audit", "verify", "--data-dir", "/nowhere/at/all"]).output().unwrap();
     assert_eq!(nowhere.status.code(), Some(2));
     server.start_again();
