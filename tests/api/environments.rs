@@ -1,6 +1,7 @@
 //! Environments and pipelines: listed, looked at, made, changed and deleted, with their history.
 
 mod listing;
+mod one_moment;
 
 use crate::support::{Answer, Server, assert_has, assert_is_time, at};
 use reqwest::{Method, StatusCode};

@@ -5,9 +5,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use super::Environments;
+use crate::actors::failure::Failure;
 use crate::actors::keys;
 use crate::actors::state::records::readable;
-use crate::actors::stored::{self, Page};
+use crate::actors::stored::{self, Page, StoredEnvironment};
 use crate::domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
     SessionId, Timestamp, UserId, Waiter,
@@ -66,7 +67,9 @@ impl Environments {
         }
     }
 
-    /// A session of the environment, as it durably is. A read by its own client counts as a poll.
+    /// A session of the environment, as it durably is. A read by its own client counts as a poll. If there is none, the
+    /// environment may have been deleted since it was read: it is not there for certain when the environment has [caught
+    /// up](Self::caught_up) and still exists.
     pub fn session(
         &self,
         key: &EnvironmentKey,
@@ -137,20 +140,30 @@ impl Environments {
         all
     }
 
-    /// `limit` sessions after the `offset` newest, newest first. Sessions are numbered without gaps, so the last page
-    /// costs as much as the first.
+    /// `limit` sessions after the `offset` newest, newest first, all of the one moment of `environment`. None if some of
+    /// them have been dropped since: read the environment again when it has [caught up](Self::caught_up). Sessions are
+    /// numbered without gaps, so the last page costs as much as the first.
     pub fn history(
         &self,
         key: &EnvironmentKey,
         environment: &Environment,
         offset: u64,
         limit: u64,
-    ) -> Result<Listed<Session>, StoreError> {
-        let remembered = environment.remembered_sessions(self.services().records.history_retention);
-        let (oldest, newest) = (*remembered.start(), *remembered.end());
+    ) -> Result<Option<Listed<Session>>, StoreError> {
+        let records = &self.services().records;
+        let is_behind = |stored: &StoredEnvironment| stored.environment.revision != environment.revision;
+        let remembered = environment.remembered_sessions(records.history_retention);
+        let (mut oldest, newest) = (*remembered.start(), *remembered.end());
+        // A retention that was raised does not bring back what was dropped before.
+        if let Some(stored) = records.environment(key)?.filter(|stored| stored.keeping.oldest() > oldest) {
+            if is_behind(&stored) {
+                return Ok(None);
+            }
+            oldest = stored.keeping.oldest();
+        }
         let total = (newest + 1).saturating_sub(oldest);
         if offset >= total {
-            return Ok(Listed { items: Vec::new(), total });
+            return Ok(Some(Listed { items: Vec::new(), total }));
         }
         let last = newest - offset;
         let first = last.saturating_sub(limit - 1).max(oldest);
@@ -164,8 +177,28 @@ impl Environments {
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
         let number = |session: &Session| session.fencing_token().unwrap_or_default();
         sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
+        if (sessions.len() as u64) < last - first + 1 && records.environment(key)?.is_some_and(|now| is_behind(&now)) {
+            return Ok(None);
+        }
         sessions.sort_unstable_by_key(|session| std::cmp::Reverse(number(session)));
-        Ok(Listed { items: sessions, total })
+        Ok(Some(Listed { items: sessions, total }))
+    }
+
+    /// Resolves when readers see everything that the store has of the environment at the time of the call. The store has
+    /// a change a moment before its view is published; whoever misses something in the store that the view speaks of
+    /// waits for that moment to pass and reads again.
+    pub async fn caught_up(&self, key: &EnvironmentKey) -> Result<(), Failure> {
+        let services = self.services();
+        // Before the view is read, so that no publication is missed.
+        let mut watch = self.watch_environment(key);
+        let Some(stored) = services.records.environment(key)? else { return Ok(()) };
+        let is_behind = |view: Arc<Environment>| view.revision < stored.environment.revision;
+        let published = async {
+            while self.directory.peek(key).is_some_and(is_behind) {
+                watch.changed().await;
+            }
+        };
+        tokio::time::timeout(services.options.answer_timeout, published).await.map_err(|_| Failure::Overloaded)
     }
 
     /// The environments of a pipeline that match, by name: `limit` of them after the first `offset`.

@@ -18,13 +18,13 @@ impl Bench {
     /// The numbers of a page of sessions, newest first, and the total.
     fn listed(&self, offset: u64, limit: u64) -> (Vec<u64>, u64) {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
-        let history = self.environments.history(&key(), &environment, offset, limit).unwrap();
+        let history = self.environments.history(&key(), &environment, offset, limit).unwrap().unwrap();
         (history.items.iter().map(token).collect(), history.total)
     }
 
     fn session_numbered(&self, number: u64) -> Session {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
-        let history = self.environments.history(&key(), &environment, 0, 1_000).unwrap();
+        let history = self.environments.history(&key(), &environment, 0, 1_000).unwrap().unwrap();
         history.items.into_iter().find(|session| token(session) == number).unwrap()
     }
 

@@ -18,7 +18,7 @@ impl Bench {
 
     fn history(&self) -> Vec<Session> {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
-        self.environments.history(&key(), &environment, 0, 50).unwrap().items
+        self.environments.history(&key(), &environment, 0, 50).unwrap().unwrap().items
     }
 
     /// Moves the wall clock only.

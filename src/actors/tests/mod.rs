@@ -11,6 +11,7 @@ mod deployments;
 mod history;
 mod idempotency;
 mod leases;
+mod one_moment;
 mod pool;
 mod queue;
 

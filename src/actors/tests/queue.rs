@@ -116,7 +116,7 @@ async fn a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next() {
     let third = granted(stays.await.unwrap().unwrap());
     assert_eq!((third.user.id, token(&third)), (person(3).id, 3));
     let environment = bench.environments.environment(&key()).unwrap().unwrap();
-    let history = bench.environments.history(&key(), &environment, 0, 10).unwrap();
+    let history = bench.environments.history(&key(), &environment, 0, 10).unwrap().unwrap();
     let lost = &history.items[1];
     assert_eq!(lost.user.id, person(2).id);
     assert_eq!(lost.ended.as_ref().map(|ended| ended.how), Some(EndedHow::Expired(Expiry::Vanished)));

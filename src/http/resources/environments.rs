@@ -5,8 +5,9 @@ use std::fmt;
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
+use crate::actors::Listed;
 use crate::auth::Permission;
-use crate::domain::{Configure, Delete, Environment, EnvironmentKey, PipelineKey};
+use crate::domain::{Configure, Delete, Environment, EnvironmentKey, PipelineKey, Session};
 use crate::forms::{ConfigurationForm, EnvironmentName};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -17,6 +18,10 @@ use crate::http::dto::{EnvironmentView, SessionView, WaiterView};
 use crate::http::paging::{Page, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, paging, refusals};
+
+/// How often a history is read that is trimmed or deleted meanwhile. Each time, all sessions of a page of the store must
+/// have ended between two reads.
+const HISTORY_READS_MAX: usize = 16;
 
 pub async fn view(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -49,12 +54,25 @@ pub async fn history(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
     let page = Page::take(&mut query);
     query.finish()?;
-    let environments = access.realm.environments.clone();
-    let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
-    let name = key.name.clone();
-    let history = access.read_list(move || environments.history(&key, &environment, page.offset(), page.limit)).await?;
-    let sessions = history.items.iter().map(|session| SessionView::new(Some(name.as_str()), session, None)).collect();
+    let history = read_history(&access, &key, page).await?;
+    let name = Some(key.name.as_str());
+    let sessions = history.items.iter().map(|session| SessionView::new(name, session, None)).collect();
     Ok(paging::page(&call.request, page, history.total, sessions))
+}
+
+/// The page and its total at one moment: what was deleted or trimmed while it was read is read again.
+async fn read_history(access: &Access, key: &EnvironmentKey, page: Page) -> Result<Listed<Session>, Problem> {
+    let environments = &access.realm.environments;
+    for _ in 0..HISTORY_READS_MAX {
+        let environment = environments.environment(key)?.ok_or_else(refusals::environment_not_found)?;
+        let (reader, key_read) = (environments.clone(), key.clone());
+        let read = move || reader.history(&key_read, &environment, page.offset(), page.limit);
+        if let Some(history) = access.read_list(read).await? {
+            return Ok(history);
+        }
+        environments.caught_up(key).await?;
+    }
+    Err(Problem::overloaded("the history changed each time it was read"))
 }
 
 pub async fn put(mut call: Call) -> Answered {

@@ -20,6 +20,7 @@ use crate::http::answer::{Answered, EarlyReturn};
 use crate::http::body::read_body;
 use crate::http::call::Call;
 use crate::http::clients::{self, Read, Waited, while_connected};
+use crate::http::codes::Code;
 use crate::http::dto::{ForceClaimView, SessionView};
 use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::Query;
@@ -107,11 +108,18 @@ pub async fn view(call: Call) -> Answered {
     let key = access.environment(&call)?;
     let id = session_id(&call)?;
     let (environments, reader) = (&access.realm.environments, access.caller.person.id);
-    show(&call.request, &access, id, || {
+    let find = || {
         let environment = environments.environment(&key)?.ok_or_else(refusals::environment_not_found)?;
         environments.session(&key, &environment, id, reader)?.ok_or_else(refusals::session_not_found)
-    })
-    .await
+    };
+    match show(&call.request, &access, id, find).await {
+        // Perhaps it went with its environment, of whose end readers are about to see.
+        Err(EarlyReturn::Problem(problem)) if problem.code() == Code::SessionNotFound => {
+            environments.caught_up(&key).await?;
+            show(&call.request, &access, id, find).await
+        }
+        shown => shown,
+    }
 }
 
 /// A session that waits for any environment, or once did.
