@@ -2,7 +2,7 @@
 //!
 //! A queued waiter on a restart: `find_waiters` takes over its place and arms a deadline; when the environment is next
 //! needed its actor loads the queue (`state/records.rs`); a waiter whose client gives no sign of life in time is removed
-//! by `Elapse` (`domain`).
+//! by `Elapse` (`domain`), and one whose client was never told its session's id at once.
 
 use futures_util::{StreamExt, TryStreamExt, stream};
 
@@ -23,12 +23,13 @@ const RECOVERED_AT_ONCE: usize = 64;
 /// Takes over the waiters of the last run, with time for their clients to come back.
 pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError> {
     let records = &services.records;
-    let due = records.run.started.tick.plus(ASK_WITHIN_MILLIS);
+    let started = records.run.started.tick;
     records.each(keys::WAITERS, |key, record| {
         let (waiter, _) = readable(stored::decode_waiter(record))?;
         if let Some(key) = keys::parse_environment(key, keys::WAITERS) {
             records.queue_unloaded(&key);
-            services.deadlines.arm(&key, Some(due));
+            let due = if waiter.is_findable() { started.plus(ASK_WITHIN_MILLIS) } else { started };
+            services.deadlines.arm_no_later(&key, due);
             services.waiters.restore(&waiter, QueueKey::Environment(key));
         }
         Ok(())
@@ -43,7 +44,7 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
     })
 }
 
-/// Arms the deadlines of locks that run out by themselves. Call it after [`find_waiters`].
+/// Arms the deadlines of locks that run out by themselves.
 pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
     let records = &services.records;
     let started = records.run.started;
@@ -51,8 +52,7 @@ pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
         let (at, within) = readable(stored::decode_wake(record))?;
         if let Some(key) = keys::parse_environment(key, keys::WAKES) {
             let left = at.as_millis().saturating_sub(started.at.as_millis()).min(within).max(0);
-            let sooner = if records.has_unloaded_queue(&key) { left.min(ASK_WITHIN_MILLIS) } else { left };
-            services.deadlines.arm(&key, Some(started.tick.plus(sooner)));
+            services.deadlines.arm_no_later(&key, started.tick.plus(left));
         }
         Ok(())
     })

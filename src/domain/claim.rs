@@ -27,6 +27,8 @@ pub struct Claim {
     pub ticket: Ticket,
     /// What keeps its place if it has to wait. None: it does not wait.
     pub waits: Option<KeptBy>,
+    /// Whether its client learns the id of its queued session whatever happens: see [`Waiter::known`].
+    pub known: bool,
     pub via: Option<RequestRef>,
 }
 
@@ -72,9 +74,9 @@ impl Command for Claim {
 
 impl Claim {
     pub fn into_waiter(self, now: Now) -> Waiter {
-        let Claim { request, seed, ticket, waits, via } = self;
+        let Claim { request, seed, ticket, waits, known, via } = self;
         let session = request.into_session(SessionId { seed, origin: Origin::Queued(ticket) }, now);
-        Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), session, via }
+        Waiter { ticket, kept_by: waits.unwrap_or(KeptBy::Connection), known, session, via }
     }
 }
 

@@ -25,6 +25,8 @@ pub struct Outcome {
     /// Sessions that have ended in the queue.
     pub left: Vec<Session>,
     pub enqueued: Option<Arc<Waiter>>,
+    /// The waiter whose client is told the id of its session.
+    pub made_known: Option<Arc<Waiter>>,
     /// Waiters that are no longer in the queue, for whatever reason.
     pub dequeued: Vec<Arc<Waiter>>,
     /// The waiter that got the lock.

@@ -167,6 +167,27 @@ impl Command for StopWaiting {
     }
 }
 
+/// The client of a queued session stops waiting on its connection: it is told the session's id, and polls from now on.
+#[derive(Debug, Clone)]
+pub struct MakeKnown {
+    pub ticket: Ticket,
+}
+
+impl Command for MakeKnown {
+    type Reply = ();
+
+    fn decide(self, decision: &mut Decision<'_>) -> Result<(), Rejection> {
+        if decision.next.queue.get(self.ticket).is_some_and(|waiter| !waiter.known)
+            && let Some(waiter) = decision.next.queue.remove(self.ticket)
+        {
+            let known = waiter.made_known();
+            decision.next.queue.insert(known.clone());
+            decision.outcome.made_known = Some(known);
+        }
+        Ok(())
+    }
+}
+
 /// A waiter may be ready for the lock that was not before.
 #[derive(Debug, Clone)]
 pub struct HandOver;

@@ -58,7 +58,7 @@ pub use ids::{
     SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
-pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, Seen, StopWaiting, Undelivered};
+pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, MakeKnown, Seen, StopWaiting, Undelivered};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{Availability, ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Unserved};
 pub use queue::{

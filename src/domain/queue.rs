@@ -49,6 +49,9 @@ pub struct Turn {
 pub struct Waiter {
     pub ticket: Ticket,
     pub kept_by: KeptBy,
+    /// Whether its client has been told the id of the session, or finds it with its idempotency key. A queued session
+    /// whose client waits on its connection first is unknown until then, and does not survive a restart.
+    pub known: bool,
     pub session: Session,
     /// The request that it came with.
     pub via: Option<RequestRef>,
@@ -147,6 +150,15 @@ impl Waiter {
         !matches!(self.kept_by, KeptBy::Connection)
     }
 
+    /// Whether its client can come back to it after a restart.
+    pub fn is_findable(&self) -> bool {
+        match self.kept_by {
+            KeptBy::Connection => false,
+            KeptBy::Key(_) => true,
+            KeptBy::Polling => self.known,
+        }
+    }
+
     /// Whether the lock can be given to it now.
     pub fn is_ready(&self, presence: Presence) -> bool {
         match (presence, &self.kept_by) {
@@ -181,6 +193,8 @@ impl Waiter {
     ) -> Presence {
         match (connection, &self.kept_by) {
             (Connection::Open, _) => Presence::Connected,
+            // Nobody can poll it: the server has restarted, or refused to keep the place.
+            (Connection::Absent, KeptBy::Polling) if !self.is_findable() => Presence::Vanished,
             // Its key leads to its session id, so it can still poll.
             (Connection::Closed { keyed: true }, KeptBy::Polling)
             | (Connection::Absent, KeptBy::Key(_) | KeptBy::Polling) => Presence::LastSeen(last_poll(self.ticket)),
@@ -197,6 +211,11 @@ impl Waiter {
             (Connection::Closed { keyed: true }, KeptBy::Polling) => AfterHangUp::Polls,
             (Connection::Closed { .. } | Connection::Absent, _) => AfterHangUp::Leaves,
         }
+    }
+
+    /// The same when its client is told the id of its session.
+    pub fn made_known(&self) -> Arc<Self> {
+        Arc::new(Self { known: true, ..self.clone() })
     }
 
     pub(super) fn expired(self: &Arc<Self>, why: Expiry, now: Now) -> Departure {

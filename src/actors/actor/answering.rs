@@ -162,17 +162,20 @@ impl EnvironmentActor {
         failure: Failure,
         context: &mut Context<Self>,
     ) {
-        let answer = move || _ = reply.send(Err(failure));
+        // A refusal also describes a state, and that state could still be lost.
+        self.when_settled(move || _ = reply.send(Err(failure)));
+        if self.loaded.is_err() {
+            self.leave_if_unneeded(context);
+        }
+    }
+
+    /// Answers when everything handed in so far is durable.
+    pub(super) fn when_settled(&self, answer: impl FnOnce() + 'static) {
         match &self.loaded {
-            // A refusal also describes a state, and that state could still be lost.
             Ok(loaded) if !self.links.view.has_settled(loaded.handed_in) => {
                 self.services().settlements.when_durable(loaded.handed_in, Box::new(answer));
             }
-            Ok(_) => answer(),
-            Err(_) => {
-                answer();
-                self.leave_if_unneeded(context);
-            }
+            Ok(_) | Err(_) => answer(),
         }
     }
 

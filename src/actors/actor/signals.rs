@@ -8,7 +8,8 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::services::signals::Signal;
 use crate::domain::{
-    AfterHangUp, Availability, Command, Elapse, HandOver, HangUp, KeptBy, Resume, StopWaiting, Ticket, Undelivered,
+    AfterHangUp, Availability, Command, Elapse, HandOver, HangUp, KeptBy, MakeKnown, Resume, Seen, SessionId,
+    StopWaiting, Ticket, Undelivered,
 };
 
 /// How many disconnected waiters one commit removes, so that the store accepts the batch.
@@ -32,6 +33,7 @@ impl EnvironmentActor {
                         self.undone.push(signal);
                     }
                 }
+                Signal::Seen(session) => self.note_seen(session, context),
                 Signal::Offer => self.perform_offer(context),
                 Signal::Due => self.elapse(context),
                 Signal::Resume => {
@@ -143,8 +145,15 @@ impl EnvironmentActor {
                 if let Some(client) = self.held.remove(&ticket) {
                     client.refuse(failure);
                 }
+                self.leave_later(ticket);
             }
         }
+    }
+
+    /// A client was refused, and the store does not take the end of its place yet. It gets no lock meanwhile.
+    fn leave_later(&mut self, ticket: Ticket) {
+        self.undone.push(Signal::HungUp(ticket));
+        self.retry();
     }
 
     /// The client stops waiting on its connection; from now on its place is kept by polling.
@@ -152,12 +161,28 @@ impl EnvironmentActor {
         let Some(client) = self.held.remove(&ticket) else { return };
         self.services().waiters.start_polling(ticket, self.services().tick());
         let record = |_: &(), batch: &mut _, now| client.record(batch, &outcome, now);
-        match self.execute(HandOver, None, record) {
+        match self.execute(MakeKnown { ticket }, None, record) {
             Ok(Executed { settlement, .. }) => {
                 let links = self.links.clone();
                 self.settle(settlement, context, move || links.services.deliver(client, outcome));
             }
-            Err(failure) => client.refuse(failure),
+            // Its key has led to the session since it was queued, so this answer is true whether it is stored or not.
+            Err(Failure::Store(_)) if client.keyed.is_some() => {
+                let links = self.links.clone();
+                self.when_settled(move || links.services.deliver(client, outcome));
+            }
+            Err(failure) => {
+                client.refuse(failure);
+                self.leave_later(ticket);
+            }
+        }
+    }
+
+    /// The client has seen that its session has the lock.
+    fn note_seen(&mut self, session: SessionId, context: &mut Context<Self>) {
+        let is_noted = self.undone.iter().any(|undone| matches!(undone, Signal::Seen(noted) if *noted == session));
+        if !is_noted && !self.perform(Seen { session }, context) {
+            self.undone.push(Signal::Seen(session));
         }
     }
 

@@ -12,9 +12,10 @@ use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
 use crate::domain::{
-    Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, SessionId, Ticket,
+    Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
 };
 use crate::entropy;
+use crate::store::StoreError;
 
 /// How long a claim waits if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +84,18 @@ impl Environments {
         self.services().signal(key, Signal::Undelivered { session, keyed });
     }
 
+    /// The client has been shown that its session has the lock; from now on that does not expire for want of a poll. On a
+    /// full disk it is noted in memory, and stored when there is room again.
+    pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
+        match self.ask(key, Seen { session }).await {
+            Err(Failure::Store(StoreError::Full { .. } | StoreError::Overloaded)) => {
+                self.services().signal(key, Signal::Seen(session));
+                Ok(())
+            }
+            seen => seen,
+        }
+    }
+
     /// Attaches a client that comes back with its key after a restart to its kept place in the queue.
     async fn resume(&self, keyed: Option<Keyed<ClaimOutcome>>, patience: Patience) -> Resumed {
         let Some(keyed) = keyed else { return Resumed::Anew(None) };
@@ -123,9 +136,11 @@ impl Environments {
             })),
             None => Some(KeptBy::Connection),
         };
+        // Whoever waits on its connection first is told later; without a key there is no other way to the session.
+        let known = patience.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());
-        Claim { request, seed: entropy::id_seed(), ticket, waits, via }
+        Claim { request, seed: entropy::id_seed(), ticket, waits, known, via }
     }
 
     fn call(&self, queue: QueueKey, ticket: Ticket, keyed: Option<Keyed<ClaimOutcome>>) -> (HeldClient, Call) {

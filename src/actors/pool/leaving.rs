@@ -14,31 +14,63 @@ use crate::store::{Batch, Sequence, StoreError};
 /// How many overdue waiters are let go at once; the rest the next time.
 const EXPIRED_AT_ONCE: usize = 200;
 
+/// What the client of a waiter is told, once the store is durable up to there.
+pub(super) struct Answer {
+    client: HeldClient,
+    reply: Result<(ClaimOutcome, Sequence), Failure>,
+}
+
 impl PipelinePool {
-    /// The claims that are answered now, with their clients.
-    pub(super) fn take_unserved(&self, services: &Services, inner: &mut Inner) -> Vec<(HeldClient, Unserved)> {
+    /// The claims that are answered now.
+    pub(super) fn take_unserved(&self, services: &Services, inner: &mut Inner) -> Vec<Answer> {
         let unserved = inner.pool.unserved();
-        unserved.into_iter().filter_map(|unserved| self.with_client(services, inner, unserved)).collect()
+        unserved.into_iter().filter_map(|unserved| self.prepare(services, inner, unserved)).collect()
     }
 
-    fn with_client(
+    fn prepare(&self, services: &Services, inner: &mut Inner, unserved: Unserved) -> Option<Answer> {
+        match unserved {
+            Unserved::Queued { waiter, position } => {
+                let client = inner.clients.remove(&waiter.ticket)?;
+                services.waiters.polled(waiter.ticket, services.tick());
+                let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
+                let reply = match self.make_known(services, inner, &waiter, &client, &outcome) {
+                    Ok(sequence) => Ok((outcome, sequence)),
+                    // Its key has led to the session since it was queued, so this answer is true whether it is stored.
+                    Err(_) if client.keyed.is_some() => Ok((outcome, services.store().handed_in())),
+                    // Without a connection, and unknown to its client, it gets no lock and is let go of soon.
+                    Err(error) => Err(error.into()),
+                };
+                Some(Answer { client, reply })
+            }
+            Unserved::Refused { waiter, rejection } => {
+                self.drop_record(services, &waiter);
+                inner.clients.remove(&waiter.ticket).map(|client| Answer { client, reply: Err(rejection.into()) })
+            }
+        }
+    }
+
+    /// Stores that the client of a waiter knows its session, and with a key the answer in place of the one stored with it.
+    fn make_known(
         &self,
         services: &Services,
         inner: &mut Inner,
-        unserved: Unserved,
-    ) -> Option<(HeldClient, Unserved)> {
-        let client = match &unserved {
-            Unserved::Queued { waiter, .. } => {
-                let client = inner.clients.remove(&waiter.ticket)?;
-                services.waiters.polled(waiter.ticket, services.tick());
-                Some(client)
-            }
-            Unserved::Refused { waiter, .. } => {
-                self.drop_record(services, waiter);
-                inner.clients.remove(&waiter.ticket)
-            }
-        };
-        client.map(|client| (client, unserved))
+        waiter: &Waiter,
+        client: &HeldClient,
+        outcome: &ClaimOutcome,
+    ) -> Result<Sequence, StoreError> {
+        let mut batch = Batch::default();
+        client.record(&mut batch, outcome, services.now().at);
+        if !waiter.known {
+            let labels = inner.pool.labels(waiter.ticket).map(|labels| &**labels);
+            let known = stored::encode_waiter(&waiter.made_known(), labels);
+            batch.put(keys::outsider(&self.pipeline, waiter.ticket), known);
+        }
+        if batch.is_empty() {
+            return Ok(services.store().handed_in());
+        }
+        let sequence = services.store().commit(batch)?;
+        inner.pool.make_known(waiter.ticket);
+        Ok(sequence)
     }
 
     /// If the store refuses, the place is found again after a restart, and expires then.
@@ -51,13 +83,14 @@ impl PipelinePool {
         }
     }
 
-    pub(super) fn answer(&self, services: &Arc<Services>, unserved: Vec<(HeldClient, Unserved)>) {
-        for (client, unserved) in unserved {
-            match unserved {
-                Unserved::Refused { rejection, .. } => client.refuse(rejection),
-                Unserved::Queued { waiter, position } => {
-                    let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
-                    answer_queued(services, client, outcome);
+    pub(super) fn answer(&self, services: &Arc<Services>, answers: Vec<Answer>) {
+        for Answer { client, reply } in answers {
+            match reply {
+                Err(failure) => client.refuse(failure),
+                Ok((outcome, sequence)) => {
+                    let settled_services = services.clone();
+                    let settle = move || settled_services.deliver(client, outcome);
+                    services.settlements.when_durable(sequence, Box::new(settle));
                 }
             }
         }
@@ -67,9 +100,9 @@ impl PipelinePool {
     pub fn give_up(&self, services: &Arc<Services>, ticket: Ticket) {
         let mut inner = self.inner.lock();
         let unserved = inner.pool.stop_waiting(ticket);
-        let unserved = unserved.and_then(|unserved| self.with_client(services, &mut inner, unserved));
+        let answer = unserved.and_then(|unserved| self.prepare(services, &mut inner, unserved));
         drop(inner);
-        self.answer(services, unserved.into_iter().collect());
+        self.answer(services, answer.into_iter().collect());
     }
 
     /// The client of a waiter is gone.
@@ -157,20 +190,4 @@ impl PipelinePool {
         services.settlements.when_durable(sequence, Box::new(settle));
         Ok(sequence)
     }
-}
-
-/// Its place is stored already; with a key, this answer replaces the one that was stored with it.
-fn answer_queued(services: &Arc<Services>, client: HeldClient, outcome: ClaimOutcome) {
-    let mut sequence = services.store().handed_in();
-    if client.keyed.is_some() {
-        let mut batch = Batch::default();
-        client.record(&mut batch, &outcome, services.now().at);
-        match services.store().commit(batch) {
-            Ok(kept) => sequence = kept,
-            Err(error) => return client.refuse(error),
-        }
-    }
-    let settled_services = services.clone();
-    let settle = move || settled_services.deliver(client, outcome);
-    services.settlements.when_durable(sequence, Box::new(settle));
 }

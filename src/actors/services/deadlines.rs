@@ -42,6 +42,14 @@ impl Deadlines {
         }
     }
 
+    /// Sets the deadline of an environment, unless it has an earlier one.
+    pub fn arm_no_later(&self, key: &EnvironmentKey, due: Tick) {
+        let armed = self.armed.lock().by_key.get(key).copied();
+        if armed.is_none_or(|armed| due < armed) {
+            self.arm(key, Some(due));
+        }
+    }
+
     /// Removes and returns deadlines that have passed, at most so many.
     pub fn take_due(&self, now: Tick, at_most: usize) -> Vec<EnvironmentKey> {
         let mut armed = self.armed.lock();

@@ -16,6 +16,8 @@ pub enum Signal {
     WaitedEnough(Ticket),
     /// A grant could not be delivered to its client.
     Undelivered { session: SessionId, keyed: bool },
+    /// A client has read that its session has the lock, and the store could not be told yet.
+    Seen(SessionId),
     /// A waiter for any environment may want this one.
     Offer,
     /// Something may have expired.

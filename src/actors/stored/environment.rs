@@ -12,7 +12,7 @@ use crate::domain::{
     LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Role, Session, Ticket, Timestamp, VariableName,
     VariableValue, Waiter,
 };
-use crate::store::record::records;
+use crate::store::record::{self, Record, RecordError, records};
 use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stored_enum};
 
 /// An environment as it lies in the store, and what the actor has to know besides. Its queue lies elsewhere.
@@ -48,7 +48,6 @@ impl Default for Keeping {
 records! {
     EnvironmentV1<'a> = "environment",
     ConfigurationV1<'a> = "environment declaration",
-    WaiterV1<'a> = "waiter",
     PointerV1<'a> = "session pointer",
     LeftV1<'a> = "ended queue session",
     WakeV1 = "deadline",
@@ -108,6 +107,13 @@ stored! {
 }
 
 #[derive(Serialize, Deserialize)]
+pub struct WaiterV2<'a> {
+    #[serde(borrow)]
+    pub waiter: WaiterV1<'a>,
+    pub known: bool,
+}
+
+#[derive(Serialize, Deserialize)]
 pub struct WaiterV1<'a> {
     pub ticket: u64,
     #[serde(borrow)]
@@ -118,6 +124,16 @@ pub struct WaiterV1<'a> {
     pub labels: Option<BTreeMap<&'a str, &'a str>>,
     #[serde(borrow)]
     pub via: Option<ViaV1<'a>>,
+}
+
+impl<'a> Record<'a> for WaiterV2<'a> {
+    const KIND: &'static str = "waiter";
+    const VERSION: u8 = 2;
+
+    /// Version 1 does not say whether its client knows the session, and it may.
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { waiter: record::decode_form::<Self, _>(form)?, known: true })
+    }
 }
 
 stored_enum!(KeptV1<'a> of KeptBy { Connection, Key(key: PlaceKey), Polling });
@@ -169,11 +185,12 @@ impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {
     }
 }
 
-impl TryFrom<WaiterV1<'_>> for (Waiter, Option<Labels>) {
+impl TryFrom<WaiterV2<'_>> for (Waiter, Option<Labels>) {
     type Error = Malformed;
 
-    fn try_from(form: WaiterV1<'_>) -> Result<Self, Malformed> {
+    fn try_from(WaiterV2 { waiter: form, known }: WaiterV2<'_>) -> Result<Self, Malformed> {
         let waiter = Waiter {
+            known,
             ticket: Ticket(form.ticket),
             kept_by: Stored::from_form(form.kept)?,
             session: Stored::from_form(form.session)?,

@@ -283,9 +283,13 @@ fn waiters_of_format_4_are_read() {
         ("waiter for any environment", KeptBy::Polling, Some(any)),
         ("waiter on a connection", KeptBy::Connection, None),
     ] {
-        let waiter = Waiter { ticket: Ticket(34), kept_by, session: waiting(), via: via.clone() };
-        assert_written_as_format_4(name, &encode_waiter(&waiter, labels.as_ref()));
-        assert_eq!(decode_waiter(&format_4(name)).unwrap(), (waiter, labels), "{name}");
+        let waiter = Waiter { ticket: Ticket(34), kept_by, known: true, session: waiting(), via: via.clone() };
+        assert_eq!(decode_waiter(&format_4(name)).unwrap(), (waiter.clone(), labels.clone()), "{name}");
+        for known in [true, false] {
+            let waiter = Waiter { known, ..waiter.clone() };
+            let written = encode_waiter(&waiter, labels.as_ref());
+            assert_eq!(decode_waiter(&written).unwrap(), (waiter, labels.clone()), "{name}");
+        }
     }
 }
 

@@ -16,7 +16,7 @@ pub use deployment::{
     decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
     encode_deployment,
 };
-use environment::{EnvironmentV1, LeftV1, PointerV1, WaiterV1, WakeV1};
+use environment::{EnvironmentV1, LeftV1, PointerV1, WaiterV1, WaiterV2, WakeV1};
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
 
@@ -99,17 +99,18 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
 
 /// One who waits, and for those who wait for any environment: which.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
-    encode(&WaiterV1 {
+    let form = WaiterV1 {
         ticket: waiter.ticket.0,
         kept: waiter.kept_by.to_form(),
         session: waiter.session.to_form(),
         labels: labels.map(Stored::to_form),
         via: waiter.via.to_form(),
-    })
+    };
+    encode(&WaiterV2 { waiter: form, known: waiter.known })
 }
 
 pub fn decode_waiter(bytes: &[u8]) -> Result<(Waiter, Option<Labels>), RecordError> {
-    record::read::<WaiterV1<'_>, _>(bytes)
+    record::read::<WaiterV2<'_>, _>(bytes)
 }
 
 /// Where the record of a session lies that was once queued.

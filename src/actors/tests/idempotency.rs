@@ -11,7 +11,7 @@ const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false }
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
 
 impl Bench {
-    fn keys(&self) -> Keys {
+    pub(super) fn keys(&self) -> Keys {
         Keys::open(self.store.clone(), 1_000).unwrap()
     }
 }
@@ -21,7 +21,7 @@ fn begin(keys: &Keys, key: &str) -> KeyState {
     keys.begin(IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
 }
 
-fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {
+pub(super) fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {
     let KeyState::Unused(pending) = begin(keys, key) else { panic!("the key is not free") };
     Keyed {
         pending,

@@ -14,6 +14,7 @@ mod leases;
 mod one_moment;
 mod pool;
 mod queue;
+mod unknown;
 
 use delivery::{Orders, Pipeline};
 

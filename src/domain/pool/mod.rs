@@ -107,6 +107,14 @@ impl Pool {
         waiter
     }
 
+    /// The client of a waiter is told the id of its session. Returns the waiter, if that was unknown to it before.
+    pub fn make_known(&mut self, ticket: Ticket) -> Option<Arc<Waiter>> {
+        let (turn, labels) = self.turns.get(&ticket)?;
+        let waiter = self.waiting.get_mut(labels)?.get_mut(turn).filter(|waiter| !waiter.known)?;
+        *waiter = waiter.made_known();
+        Some(waiter.clone())
+    }
+
     /// Takes out the first ready waiter that this environment would do for and that comes before `before`.
     pub fn take(
         &mut self,

@@ -11,7 +11,7 @@ use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waitin
 use crate::auth::Permission;
 use crate::domain::{
     ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Identifier,
-    PipelineKey, Priority, Release, Seen, Session, SessionId,
+    PipelineKey, Priority, Release, Session, SessionId,
 };
 use crate::entropy;
 use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WaitSeconds};
@@ -148,7 +148,7 @@ async fn show(
     // It got its lock while its client was away. Once the client has seen it, that must not be lost.
     let own = shown.state.session.user.id == access.caller.person.id;
     if let (Some(key), true) = (&shown.state.environment, own && shown.state.session.is_unseen()) {
-        environments.ask(key, Seen { session: id }).await?;
+        environments.seen(key, id).await?;
         shown = read()?;
     }
     let SessionFound { environment, session, waiting } = &shown.state;
@@ -293,7 +293,7 @@ async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyRetur
     if let Err(EarlyReturn::Replay(answer)) = &begun
         && let Some(Subject::Session { environment, session }) = &answer.subject
     {
-        match access.realm.environments.ask(environment, Seen { session: *session }).await {
+        match access.realm.environments.seen(environment, *session).await {
             // The session is gone by now; the answer stays what it was.
             Ok(()) | Err(Failure::Rejected(_)) => {}
             Err(failure) => return Err(failure.into()),

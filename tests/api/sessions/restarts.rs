@@ -69,6 +69,26 @@ async fn those_who_wait_on_the_line_without_a_key_are_gone_after_a_kill() {
 }
 
 #[tokio::test]
+async fn a_queued_session_whose_id_was_never_answered_is_gone_after_a_kill() {
+    let mut server = Server::start();
+    let ana = server.as_user("ana").await;
+    let held = ana.claim("review-1", json!({})).await.created().session();
+    let lost = {
+        let (ana, body) = (ana.clone(), json!({ "queue": true, "waitSeconds": 30 }));
+        let request = ana.request(reqwest::Method::POST, &ana.path(&format!("{}/sessions", at("review-1"))));
+        tokio::spawn(async move { ana.try_send(request.json(&body)).await })
+    };
+    ana.until_queue_is("review-1", 1).await;
+    server.kill();
+    assert!(lost.await.unwrap().is_err());
+    server.start_again();
+    let ana = ana.at(&server);
+    ana.until_queue_is("review-1", 0).await;
+    ana.release("review-1", &held).await.ok();
+    assert_eq!(ana.environment("review-1").await.data()["lockStatus"], "unlocked");
+}
+
+#[tokio::test]
 async fn a_session_for_any_environment_goes_on_through_kills() {
     let mut server = Server::start();
     let ana = server.as_user("ana").await;

@@ -19,11 +19,14 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers_without_a_restart(
         held.claim_new(&server.admin(), &format!("early-{number}")).await;
     }
     server.admin().put(&at("wanted"), json!({})).await.created();
+    let unasked = grant_unasked(&server.admin(), "unasked").await;
 
     disk.fill(3 * MIB);
     until("a full disk", || readiness(&server), |answer| answer.status == 503).await;
     assert_refuses_writes(&server).await;
     held.assert_all_there(&server).await;
+    let read = server.admin().session("unasked", &unasked).await.ok().data();
+    assert_eq!(read["lockStatus"], "active", "a read that would have been noted");
 
     // Also a server that starts on a full disk serves reads.
     server.kill();
@@ -40,6 +43,14 @@ async fn a_full_disk_refuses_writes_serves_reads_and_recovers_without_a_restart(
     server.kill();
     server.start_again();
     held.assert_all_there(&server).await;
+}
+
+/// A queued session that has got its lock, which its client has not read yet.
+async fn grant_unasked(client: &Client, name: &str) -> String {
+    let first = make_and_try_claim(client, name).await.unwrap().created().session();
+    let queued = client.enqueue(name, json!({})).await.session();
+    client.release(name, &first).await.ok();
+    queued
 }
 
 async fn readiness(server: &Server) -> Answer {

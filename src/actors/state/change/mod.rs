@@ -77,6 +77,10 @@ impl<'a> Change<'a> {
         if let Some(waiter) = outcome.enqueued.as_ref().filter(|waiter| waiter.is_durable()) {
             self.batch.put(keys::waiter(self.key, waiter.ticket), stored::encode_waiter(waiter, None));
         }
+        // Before the deletions: the same decision may have granted it the lock.
+        if let Some(waiter) = &outcome.made_known {
+            self.batch.put(keys::waiter(self.key, waiter.ticket), stored::encode_waiter(waiter, None));
+        }
         for waiter in outcome.dequeued.iter().filter(|waiter| waiter.is_durable()) {
             self.batch.delete(keys::waiter(self.key, waiter.ticket));
         }

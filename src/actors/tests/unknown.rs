@@ -1,0 +1,199 @@
+//! Queued sessions whose id their client has not been told yet, over a kill and on a full disk.
+
+#![allow(clippy::unwrap_used)]
+
+use tokio::task::JoinHandle;
+use tokio::time::{pause, sleep};
+
+use super::idempotency::keyed;
+use super::*;
+use crate::domain::{Labels, SessionStatus};
+
+/// Waits on the connection first, and as a queued session afterwards.
+const FIRST_ON_THE_LINE: Patience = Patience { wait: Duration::from_secs(30), queue: true };
+const ON_THE_LINE: Patience = Patience { wait: Duration::from_secs(30), queue: false };
+const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
+
+type Claiming = JoinHandle<Result<ClaimOutcome, Failure>>;
+
+impl Bench {
+    async fn on_the_line(&self, patience: Patience, key_text: Option<&str>) -> Claiming {
+        let (environments, keyed) = (self.environments.clone(), key_text.map(|text| keyed(&self.keys(), text)));
+        let claiming = actix::spawn(async move { environments.claim(&key(), claim(2), patience, keyed).await });
+        self.let_others_run().await;
+        assert_eq!(self.queue_length(), 1);
+        claiming
+    }
+
+    async fn on_the_line_for_any(&self, key_text: Option<&str>) -> Claiming {
+        let (environments, keyed) = (self.environments.clone(), key_text.map(|text| keyed(&self.keys(), text)));
+        let claiming = actix::spawn(async move {
+            environments.claim_any(&pipeline(), Labels::new(), claim(2), FIRST_ON_THE_LINE, keyed).await
+        });
+        self.let_others_run().await;
+        assert_eq!(self.environments.waiting_for_any(), 1);
+        claiming
+    }
+
+    fn fill_disk(&self) {
+        self.store.refuse_with(Some(StoreError::Full { path: "/data".to_owned(), min_free_mb: 128 }));
+    }
+
+    fn waiter_records(&self) -> usize {
+        [b"q/", b"p/"].map(|prefix| self.store.scan(prefix, &[prefix[0], b'0'], 10).unwrap().len()).iter().sum()
+    }
+}
+
+/// Lets a claim wait as long as it wants to.
+async fn waited(claiming: Claiming) -> Result<ClaimOutcome, Failure> {
+    sleep(Duration::from_secs(31)).await;
+    claiming.await.unwrap()
+}
+
+fn queued(outcome: Result<ClaimOutcome, Failure>) -> Session {
+    match outcome {
+        Ok(ClaimOutcome::Queued { session, .. }) => *session,
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+#[actix::test]
+async fn a_place_that_its_client_cannot_know_of_does_not_survive_a_kill() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    let waiting = bench.on_the_line(FIRST_ON_THE_LINE, None).await;
+    let after = bench.killed(1_000);
+    after.pass(0).await;
+    assert_eq!((after.queue_length(), after.waiter_records()), (0, 0));
+    after.release(&first).await.unwrap();
+    assert_eq!(after.holder(), None, "the lock was granted to a session that nobody knows");
+    drop(waiting);
+
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    let waiting = bench.on_the_line(FIRST_ON_THE_LINE, None).await;
+    let after = bench.killed(1_000);
+    after.release(&first).await.unwrap();
+    assert_eq!(after.holder(), None, "also if the lock is free before the timer has run");
+    drop(waiting);
+}
+
+#[actix::test]
+async fn a_place_in_a_pool_that_its_client_cannot_know_of_does_not_survive_a_kill() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    let waiting = bench.on_the_line_for_any(None).await;
+    let after = bench.killed(1_000);
+    after.environments.resume_pools().await.unwrap();
+    after.release(&first).await.unwrap();
+    after.let_others_run().await;
+    assert_eq!(after.holder(), None, "the lock was granted to a session that nobody knows");
+    after.pass(0).await;
+    assert_eq!((after.environments.waiting_for_any(), after.waiter_records()), (0, 0));
+    drop(waiting);
+}
+
+#[actix::test]
+async fn a_client_that_was_told_its_session_keeps_its_place_through_a_kill() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    pause();
+    let waiting = bench.on_the_line(FIRST_ON_THE_LINE, None).await;
+    let session = queued(waited(waiting).await);
+    let after = bench.killed(1_000);
+    after.pass(0).await;
+    after.release(&first).await.unwrap();
+    assert_eq!(after.holder().map(|holder| holder.id), Some(session.id));
+}
+
+#[actix::test]
+async fn a_client_that_was_told_its_session_keeps_its_place_in_a_pool_through_a_kill() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    pause();
+    let waiting = bench.on_the_line_for_any(None).await;
+    let session = queued(waited(waiting).await);
+    let after = bench.killed(1_000);
+    after.pass(0).await;
+    after.environments.resume_pools().await.unwrap();
+    after.release(&first).await.unwrap();
+    after.let_others_run().await;
+    assert_eq!(after.holder().map(|holder| holder.id), Some(session.id));
+}
+
+#[actix::test]
+async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
+    for (patience, key_text) in [(FIRST_ON_THE_LINE, None), (ON_THE_LINE, None), (ON_THE_LINE, Some("a"))] {
+        let bench = Bench::with_environment().await;
+        let first = bench.claim(1).await.unwrap();
+        pause();
+        let waiting = bench.on_the_line(patience, key_text).await;
+        bench.fill_disk();
+        match waited(waiting).await {
+            Err(Failure::Store(StoreError::Full { .. })) => {}
+            // Nothing of it is stored, so there is nothing that a full disk could refuse.
+            Err(Failure::Rejected(Rejection::EnvironmentLocked { .. })) if patience == ON_THE_LINE => {}
+            outcome => panic!("{patience:?}: {outcome:?}"),
+        }
+        bench.store.refuse_with(None);
+        bench.release(&first).await.unwrap();
+        assert_eq!(bench.holder(), None, "{patience:?}: it was told that nothing was changed");
+        bench.pass(1_000).await;
+        assert_eq!((bench.queue_length(), bench.waiter_records()), (0, 0), "{patience:?}");
+    }
+}
+
+#[actix::test]
+async fn a_claim_of_any_that_is_refused_by_a_full_disk_is_in_no_pool() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    pause();
+    let waiting = bench.on_the_line_for_any(None).await;
+    bench.fill_disk();
+    let refused = waited(waiting).await;
+    assert!(matches!(refused, Err(Failure::Store(StoreError::Full { .. }))), "{refused:?}");
+    bench.store.refuse_with(None);
+    bench.release(&first).await.unwrap();
+    bench.let_others_run().await;
+    assert_eq!(bench.holder(), None, "it was told that nothing was changed");
+    bench.pass(0).await;
+    assert_eq!((bench.environments.waiting_for_any(), bench.waiter_records()), (0, 0));
+}
+
+#[actix::test]
+async fn a_queued_session_that_its_key_leads_to_is_told_of_on_a_full_disk_too() {
+    for any in [false, true] {
+        let bench = Bench::with_environment().await;
+        let first = bench.claim(1).await.unwrap();
+        pause();
+        let waiting = match any {
+            false => bench.on_the_line(FIRST_ON_THE_LINE, Some("a")).await,
+            true => bench.on_the_line_for_any(Some("a")).await,
+        };
+        bench.fill_disk();
+        let session = queued(waited(waiting).await);
+        bench.store.refuse_with(None);
+        bench.release(&first).await.unwrap();
+        bench.let_others_run().await;
+        assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+    }
+}
+
+#[actix::test]
+async fn a_grant_that_was_read_on_a_full_disk_does_not_expire_unasked() {
+    let bench = Bench::with_environment().await;
+    let first = bench.claim(1).await.unwrap();
+    let session = queued(bench.environments.claim(&key(), claim(2), QUEUE, None).await);
+    bench.release(&first).await.unwrap();
+    assert!(bench.holder().unwrap().is_unseen());
+    bench.fill_disk();
+    for _ in 0..3 {
+        bench.environments.seen(&key(), session.id).await.unwrap();
+        bench.let_others_run().await;
+    }
+    bench.pass(61_000).await;
+    bench.store.refuse_with(None);
+    bench.pass(1_000).await;
+    let holder = bench.holder().expect("its client has read that it has the lock");
+    assert_eq!((holder.id, holder.status(), holder.is_unseen()), (session.id, SessionStatus::Active, false));
+}
