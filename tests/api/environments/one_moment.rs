@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::support::{Client, Server, Setup, at};
+use crate::support::{Client, Setup, at};
 
 const READS: usize = 10_000;
 const READERS: usize = 8;
