@@ -57,6 +57,7 @@ pub mod registries;
 pub mod runner;
 pub mod secrets;
 pub mod shares;
+pub mod steady_clock;
 pub mod store;
 mod stored;
 pub mod telemetry;

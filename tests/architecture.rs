@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("domain", &[]),
     ("store", &[]),
     ("entropy", &["domain"]),
+    ("steady_clock", &["domain", "entropy"]),
     ("stored", &["domain", "store"]),
     ("outbound", &[]),
     ("shares", &["domain"]),

@@ -47,12 +47,10 @@ pub fn find_waiters(services: &Services, pools: &Pools) -> Result<(), StoreError
 /// Arms the deadlines of locks that run out by themselves.
 pub fn find_deadlines(services: &Services) -> Result<(), StoreError> {
     let records = &services.records;
-    let started = records.run.started;
     records.each(keys::WAKES, |key, record| {
-        let (at, within) = readable(stored::decode_wake(record))?;
+        let left = readable(stored::decode_wake(record, records.run))?;
         if let Some(key) = keys::parse_environment(key, keys::WAKES) {
-            let left = at.as_millis().saturating_sub(started.at.as_millis()).min(within).max(0);
-            services.deadlines.arm_no_later(&key, started.tick.plus(left));
+            services.deadlines.arm_no_later(&key, records.run.started.tick.plus(left));
         }
         Ok(())
     })

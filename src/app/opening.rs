@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock};
-use std::time::Instant;
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -12,7 +11,7 @@ use super::{analysing, declared, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::{self, Settings};
-use crate::domain::{Now, Tick, Timestamp};
+use crate::domain::{Now, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
@@ -24,6 +23,7 @@ use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::shares::{Capacity, Places};
+use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
 use crate::{runner, secrets, webhooks};
@@ -72,6 +72,7 @@ pub async fn open_realm(
     step_umask: u32,
 ) -> Result<OpenedRealm, ServeError> {
     let clock: WallClock = Arc::new(|| Timestamp::from_millis(jiff::Timestamp::now().as_millisecond()));
+    let steady = SteadyClock::of_machine();
     let events = Events::new(store.clone());
     // Before any event is added.
     events.repair_heads().await?;
@@ -90,7 +91,7 @@ pub async fn open_realm(
         Registries::open(store.clone(), pipelines.clone(), vault.clone(), node.git.clone(), config::read_step)?;
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
-    let environments = open_environments(settings, store.clone(), both_clocks(clock.clone()), definitions)?;
+    let environments = open_environments(settings, store.clone(), clock.clone(), &steady, definitions)?;
     let host = Arc::new(RunnerHost::new(environments.clone(), vault.clone(), clock.clone()));
     let runner = Runner::new(runner_options(settings, step_umask)?, node.logs.clone(), host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
@@ -194,24 +195,21 @@ async fn admin_token(
     }
 }
 
-/// Expiry uses a monotonic clock, which nobody can set.
-fn both_clocks(wall: WallClock) -> Clock {
-    let began = Instant::now();
-    Arc::new(move || Now { at: wall(), tick: Tick(i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX)) })
-}
-
 fn open_environments(
     settings: &Settings,
     store: Arc<dyn Store>,
-    clock: Clock,
+    wall: WallClock,
+    steady: &SteadyClock,
     definitions: PipelineDefinitions,
 ) -> Result<Environments, store::StoreError> {
+    let (boot, steady) = (steady.boot, steady.clone());
+    let clock: Clock = Arc::new(move || Now { at: wall(), tick: steady.tick() });
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         answer_timeout: settings.http.answer_timeout,
     };
-    Environments::open(store, clock, Arc::new(definitions), options)
+    Environments::open(store, clock, boot, Arc::new(definitions), options)
 }
 
 /// Starts running stages, beginning with those that the previous run left.

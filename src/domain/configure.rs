@@ -52,7 +52,7 @@ impl Command for Configure {
             if !self.configuration.disabled {
                 next.disabled_reason = None;
             }
-            limit_hold(next, self.configuration.max_hold_seconds);
+            limit_hold(next, self.configuration.max_hold_seconds, decision.now);
             next.configuration = Some(Arc::new(self.configuration));
             let event_type = if created { EventType::EnvironmentCreated } else { EventType::EnvironmentUpdated };
             decision.outcome.events.push(Event::environment(event_type));
@@ -67,12 +67,14 @@ impl Command for Configure {
 }
 
 /// A new limit applies to the present holder too, counted from when it got the lock.
-fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>) {
+fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>, now: Now) {
     let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
     let Some(lock) = next.lock.as_mut().filter(|_| changed) else { return };
     let Some(claimed) = &mut lock.claimed else { return };
-    let since = Now { at: claimed.at, tick: claimed.tick };
-    claimed.hold_until = max_hold_seconds.map(|seconds| Deadline::after(since, i64::from(seconds) * 1000));
+    // By the steady clock alone: the wall clock may have been set since the lock was given.
+    let held_millis = now.tick.0.saturating_sub(claimed.tick.0);
+    claimed.hold_until =
+        max_hold_seconds.map(|seconds| Deadline::after(now, (i64::from(seconds) * 1000).saturating_sub(held_millis)));
     lock.revision += 1;
 }
 

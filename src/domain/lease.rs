@@ -201,13 +201,17 @@ impl Command for HandOver {
 }
 
 impl Environment {
-    /// Converts the deadlines to the clock of a process that started at `started`, with the time that is left of each.
-    pub fn rearm(&mut self, started: Now) {
+    /// Brings the deadlines into a process that started at `started`, with the time that is left of each. Between boots of
+    /// the machine nobody can tell how much has passed, so each begins anew.
+    pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) else { return };
-        let held = started.at.as_millis().saturating_sub(claimed.at.as_millis()).max(0);
-        claimed.tick = started.tick.plus(-held);
-        let rearmed = |until: Deadline, whole: i64| until.rearmed(started, whole.min(LEFT_AFTER_START_MILLIS), whole);
+        // A tick from after the start is of some other clock, such as that of another container.
+        let same_boot = same_boot && claimed.tick <= started.tick;
+        if !same_boot {
+            claimed.tick = started.tick;
+        }
+        let rearmed = |until: Deadline, whole: i64| until.rearmed(started, same_boot, LEFT_AFTER_START_MILLIS, whole);
         claimed.lease = claimed.lease.map(|lease| {
             let until = rearmed(lease.until, i64::from(lease.ttl_seconds) * 1000);
             Lease { until, ..lease }
@@ -281,13 +285,40 @@ mod tests {
     fn a_lease_that_ran_out_while_the_server_was_down_leaves_time_for_a_heartbeat() {
         let mut subject = Subject::with(Configuration::default());
         subject.run(0, Claim { request: ClaimRequest { ttl_seconds: Some(45), ..request(1) }, ..claim(1) }).unwrap();
-        let started = Now { at: Timestamp::from_millis(at(100_000).at.as_millis()), tick: Tick(7) };
-        subject.environment.rearm(started);
+        let started = at(100_000);
+        subject.environment.rearm(started, true);
         assert_eq!(holder(&subject).expiry().unwrap().0.due, started.tick.plus(LEFT_AFTER_START_MILLIS));
-        subject.run(LEFT_AFTER_START_MILLIS, Elapse).unwrap();
+        subject.run(100_000 + LEFT_AFTER_START_MILLIS - 1, Elapse).unwrap();
         assert_eq!(subject.holder(), Some(1));
         let session = holder(&subject).id.into();
-        subject.run(20_000, Heartbeat { session, by: person(1), fencing_token: Some(1) }).unwrap();
-        assert_eq!(holder(&subject).expiry().unwrap().0.due, Tick(65_000));
+        subject.run(120_000, Heartbeat { session, by: person(1), fencing_token: Some(1) }).unwrap();
+        assert_eq!(holder(&subject).expiry().unwrap().0.due, Tick(165_000));
+    }
+
+    #[test]
+    fn whatever_the_wall_clock_says_a_start_takes_nothing_of_a_lease_or_a_hold() {
+        let hold = Configuration { max_hold_seconds: Some(3_600), ..Configuration::default() };
+        for hours in [-48, -2, 2, 48] {
+            let wall = Timestamp::from_millis(at(60_000).at.as_millis() + hours * 3_600_000);
+            let started = Now { at: wall, ..at(60_000) };
+            let mut subject = Subject::with(hold.clone());
+            let request = ClaimRequest { ttl_seconds: Some(120), ..request(1) };
+            subject.run(0, Claim { request, ..claim(1) }).unwrap();
+            subject.environment.rearm(started, true);
+            let claimed = holder(&subject).claimed.unwrap();
+            assert_eq!(
+                (claimed.lease.unwrap().until.due, claimed.hold_until.unwrap().due),
+                (Tick(120_000), Tick(3_600_000))
+            );
+            assert_eq!(claimed.tick, Tick(0), "a limit that is set later counts from when the lock was given");
+            let another = Now { tick: Tick(7), ..started };
+            subject.environment.rearm(another, false);
+            let claimed = holder(&subject).claimed.unwrap();
+            assert_eq!(
+                (claimed.lease.unwrap().until.due, claimed.hold_until.unwrap().due),
+                (Tick(120_007), Tick(3_600_007))
+            );
+            assert_eq!(claimed.tick, Tick(7));
+        }
     }
 }

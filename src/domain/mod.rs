@@ -58,7 +58,9 @@ pub use ids::{
     SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
-pub use lease::{Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, MakeKnown, Seen, StopWaiting, Undelivered};
+pub use lease::{
+    Elapse, HandOver, HangUp, Heartbeat, LEFT_AFTER_START_MILLIS, MakeKnown, Seen, StopWaiting, Undelivered,
+};
 pub use pipeline::{Action, ApprovalRule, Blueprint, HttpCall, Stage, Step};
 pub use pool::{Availability, ClaimAny, HungUp, POOL_LENGTH_MAX, Pool, Unserved};
 pub use queue::{
@@ -78,7 +80,7 @@ pub use session::{
     SessionRef, SessionStatus,
 };
 pub use text_rule::{CharClass, Malformed, Reserved, TextRule, Unit};
-pub use time::{Deadline, Now, Tick, Timestamp};
+pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
 pub use uses::{
     Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,
 };

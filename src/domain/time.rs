@@ -29,14 +29,33 @@ impl Timestamp {
     }
 }
 
-/// Milliseconds from a monotonic clock of this process. Expiry uses this one, so that setting the wall clock does not free
-/// a lock early.
+/// Milliseconds from a steady clock. Expiry uses this one, so that setting the wall clock does not free a lock early. It
+/// goes on over restarts of the server, as long as the machine is up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tick(pub i64);
 
 impl Tick {
     pub const fn plus(self, millis: i64) -> Self {
         Self(self.0.saturating_add(millis))
+    }
+}
+
+/// One start of the machine. Ticks of two boots have nothing to do with each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boot(pub u64);
+
+/// A tick, and in which boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SteadyTime {
+    pub boot: Boot,
+    pub tick: Tick,
+}
+
+impl SteadyTime {
+    /// The least time that has passed since `earlier`. One of another boot was before this one began.
+    pub fn at_least_since(self, earlier: Self) -> Duration {
+        let millis = if self.boot == earlier.boot { self.tick.0.saturating_sub(earlier.tick.0) } else { self.tick.0 };
+        Duration::from_millis(u64::try_from(millis).unwrap_or(0))
     }
 }
 
@@ -63,12 +82,13 @@ impl Deadline {
         self.due <= now.tick
     }
 
-    /// The same deadline in a new process: its monotonic clock is another one, so the wall clock says how much is left,
-    /// within bounds.
+    /// The same deadline in a process that started later. If the machine has not started since, the steady clock says how
+    /// much of `whole_millis` is left; the rest is at least `least_millis`. Otherwise nobody can tell, and it is the whole:
+    /// the wall clock may have been set.
     #[must_use]
-    pub fn rearmed(self, started: Now, least_millis: i64, most_millis: i64) -> Self {
-        let left = self.at.as_millis().saturating_sub(started.at.as_millis());
-        Self::after(started, left.min(most_millis).max(least_millis))
+    pub fn rearmed(self, started: Now, same_boot: bool, least_millis: i64, whole_millis: i64) -> Self {
+        let left = if same_boot { self.due.0.saturating_sub(started.tick.0) } else { whole_millis };
+        Self::after(started, left.max(least_millis).min(whole_millis))
     }
 }
 
@@ -87,11 +107,32 @@ mod tests {
     }
 
     #[test]
-    fn after_a_restart_what_is_left_stays_within_reason() {
-        let at = |millis| Deadline { at: Timestamp::from_millis(millis), due: Tick(77) };
-        let left = |deadline: Deadline| deadline.rearmed(STARTED, 30_000, 60_000).due.0;
-        assert_eq!(left(at(1_045_000)), 45_000, "as much as there was");
-        assert_eq!(left(at(1_000)), 30_000, "it passed while the server was down");
-        assert_eq!(left(at(9_000_000)), 60_000, "the wall clock went back while the server was down");
+    fn after_a_restart_the_steady_clock_says_what_is_left_and_the_wall_clock_nothing() {
+        let started = Now { tick: Tick(500_000), ..STARTED };
+        for wall in [0, 1_000_000, 99_000_000] {
+            let until = |tick| Deadline { at: Timestamp::from_millis(wall), due: Tick(tick) };
+            let left = |deadline: Deadline| deadline.rearmed(started, true, 30_000, 60_000).due.0 - 500_000;
+            assert_eq!(left(until(545_000)), 45_000, "as much as there was");
+            assert_eq!(left(until(1_000)), 30_000, "it passed while the server was down");
+            assert_eq!(left(until(9_000_000)), 60_000, "never more than the whole");
+            assert_eq!(until(545_000).rearmed(started, true, 30_000, 60_000).at, started.at.plus(45_000));
+        }
+    }
+
+    #[test]
+    fn after_a_start_of_the_machine_nobody_can_tell_and_a_deadline_is_the_whole_time_away() {
+        let started = Now { tick: Tick(5), ..STARTED };
+        for due in [0, 45_000, 9_000_000] {
+            let until = Deadline { at: Timestamp::from_millis(1_045_000), due: Tick(due) };
+            assert_eq!(until.rearmed(started, false, 30_000, 60_000), Deadline::after(started, 60_000));
+        }
+    }
+
+    #[test]
+    fn what_was_made_before_this_boot_is_at_least_as_old_as_the_boot() {
+        let at = |boot, tick| SteadyTime { boot: Boot(boot), tick: Tick(tick) };
+        assert_eq!(at(1, 900).at_least_since(at(1, 400)), Duration::from_millis(500));
+        assert_eq!(at(1, 400).at_least_since(at(1, 900)), Duration::ZERO);
+        assert_eq!(at(2, 30).at_least_since(at(1, 900)), Duration::from_millis(30));
     }
 }

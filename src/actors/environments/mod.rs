@@ -17,7 +17,7 @@ use super::services::signals::Signal;
 use super::services::watchers::{Subject, Watch};
 use super::{keys, restart, stored, timer};
 use crate::domain::{
-    ClaimRequest, Command, Configuration, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim,
+    Boot, ClaimRequest, Command, Configuration, Configure, Configured, DeploymentId, EnvironmentKey, ForceClaim,
     ForceClaimed, Initiator, PipelineKey, Role, SessionId,
 };
 use crate::entropy;
@@ -35,14 +35,15 @@ pub struct Environments {
 }
 
 impl Environments {
-    /// Takes over the waiters and deadlines of the last run.
+    /// Takes over the waiters and deadlines of the last run. The ticks of `clock` are those of `boot`.
     pub fn open(
         store: Arc<dyn Store>,
         clock: Clock,
+        boot: Boot,
         definitions: Arc<dyn Definitions>,
         options: Options,
     ) -> Result<Self, StoreError> {
-        let directory = Directory::new(|directory| Services::new(store, clock, definitions, options, directory));
+        let directory = Directory::new(|directory| Services::new(store, clock, boot, definitions, options, directory));
         restart::find_waiters(&directory.services, &directory.pools)?;
         restart::find_deadlines(&directory.services)?;
         Ok(Self { directory, by: None })

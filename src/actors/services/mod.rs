@@ -22,7 +22,7 @@ use watchers::Watchers;
 use super::ports::{Clock, Definitions, Executor, Options};
 use super::state::records::Records;
 use super::stored::Run;
-use crate::domain::{Effect, EnvironmentKey, Now, Tick};
+use crate::domain::{Boot, Effect, EnvironmentKey, Now, Tick};
 use crate::entropy;
 use crate::store::Store;
 
@@ -43,13 +43,14 @@ impl Services {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Clock,
+        boot: Boot,
         definitions: Arc<dyn Definitions>,
         options: Options,
         directory: Weak<dyn ActorDirectory>,
     ) -> Self {
         let started = clock();
         let [.., a, b, c, d, e, f, g, h] = entropy::id_seed().0;
-        let run = Run { id: u64::from_be_bytes([a, b, c, d, e, f, g, h]), started };
+        let run = Run { id: u64::from_be_bytes([a, b, c, d, e, f, g, h]), boot, started };
         Self {
             settlements: Settlements::new(store.clone()),
             records: Records::new(store, run, options.history_retention),

@@ -46,11 +46,27 @@ impl Default for Keeping {
 }
 
 records! {
-    EnvironmentV1<'a> = "environment",
     ConfigurationV1<'a> = "environment declaration",
     PointerV1<'a> = "session pointer",
     LeftV1<'a> = "ended queue session",
-    WakeV1 = "deadline",
+}
+
+/// With the boot of the machine in which its ticks mean something.
+#[derive(Serialize, Deserialize)]
+pub struct EnvironmentV2<'a> {
+    #[serde(borrow)]
+    pub environment: EnvironmentV1<'a>,
+    /// None in version 1, whose ticks were those of a process.
+    pub boot: Option<u64>,
+}
+
+impl<'a> Record<'a> for EnvironmentV2<'a> {
+    const KIND: &'static str = "environment";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { environment: record::decode_form::<Self, _>(form)?, boot: None })
+    }
 }
 
 #[derive(Serialize, Deserialize)]
@@ -63,7 +79,7 @@ pub struct EnvironmentV1<'a> {
     pub first_session: u64,
     pub kept_from: u64,
     pub pointers: u64,
-    /// Which run of the server wrote it: only in the same one do its ticks mean anything.
+    /// Which run of the server wrote it: in another one its deadlines are adapted.
     pub run: u64,
     #[serde(borrow)]
     pub lock: Option<SessionV1<'a>>,
@@ -153,9 +169,28 @@ pub struct LeftV1<'a> {
 
 /// When to load the environment after a start, and within how many milliseconds of the start in any case.
 #[derive(Serialize, Deserialize)]
-pub struct WakeV1 {
+pub struct WakeV2 {
+    /// On the wall clock; it serves where there is no tick of this boot.
     pub at: i64,
     pub within_millis: i64,
+    /// A tick and its boot.
+    pub due: Option<(i64, u64)>,
+}
+
+#[derive(Deserialize)]
+struct WakeV1 {
+    at: i64,
+    within_millis: i64,
+}
+
+impl<'a> Record<'a> for WakeV2 {
+    const KIND: &'static str = "deadline";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let WakeV1 { at, within_millis } = record::decode_form::<Self, _>(form)?;
+        Ok(Self { at, within_millis, due: None })
+    }
 }
 
 impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::*;
 use crate::domain::{
-    Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Claimed, CommitId, Context, Deadline,
-    Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall,
-    IdSeed, InputValue, KeptBy, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority,
-    Queue, RequestRef, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun,
-    StepSource, StepStatus, Tick, Ticket, TokenId, Use, UserId, VariableName, VariableValue,
+    Action, Approval, ApprovalId, ApprovalRecord, ApprovalRule, ApprovalStatus, Claimed, CommitId, Context, Deployment,
+    DeploymentId, DeploymentRecord, DeploymentStatus, Description, Ended, EndedHow, Expiry, HttpCall, IdSeed,
+    InputValue, KeptBy, LabelValue, LastDeployment, LastReset, Lease, Origin, Person, PlaceKey, Priority, Queue,
+    RequestRef, Retried, Role, SessionId, Stage, StageRun, StageStatus, Step, StepReference, StepRun, StepSource,
+    StepStatus, Tick, Ticket, Timestamp, TokenId, Use, UserId, VariableName, VariableValue,
 };
 use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
-const RUN: Run = Run { id: 77, started: Now { at: Timestamp::from_millis(0), tick: Tick(0) } };
+const RUN: Run = Run { id: 77, boot: Boot(5), started: Now { at: Timestamp::from_millis(0), tick: Tick(0) } };
 
 fn identifier(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
@@ -248,9 +248,10 @@ fn environments_of_format_4_are_read() {
     let keeping = Keeping { from: 2, pointers: 1, deployed: true };
     let deleted = Environment { fencing_token: 12, ..Environment::absent() };
     for (name, sample) in [("environment", environment()), ("environment, deleted", deleted)] {
-        assert_written_as_format_4(name, &encode_environment(&sample, keeping, RUN));
-        let read = decode_environment(&format_4(name), RUN).unwrap();
-        assert_eq!((read.environment, read.keeping), (sample, keeping), "{name}");
+        for bytes in [format_4(name), encode_environment(&sample, keeping, RUN)] {
+            let read = decode_environment(&bytes, RUN).unwrap();
+            assert_eq!((read.environment, read.keeping), (sample.clone(), keeping), "{name}");
+        }
     }
     assert!(is_of_existing(&format_4("environment")).unwrap());
     assert!(!is_of_existing(&format_4("environment, deleted")).unwrap());
@@ -302,8 +303,18 @@ fn records_that_lead_to_sessions_of_format_4_are_read() {
     assert_written_as_format_4("session that left a queue", &encode_left(&pipeline, Some(&name), &session));
     let left = decode_left(&format_4("session that left a queue")).unwrap();
     assert_eq!(left, (pipeline, Some(name), session));
-    assert_written_as_format_4("deadline", &encode_wake(at(901), 900_000));
-    assert_eq!(decode_wake(&format_4("deadline")).unwrap(), (at(901), 900_000));
+}
+
+#[test]
+fn deadlines_of_format_4_are_read() {
+    let started_at =
+        |wall: Timestamp, tick, boot| Run { boot: Boot(boot), started: Now { at: wall, tick: Tick(tick) }, ..RUN };
+    let old = |wall| decode_wake(&format_4("deadline"), started_at(wall, 0, 5)).unwrap();
+    assert_eq!((old(at(901)), old(at(900)), old(at(0))), (0, 1_000, 900_000), "by the wall clock, within bounds");
+    let until = Deadline { at: at(901), due: Tick(900_000) };
+    let written = encode_wake(until, Now { at: at(1), tick: Tick(0) }, RUN);
+    let left = |tick, boot| decode_wake(&written, started_at(at(5), tick, boot)).unwrap();
+    assert_eq!((left(1_000, 5), left(999_000, 5), left(1_000, 6)), (899_000, 0, 900_000), "by the steady clock");
 }
 
 #[test]

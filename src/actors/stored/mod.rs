@@ -16,26 +16,28 @@ pub use deployment::{
     decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
     encode_deployment,
 };
-use environment::{EnvironmentV1, LeftV1, PointerV1, WaiterV1, WaiterV2, WakeV1};
+use environment::{EnvironmentV1, EnvironmentV2, LeftV1, PointerV1, WaiterV1, WaiterV2, WakeV2};
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
 
 use crate::domain::{
-    Blueprint, Configuration, Environment, EnvironmentKey, Identifier, Labels, Now, PipelineKey, Session, Timestamp,
-    Waiter,
+    Blueprint, Boot, Configuration, Deadline, Environment, EnvironmentKey, Identifier, Labels, Now, PipelineKey,
+    Session, Waiter,
 };
 use crate::store::record::{self, RecordError, encode};
 use crate::stored::{self, Stored};
 
-/// One run of the server. Its steady clock means nothing to another.
+/// One run of the server.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
     pub id: u64,
+    /// In which its ticks, and those of other runs in it, mean something.
+    pub boot: Boot,
     pub started: Now,
 }
 
 pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run) -> Vec<u8> {
-    encode(&EnvironmentV1 {
+    let form = EnvironmentV1 {
         configuration: environment.configuration.to_form(),
         configuration_revision: environment.configuration_revision,
         revision: environment.revision,
@@ -52,15 +54,16 @@ pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run)
         last_deployment: environment.last_deployment.to_form(),
         last_reset: environment.last_reset.to_form(),
         deployed: keeping.deployed,
-    })
+    };
+    encode(&EnvironmentV2 { environment: form, boot: Some(run.boot.0) })
 }
 
 pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, RecordError> {
-    let form: EnvironmentV1<'_> = record::decode(bytes)?;
+    let EnvironmentV2 { environment: form, boot } = record::decode(bytes)?;
     let written_by = form.run;
-    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV1<'_>>)?;
+    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV2<'_>>)?;
     if written_by != run.id {
-        stored.environment.rearm(run.started);
+        stored.environment.rearm(run.started, boot == Some(run.boot.0));
     }
     Ok(stored)
 }
@@ -73,7 +76,7 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
         Present,
     }
     // postcard begins the record with whether there is a configuration.
-    Ok(matches!(record::decode_beginning::<EnvironmentV1<'_>, _>(bytes)?, Presence::Present))
+    Ok(matches!(record::decode_beginning::<EnvironmentV2<'_>, _>(bytes)?, Presence::Present))
 }
 
 /// What a deployment's stages do, as its pipeline was when it started.
@@ -131,13 +134,20 @@ pub fn decode_left(bytes: &[u8]) -> Result<(PipelineKey, Option<Identifier>, Ses
     record::read::<LeftV1<'_>, _>(bytes)
 }
 
-/// When to load an environment after a start, since a deadline in it may have passed by then; and within how many
-/// milliseconds of the start in any case, should the wall clock have been set meanwhile.
-pub fn encode_wake(at: Timestamp, within_millis: i64) -> Vec<u8> {
-    encode(&WakeV1 { at: at.as_millis(), within_millis })
+/// When to load an environment after a start, since a deadline in it may have passed by then; `now` is when this is
+/// written.
+pub fn encode_wake(until: Deadline, now: Now, run: Run) -> Vec<u8> {
+    let within_millis = until.due.0.saturating_sub(now.tick.0);
+    encode(&WakeV2 { at: until.at.as_millis(), within_millis, due: Some((until.due.0, run.boot.0)) })
 }
 
-pub fn decode_wake(bytes: &[u8]) -> Result<(Timestamp, i64), RecordError> {
-    let WakeV1 { at, within_millis } = record::decode(bytes)?;
-    Ok((Timestamp::from_millis(at), within_millis))
+/// In how many milliseconds after the start of this run. Too early does no harm.
+pub fn decode_wake(bytes: &[u8], run: Run) -> Result<i64, RecordError> {
+    let WakeV2 { at, within_millis, due } = record::decode(bytes)?;
+    let left = match due {
+        Some((due, boot)) if boot == run.boot.0 => due.saturating_sub(run.started.tick.0),
+        Some(_) => within_millis,
+        None => at.saturating_sub(run.started.at.as_millis()),
+    };
+    Ok(left.min(within_millis).max(0))
 }

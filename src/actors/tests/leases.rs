@@ -124,6 +124,76 @@ async fn after_a_short_stop_a_lease_has_what_was_left_of_it() {
     assert_eq!(before.holder(), None, "a wall clock that was set back while the server was down gave it more");
 }
 
+const HOUR: i64 = 3_600_000;
+
+#[actix::test]
+async fn a_lease_lasts_as_long_after_a_start_whatever_the_wall_clock_was_set_to() {
+    for wall in [2 * HOUR, -2 * HOUR] {
+        let bench = Bench::with_environment().await;
+        let session = bench.claim_for(1, 120).await;
+        bench.pass(100_000).await;
+        bench.heartbeat(&session).await.unwrap();
+        let after = bench.with_wall_set(wall, 1_000);
+        after.pass(118_999).await;
+        assert_eq!(after.holder().map(|holder| holder.id), Some(session.id), "the wall clock was set by {wall}");
+        after.pass(1).await;
+        assert_eq!(after.holder(), None, "the wall clock was set by {wall}");
+    }
+}
+
+#[actix::test]
+async fn a_hold_lasts_as_long_after_a_start_whatever_the_wall_clock_was_set_to() {
+    let limited = Configuration { max_hold_seconds: Some(60), ..Configuration::default() };
+    for (wall, set_after) in [(2 * HOUR, false), (2 * HOUR, true), (-2 * HOUR, false), (-2 * HOUR, true)] {
+        let bench = Bench::new();
+        let first = if set_after { Configuration::default() } else { limited.clone() };
+        bench.configure(&key(), first).await;
+        let session = bench.claim(1).await.unwrap();
+        bench.pass(9_000).await;
+        let after = bench.with_wall_set(wall, 1_000);
+        after.configure(&key(), limited.clone()).await;
+        let until = after.holder().unwrap().expiry().unwrap().0.at.as_millis();
+        assert_eq!(until - after.wall.load(Ordering::Relaxed), 50_000, "what people are told");
+        after.pass(49_999).await;
+        assert_eq!(
+            after.holder().map(|holder| holder.id),
+            Some(session.id),
+            "{wall}, set after the start: {set_after}"
+        );
+        after.pass(1).await;
+        assert_eq!(after.holder(), None, "{wall}, set after the start: {set_after}");
+    }
+}
+
+#[actix::test]
+async fn after_a_start_of_the_machine_a_lease_and_a_hold_begin_anew() {
+    for wall in [-2 * HOUR, 1_000, 48 * HOUR] {
+        let bench = Bench::new();
+        bench.configure(&key(), Configuration { max_hold_seconds: Some(200), ..Configuration::default() }).await;
+        let session = bench.claim_for(1, 120).await;
+        bench.pass(100_000).await;
+        let after = bench.rebooted(wall);
+        after.pass(119_999).await;
+        after.heartbeat(&session).await.unwrap();
+        after.pass(80_000).await;
+        assert_eq!(after.holder().map(|holder| holder.id), Some(session.id), "{wall}");
+        after.pass(1).await;
+        assert_eq!(after.holder(), None, "{wall}");
+    }
+}
+
+#[actix::test]
+async fn a_sooner_deadline_is_found_after_a_start() {
+    let bench = Bench::with_environment().await;
+    let session = bench.claim_for(1, 3_600).await;
+    bench.configure(&key(), Configuration { max_hold_seconds: Some(60), ..Configuration::default() }).await;
+    let after = bench.killed(1_000);
+    after.pass(58_999).await;
+    assert_eq!(after.holder().map(|holder| holder.id), Some(session.id));
+    after.pass(1).await;
+    assert_eq!(after.holder(), None, "though nobody has asked for the environment since");
+}
+
 #[actix::test]
 async fn a_maximal_hold_ends_a_session_whatever_it_does() {
     let bench = Bench::new();

@@ -20,8 +20,8 @@ use delivery::{Orders, Pipeline};
 
 use super::{ClaimOutcome, Clock, Environments, Failure, ListFilter, Options, Patience};
 use crate::domain::{
-    ClaimRequest, Command, CommitId, Configuration, Configure, Decision, Deploy, EnvironmentKey, Identifier, Now,
-    Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, Tick, Timestamp, UserId,
+    Boot, ClaimRequest, Command, CommitId, Configuration, Configure, Decision, Deploy, EnvironmentKey, Identifier, Now,
+    Origin, Person, PipelineKey, Priority, Rejection, Release, Role, Session, SteadyTime, Tick, Timestamp, UserId,
 };
 use crate::entropy;
 use crate::events::Events;
@@ -36,6 +36,7 @@ struct Bench {
     /// Milliseconds of the wall clock and of the steady clock.
     wall: Arc<AtomicI64>,
     steady: Arc<AtomicI64>,
+    boot: Boot,
 }
 
 impl Bench {
@@ -44,12 +45,12 @@ impl Bench {
     }
 
     fn over(store: Arc<MemoryStore>, history_retention: u64) -> Self {
-        Self::starting(store, history_retention, 1_000_000)
+        Self::starting(store, history_retention, 1_000_000, SteadyTime { boot: Boot(1), tick: Tick(0) })
     }
 
-    /// A run that starts at this time of the wall clock.
-    fn starting(store: Arc<MemoryStore>, history_retention: u64, wall: i64) -> Self {
-        let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(0)));
+    /// A run that starts at this time of the wall clock and of the steady clock.
+    fn starting(store: Arc<MemoryStore>, history_retention: u64, wall: i64, started: SteadyTime) -> Self {
+        let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(started.tick.0)));
         let (at, tick) = (wall.clone(), steady.clone());
         let clock: Clock = Arc::new(move || Now {
             at: Timestamp::from_millis(at.load(Ordering::Relaxed)),
@@ -58,15 +59,30 @@ impl Bench {
         let options = Options { history_retention, mailbox: 16, answer_timeout: Duration::from_secs(30) };
         let (pipeline, orders): (Arc<Pipeline>, Arc<Orders>) = Default::default();
         let definitions = Arc::new(pipeline.clone());
-        let environments = Environments::open(store.clone(), clock, definitions, options).unwrap();
+        let environments = Environments::open(store.clone(), clock, started.boot, definitions, options).unwrap();
         environments.set_executor(Box::new(orders.clone()));
-        Self { environments, store, pipeline, orders, wall, steady }
+        Self { environments, store, pipeline, orders, wall, steady, boot: started.boot }
     }
 
     /// Kills the server and starts it again later.
     fn killed(&self, later_millis: i64) -> Self {
-        let wall = self.wall.load(Ordering::Relaxed) + later_millis;
-        let after = Self::starting(Arc::new(self.store.crash()), 1000, wall);
+        self.with_wall_set(later_millis, later_millis.max(0))
+    }
+
+    /// The same with a wall clock that has been set meanwhile.
+    fn with_wall_set(&self, wall_millis: i64, steady_millis: i64) -> Self {
+        let tick = Tick(self.steady.load(Ordering::Relaxed) + steady_millis);
+        self.started_again(wall_millis, SteadyTime { boot: self.boot, tick })
+    }
+
+    /// The same after a start of the machine.
+    fn rebooted(&self, wall_millis: i64) -> Self {
+        self.started_again(wall_millis, SteadyTime { boot: Boot(self.boot.0 + 1), tick: Tick(3) })
+    }
+
+    fn started_again(&self, wall_millis: i64, started: SteadyTime) -> Self {
+        let wall = self.wall.load(Ordering::Relaxed) + wall_millis;
+        let after = Self::starting(Arc::new(self.store.crash()), 1000, wall, started);
         after.pipeline.set_as(&self.pipeline);
         after
     }

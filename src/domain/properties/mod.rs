@@ -329,7 +329,9 @@ impl World {
 
     /// A restart loses everything that is not durable, and all connections.
     fn restart(&mut self, millis: i64) {
-        self.now = Now { at: self.now.at.plus(millis), tick: Tick(self.now.tick.0 % 1_000) };
+        let same_boot = millis % 2 == 0;
+        let tick = if same_boot { self.now.tick.plus(millis) } else { Tick(self.now.tick.0 % 1_000) };
+        self.now = Now { at: self.now.at.plus(millis), tick };
         self.clients.outsiders.retain(|waiter| waiter.is_durable());
         let mut queue = Queue::new();
         for waiter in self.environment.queue.iter().filter(|waiter| waiter.is_durable()) {
@@ -339,7 +341,7 @@ impl World {
         for waiter in self.environment.queue.iter().chain(&self.clients.outsiders) {
             self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
         }
-        self.environment.rearm(self.now);
+        self.environment.rearm(self.now, same_boot);
         let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
         assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "nobody could have kept it up");
         // The deadlines are converted to the new process, in the model too, without a new revision.

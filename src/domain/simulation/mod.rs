@@ -200,14 +200,16 @@ impl World {
         self.check_survivors();
         self.disconnect();
         let down = *self.random.pick(&[0, 200, 5_000, 90_000]);
-        self.now = Now { at: self.now.at.plus(down), tick: Tick(self.random.between(0, 5_000)) };
-        self.start();
+        let same_boot = self.random.percent(70);
+        let tick = if same_boot { self.now.tick.plus(down) } else { Tick(self.random.between(0, 5_000)) };
+        self.now = Now { at: self.now.at.plus(down), tick };
+        self.start(same_boot);
         self.recount();
         self.reconnect();
     }
 
     /// Starts the server from the log.
-    fn start(&mut self) {
+    fn start(&mut self, same_boot: bool) {
         let stored = self.log.stored.clone();
         let numbers = self.server.last_number;
         let mut server = Server::new(stored.environments.len());
@@ -223,7 +225,7 @@ impl World {
         }
         for (index, mut environment) in stored.environments.into_iter().enumerate() {
             environment.queue = std::mem::take(&mut server.environments[index].queue);
-            environment.rearm(self.now);
+            environment.rearm(self.now, same_boot);
             server.environments[index] = environment;
             server.mailboxes[index].push_back(Message::HandOver { offered: false });
         }

@@ -85,7 +85,12 @@ impl World {
         let key = told.and_then(|request| self.plan(request)?.key);
         let batch = Batch {
             environment: (next.revision != before.revision).then(|| (index, next.clone())),
-            arrived: outcome.enqueued.iter().chain(&outcome.made_known).find(durable).map(|waiter| (WaitsFor::Environment(index), waiter.clone())),
+            arrived: outcome
+                .enqueued
+                .iter()
+                .chain(&outcome.made_known)
+                .find(durable)
+                .map(|waiter| (WaitsFor::Environment(index), waiter.clone())),
             gone: outcome.dequeued.iter().chain(outsider).filter(durable).map(|waiter| waiter.ticket).collect(),
             ended: outcome.ended.iter().chain(&outcome.left).cloned().collect(),
             answer: key.zip(holder).map(|(key, holder)| (key, Grant { environment: index, session: holder.id })),
@@ -194,7 +199,14 @@ impl World {
             ttl_seconds: plan.ttl_seconds,
             priority: plan.priority,
         };
-        Claim { request: claimed, seed: seed(request as u64), ticket: plan.ticket, waits, known: plan.wait_millis == 0, via: None }
+        Claim {
+            request: claimed,
+            seed: seed(request as u64),
+            ticket: plan.ticket,
+            waits,
+            known: plan.wait_millis == 0,
+            via: None,
+        }
     }
 
     fn claim(&mut self, index: usize, request: usize, plan: &ClaimPlan) {

@@ -31,9 +31,8 @@ async fn no_read_is_torn_by_a_deletion_or_by_trimming() {
     let reads: Reads = Arc::new(watch::Sender::new(0));
     let first = make_doomed(&admin, 0).await;
     let (name_next, doomed) = watch::channel(first);
-    let readers: Vec<_> = (0..READERS)
-        .map(|reader| tokio::spawn(read(server.admin(), reader, doomed.clone(), reads.clone())))
-        .collect();
+    let readers: Vec<_> =
+        (0..READERS).map(|reader| tokio::spawn(read(server.admin(), reader, doomed.clone(), reads.clone()))).collect();
     let trimming = tokio::spawn(trim(server.admin(), reads.clone()));
     let mut deletions = 0;
     while !is_enough(&reads) {

@@ -11,8 +11,8 @@ use super::records::Records;
 use crate::actors::keys;
 use crate::actors::stored::{self, Keeping, Page};
 use crate::domain::{
-    DeploymentId, Environment, EnvironmentKey, Event, Identifier, Initiator, Now, Origin, Outcome, PipelineKey,
-    Session, Ticket, Timestamp,
+    Deadline, DeploymentId, Environment, EnvironmentKey, Event, Identifier, Initiator, Now, Origin, Outcome,
+    PipelineKey, Session, Ticket, Timestamp,
 };
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
@@ -54,11 +54,13 @@ impl<'a> Change<'a> {
             self.keeping.pointers += 1;
         }
         self.trim(next)?;
-        let expiry = next.lock.as_ref().and_then(Session::expiry);
-        match expiry {
-            Some((until, _)) if !self.loaded.has_wake_record => {
-                let within = until.due.0.saturating_sub(now.tick.0);
-                self.batch.put(keys::wake(self.key), stored::encode_wake(until.at, within));
+        let expiry = |environment: &Environment| environment.lock.as_ref().and_then(Session::expiry);
+        // A record that is too early does no harm, and is not written again with every heartbeat.
+        let is_sooner =
+            |until: Deadline| expiry(&self.loaded.environment).is_none_or(|(before, _)| until.due < before.due);
+        match expiry(next) {
+            Some((until, _)) if !self.loaded.has_wake_record || is_sooner(until) => {
+                self.batch.put(keys::wake(self.key), stored::encode_wake(until, now, self.records.run));
             }
             None if self.loaded.has_wake_record => self.batch.delete(keys::wake(self.key)),
             Some(_) | None => {}

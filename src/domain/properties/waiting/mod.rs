@@ -328,7 +328,9 @@ impl Harness {
     }
 
     fn restart(&mut self, millis: i64) {
-        self.now = Now { at: self.now.at.plus(millis), tick: Tick(self.numbers as i64 * 10) };
+        let same_boot = millis % 2 == 0;
+        let tick = if same_boot { self.now.tick.plus(millis) } else { Tick(self.numbers as i64 * 10) };
+        self.now = Now { at: self.now.at.plus(millis), tick };
         let kept: Vec<_> = self.pool.iter().filter(|waiter| waiter.is_durable()).cloned().collect();
         let kept: Vec<_> = kept.into_iter().map(|w| (w.clone(), self.pool.labels(w.ticket).unwrap().clone())).collect();
         self.pool = Pool::default();
@@ -342,10 +344,10 @@ impl Harness {
                 queue.insert(waiter.clone());
             }
             self.environments[room].queue = queue;
-            self.environments[room].rearm(self.now);
+            self.environments[room].rearm(self.now, same_boot);
             self.run(room, HandOver).unwrap();
         }
-        self.model.restart(millis);
+        self.model.restart(millis, same_boot);
     }
 
     fn compare(&self) {

@@ -230,7 +230,7 @@ impl Model {
         self.find_room(&wanted);
     }
 
-    pub fn restart(&mut self, down_millis: i64) {
+    pub fn restart(&mut self, down_millis: i64, same_boot: bool) {
         self.now += down_millis;
         let now = self.now;
         self.line.retain(|wait| wait.there != ClientState::Connected { keyed: false });
@@ -243,11 +243,12 @@ impl Model {
         for room in &mut self.rooms {
             let Some(holder) = &mut room.holder else { continue };
             // What is left, but never more than there was, and enough to be heard of.
-            let anew = |until: i64, whole: i64| now + (until - now).min(whole).max(whole.min(MINUTE / 2));
+            let left = |until: i64, whole: i64| if same_boot { until - now } else { whole };
+            let anew = |until: i64, whole: i64| now + left(until, whole).min(whole).max(whole.min(MINUTE / 2));
             holder.lease = holder.lease.map(|(ttl, until)| (ttl, anew(until, ttl)));
             holder.hold = holder.hold.map(|until| anew(until, room.max_hold.unwrap()));
             holder.unseen = holder.unseen.map(|until| anew(until, MINUTE));
-            holder.since = holder.since.min(now);
+            holder.since = if same_boot { holder.since } else { now };
         }
     }
 
