@@ -82,6 +82,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "runner",
             "secrets",
             "shares",
+            "steady_clock",
             "store",
             "telemetry",
             "webhooks",

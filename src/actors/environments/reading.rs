@@ -155,11 +155,12 @@ impl Environments {
         let remembered = environment.remembered_sessions(records.history_retention);
         let (mut oldest, newest) = (*remembered.start(), *remembered.end());
         // A retention that was raised does not bring back what was dropped before.
-        if let Some(stored) = records.environment(key)?.filter(|stored| stored.keeping.oldest() > oldest) {
+        let kept_from = |stored: &StoredEnvironment| Page::first_of(Page::of(stored.keeping.from));
+        if let Some(stored) = records.environment(key)?.filter(|stored| kept_from(stored) > oldest) {
             if is_behind(&stored) {
                 return Ok(None);
             }
-            oldest = stored.keeping.oldest();
+            oldest = kept_from(&stored);
         }
         let total = (newest + 1).saturating_sub(oldest);
         if offset >= total {

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::page::Page;
 use super::session::{DeploymentV1, SessionV1};
 use crate::domain::{
     CommitId, Configuration, DeploymentId, DeploymentStatus, Description, Environment, Identifier, KeptBy, Labels,
@@ -30,13 +29,6 @@ pub struct Keeping {
     pub pointers: u64,
     /// Whether any of those may have had deployments, of which something is kept too.
     pub deployed: bool,
-}
-
-impl Keeping {
-    /// The number of the oldest session that can be read: its whole page is kept.
-    pub fn oldest(self) -> u64 {
-        Page::first_of(Page::of(self.from)).max(1)
-    }
 }
 
 impl Default for Keeping {
