@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use tokio::task::JoinHandle;
-use tokio::time::{pause, sleep};
+use tokio::time::{pause, resume, sleep};
 
 use super::idempotency::keyed;
 use super::*;
@@ -140,6 +140,7 @@ async fn a_claim_that_is_refused_by_a_full_disk_is_in_no_queue() {
         assert_eq!(bench.holder(), None, "{patience:?}: it was told that nothing was changed");
         bench.pass(1_000).await;
         assert_eq!((bench.queue_length(), bench.waiter_records()), (0, 0), "{patience:?}");
+        resume();
     }
 }
 
@@ -176,6 +177,7 @@ async fn a_queued_session_that_its_key_leads_to_is_told_of_on_a_full_disk_too() 
         bench.release(&first).await.unwrap();
         bench.let_others_run().await;
         assert_eq!(bench.holder().map(|holder| holder.id), Some(session.id));
+        resume();
     }
 }
 

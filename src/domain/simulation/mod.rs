@@ -217,7 +217,10 @@ impl World {
         server.written.fill(self.log.durable());
         server.last_ticket = stored.last_ticket;
         for (ticket, (place, waiter)) in stored.waiting {
-            server.asked.insert(ticket, self.now.tick);
+            // Nobody can come back to the others.
+            if waiter.is_findable() {
+                server.asked.insert(ticket, self.now.tick);
+            }
             match place {
                 log::WaitsFor::Environment(index) => server.environments[index].queue.insert(waiter),
                 log::WaitsFor::Pool(labels) => server.pool.put_back(waiter, labels),
