@@ -42,6 +42,8 @@ impl Batch {
 #[derive(Debug, Clone)]
 pub struct Stored {
     pub environments: Vec<Environment>,
+    /// The boot of the machine in which each was written.
+    pub boots: Vec<u64>,
     pub waiting: BTreeMap<Ticket, (WaitsFor, Arc<Waiter>)>,
     pub ended: BTreeMap<SessionId, Session>,
     pub answers: BTreeMap<Key, Grant>,
@@ -50,9 +52,10 @@ pub struct Stored {
 }
 
 impl Stored {
-    fn apply(&mut self, batch: Batch) {
+    fn apply(&mut self, batch: Batch, boot: u64) {
         if let Some((index, environment)) = batch.environment {
             self.environments[index] = environment;
+            self.boots[index] = boot;
         }
         if let Some((place, waiter)) = batch.arrived {
             self.last_ticket = self.last_ticket.max(waiter.ticket.0);
@@ -71,18 +74,21 @@ pub struct Log {
     pub stored: Stored,
     under_way: VecDeque<Batch>,
     durable: usize,
+    /// The present boot of the machine.
+    pub boot: u64,
 }
 
 impl Log {
     pub fn new(environments: usize) -> Self {
         let stored = Stored {
             environments: vec![Environment::absent(); environments],
+            boots: vec![0; environments],
             waiting: BTreeMap::new(),
             ended: BTreeMap::new(),
             answers: BTreeMap::new(),
             last_ticket: 0,
         };
-        Self { stored, under_way: VecDeque::new(), durable: 0 }
+        Self { stored, under_way: VecDeque::new(), durable: 0, boot: 0 }
     }
 
     /// Returns its position: it is durable when that many batches are.
@@ -105,7 +111,7 @@ impl Log {
     /// The next `count` batches become durable.
     pub fn settle(&mut self, count: usize) {
         for batch in self.under_way.drain(..count) {
-            self.stored.apply(batch);
+            self.stored.apply(batch, self.boot);
         }
         self.durable += count;
     }

@@ -203,13 +203,14 @@ impl World {
         let same_boot = self.random.percent(70);
         let tick = if same_boot { self.now.tick.plus(down) } else { Tick(self.random.between(0, 5_000)) };
         self.now = Now { at: self.now.at.plus(down), tick };
-        self.start(same_boot);
+        self.log.boot += u64::from(!same_boot);
+        self.start();
         self.recount();
         self.reconnect();
     }
 
     /// Starts the server from the log.
-    fn start(&mut self, same_boot: bool) {
+    fn start(&mut self) {
         let stored = self.log.stored.clone();
         let numbers = self.server.last_number;
         let mut server = Server::new(stored.environments.len());
@@ -228,7 +229,7 @@ impl World {
         }
         for (index, mut environment) in stored.environments.into_iter().enumerate() {
             environment.queue = std::mem::take(&mut server.environments[index].queue);
-            environment.rearm(self.now, same_boot);
+            environment.rearm(self.now, stored.boots[index] == self.log.boot);
             server.environments[index] = environment;
             server.mailboxes[index].push_back(Message::HandOver { offered: false });
         }
