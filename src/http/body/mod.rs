@@ -18,10 +18,15 @@ pub struct Body {
     bytes: BytesMut,
 }
 
-/// The only way to a body. A client takes its time to send one, and may lose its access meanwhile: `access` is checked again
-/// and has the caller's role of now, before anything is decided by it.
+/// The only way to a body. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
+/// once. `access` has the caller's role of now, before anything is decided by it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
-    let bytes = read(call).await?;
+    let bytes = tokio::select! {
+        // First, since most bodies are there already.
+        biased;
+        bytes = read(call) => bytes?,
+        problem = access.lost() => return Err(problem),
+    };
     access.renew()?;
     if !bytes.is_empty() {
         check_media_type(call.request.headers())?;
