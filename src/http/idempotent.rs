@@ -24,6 +24,8 @@ const KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// Most requests are answered within milliseconds.
 const IN_FLIGHT_RETRY_SECONDS: u64 = 1;
+/// Old answers are dropped every few seconds while there are too many.
+const NO_ROOM_RETRY_SECONDS: u64 = 15;
 
 /// A `POST` whose body has been read and that has not been executed before. With a key, its answer is to be stored.
 pub struct Begun {
@@ -72,7 +74,7 @@ fn check_key_as(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let fingerprint = fingerprint(request.method().as_str(), path);
     let now = (access.realm.clock)();
-    match access.realm.idempotency.begin(access.caller.token.0, &key, fingerprint, now)? {
+    match access.realm.idempotency.begin(&access.caller.organization, access.caller.token.0, &key, fingerprint, now)? {
         KeyState::Unused(pending) => Ok(Some(pending)),
         KeyState::Executed(answer) => Err(EarlyReturn::Replay(Box::new(answer))),
         KeyState::Reused => Err(Problem::new(
@@ -86,6 +88,14 @@ fn check_key_as(
             "a request under this `Idempotency-Key` is still being executed; try again after `Retry-After` to get its answer",
         )
         .retry_after(IN_FLIGHT_RETRY_SECONDS)
+        .into()),
+        KeyState::NoRoom => Err(Problem::new(
+            Code::Overloaded,
+            "your organization has used its share of this server's idempotency keys within the last minutes; nothing was \
+             changed, send the request again after `Retry-After`, and leave the key out where a repetition does no harm, \
+             such as with a heartbeat",
+        )
+        .retry_after(NO_ROOM_RETRY_SECONDS)
         .into()),
     }
 }

@@ -1,19 +1,22 @@
 //! The keys of all tokens: those in flight are in memory, those with an answer in the store.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashSet;
+use tokio::sync::Notify;
 
 use super::answer::StoredAnswer;
 use super::key::{Fingerprint, IdempotencyKey};
+use super::ledger::{Ledger, Ledgers};
 use super::stored;
-use crate::domain::{IdSeed, Timestamp};
-use crate::store::{Batch, Store, StoreError, end_of_prefix};
+use crate::domain::{IdSeed, Identifier, Timestamp};
+use crate::store::{Batch, Store, StoreError};
 
 /// How long an answer is kept, as the API promises.
 const KEPT: Duration = Duration::from_hours(24);
+/// No answer is dropped earlier, however many there are: by then a client has retried or given up.
+const KEPT_AT_LEAST: Duration = Duration::from_mins(5);
 
 /// Cheap to clone.
 #[derive(Clone)]
@@ -23,9 +26,9 @@ pub struct Keys {
 
 pub(super) struct Inner {
     pub store: Arc<dyn Store>,
-    pub keys_max: u64,
-    /// The number of the next answer. An answer that the store refused leaves a gap.
-    pub next_number: AtomicU64,
+    pub ledgers: Ledgers,
+    /// Wakes the sweep: there are more answers than should be kept.
+    pub too_many: Notify,
     /// The record keys of requests that are being executed or whose answer is not durable yet.
     in_flight: DashSet<Arc<[u8]>>,
 }
@@ -38,6 +41,8 @@ pub enum KeyState {
     Reused,
     /// A request under the key is being executed.
     InFlight,
+    /// The organization has used its share of keys, all of them too young to be dropped.
+    NoRoom,
     /// Nothing: execute the request.
     Unused(Pending),
 }
@@ -45,6 +50,7 @@ pub enum KeyState {
 /// A request that is being executed. Dropping it frees the key.
 pub struct Pending {
     guard: KeyGuard,
+    ledger: Arc<Ledger>,
     fingerprint: Fingerprint,
 }
 
@@ -56,14 +62,15 @@ pub(super) struct KeyGuard {
 
 impl Keys {
     pub fn open(store: Arc<dyn Store>, keys_max: usize) -> Result<Self, StoreError> {
-        let next_number = AtomicU64::new(next_number(&*store)?);
-        let inner = Inner { store, keys_max: keys_max as u64, next_number, in_flight: DashSet::new() };
+        let ledgers = Ledgers::open(&*store, keys_max as u64)?;
+        let inner = Inner { store, ledgers, too_many: Notify::new(), in_flight: DashSet::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Registers the request as being executed, unless it is or has been.
     pub fn begin(
         &self,
+        organization: &Identifier,
         token: IdSeed,
         key: &IdempotencyKey,
         fingerprint: Fingerprint,
@@ -74,11 +81,11 @@ impl Keys {
         // so whoever gets the guard sees the answer of its predecessor.
         let guard = self.take(&record_key);
         let Some(bytes) = self.inner.store.get(&record_key)? else {
-            return Ok(KeyState::unused(guard, fingerprint));
+            return Ok(self.unused(guard, organization, fingerprint));
         };
         let record = stored::decode(&bytes)?;
         if has_expired(record.made_at(), now) {
-            return Ok(KeyState::unused(guard, fingerprint));
+            return Ok(self.unused(guard, organization, fingerprint));
         }
         Ok(if record.fingerprint() == fingerprint {
             KeyState::Executed(record.into_answer())
@@ -87,17 +94,26 @@ impl Keys {
         })
     }
 
+    /// Resolves when there are more answers than should be kept, so that [`Keys::sweep`] should be called.
+    pub async fn too_many(&self) {
+        self.inner.too_many.notified().await;
+    }
+
+    fn unused(&self, guard: Option<KeyGuard>, organization: &Identifier, fingerprint: Fingerprint) -> KeyState {
+        let Some(guard) = guard else { return KeyState::InFlight };
+        let ledger = self.inner.ledgers.of(organization);
+        if !self.inner.ledgers.has_room(&ledger) {
+            self.inner.too_many.notify_one();
+            return KeyState::NoRoom;
+        }
+        KeyState::Unused(Pending { guard, ledger, fingerprint })
+    }
+
     /// `None` while the key is in flight.
     pub(super) fn take(&self, record_key: &[u8]) -> Option<KeyGuard> {
         let record_key: Arc<[u8]> = record_key.into();
         let is_free = self.inner.in_flight.insert(record_key.clone());
         is_free.then(|| KeyGuard { inner: self.inner.clone(), record_key })
-    }
-}
-
-impl KeyState {
-    fn unused(guard: Option<KeyGuard>, fingerprint: Fingerprint) -> Self {
-        guard.map_or(KeyState::InFlight, |guard| KeyState::Unused(Pending { guard, fingerprint }))
     }
 }
 
@@ -114,10 +130,14 @@ impl Pending {
     /// Adds the answer to the batch that has the effect. Hold `self` until the batch is durable or refused: the key is in
     /// flight until then.
     pub fn record(&self, batch: &mut Batch, answer: &StoredAnswer, now: Timestamp) {
-        let number = self.guard.inner.next_number.fetch_add(1, Ordering::Relaxed);
+        let inner = &self.guard.inner;
+        let number = inner.ledgers.add(&self.ledger);
+        if inner.ledgers.total() > inner.ledgers.keys_max {
+            inner.too_many.notify_one();
+        }
         let record_key = &self.guard.record_key;
         batch.put(record_key.to_vec(), stored::encode(now, number, self.fingerprint, answer));
-        batch.put(stored::index_key(number), record_key.to_vec());
+        batch.put(stored::index_key(&self.ledger.index, number), record_key.to_vec());
     }
 
     /// The same, returning what must be held until then.
@@ -138,21 +158,6 @@ pub(super) fn has_expired(made_at: Timestamp, now: Timestamp) -> bool {
     now.since(made_at) >= KEPT
 }
 
-pub(super) fn unreadable() -> StoreError {
-    StoreError::Read("a key of the idempotency index is malformed".to_owned())
-}
-
-/// The number after the last in the index, by binary search, since the index may be long.
-fn next_number(store: &dyn Store) -> Result<u64, StoreError> {
-    let end = end_of_prefix(stored::INDEX);
-    // Invariant: the entry before `next` exists, unless that is 0, and there is none from `unused` on.
-    let (mut next, mut unused) = (0, u64::MAX);
-    while next < unused {
-        let middle = next + (unused - next) / 2;
-        match store.scan(&stored::index_key(middle), &end, 1)?.first() {
-            Some((key, _)) => next = stored::number_of(key).ok_or_else(unreadable)?.saturating_add(1),
-            None => unused = middle,
-        }
-    }
-    Ok(next)
+pub(super) fn may_be_dropped_early(made_at: Timestamp, now: Timestamp) -> bool {
+    now.since(made_at) >= KEPT_AT_LEAST
 }

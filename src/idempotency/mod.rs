@@ -3,10 +3,14 @@
 //!
 //! A key is taken before the store is read, and freed only when its answer is durable. So a request that holds the key and
 //! finds no answer is the only one that is executed, however often it is sent and wherever the server crashes.
+//!
+//! Each organization has a share of `idempotency.max_keys` (`ledger`): nobody's answers are dropped because another
+//! organization records many.
 
 mod answer;
 mod key;
 mod keys;
+mod ledger;
 mod stored;
 mod sweep;
 

@@ -1,30 +1,47 @@
-//! The stored form of answers: each under its token and key, and an index in the order in which they were stored, so that
-//! the oldest are found without reading all.
+//! The stored form of answers: each under its token and key, and an index per organization in the order in which they were
+//! stored, so that the oldest of each are found without reading all.
 
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::answer::{StoredAnswer, Subject};
 use super::key::{Fingerprint, IdempotencyKey};
-use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Origin, SessionId, Ticket, Timestamp};
+use crate::domain::{
+    AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, SessionId, Ticket, Timestamp,
+};
 use crate::store::record::{self, RecordError};
 use crate::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
 
 const RECORDS: &[u8] = b"k/";
-pub const INDEX: &[u8] = b"x/";
+/// The indexes of all organizations.
+pub const INDEXES: &[u8] = b"xo/";
+/// The index that was shared by all organizations, before each had its own. Nothing is added to it any more.
+pub const SHARED_INDEX: &[u8] = b"x/";
+const NUMBER_BYTES: usize = 8;
 
 /// `k/{token}{key}`: all tokens have the same length, so this is unambiguous.
 pub fn record_key(token: IdSeed, key: &IdempotencyKey) -> Vec<u8> {
     [RECORDS, &token.0, key.as_str().as_bytes()].concat()
 }
 
-/// `x/{number, big-endian}`, with the key of the record as value. Big-endian numbers sort in their order.
-pub fn index_key(number: u64) -> Vec<u8> {
-    [INDEX, &number.to_be_bytes()].concat()
+/// `xo/{organization}/`: what all keys of the organization's index begin with.
+pub fn index_of(organization: &Identifier) -> Vec<u8> {
+    [INDEXES, organization.as_str().as_bytes(), b"/"].concat()
 }
 
-/// `None` if it is not a key of the index.
-pub fn number_of(index_key: &[u8]) -> Option<u64> {
-    Some(u64::from_be_bytes(index_key.strip_prefix(INDEX)?.try_into().ok()?))
+/// `{index}{number, big-endian}`, with the key of the record as value. Big-endian numbers sort in their order.
+pub fn index_key(index: &[u8], number: u64) -> Vec<u8> {
+    [index, &number.to_be_bytes()].concat()
+}
+
+/// `None` if it is not a key of this index.
+pub fn number_of(index: &[u8], index_key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(index_key.strip_prefix(index)?.try_into().ok()?))
+}
+
+/// `None` if it is not a key of an organization's index.
+pub fn organization_of(index_key: &[u8]) -> Option<Identifier> {
+    let (organization, _number) = index_key.strip_prefix(INDEXES)?.split_last_chunk::<NUMBER_BYTES>()?;
+    Identifier::parse(std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?).ok()
 }
 
 /// An executed request and its answer, borrowed from the stored bytes.
@@ -148,7 +165,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{Identifier, PipelineKey};
+    use crate::domain::PipelineKey;
     use crate::store::fixtures::format_4;
 
     #[test]
@@ -237,10 +254,20 @@ mod tests {
     }
 
     #[test]
-    fn the_index_sorts_by_number() {
+    fn an_index_sorts_by_number_and_is_its_organizations_own() {
         let numbers = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
-        assert!(numbers.map(index_key).is_sorted());
-        assert_eq!(numbers.map(|number| number_of(&index_key(number))), numbers.map(Some));
-        assert_eq!(number_of(b"x/short"), None);
+        let acme = Identifier::parse("acme").unwrap();
+        for index in [SHARED_INDEX.to_vec(), index_of(&acme)] {
+            let keys = numbers.map(|number| index_key(&index, number));
+            assert!(keys.is_sorted());
+            assert_eq!(keys.each_ref().map(|key| number_of(&index, key)), numbers.map(Some));
+        }
+        for number in [0, u64::from_be_bytes(*b"//acme//"), u64::MAX] {
+            assert_eq!(organization_of(&index_key(&index_of(&acme), number)), Some(acme.clone()));
+        }
+        assert_eq!(number_of(&index_of(&acme), b"xo/acme/short"), None);
+        assert_eq!(number_of(&index_of(&acme), &index_key(SHARED_INDEX, 1)), None);
+        assert_eq!(organization_of(b"xo/short"), None);
+        assert_eq!(organization_of(&index_key(SHARED_INDEX, 1)), None);
     }
 }

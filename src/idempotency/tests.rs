@@ -5,10 +5,12 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::{IdSeed, Timestamp};
+use crate::domain::{IdSeed, Identifier, Timestamp};
 use crate::store::{Batch, MemoryStore, Store, StoreError, end_of_prefix};
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_735_000_000);
+/// When an answer of `NOW` may be dropped if there are too many.
+const MINUTES_LATER: Timestamp = Timestamp::from_millis(NOW.as_millis() + 5 * 60 * 1000);
 const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
 const ANA: IdSeed = IdSeed([1; 12]);
 const BEN: IdSeed = IdSeed([2; 12]);
@@ -31,14 +33,14 @@ fn a_retry_gets_the_first_answer_again() {
 fn a_key_is_its_tokens_own() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("of ana"), NOW);
-    assert!(matches!(keys.begin(BEN, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Unused(_)));
+    assert!(matches!(keys.begin(&acme(), BEN, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Unused(_)));
 }
 
 #[test]
 fn another_request_under_the_same_key_is_told_so() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
-    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Reused));
+    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Reused));
     assert_eq!(replayed(&keys, "a", NOW), Some(answer("first")), "and changes nothing");
 }
 
@@ -47,7 +49,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
     let (_, keys) = opened(10);
     let pending = fresh(&keys, "a", NOW);
     for fingerprint in [REQUEST, ANOTHER] {
-        assert!(matches!(keys.begin(ANA, &key("a"), fingerprint, NOW).unwrap(), KeyState::InFlight));
+        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), fingerprint, NOW).unwrap(), KeyState::InFlight));
     }
     fresh(&keys, "b", NOW);
     drop(pending);
@@ -58,7 +60,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
 fn a_refused_request_frees_its_key_for_any_other() {
     let (store, keys) = opened(10);
     drop(fresh(&keys, "a", NOW));
-    let KeyState::Unused(pending) = keys.begin(ANA, &key("a"), ANOTHER, NOW).unwrap() else {
+    let KeyState::Unused(pending) = keys.begin(&acme(), ANA, &key("a"), ANOTHER, NOW).unwrap() else {
         panic!("the key is free");
     };
     let mut batch = Batch::default();
@@ -77,7 +79,7 @@ fn a_request_is_never_executed_twice_around_the_moment_it_becomes_durable() {
     store.hold();
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", NOW).keep(&mut batch, &answer("first"), NOW);
-    let retry = || keys.begin(ANA, &key("a"), REQUEST, NOW).unwrap();
+    let retry = || keys.begin(&acme(), ANA, &key("a"), REQUEST, NOW).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet handed in");
     store.commit(batch).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet durable: nobody is shown what may be lost");
@@ -121,7 +123,7 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
     // Expired, it counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
-    assert!(matches!(keys.begin(ANA, &key("a"), ANOTHER, expired).unwrap(), KeyState::Unused(_)));
+    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, expired).unwrap(), KeyState::Unused(_)));
     keys.sweep(expired).await;
     assert_eq!(left(&store), 0);
     // A clock that was set back makes nothing old.
@@ -131,39 +133,99 @@ async fn an_answer_is_kept_for_24_hours_and_no_longer() {
 
 #[tokio::test]
 async fn beyond_the_bound_the_oldest_go_first() {
-    let (store, keys) = opened(3);
+    let (store, keys) = opened(5);
     for number in 0..5 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
-    keys.sweep(NOW).await;
+    let keys = Keys::open(store.clone(), 3).unwrap();
+    keys.sweep(MINUTES_LATER).await;
     let is_known = |number| replayed(&keys, &format!("k{number}"), NOW).is_some();
     assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, true, true, true]);
     assert_eq!(left(&store), 6, "each with its entry in the index");
 }
 
 #[tokio::test]
+async fn an_organization_that_records_many_answers_drops_none_of_another() {
+    let (store, keys) = opened(1_000);
+    assert!(execute_in(&store, &keys, &beta(), "mine", &answer("of beta"), NOW));
+    (0..1_100).for_each(|number| execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW));
+    for reopened in [false, true] {
+        let keys = if reopened { Keys::open(store.clone(), 1_000).unwrap() } else { keys.clone() };
+        keys.sweep(MINUTES_LATER).await;
+        assert_eq!(replayed_in(&keys, &beta(), "mine", MINUTES_LATER), Some(answer("of beta")));
+        assert!(replayed(&keys, "k0", NOW).is_none() && replayed(&keys, "k1099", NOW).is_some(), "its own oldest go");
+    }
+}
+
+#[tokio::test]
+async fn rather_than_to_drop_an_answer_of_the_last_minutes_a_request_is_refused() {
+    let (store, keys) = opened(1_000);
+    let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &acme(), &n.to_string(), &answer("x"), NOW));
+    assert_eq!(recorded.count(), 1_125);
+    let last_moment = later(MINUTES_LATER, -1);
+    keys.sweep(last_moment).await;
+    assert!(replayed(&keys, "0", last_moment).is_some());
+    assert!(begun(&keys, &acme(), "new", last_moment).is_none());
+    keys.sweep(MINUTES_LATER).await;
+    fresh(&keys, "new", MINUTES_LATER);
+    assert!(replayed(&keys, "0", MINUTES_LATER).is_none());
+}
+
+#[tokio::test]
+async fn an_organization_always_has_room_for_its_equal_part() {
+    let (store, keys) = opened(1_000);
+    while execute_in(&store, &keys, &acme(), &left(&store).to_string(), &answer("x"), NOW) {}
+    let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &beta(), &n.to_string(), &answer("x"), NOW));
+    assert_eq!(recorded.count(), 500);
+    keys.sweep(MINUTES_LATER).await;
+    assert!(replayed_in(&keys, &beta(), "100", MINUTES_LATER).is_some(), "the one that had more gives way first");
+    assert!(left(&store) <= 2 * 1_000);
+}
+
+#[tokio::test]
+async fn answers_from_before_each_organization_had_its_own_index_are_replayed_until_they_expire() {
+    let store = Arc::new(MemoryStore::new());
+    let mut batch = Batch::default();
+    for number in 0..5 {
+        let record_key = stored::record_key(ANA, &key(&format!("k{number}")));
+        batch.put(record_key.clone(), stored::encode(NOW, number, REQUEST, &answer("x")));
+        batch.put(stored::index_key(stored::SHARED_INDEX, number), record_key);
+    }
+    store.commit(batch).unwrap();
+    let keys = Keys::open(store.clone(), 10).unwrap();
+    execute(&store, &keys, "new", &answer("x"), later(NOW, 1));
+    keys.sweep(later(NOW, DAY_MILLIS - 1)).await;
+    assert_eq!(replayed(&keys, "k0", later(NOW, DAY_MILLIS - 1)), Some(answer("x")));
+    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    assert_eq!(left(&store), 2);
+    assert!(replayed(&keys, "new", later(NOW, DAY_MILLIS)).is_some());
+}
+
+#[tokio::test]
 async fn what_the_store_refused_does_not_count_towards_the_bound() {
-    let (store, keys) = opened(2);
-    let refuse = || drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
+    let (store, keys) = opened(4);
     for number in 0..2 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
-        (0..10).for_each(|_| refuse());
+        drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
-    keys.sweep(NOW).await;
-    assert_eq!(left(&store), 4);
-    execute(&store, &keys, "k2", &answer("x"), NOW);
-    keys.sweep(NOW).await;
-    assert_eq!(["k0", "k1", "k2"].map(|text| replayed(&keys, text, NOW).is_some()), [false, true, true]);
+    keys.sweep(MINUTES_LATER).await;
+    for number in 2..4 {
+        execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
+    }
+    assert!(begun(&keys, &acme(), "k4", NOW).is_none());
+    assert!((0..4).all(|number| replayed(&keys, &format!("k{number}"), NOW).is_some()));
 }
 
 #[tokio::test]
 async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
-    let (store, keys) = opened(1_500);
+    let (store, keys) = opened(3_000);
     for number in 0..3_000 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
-    keys.sweep(NOW).await;
-    assert_eq!(left(&store), 2 * 1_500);
+    // A smaller bound, as after a change of the settings.
+    let keys = Keys::open(store.clone(), 1_600).unwrap();
+    keys.sweep(MINUTES_LATER).await;
+    assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
     assert!(replayed(&keys, "k1499", NOW).is_none() && replayed(&keys, "k1500", NOW).is_some());
 }
 
@@ -241,19 +303,21 @@ async fn a_sweep_that_the_store_refuses_changes_nothing() {
 
 #[tokio::test]
 async fn numbers_go_on_after_a_restart() {
-    let (store, _) = opened(3);
+    let (store, _) = opened(10);
     let mut expected = 0;
     for (round, count) in [0, 1, 2, 5].into_iter().enumerate() {
-        let keys = Keys::open(store.clone(), 3).unwrap();
+        let keys = Keys::open(store.clone(), 10).unwrap();
         for number in 0..count {
             execute(&store, &keys, &format!("{round}-{number}"), &answer("x"), NOW);
             expected += 1;
-            let (index, _) = store.scan(stored::INDEX, &end_of_prefix(stored::INDEX), 100).unwrap().pop().unwrap();
-            assert_eq!(stored::number_of(&index), Some(expected - 1));
+            let index = stored::index_of(&acme());
+            let (newest, _) = store.scan(&index, &end_of_prefix(&index), 100).unwrap().pop().unwrap();
+            assert_eq!(stored::number_of(&index, &newest), Some(expected - 1));
         }
-        keys.sweep(NOW).await;
+        keys.sweep(MINUTES_LATER).await;
     }
     let keys = Keys::open(store.clone(), 3).unwrap();
+    keys.sweep(MINUTES_LATER).await;
     assert!(replayed(&keys, "3-1", NOW).is_none() && replayed(&keys, "3-2", NOW).is_some());
 }
 
@@ -262,14 +326,15 @@ fn the_end_of_the_index_is_found_wherever_it_is() {
     for newest in [0, 1, 1_000_000, u64::MAX / 2, u64::MAX - 1] {
         let store = Arc::new(MemoryStore::new());
         let mut batch = Batch::default();
+        let index = stored::index_of(&acme());
         for number in [newest / 3, newest.saturating_sub(1), newest] {
-            batch.put(stored::index_key(number), Vec::new());
+            batch.put(stored::index_key(&index, number), Vec::new());
         }
         store.commit(batch).unwrap();
-        let keys = Keys::open(store.clone(), 10).unwrap();
+        let keys = Keys::open(store.clone(), usize::MAX).unwrap();
         let mut batch = Batch::default();
         drop(fresh(&keys, "a", NOW).keep(&mut batch, &answer("x"), NOW));
-        assert_eq!(stored::number_of(&batch.changes()[1].key), Some(newest + 1));
+        assert_eq!(stored::number_of(&index, &batch.changes()[1].key), Some(newest + 1));
     }
 }
 
@@ -279,10 +344,10 @@ async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept
     let record_key = stored::record_key(ANA, &key("a"));
     let mut batch = Batch::default();
     batch.put(record_key.clone(), vec![99]);
-    batch.put(stored::index_key(0), record_key);
+    batch.put(stored::index_key(&stored::index_of(&acme()), 0), record_key);
     store.commit(batch).unwrap();
     for _ in 0..2 {
-        assert!(matches!(keys.begin(ANA, &key("a"), REQUEST, NOW), Err(StoreError::Read(_))));
+        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, NOW), Err(StoreError::Read(_))));
     }
     keys.sweep(NOW).await;
     fresh(&keys, "a", NOW);
@@ -291,6 +356,14 @@ async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept
 fn opened(keys_max: usize) -> (Arc<MemoryStore>, Keys) {
     let store = Arc::new(MemoryStore::new());
     (store.clone(), Keys::open(store, keys_max).unwrap())
+}
+
+fn acme() -> Identifier {
+    Identifier::parse("acme").unwrap()
+}
+
+fn beta() -> Identifier {
+    Identifier::parse("beta").unwrap()
 }
 
 fn key(text: &str) -> IdempotencyKey {
@@ -307,28 +380,57 @@ fn later(time: Timestamp, millis: i64) -> Timestamp {
 
 /// Begins ana's request, which must not be known.
 fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
-    match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
-        KeyState::Unused(pending) => pending,
+    begun(keys, &acme(), text, now).unwrap_or_else(|| panic!("there is no room for {text}"))
+}
+
+/// The same in any organization; `None` if that has no room.
+fn begun(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<Pending> {
+    match keys.begin(organization, token_of(organization), &key(text), REQUEST, now).unwrap() {
+        KeyState::Unused(pending) => Some(pending),
+        KeyState::NoRoom => None,
         KeyState::Executed(_) | KeyState::Reused | KeyState::InFlight => panic!("{text} is known"),
     }
 }
 
+fn token_of(organization: &Identifier) -> IdSeed {
+    if *organization == acme() { ANA } else { BEN }
+}
+
 /// Executes ana's request, whose effect is nothing but its answer.
 fn execute(store: &MemoryStore, keys: &Keys, text: &str, answer: &StoredAnswer, now: Timestamp) {
+    assert!(execute_in(store, keys, &acme(), text, answer, now), "there is no room for {text}");
+}
+
+/// The same in any organization; false if that has no room.
+fn execute_in(
+    store: &MemoryStore,
+    keys: &Keys,
+    organization: &Identifier,
+    text: &str,
+    answer: &StoredAnswer,
+    now: Timestamp,
+) -> bool {
+    let Some(pending) = begun(keys, organization, text, now) else { return false };
     let mut batch = Batch::default();
-    let in_flight = fresh(keys, text, now).keep(&mut batch, answer, now);
+    let in_flight = pending.keep(&mut batch, answer, now);
     store.commit(batch).unwrap();
     drop(in_flight);
+    true
 }
 
 fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<StoredAnswer> {
-    match keys.begin(ANA, &key(text), REQUEST, now).unwrap() {
+    replayed_in(keys, &acme(), text, now)
+}
+
+fn replayed_in(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<StoredAnswer> {
+    match keys.begin(organization, token_of(organization), &key(text), REQUEST, now).unwrap() {
         KeyState::Executed(answer) => Some(answer),
-        KeyState::Reused | KeyState::InFlight | KeyState::Unused(_) => None,
+        KeyState::Reused | KeyState::InFlight | KeyState::NoRoom | KeyState::Unused(_) => None,
     }
 }
 
 /// How many keys of ours the store has.
 fn left(store: &MemoryStore) -> usize {
-    [b"k/", b"x/"].map(|prefix| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap().len()).iter().sum()
+    let count = |prefix: &&[u8]| store.scan(prefix, &end_of_prefix(prefix), usize::MAX).unwrap().len();
+    [&b"k/"[..], b"x/", b"xo/"].iter().map(count).sum()
 }

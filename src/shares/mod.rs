@@ -1,15 +1,17 @@
 //! A share for each organization of what is finite: places to read lists, to run git, to follow a log and so on.
-//! `docs/design/shares.md` has the rule and the list of what is shared by it.
+//! `docs/design/shares.md` has the rules and the list of what is shared by them.
 //!
-//! From the bottom: `capacity` has the rule, `turns` the order of those who wait (pure, for whoever keeps its own queue),
-//! `meter` the metrics, `places` the handle that others acquire a place from.
+//! From the bottom: `capacity` has the rule for places, `level` the one for what is kept, `turns` the order of those who wait
+//! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from.
 
 mod capacity;
+mod level;
 mod meter;
 mod places;
 mod turns;
 
 pub use capacity::{Capacity, Refused};
+pub use level::{level, may_grow};
 pub use meter::ShareMeter;
 pub use places::{Pause, Place, Places};
 pub use turns::Turns;

@@ -18,7 +18,8 @@ impl Bench {
 
 fn begin(keys: &Keys, key: &str) -> KeyState {
     let key = IdempotencyKey::parse(key).unwrap();
-    keys.begin(IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
+    let organization = Identifier::parse("acme").unwrap();
+    keys.begin(&organization, IdSeed([7; 12]), &key, Fingerprint([1; 16]), Timestamp::from_millis(1_000_000)).unwrap()
 }
 
 pub(super) fn keyed(keys: &Keys, key: &str) -> Keyed<ClaimOutcome> {
@@ -38,7 +39,7 @@ fn text(outcome: &ClaimOutcome) -> Vec<u8> {
 fn replay(keys: &Keys, key: &str) -> Option<Vec<u8>> {
     match begin(keys, key) {
         KeyState::Executed(answer) => Some(answer.body),
-        KeyState::Unused(_) | KeyState::InFlight | KeyState::Reused => None,
+        KeyState::Unused(_) | KeyState::InFlight | KeyState::NoRoom | KeyState::Reused => None,
     }
 }
 

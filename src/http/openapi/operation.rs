@@ -96,7 +96,9 @@ impl Operation {
             "name": idempotent::HEADER,
             "in": "header",
             "description": "Chosen by the client, a UUID for example, and new for each request. A retry with the same key within 24 \
-                            hours gets the first answer again and has no second effect; a refused request frees its key.",
+                            hours gets the first answer again and has no second effect; a refused request frees its key. Only if \
+                            the organization uses more keys than its share of the server's may its oldest answers be dropped \
+                            earlier, after 5 minutes at the soonest.",
             "schema": rule_schema(&IdempotencyKey::RULE),
         }));
         for (_, response) in self.answers.iter_mut().filter(|(status, _)| *status < 300) {
