@@ -6,10 +6,12 @@ use std::time::Duration;
 use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::task::JoinHandle;
 
+use crate::actors::Environments;
 use crate::config::Settings;
-use crate::domain::Identifier;
+use crate::domain::{DeploymentId, Identifier};
 use crate::events::{Retention, Sealer, Sweeper};
 use crate::http::{Node, Realm, RunningServer};
+use crate::logs::LogOwner;
 use crate::runner::Runner;
 use crate::store::StoreError;
 
@@ -20,14 +22,18 @@ const CHORES_PER_USAGE: u32 = 12;
 /// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
 /// time: at 3 kB each, a script that creates a million environments would otherwise fill the memory.
 const ACTORS_MAX: usize = 50_000;
-/// How often expired and surplus idempotency keys are dropped.
+/// How often expired idempotency keys are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two sweeps while there are too many of them: each may count a million.
+const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(10);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The events of this time are not sealed yet when the server is killed; the next start seals them.
 const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 /// How often logs and working directories that are no longer needed are removed.
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
+/// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
+const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(10);
 
 /// Starts all chores; they run until they are aborted.
 pub fn begin(
@@ -106,11 +112,15 @@ async fn sweep_keys(realm: Arc<Realm>) {
     let mut every = tokio::time::interval(KEYS_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        every.tick().await;
+        tokio::select! {
+            _ = every.tick() => {}
+            () = realm.idempotency.too_many() => {}
+        }
         realm.idempotency.sweep((realm.clock)()).await;
         if let Err(error) = realm.environments.drop_old_ended_sessions().await {
             tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
+        tokio::time::sleep(SURPLUS_KEYS_SWEPT_EVERY).await;
     }
 }
 
@@ -152,19 +162,19 @@ async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declare
     let mut every = tokio::time::interval(FILES_SWEPT_EVERY);
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
-        every.tick().await;
+        tokio::select! {
+            _ = every.tick() => {}
+            () = node.logs.too_full() => {}
+        }
         let (node, realm) = (node.clone(), realm.clone());
         let (runner, mut organizations) = (runner.clone(), declared.clone());
         let swept = tokio::task::spawn_blocking(move || {
             let environments = &realm.environments;
             organizations.extend(environments.organizations_with_deployments()?);
-            // A deployment that cannot be read may be needed.
-            let is_known = |id| {
-                let mut known = organizations.iter().map(|organization| environments.deployment(organization, id));
-                known.any(|found| !matches!(found, Ok(None)))
-            };
+            organizations.sort_unstable();
+            organizations.dedup();
             runner.remove_work_dirs(|id| environments.holds_work(organizations.iter(), id).unwrap_or(true));
-            node.logs.sweep(is_known);
+            node.logs.sweep(|id| owner_of_log(environments, &organizations, id));
             Ok::<_, StoreError>(())
         });
         let failed = match swept.await {
@@ -174,7 +184,20 @@ async fn sweep_files(node: Arc<Node>, realm: Arc<Realm>, runner: Runner, declare
         if let Some(error) = failed {
             tracing::error!(error, "cannot remove old logs and working directories");
         }
+        tokio::time::sleep(SURPLUS_FILES_SWEPT_EVERY).await;
     }
+}
+
+fn owner_of_log(environments: &Environments, organizations: &[Identifier], id: DeploymentId) -> LogOwner {
+    let mut unread = false;
+    for organization in organizations {
+        match environments.deployment(organization, id) {
+            Ok(Some(_)) => return LogOwner::Organization(organization.clone()),
+            Ok(None) => {}
+            Err(_) => unread = true,
+        }
+    }
+    if unread { LogOwner::Unknown } else { LogOwner::Nobody }
 }
 
 fn retention(settings: &Settings) -> Retention {

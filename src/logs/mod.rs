@@ -7,10 +7,12 @@ mod cap;
 mod frame;
 mod reader;
 mod registry;
+mod space;
 #[cfg(test)]
 mod tests;
 mod writer;
 
+use std::collections::HashMap;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -24,8 +26,9 @@ pub use frame::Section;
 pub use reader::{Line, LogReader};
 pub use writer::{LogWriter, StepLog};
 
-use crate::domain::DeploymentId;
+use crate::domain::{DeploymentId, Identifier};
 use registry::Registry;
+use space::Space;
 
 const ONLY_OWNER: u32 = 0o700;
 const EXTENSION: &str = "log";
@@ -34,20 +37,31 @@ const EXTENSION: &str = "log";
 #[derive(Clone)]
 pub struct Logs {
     dir: Arc<Path>,
-    max_total_bytes: u64,
+    space: Arc<Space>,
     registry: Arc<Registry>,
+}
+
+/// Whose log it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogOwner {
+    Organization(Identifier),
+    /// Its deployment cannot be read, and may be needed.
+    Unknown,
+    /// Its deployment is no longer kept.
+    Nobody,
 }
 
 impl Logs {
     pub fn open(dir: &Path, max_total_bytes: u64) -> io::Result<Self> {
         DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
-        Ok(Self { dir: Arc::from(dir), max_total_bytes, registry: Arc::default() })
+        Ok(Self { dir: Arc::from(dir), space: Arc::new(Space::new(max_total_bytes)), registry: Arc::default() })
     }
 
     /// Opens the log for appending, and creates it if necessary. If that fails, the output is lost: a deployment does not
     /// fail because of its log. Waits while another writer has it open.
-    pub fn append(&self, deployment: DeploymentId) -> LogWriter {
-        LogWriter::open(&self.path(deployment), self.registry.register(deployment, &self.dir))
+    pub fn append(&self, organization: &Identifier, deployment: DeploymentId) -> LogWriter {
+        let registration = self.registry.register(deployment, &self.dir);
+        LogWriter::open(&self.path(deployment), registration, self.space.of(organization))
     }
 
     /// The lines from number `from_line` on, counted from 0; `None` if there is no log.
@@ -78,28 +92,54 @@ impl Logs {
         }
     }
 
-    /// Removes the logs of all other deployments, and then the oldest ones until the total size is within its bound.
-    pub fn sweep(&self, keep: impl Fn(DeploymentId) -> bool) {
+    /// Resolves when the logs take more space than they should, so that [`Logs::sweep`] should be called.
+    pub async fn too_full(&self) {
+        self.space.too_full().await;
+    }
+
+    /// Removes the logs that are nobody's. If the rest takes too much space, also the oldest logs of the organizations that
+    /// take most.
+    pub fn sweep(&self, owner: impl Fn(DeploymentId) -> LogOwner) {
         self.registry.remove_unused();
-        let mut kept = Vec::new();
+        let mut kept: HashMap<Option<Identifier>, Vec<(DeploymentId, u64)>> = HashMap::new();
         for (deployment, bytes) in self.all() {
-            if keep(deployment) {
-                kept.push((deployment, bytes));
-            } else {
-                self.remove(deployment);
+            match owner(deployment) {
+                LogOwner::Organization(organization) => kept.entry(Some(organization)).or_default(),
+                LogOwner::Unknown => kept.entry(None).or_default(),
+                LogOwner::Nobody => {
+                    self.remove(deployment);
+                    continue;
+                }
+            }
+            .push((deployment, bytes));
+        }
+        let level = self.space.level(kept.values().map(|logs| size(logs)).collect());
+        let (mut sizes, mut of_unknown) = (HashMap::new(), 0);
+        for (organization, logs) in kept {
+            let left = self.remove_oldest(logs, level);
+            match organization {
+                Some(organization) => _ = sizes.insert(organization, left),
+                None => of_unknown = left,
             }
         }
-        kept.sort_unstable();
-        let mut total = kept.iter().map(|(_, bytes)| bytes).sum::<u64>();
-        for (deployment, bytes) in kept {
-            if total <= self.max_total_bytes {
+        self.space.swept(&sizes, of_unknown);
+    }
+
+    /// Removes the oldest until the rest is at most this large, and returns how large it is. Those being written stay.
+    fn remove_oldest(&self, mut logs: Vec<(DeploymentId, u64)>, bytes_max: u64) -> u64 {
+        let mut left = size(&logs);
+        // Ids sort by time.
+        logs.sort_unstable();
+        for (deployment, bytes) in logs {
+            if left <= bytes_max {
                 break;
             }
             self.remove(deployment);
             if !self.path(deployment).exists() {
-                total -= bytes;
+                left -= bytes;
             }
         }
+        left
     }
 
     fn all(&self) -> Vec<(DeploymentId, u64)> {
@@ -123,4 +163,8 @@ impl Logs {
     fn path(&self, deployment: DeploymentId) -> PathBuf {
         self.dir.join(format!("{deployment}.{EXTENSION}"))
     }
+}
+
+fn size(logs: &[(DeploymentId, u64)]) -> u64 {
+    logs.iter().map(|(_, bytes)| bytes).sum()
 }

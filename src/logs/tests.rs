@@ -11,6 +11,14 @@ use crate::domain::{IdSeed, Timestamp};
 const AT: Timestamp = Timestamp::from_millis(1_000);
 const PLENTY: u64 = 1 << 20;
 
+fn acme() -> Identifier {
+    Identifier::parse("acme").unwrap()
+}
+
+fn beta() -> Identifier {
+    Identifier::parse("beta").unwrap()
+}
+
 fn id(number: u8) -> DeploymentId {
     DeploymentId(IdSeed([number; 12]))
 }
@@ -40,7 +48,7 @@ fn text(logs: &Logs) -> Vec<u8> {
 }
 
 fn write(logs: &Logs, step: &str, output: &[u8]) {
-    let mut log = logs.append(id(1)).step(section(step), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).step(section(step), PLENTY);
     log.write(AT, output);
     log.finish(AT).sync();
 }
@@ -59,7 +67,7 @@ proptest! {
         let (_dir, logs) = logs(PLENTY);
         let written = pieces.iter().flat_map(|(piece, _)| piece.clone()).collect::<Vec<_>>();
         let bytes_max = if just_enough { written.len() as u64 } else { PLENTY };
-        let mut log = logs.append(id(1)).step(section("one"), bytes_max);
+        let mut log = logs.append(&acme(), id(1)).step(section("one"), bytes_max);
         for (piece, is_idle) in &pieces {
             log.write(AT, piece);
             if *is_idle {
@@ -106,7 +114,7 @@ fn a_log_with_a_torn_tail_is_readable_and_writable() {
 fn a_reader_at_the_end_continues_when_more_is_appended() {
     let (_dir, logs) = logs(PLENTY);
     let mut watch = logs.watch(id(1));
-    let mut log = logs.append(id(1)).step(section("one"), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
     log.write(AT, b"a\nPassword: ");
     let mut reader = logs.read(id(1), 0).unwrap();
     assert_eq!(reader.next_line().unwrap().unwrap().bytes, b"a");
@@ -122,7 +130,7 @@ fn a_reader_at_the_end_continues_when_more_is_appended() {
 #[test]
 fn the_beginning_and_the_end_of_too_much_output_are_kept() {
     let (_dir, logs) = logs(PLENTY);
-    let mut log = logs.append(id(1)).step(section("one"), 4_000);
+    let mut log = logs.append(&acme(), id(1)).step(section("one"), 4_000);
     for number in 0..10_000 {
         log.write(AT, format!("line {number}\n").as_bytes());
     }
@@ -137,7 +145,7 @@ fn the_beginning_and_the_end_of_too_much_output_are_kept() {
 #[test]
 fn a_remark_stands_on_a_line_of_its_own() {
     let (_dir, logs) = logs(PLENTY);
-    let mut log = logs.append(id(1)).step(section("one"), PLENTY);
+    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
     log.write(AT, b"half");
     log.finish(AT).remark(AT, "killed 2 processes");
     assert_eq!(text(&logs), b"half\nlockkeeper: killed 2 processes\n");
@@ -153,13 +161,71 @@ fn a_log_that_cannot_be_written_is_not_an_error() {
 #[test]
 fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() {
     let (_dir, logs) = logs(300);
-    let mut written = logs.append(id(1));
+    let mut written = logs.append(&acme(), id(1));
     written.remark(AT, &"x".repeat(100));
     for number in 2..=5 {
-        logs.append(id(number)).remark(AT, &"x".repeat(80));
+        logs.append(&acme(), id(number)).remark(AT, &"x".repeat(80));
     }
-    logs.sweep(|deployment| deployment != id(5));
+    logs.sweep(|deployment| if deployment == id(5) { LogOwner::Nobody } else { of_acme() });
+    assert_eq!(left(&logs), [id(1), id(4)]);
+}
+
+#[test]
+fn one_organization_that_writes_much_loses_its_own_oldest_logs_and_nobody_elses() {
+    let (_dir, logs) = logs(1_000);
+    logs.append(&beta(), id(1)).remark(AT, &"x".repeat(100));
+    for number in 2..=20 {
+        logs.append(&acme(), id(number)).remark(AT, &"x".repeat(100));
+    }
+    let owner = |deployment| if deployment == id(1) { LogOwner::Organization(beta()) } else { of_acme() };
+    logs.sweep(owner);
+    let kept = left(&logs);
+    assert_eq!((kept[0], kept.last()), (id(1), Some(&id(20))));
+    assert!((6..=8).contains(&kept.len()), "acme uses what beta leaves: {kept:?}");
+    logs.sweep(|deployment| if kept.contains(&deployment) { LogOwner::Unknown } else { LogOwner::Nobody });
+    assert_eq!(left(&logs), kept, "what cannot be read may be needed");
+}
+
+#[test]
+fn without_space_output_is_left_out_with_a_remark_but_never_of_an_organization_with_little() {
+    let (_dir, logs) = logs(4_000);
+    let mut full = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
+    let mut other = logs.append(&beta(), id(2)).step(section("one"), PLENTY);
+    for number in 0..100 {
+        full.write(AT, format!("{number} {}\n", "x".repeat(100)).as_bytes());
+    }
+    other.write(AT, b"small\n");
+    let remarks = |text: Vec<u8>| String::from_utf8(text).unwrap().matches("lockkeeper: output is left out").count();
+    assert!(text(&logs).len() < 4_700 && remarks(text(&logs)) == 1);
+    assert_eq!(logs.read(id(2), 0).unwrap().next_line().unwrap().unwrap().bytes, b"small");
+    full.finish(AT);
+    logs.sweep(|deployment| if deployment == id(1) { LogOwner::Nobody } else { LogOwner::Organization(beta()) });
+    assert_eq!(left(&logs), [id(2)]);
+    let mut again = logs.append(&acme(), id(1)).step(section("two"), PLENTY);
+    again.write(AT, b"there is room again\n");
+    assert_eq!(text(&logs), b"there is room again\n");
+}
+
+#[test]
+fn what_was_left_out_is_counted_when_there_is_space_again() {
+    let (_dir, logs) = logs(1_000);
+    let mut log = logs.append(&acme(), id(1)).step(section("one"), PLENTY);
+    logs.append(&acme(), id(2)).remark(AT, &"x".repeat(2_000));
+    log.write(AT, b"lost\n");
+    logs.sweep(|_| of_acme());
+    log.write(AT, b"written\n");
+    let text = String::from_utf8(text(&logs)).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(lines[0].starts_with("lockkeeper: output is left out"), "{text}");
+    assert!(lines[1].starts_with("lockkeeper: about ") && lines[2] == "written", "{text}");
+}
+
+fn of_acme() -> LogOwner {
+    LogOwner::Organization(acme())
+}
+
+fn left(logs: &Logs) -> Vec<DeploymentId> {
     let mut left = logs.all().into_iter().map(|(deployment, _)| deployment).collect::<Vec<_>>();
     left.sort_unstable();
-    assert_eq!(left, [id(1), id(4)]);
+    left
 }

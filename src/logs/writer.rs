@@ -1,5 +1,5 @@
-//! Writes a log. A failing disk does not stop the step: output that cannot be written is counted, and a remark says so as
-//! soon as writing works again.
+//! Writes a log. Neither a failing disk nor a lack of space stops the step: output that cannot be written is counted, and a
+//! remark says so as soon as writing works again.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,17 +12,21 @@ use super::cap::OutputCap;
 use super::frame::{self, HEADER, LINE_BYTES_MAX, Section};
 use super::reader::LogReader;
 use super::registry::Registration;
+use super::space::OwnSpace;
 use crate::domain::Timestamp;
 
 const ONLY_OWNER: u32 = 0o600;
 /// The prefix of the server's own lines.
 const REMARK_PREFIX: &str = "lockkeeper: ";
+const NO_ROOM: &str = "output is left out from here: your organization has used its share of the space for logs, and the \
+                       oldest of its logs are being removed; let steps write less";
 /// The largest number of bytes after the first one of a UTF-8 character.
 const CONTINUATION_BYTES_MAX: usize = 3;
 
 /// Appends to the log of one deployment; while it lives, no other writer does. Blocking.
 pub struct LogWriter {
     registration: Registration,
+    space: OwnSpace,
     /// `None` if it could not be opened: then all output is dropped.
     file: Option<File>,
     length: u64,
@@ -34,13 +38,16 @@ pub struct LogWriter {
     mid_line_in_file: bool,
     frames: Vec<u8>,
     lost_bytes: u64,
+    /// Whether the last thing in the file is the remark that there is no space.
+    is_without_room: bool,
     warned: bool,
 }
 
 impl LogWriter {
-    pub(super) fn open(path: &Path, registration: Registration) -> Self {
+    pub(super) fn open(path: &Path, registration: Registration, space: OwnSpace) -> Self {
         let mut writer = Self {
             registration,
+            space,
             file: None,
             length: 0,
             section: None,
@@ -49,6 +56,7 @@ impl LogWriter {
             mid_line_in_file: false,
             frames: Vec::new(),
             lost_bytes: 0,
+            is_without_room: false,
             warned: false,
         };
         match writer.open_file(path) {
@@ -112,33 +120,72 @@ impl LogWriter {
         if self.frames.is_empty() {
             return;
         }
-        let mut before = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
-        if let Some(section) = self.section.as_ref().filter(|_| !self.section_is_written) {
-            frame::put_section(section, &mut before);
-        }
-        if self.lost_bytes > 0 {
-            let text = format!("{REMARK_PREFIX}about {} bytes could not be written here", self.lost_bytes);
-            if self.mid_line_in_file {
-                frame::put_line(at, b"", true, &mut before);
-            }
-            frame::put_line(at, text.as_bytes(), true, &mut before);
-        }
         let output_bytes = self.frames.len() as u64;
-        before.append(&mut self.frames);
-        match self.file.as_ref().map(|file| file.write_all_at(&before, self.length)) {
+        if !self.space.has_room() {
+            self.frames.clear();
+            self.lost_bytes += output_bytes;
+            return self.remark_no_room(at);
+        }
+        let mut bytes = self.due_header();
+        if self.lost_bytes > 0 {
+            let text = format!("about {} bytes could not be written here", self.lost_bytes);
+            self.put_own_line(at, &text, &mut bytes);
+        }
+        bytes.append(&mut self.frames);
+        if self.write(&bytes) {
+            self.lost_bytes = 0;
+            self.is_without_room = false;
+            self.mid_line_in_file = self.mid_line;
+        } else {
+            self.lost_bytes += output_bytes;
+        }
+    }
+
+    /// Once, until there is space again. So little is written even now, so that a reader knows what is missing and why.
+    fn remark_no_room(&mut self, at: Timestamp) {
+        if !self.is_without_room {
+            let mut bytes = self.due_header();
+            self.put_own_line(at, NO_ROOM, &mut bytes);
+            if self.write(&bytes) {
+                self.is_without_room = true;
+                self.mid_line_in_file = false;
+            }
+        }
+    }
+
+    /// The header and the section, if they are not in the file yet.
+    fn due_header(&self) -> Vec<u8> {
+        let mut bytes = if self.length == 0 { HEADER.to_vec() } else { Vec::new() };
+        if let Some(section) = self.section.as_ref().filter(|_| !self.section_is_written) {
+            frame::put_section(section, &mut bytes);
+        }
+        bytes
+    }
+
+    /// A line of the server's between what is in the file and what follows.
+    fn put_own_line(&self, at: Timestamp, text: &str, to: &mut Vec<u8>) {
+        if self.mid_line_in_file {
+            frame::put_line(at, b"", true, to);
+        }
+        frame::put_line(at, format!("{REMARK_PREFIX}{text}").as_bytes(), true, to);
+    }
+
+    /// Returns whether it is in the file.
+    fn write(&mut self, bytes: &[u8]) -> bool {
+        match self.file.as_ref().map(|file| file.write_all_at(bytes, self.length)) {
             Some(Ok(())) => {
-                self.length += before.len() as u64;
+                self.length += bytes.len() as u64;
                 self.section_is_written = true;
-                self.lost_bytes = 0;
-                self.mid_line_in_file = self.mid_line;
+                self.space.add(bytes.len() as u64);
                 self.registration.appended(self.length);
+                true
             }
             Some(Err(error)) => {
-                self.lost_bytes += output_bytes;
                 self.warn_once(&error);
                 self.truncate_partial_write();
+                false
             }
-            None => {}
+            None => false,
         }
     }
 
@@ -241,7 +288,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::domain::{DeploymentId, IdSeed};
+    use crate::domain::{DeploymentId, IdSeed, Identifier};
     use crate::logs::Logs;
 
     const AT: Timestamp = Timestamp::from_millis(1_000);
@@ -252,7 +299,8 @@ mod tests {
         let logs = Logs::open(dir.path(), u64::MAX).unwrap();
         let deployment = DeploymentId(IdSeed([1; 12]));
         let section = |step| Section { stage: "build".into(), step, attempt: 1 };
-        let mut step = logs.append(deployment).step(section("one".into()), 1 << 20);
+        let organization = Identifier::parse("acme").unwrap();
+        let mut step = logs.append(&organization, deployment).step(section("one".into()), 1 << 20);
         step.write(AT, b"before\nhalf");
         step.idle(AT);
         let read_only = File::open(dir.path().join(format!("{deployment}.log"))).unwrap();

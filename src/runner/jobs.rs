@@ -17,7 +17,7 @@ use super::process_tree;
 use super::stage::{self, StageOutcome, StageServices};
 use super::step::Directive;
 use super::work_dirs;
-use crate::domain::{DeploymentId, EnvironmentKey, PipelineKey, StageEnd, StepRun, StepStatus};
+use crate::domain::{DeploymentId, EnvironmentKey, Identifier, PipelineKey, StageEnd, StepRun, StepStatus};
 use crate::logs::Logs;
 use crate::outbound::LazyClient;
 
@@ -134,7 +134,7 @@ impl Runner {
         }
         let runner = self.clone();
         self.inner.runtime.spawn(async move {
-            runner.kill_leftovers(deployment).await;
+            runner.kill_leftovers(&environment.pipeline.organization, deployment).await;
             runner.inner.services.host.swept(&environment, deployment).await;
             // Only after the host has taken note: until then it may ask to stop the deployment, and a second sweep could
             // hit processes that were started since.
@@ -204,7 +204,7 @@ impl Runner {
             Err(_) => {
                 error!(%deployment, "the server panicked while running a stage");
                 // The supervisor's lifeline is closed by now; the sweep makes sure that its processes are gone.
-                self.kill_leftovers(deployment).await;
+                self.kill_leftovers(&job.environment.pipeline.organization, deployment).await;
                 stage::close_steps(&mut steps, StepStatus::Failed);
                 StageOutcome::Ended(StageEnd::Failed(Arc::from("internal error of the server; see its log")))
             }
@@ -262,15 +262,16 @@ impl Runner {
         self.publish(&state);
     }
 
-    async fn kill_leftovers(&self, deployment: DeploymentId) {
+    async fn kill_leftovers(&self, organization: &Identifier, deployment: DeploymentId) {
         let permit = self.inner.sweeps.acquire().await;
         let work_dir = work_dirs::path(&self.inner.services.options.work_dir, deployment);
         let (logs, host) = (self.inner.services.logs.clone(), self.inner.services.host.clone());
+        let organization = organization.clone();
         let swept = tokio::task::spawn_blocking(move || {
             let killed = process_tree::sweep(deployment, &work_dir);
             if killed > 0 {
                 let text = format!("killed {killed} processes left behind by an earlier run of the server");
-                logs.append(deployment).remark(host.now(), &text);
+                logs.append(&organization, deployment).remark(host.now(), &text);
             }
         });
         swept.await.expect("scanning processes does not panic");

@@ -104,12 +104,12 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
     let deployment = job.order.deployment;
     let work_dir = work_dirs::path(&services.options.work_dir, deployment);
     let variables = step_variables(&services.options, job, &given);
-    let logs = services.logs.clone();
+    let (logs, organization) = (services.logs.clone(), job.environment.pipeline.organization.clone());
     let blocking = tokio::task::spawn_blocking(move || {
         let values = given.iter().filter(|variable| variable.secret).map(|variable| variable.value.as_str());
         let secrets = Arc::new(SecretPatterns::new(values)?);
         work_dirs::create(&work_dir).map_err(|error| format!("its working directory could not be created: {error}"))?;
-        Ok((StepContext { deployment, variables, secrets, work_dir }, logs.append(deployment)))
+        Ok((StepContext { deployment, variables, secrets, work_dir }, logs.append(&organization, deployment)))
     });
     blocking.await.expect("preparing a stage does not panic")
 }
