@@ -25,7 +25,7 @@ const ACTORS_MAX: usize = 50_000;
 /// How often expired idempotency keys are dropped.
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while there are too many of them: each may count a million.
-const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(10);
+const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The events of this time are not sealed yet when the server is killed; the next start seals them.
@@ -33,7 +33,7 @@ const EVENTS_SEALED_EVERY: Duration = Duration::from_secs(1);
 /// How often logs and working directories that are no longer needed are removed.
 const FILES_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while logs take too much space: each looks up the deployment of every log.
-const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(10);
+const SURPLUS_FILES_SWEPT_EVERY: Duration = Duration::from_secs(5);
 
 /// Starts all chores; they run until they are aborted.
 pub fn begin(

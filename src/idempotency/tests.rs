@@ -340,12 +340,13 @@ fn the_end_of_the_index_is_found_wherever_it_is() {
 
 #[tokio::test]
 async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept() {
-    let (store, keys) = opened(10);
+    let store = Arc::new(MemoryStore::new());
     let record_key = stored::record_key(ANA, &key("a"));
     let mut batch = Batch::default();
     batch.put(record_key.clone(), vec![99]);
     batch.put(stored::index_key(&stored::index_of(&acme()), 0), record_key);
     store.commit(batch).unwrap();
+    let keys = Keys::open(store.clone(), 10).unwrap();
     for _ in 0..2 {
         assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, NOW), Err(StoreError::Read(_))));
     }

@@ -160,24 +160,25 @@ fn a_log_that_cannot_be_written_is_not_an_error() {
 
 #[test]
 fn sweeping_removes_unwanted_logs_then_the_oldest_but_never_one_being_written() {
-    let (_dir, logs) = logs(300);
+    let (_dir, logs) = logs(PLENTY);
     let mut written = logs.append(&acme(), id(1));
     written.remark(AT, &"x".repeat(100));
     for number in 2..=5 {
         logs.append(&acme(), id(number)).remark(AT, &"x".repeat(80));
     }
-    logs.sweep(|deployment| if deployment == id(5) { LogOwner::Nobody } else { of_acme() });
+    bounded(&logs, 300).sweep(|deployment| if deployment == id(5) { LogOwner::Nobody } else { of_acme() });
     assert_eq!(left(&logs), [id(1), id(4)]);
 }
 
 #[test]
 fn one_organization_that_writes_much_loses_its_own_oldest_logs_and_nobody_elses() {
-    let (_dir, logs) = logs(1_000);
+    let (_dir, logs) = logs(PLENTY);
     logs.append(&beta(), id(1)).remark(AT, &"x".repeat(100));
     for number in 2..=20 {
         logs.append(&acme(), id(number)).remark(AT, &"x".repeat(100));
     }
     let owner = |deployment| if deployment == id(1) { LogOwner::Organization(beta()) } else { of_acme() };
+    let logs = bounded(&logs, 1_000);
     logs.sweep(owner);
     let kept = left(&logs);
     assert_eq!((kept[0], kept.last()), (id(1), Some(&id(20))));
@@ -218,6 +219,11 @@ fn what_was_left_out_is_counted_when_there_is_space_again() {
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("lockkeeper: output is left out"), "{text}");
     assert!(lines[1].starts_with("lockkeeper: about ") && lines[2] == "written", "{text}");
+}
+
+/// The same logs with less space for them.
+fn bounded(logs: &Logs, max_total_bytes: u64) -> Logs {
+    Logs { space: Arc::new(Space::new(max_total_bytes)), ..logs.clone() }
 }
 
 fn of_acme() -> LogOwner {

@@ -10,6 +10,7 @@
 
 pub mod model;
 pub mod recorded;
+pub mod tenants;
 pub mod waiting;
 pub mod wire;
 

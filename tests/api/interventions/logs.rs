@@ -1,6 +1,6 @@
 //! Logs: in pages, as JSON, and as they are written.
 
-use lockkeeper::domain::{DeploymentId, Timestamp};
+use lockkeeper::domain::{DeploymentId, Identifier, Timestamp};
 use lockkeeper::logs::{Logs, Section};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -14,7 +14,8 @@ fn write(server: &Server, deployment: &str, texts: &[&[u8]]) {
     let logs = Logs::open(&server.data_dir().join("logs"), u64::MAX).unwrap();
     let id: DeploymentId = deployment.rsplit('/').next().unwrap().parse().unwrap();
     let at = Timestamp::from_millis(1_794_735_000_123);
-    let mut step = logs.append(id).step(Section { stage: "gate".into(), step: "step-1".into(), attempt: 1 }, u64::MAX);
+    let section = Section { stage: "gate".into(), step: "step-1".into(), attempt: 1 };
+    let mut step = logs.append(&Identifier::parse("acme").unwrap(), id).step(section, u64::MAX);
     for text in texts {
         step.write(at, text);
         step.idle(at);

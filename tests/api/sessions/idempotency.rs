@@ -4,8 +4,9 @@ use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
+use crate::support::tenants::acme_and_beta;
 use crate::support::waiting::ANY;
-use crate::support::{Answer, Client, Server, assert_has, at};
+use crate::support::{Answer, Client, Server, Setup, assert_has, at};
 
 #[tokio::test]
 async fn a_retry_gets_the_first_answer_byte_for_byte_also_after_a_kill() {
@@ -106,6 +107,46 @@ async fn however_many_send_a_claim_at_once_it_is_executed_once() {
     }
     let locked = admin.get("/pipelines/web/ephemeral-environments?lockStatus=locked").await.ok();
     assert_eq!(locked.json()["pagination"]["total"], 2);
+}
+
+#[tokio::test]
+async fn an_organization_with_many_keys_makes_no_retry_of_another_execute_twice() {
+    let few_keys = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[idempotency]\nmax_keys = 1000\n";
+    let setup = || Setup::default().settings(few_keys).variable("LOCKKEEPER_RATE_LIMIT", "off");
+    let (mut server, bea) = acme_and_beta(setup).await;
+    let sessions = format!("{}/sessions", at("review-1"));
+    let first = bea.post_with_key(&sessions, "mine", json!({})).await.created();
+
+    let admin = server.admin();
+    let session = admin.claim("review-1", json!({ "ttlSeconds": 600 })).await.created().session();
+    let heartbeat = format!("{sessions}/{session}/heartbeat");
+    let mut accepted = 0;
+    let refused = loop {
+        let answer = admin.post_with_key(&heartbeat, &format!("beat-{accepted}"), json!({})).await;
+        if answer.status != 200 {
+            break answer;
+        }
+        accepted += 1;
+        assert!(accepted < 1_500, "the number of keys is not bounded");
+    };
+    assert!(accepted >= 1_100, "{accepted}");
+    let refused = refused.refused(503, "overloaded");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("your organization"), "{refused:?}");
+    assert!(!refused.header("retry-after").is_empty());
+    admin.post(&heartbeat, json!({})).await.ok();
+    let replayed = admin.post_with_key(&heartbeat, "beat-0", json!({})).await.ok();
+    assert_eq!(replayed.header("idempotency-replayed"), "true", "what was promised is kept");
+
+    assert_is_replay(&bea.post_with_key(&sessions, "mine", json!({})).await, &first);
+    let beats = format!("{sessions}/{}/heartbeat", first.session());
+    bea.post_with_key(&beats, "another", json!({})).await.ok();
+    // The start begins with a sweep.
+    server.kill();
+    server.start_again();
+    let bea = bea.at(&server);
+    for _ in 0..3 {
+        assert_is_replay(&bea.post_with_key(&sessions, "mine", json!({})).await, &first);
+    }
 }
 
 #[tokio::test]
