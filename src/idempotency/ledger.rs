@@ -7,7 +7,7 @@ use dashmap::DashMap;
 
 use super::stored;
 use crate::domain::Identifier;
-use crate::shares::may_grow;
+use crate::shares::{Capacity, ShareMeter, may_grow};
 use crate::store::{Store, StoreError, end_of_prefix};
 
 /// The answers of one organization, or those from before organizations had their own.
@@ -26,6 +26,7 @@ pub(super) struct Ledgers {
     shared: Arc<Ledger>,
     /// The entries of all ledgers.
     total: AtomicU64,
+    meter: ShareMeter,
 }
 
 impl Ledgers {
@@ -43,7 +44,8 @@ impl Ledgers {
             total += ledger.kept();
             of_organizations.insert(organization, Arc::new(ledger));
         }
-        Ok(Self { keys_max, of_organizations, shared: Arc::new(shared), total: AtomicU64::new(total) })
+        let meter = ShareMeter::new("idempotency_keys", Capacity::turns(keys_max as usize).among(1));
+        Ok(Self { keys_max, of_organizations, shared: Arc::new(shared), total: AtomicU64::new(total), meter })
     }
 
     pub fn of(&self, organization: &Identifier) -> Arc<Ledger> {
@@ -65,10 +67,22 @@ impl Ledgers {
         self.total.load(Ordering::Relaxed)
     }
 
+    /// Shows an operator who has many.
+    pub fn show(&self) {
+        for ledger in &self.of_organizations {
+            self.meter.used(ledger.key(), ledger.kept() as usize);
+        }
+    }
+
     /// Whether the organization may have another answer.
     pub fn has_room(&self, ledger: &Ledger) -> bool {
         let total = self.total();
-        total < self.keys_max || may_grow(self.keys_max, total, ledger.kept(), self.of_organizations.len())
+        let has_room =
+            total < self.keys_max || may_grow(self.keys_max, total, ledger.kept(), self.of_organizations.len());
+        if let Some(refused) = ledger.organization.as_ref().filter(|_| !has_room) {
+            self.meter.refused(refused);
+        }
+        has_room
     }
 
     /// Returns the number of the answer.

@@ -63,6 +63,7 @@ impl Keys {
                 );
             }
         }
+        self.inner.ledgers.show();
         Ok(())
     }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::domain::Identifier;
-use crate::shares::{level, may_grow};
+use crate::shares::{Capacity, ShareMeter, level, may_grow};
 
 /// Sizes are as of the last sweep, plus what has been written since.
 pub(super) struct Space {
@@ -17,25 +17,28 @@ pub(super) struct Space {
     organizations: Mutex<HashMap<Identifier, Arc<AtomicU64>>>,
     /// Wakes the sweep: the logs take more space than they should.
     too_full: Notify,
+    meter: ShareMeter,
 }
 
 /// The space of one organization.
 #[derive(Clone)]
 pub(super) struct OwnSpace {
     space: Arc<Space>,
+    organization: Identifier,
     used: Arc<AtomicU64>,
 }
 
 impl Space {
     pub fn new(bytes_max: u64) -> Self {
+        let meter = ShareMeter::new("log_bytes", Capacity::turns(bytes_max as usize).among(1));
         let (total, organizations) = (AtomicU64::new(0), Mutex::default());
-        Self { bytes_max, total, organizations, too_full: Notify::new() }
+        Self { bytes_max, total, organizations, too_full: Notify::new(), meter }
     }
 
     pub fn of(self: &Arc<Self>, organization: &Identifier) -> OwnSpace {
         let mut organizations = self.organizations.lock();
         let used = organizations.entry(organization.clone()).or_default().clone();
-        OwnSpace { space: self.clone(), used }
+        OwnSpace { space: self.clone(), organization: organization.clone(), used }
     }
 
     /// How much each may keep of these sizes.
@@ -50,6 +53,7 @@ impl Space {
         for (organization, used) in organizations.iter() {
             used.store(sizes.get(organization).copied().unwrap_or_default(), Ordering::Relaxed);
         }
+        sizes.iter().for_each(|(organization, bytes)| self.meter.used(organization, *bytes as usize));
         for (organization, bytes) in sizes {
             organizations.entry(organization.clone()).or_insert_with(|| Arc::new(AtomicU64::new(*bytes)));
         }
@@ -71,6 +75,11 @@ impl OwnSpace {
         space.too_full.notify_one();
         let organizations = space.organizations.lock().len();
         may_grow(space.bytes_max, total, self.used.load(Ordering::Relaxed), organizations)
+    }
+
+    /// Output has been left out.
+    pub fn refused(&self) {
+        self.space.meter.refused(&self.organization);
     }
 
     pub fn add(&self, bytes: u64) {

@@ -144,6 +144,7 @@ impl LogWriter {
     /// Once, until there is space again. So little is written even now, so that a reader knows what is missing and why.
     fn remark_no_room(&mut self, at: Timestamp) {
         if !self.is_without_room {
+            self.space.refused();
             let mut bytes = self.due_header();
             self.put_own_line(at, NO_ROOM, &mut bytes);
             if self.write(&bytes) {
