@@ -142,6 +142,7 @@ fn open_webhooks(
         retries: settings.webhooks.retries.clone(),
         disable_after: settings.webhooks.disable_after,
         max_sending: settings.webhooks.max_sending,
+        organizations: settings.organizations.len(),
     };
     let events = Events::new(store.clone());
     Webhooks::open(store, events, vault, clock, Arc::new(http::webhook_body), options)
@@ -225,6 +226,7 @@ async fn resume_deployments(environments: &Environments, runner: &Runner) -> Res
 fn runner_options(settings: &Settings, umask: u32) -> std::io::Result<runner::Options> {
     Ok(runner::Options {
         max_running: settings.runner.max_running_steps,
+        organizations: settings.organizations.len(),
         grace: settings.runner.termination_grace,
         path: settings.runner.path.clone(),
         work_dir: std::path::absolute(settings.data_dir.join(WORK))?,

@@ -12,6 +12,8 @@ use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun,
 pub struct Options {
     /// The number of stages that run at a time; each runs one step at a time. At most [`RUNNING_MAX`].
     pub max_running: usize,
+    /// The number of organizations that share them.
+    pub organizations: usize,
     /// The time between asking a step to end and killing it.
     pub grace: Duration,
     /// `PATH` of the steps, unless a variable sets it.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tracing::{error, warn};
 
 use super::fair_queue::FairQueue;
@@ -17,9 +17,10 @@ use super::process_tree;
 use super::stage::{self, StageOutcome, StageServices};
 use super::step::Directive;
 use super::work_dirs;
-use crate::domain::{DeploymentId, EnvironmentKey, Identifier, PipelineKey, StageEnd, StepRun, StepStatus};
+use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StepRun, StepStatus};
 use crate::logs::Logs;
 use crate::outbound::LazyClient;
+use crate::shares::{Capacity, Places, ShareMeter};
 
 /// The time that killed processes have to disappear before the server ends without them. A process that is stuck in the
 /// kernel may never disappear; its supervisor stays with it, and the next start waits for both.
@@ -39,11 +40,12 @@ struct Inner {
     runtime: Handle,
     state: Mutex<State>,
     activity: watch::Sender<Activity>,
-    sweeps: Semaphore,
+    slots: ShareMeter,
+    sweeps: Places,
 }
 
 struct State {
-    queue: FairQueue<PipelineKey, StageJob>,
+    queue: FairQueue<StageJob>,
     jobs: HashMap<DeploymentId, ActiveJob>,
     /// The number of jobs that run.
     running: usize,
@@ -69,8 +71,10 @@ struct Activity {
 impl Runner {
     /// Call it on the runtime that is to run everything.
     pub fn new(options: Options, logs: Logs, host: Arc<dyn Host>) -> Self {
+        let slots = Capacity::turns(options.max_running.min(RUNNING_MAX)).among(options.organizations);
+        let sweeps = Capacity::turns(SWEEPS_MAX).among(options.organizations);
         let state = State {
-            queue: FairQueue::new(options.max_running.min(RUNNING_MAX)),
+            queue: FairQueue::new(slots),
             jobs: HashMap::new(),
             running: 0,
             reporting: HashMap::new(),
@@ -82,7 +86,9 @@ impl Runner {
             runtime: Handle::current(),
             state: Mutex::new(state),
             activity: watch::channel(Activity::default()).0,
-            sweeps: Semaphore::new(SWEEPS_MAX),
+            slots: ShareMeter::new("runner_slots", slots),
+            // As many as there are unfinished deployments may wait after a start.
+            sweeps: Places::new("process_sweeps", sweeps, Capacity::turns(usize::MAX).among(1)),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -99,7 +105,8 @@ impl Runner {
             return;
         }
         state.jobs.insert(deployment, ActiveJob { directive: watch::channel(Directive::Run).0, is_waiting: true });
-        state.queue.push(job.environment.pipeline.clone(), job);
+        let pipeline = job.environment.pipeline.clone();
+        state.queue.push(&pipeline, job);
         self.fill_slots(&mut state);
     }
 
@@ -182,10 +189,12 @@ impl Runner {
     /// Starts waiting jobs while slots are free.
     fn fill_slots(&self, state: &mut State) {
         while let Some(job) = state.queue.next() {
+            let organization = &job.environment.pipeline.organization;
             let Some(active) = state.jobs.get_mut(&job.order.deployment) else {
-                state.queue.free_slot();
+                state.queue.free_slot(organization);
                 continue;
             };
+            self.inner.slots.used(organization, state.queue.running_of(organization));
             active.is_waiting = false;
             state.running += 1;
             let directive = active.directive.subscribe();
@@ -213,7 +222,9 @@ impl Runner {
             let mut state = self.inner.state.lock();
             let active = state.jobs.remove(&deployment);
             state.running -= 1;
-            state.queue.free_slot();
+            let organization = &job.environment.pipeline.organization;
+            state.queue.free_slot(organization);
+            self.inner.slots.used(organization, state.queue.running_of(organization));
             // Silent only because it was told to stop before it began: the host waits for its end.
             let outcome = match outcome {
                 StageOutcome::Silent if active.is_some_and(|job| *job.directive.borrow() == Directive::Stop) => {
@@ -263,7 +274,7 @@ impl Runner {
     }
 
     async fn kill_leftovers(&self, organization: &Identifier, deployment: DeploymentId) {
-        let permit = self.inner.sweeps.acquire().await;
+        let place = self.inner.sweeps.acquire(organization).await;
         let work_dir = work_dirs::path(&self.inner.services.options.work_dir, deployment);
         let (logs, host) = (self.inner.services.logs.clone(), self.inner.services.host.clone());
         let organization = organization.clone();
@@ -275,7 +286,7 @@ impl Runner {
             }
         });
         swept.await.expect("scanning processes does not panic");
-        drop(permit);
+        drop(place);
     }
 
     fn publish(&self, state: &State) {

@@ -16,6 +16,7 @@ mod retrying;
 mod runner;
 mod running;
 mod secrets;
+mod shares;
 mod shop;
 mod site;
 mod stopping;

@@ -107,6 +107,7 @@ impl Harness {
         let options = Options {
             umask: 0o022,
             max_running,
+            organizations: 1,
             grace,
             path: PATH.to_owned(),
             work_dir: work_dir.clone(),
