@@ -19,6 +19,8 @@ pub const PENDING_MAX: u32 = 2_000;
 const CAPTURED_BYTES: usize = 512 * 1024;
 /// A cursor that skips events is stored after this many of them; at most that many are read again after a start.
 const SKIPPED_UNSTORED: u64 = 1_024;
+/// Pages that are read for one organization before the others have their turn.
+const PAGES_AT_ONCE: usize = 32;
 /// Events come in bursts; those within this time are captured together.
 const BURST: Duration = Duration::from_millis(10);
 /// The pause after the store refused a batch, such as with a full disk.
@@ -41,8 +43,9 @@ impl Webhooks {
                     continue;
                 }
                 match self.capture_off_thread(organization.clone()).await {
-                    true => _ = refused.remove(&organization),
-                    false => _ = refused.insert(organization, Instant::now() + REFUSED_PAUSE),
+                    Some(CaptureRound::Complete) => _ = refused.remove(&organization),
+                    Some(CaptureRound::Partial) => self.inner.to_capture.notify_one(),
+                    None => _ = refused.insert(organization, Instant::now() + REFUSED_PAUSE),
                 }
             }
             self.inner.to_send.notify_one();
@@ -71,39 +74,40 @@ impl Webhooks {
         })
     }
 
-    /// Reading events may block on the disk.
-    async fn capture_off_thread(&self, organization: Identifier) -> bool {
+    /// Reading events may block on the disk. `None` if it failed.
+    async fn capture_off_thread(&self, organization: Identifier) -> Option<CaptureRound> {
         let inner = self.inner.clone();
         let captured = tokio::task::spawn_blocking(move || inner.capture(&organization).map_err(|e| (organization, e)));
         match captured.await {
-            Ok(Ok(())) => true,
+            Ok(Ok(captured)) => Some(captured),
             Ok(Err((organization, error))) => {
                 tracing::warn!(%organization, %error, "capturing events for webhooks failed; will retry");
-                false
+                None
             }
             Err(panicked) => {
                 tracing::error!(error = %panicked, "capturing events for webhooks panicked; will retry");
-                false
+                None
             }
         }
     }
 }
 
 impl Inner {
-    /// Captures all events of an organization, as far as its webhooks have room.
-    pub fn capture(&self, organization: &Identifier) -> Result<(), StoreError> {
+    /// Captures the events of an organization, as far as its webhooks have room, a number of pages at a time.
+    pub fn capture(&self, organization: &Identifier) -> Result<CaptureRound, StoreError> {
         let span = self.events.span(organization)?;
-        while let Some(from) = self.lowest_cursor(organization, span.next) {
+        for _ in 0..PAGES_AT_ONCE {
+            let Some(from) = self.lowest_cursor(organization, span.next) else { return Ok(CaptureRound::Complete) };
             if from < span.first {
                 self.skip_missing(organization, span.first)?;
                 continue;
             }
             let page = self.events.read(organization, from)?;
-            let Some(last) = page.last() else { return Ok(()) };
+            let Some(last) = page.last() else { return Ok(CaptureRound::Complete) };
             let page = Page { next: last.id.number + 1, first: from, events: page };
             self.capture_page(organization, &page)?;
         }
-        Ok(())
+        Ok(CaptureRound::Partial)
     }
 
     fn lowest_cursor(&self, organization: &Identifier, next: u64) -> Option<u64> {
@@ -163,9 +167,9 @@ impl Inner {
         outcome
     }
 
-    fn deliveries_of(&self, hook: &Hook, page: &Page) -> Captured {
+    fn deliveries_of(&self, hook: &Hook, page: &Page) -> CapturedPage {
         let room = PENDING_MAX.saturating_sub(hook.progress.pending) as usize;
-        let mut captured = Captured { cursor: hook.progress.cursor, deliveries: Vec::new() };
+        let mut captured = CapturedPage { cursor: hook.progress.cursor, deliveries: Vec::new() };
         let mut bytes = 0;
         for event in page.events.iter().filter(|event| event.id.number >= hook.progress.cursor) {
             if captured.deliveries.len() >= room || bytes >= CAPTURED_BYTES {
@@ -200,7 +204,14 @@ struct Page {
     events: Vec<RecordedEvent>,
 }
 
-struct Captured {
+/// Whether there may be more to capture at once.
+#[derive(Debug, PartialEq, Eq)]
+pub enum CaptureRound {
+    Complete,
+    Partial,
+}
+
+struct CapturedPage {
     cursor: u64,
     deliveries: Vec<Delivery>,
 }

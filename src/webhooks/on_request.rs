@@ -43,7 +43,7 @@ impl Webhooks {
 
     /// Sends `body` to the webhook, signed like any delivery, even if it is disabled. Not retried and not recorded.
     pub async fn test(&self, organization: &Identifier, id: WebhookId, body: Vec<u8>) -> Result<Attempt, WebhookError> {
-        let _place = self.inner.tests.try_acquire().map_err(|_| WebhookError::Busy)?;
+        let _place = self.inner.tests.try_acquire(organization).map_err(|_| WebhookError::Busy)?;
         let webhook = self.get(organization, id)?.webhook;
         let message = DeliveryId(id_seed()).to_string();
         Ok(self.inner.send(&webhook, &message, body).await.attempt)

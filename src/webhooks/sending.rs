@@ -1,6 +1,7 @@
 //! Sends due deliveries, stores each attempt, and decides what follows: arrived, retried, given up, webhook disabled.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::service::{Hook, Hooks, Inner, Options, Webhooks, put_delivery, put_pr
 use super::signature::WebhookSecret;
 use super::stored;
 use super::webhook::{Disabled, DisabledWhy, LastDelivery, Progress, Webhook, WebhookError};
-use crate::domain::{DeliveryId, EventData, EventType, Timestamp};
+use crate::domain::{DeliveryId, EventData, EventType, Identifier, Timestamp};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, Sequence, StoreError};
 
@@ -29,6 +30,23 @@ pub(super) struct Job {
     pub delivery: DeliveryId,
     /// Once the log is durable up to here, the store has the delivery.
     pub after: Sequence,
+    _sender: Sender,
+}
+
+/// One of the organization's senders, given back when this is dropped.
+pub(super) struct Sender {
+    inner: Arc<Inner>,
+    organization: Identifier,
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        let own = self.inner.hooks.with_newest(|hooks| {
+            hooks.senders.done(&self.organization);
+            hooks.senders.used_by(&self.organization)
+        });
+        self.inner.sender_meter.used(&self.organization, own);
+    }
 }
 
 impl Webhooks {
@@ -53,8 +71,7 @@ impl Webhooks {
     async fn keep_sending(&self) {
         let mut going = JoinSet::new();
         while !self.inner.stopping.load(Ordering::Acquire) {
-            let free = self.inner.options.max_sending.saturating_sub(going.len());
-            let (jobs, wait) = self.inner.take_due(free);
+            let (jobs, wait) = self.inner.take_due(usize::MAX);
             for job in jobs {
                 going.spawn(self.clone().deliver(job));
             }
@@ -91,53 +108,93 @@ fn report(ended: Result<(), tokio::task::JoinError>) {
 }
 
 impl Hooks {
-    /// Takes at most `free` due deliveries, one webhook after the other; and says when the next retry is due.
+    /// Takes at most `most` due deliveries while there are senders: organizations with the fewest first, and within each one webhook after
+    /// the other. Also says when the next retry is due.
     fn take_due(
         &mut self,
-        free: usize,
+        most: usize,
         now: Timestamp,
         latest: Timestamp,
     ) -> (Vec<(Webhook, DeliveryId)>, Option<Timestamp>) {
         self.turn = self.turn.wrapping_add(1);
-        let hooks = self.organizations.values_mut().flat_map(BTreeMap::values_mut);
-        let mut hooks: Vec<&mut Hook> = hooks.filter(|hook| hook.webhook.is_enabled()).collect();
-        if !hooks.is_empty() {
-            let first = self.turn % hooks.len();
-            hooks.rotate_left(first);
+        let Self { organizations, turn, senders } = self;
+        let mut enabled: Vec<(&Identifier, Vec<&mut Hook>)> = Vec::new();
+        for (organization, hooks) in organizations {
+            let mut hooks: Vec<&mut Hook> = hooks.values_mut().filter(|hook| hook.webhook.is_enabled()).collect();
+            if !hooks.is_empty() {
+                let first = *turn % hooks.len();
+                hooks.rotate_left(first);
+                hooks.iter_mut().for_each(|hook| hook.queue.bring_forward(now, latest));
+                enabled.push((organization, hooks));
+            }
         }
-        hooks.iter_mut().for_each(|hook| hook.queue.bring_forward(now, latest));
+        if !enabled.is_empty() {
+            let first = *turn % enabled.len();
+            enabled.rotate_left(first);
+        }
         let mut taken = Vec::new();
-        let mut found = true;
-        while found && taken.len() < free {
-            found = false;
-            for hook in &mut hooks {
-                let failing = hook.progress.failing_since.is_some();
-                if taken.len() < free
-                    && let Some(delivery) = hook.queue.take_due(now, failing)
-                {
-                    taken.push((hook.webhook.clone(), delivery));
-                    found = true;
+        // How many senders each has, when it had its last turn, and its index.
+        let order =
+            enabled.iter().enumerate().map(|(index, (organization, _))| (senders.used_by(organization), 0, index));
+        let mut order: BTreeSet<(usize, usize, usize)> = order.collect();
+        while taken.len() < most
+            && let Some((_, _, index)) = order.pop_first()
+        {
+            let (organization, hooks) = &mut enabled[index];
+            // Those that follow have at least as many senders.
+            if senders.take(organization).is_err() {
+                break;
+            }
+            match take_next(hooks, now) {
+                Some(due) => {
+                    taken.push(due);
+                    order.insert((senders.used_by(organization), taken.len(), index));
                 }
+                None => senders.done(organization),
             }
         }
         // A delivery that is due already waits for another one to end, which wakes the sender.
-        let next = hooks.iter().filter_map(|hook| hook.queue.next_due()).filter(|due| *due > now).min();
+        let hooks = enabled.iter().flat_map(|(_, hooks)| hooks);
+        let next = hooks.filter_map(|hook| hook.queue.next_due()).filter(|due| *due > now).min();
         (taken, next)
     }
 }
 
+/// Takes a due delivery of the first webhook that has one, which is then the last in turn.
+fn take_next(hooks: &mut [&mut Hook], now: Timestamp) -> Option<(Webhook, DeliveryId)> {
+    for index in 0..hooks.len() {
+        let hook = &mut hooks[index];
+        let failing = hook.progress.failing_since.is_some();
+        if let Some(delivery) = hook.queue.take_due(now, failing) {
+            let webhook = hook.webhook.clone();
+            hooks[index..].rotate_left(1);
+            return Some((webhook, delivery));
+        }
+    }
+    None
+}
+
 impl Inner {
-    /// At most `free` due deliveries, and how long until there may be more.
-    pub fn take_due(&self, free: usize) -> (Vec<Job>, Duration) {
+    /// At most `most` due deliveries, as far as there are senders, and how long until there may be more.
+    pub fn take_due(self: &Arc<Self>, most: usize) -> (Vec<Job>, Duration) {
         // No attempt could be stored, so that its receiver would get the same delivery again and again.
         if self.store().refusing_writes().is_some() {
             return (Vec::new(), Duration::from_millis(OWN_FAILURE_MILLIS.unsigned_abs()));
         }
         let now = self.now();
         let latest = now.after(longest_wait(&self.options.retries));
-        let ((taken, next), after) = self.hooks.decide(|hooks, _| hooks.take_due(free, now, latest));
-        let jobs = taken.into_iter().map(|(webhook, delivery)| Job { webhook, delivery, after }).collect();
-        (jobs, next.map_or(LOOK_AGAIN, |due| due.since(now).min(LOOK_AGAIN)))
+        let ((taken, next), after) = self.hooks.decide(|hooks, _| {
+            let (taken, next) = hooks.take_due(most, now, latest);
+            for (webhook, _) in &taken {
+                self.sender_meter.used(&webhook.organization, hooks.senders.used_by(&webhook.organization));
+            }
+            (taken, next)
+        });
+        let jobs = taken.into_iter().map(|(webhook, delivery)| {
+            let _sender = Sender { inner: self.clone(), organization: webhook.organization.clone() };
+            Job { webhook, delivery, after, _sender }
+        });
+        (jobs.collect(), next.map_or(LOOK_AGAIN, |due| due.since(now).min(LOOK_AGAIN)))
     }
 
     pub async fn send(&self, webhook: &Webhook, id: &str, body: Vec<u8>) -> Sent {

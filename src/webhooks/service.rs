@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::Notify;
 
 use super::client::Client;
 use super::delivery::{Delivery, DeliveryStatus};
@@ -15,6 +15,7 @@ use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, RecordedEvent};
 use crate::secrets::Vault;
+use crate::shares::{Capacity, Places, ShareMeter, Turns};
 use crate::store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Concurrent test calls; people make them, one at a time.
@@ -37,6 +38,8 @@ pub struct Options {
     pub disable_after: Duration,
     /// Concurrent deliveries, to all receivers together.
     pub max_sending: usize,
+    /// The number of organizations that share them.
+    pub organizations: usize,
 }
 
 /// Cheap to clone.
@@ -59,14 +62,16 @@ pub(super) struct Inner {
     /// Wakes the capture for another reason than a new event.
     pub to_capture: Notify,
     pub stopping: AtomicBool,
-    pub tests: Semaphore,
+    pub sender_meter: ShareMeter,
+    pub tests: Places,
 }
 
-#[derive(Default)]
 pub(super) struct Hooks {
     pub organizations: HashMap<Identifier, BTreeMap<WebhookId, Hook>>,
     /// Rises with each search for due deliveries, so that each search begins with another webhook.
     pub turn: usize,
+    /// The senders in use. Deliveries wait in the queues of their webhooks and not here.
+    pub senders: Turns<()>,
 }
 
 pub(super) struct Hook {
@@ -86,7 +91,10 @@ impl Webhooks {
         render: Render,
         options: Options,
     ) -> Result<Self, StoreError> {
-        let mut hooks = Hooks::default();
+        let senders = Capacity::turns(options.max_sending).among(options.organizations);
+        let tests = Capacity::turns(TESTS_MAX).among(options.organizations);
+        let mut hooks =
+            Hooks { organizations: HashMap::new(), turn: 0, senders: Turns::new(senders, Capacity::turns(0)) };
         for_each(&*store, stored::WEBHOOKS, |key, bytes| {
             let hook = Hook::load(&*store, stored::decode_webhook(key, bytes)?)?;
             hooks.of(&hook.webhook.organization).insert(hook.webhook.id, hook);
@@ -104,7 +112,8 @@ impl Webhooks {
             to_send: Notify::new(),
             to_capture: Notify::new(),
             stopping: AtomicBool::new(false),
-            tests: Semaphore::new(TESTS_MAX),
+            sender_meter: ShareMeter::new("webhook_senders", senders),
+            tests: Places::without_queue("webhook_tests", tests),
         };
         Ok(Self { inner: Arc::new(inner) })
     }

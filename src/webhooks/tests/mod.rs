@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use super::capture::CaptureRound;
 use super::client::{Outcome, Sent};
 use super::sending::Job;
 use super::*;
@@ -42,7 +43,8 @@ impl Bench {
             timeout: Duration::from_secs(1),
             retries: vec![Duration::from_secs(60), Duration::from_secs(600)],
             disable_after: Duration::from_hours(5),
-            max_sending: 8,
+            max_sending: 16,
+            organizations: 2,
         };
         let now = clock.clone();
         let clock_of = Arc::new(move || Timestamp::from_millis(now.load(Ordering::Relaxed)));
@@ -96,7 +98,7 @@ impl Bench {
     }
 
     fn capture(&self) {
-        self.webhooks.inner.capture(&acme()).unwrap();
+        while self.webhooks.inner.capture(&acme()).unwrap() == CaptureRound::Partial {}
     }
 
     fn due(&self, most: usize) -> Vec<Job> {

@@ -67,6 +67,28 @@ async fn a_working_receiver_gets_several_deliveries_at_once_in_order_within_the_
 }
 
 #[tokio::test]
+async fn slow_receivers_of_one_organization_do_not_delay_the_deliveries_of_another() {
+    let bench = Bench::new();
+    let beta = Identifier::parse("beta").unwrap();
+    for _ in 0..8 {
+        bench.make(&["session.claimed"]).await;
+    }
+    bench.make_in(&beta, &["session.claimed"]).await;
+    bench.happen(EventType::SessionClaimed, 10);
+    bench.capture();
+    let mut slow = bench.due(usize::MAX);
+    assert_eq!(slow.len(), 14, "two of the sixteen senders are kept for others");
+    bench.happen_in(&beta, EventType::SessionClaimed, 3);
+    bench.webhooks.inner.capture(&beta).unwrap();
+    let organizations = |jobs: &[Job]| jobs.iter().map(|job| job.webhook.organization.clone()).collect::<Vec<_>>();
+    let of_beta = bench.due(usize::MAX);
+    assert_eq!(organizations(&of_beta), [beta.clone()], "at once; the last sender is for a third organization");
+    slow.truncate(13);
+    let next = bench.due(usize::MAX);
+    assert_eq!(organizations(&next), [beta], "whoever has fewer goes first");
+}
+
+#[tokio::test]
 async fn after_the_last_attempt_a_delivery_is_given_up_and_a_webhook_that_fails_for_too_long_is_disabled() {
     let bench = Bench::new();
     let id = bench.make(&["session.claimed"]).await;
