@@ -22,7 +22,14 @@ pub fn open(
     masks: Masks,
     clock: WallClock,
 ) -> Result<Analyses, StoreError> {
-    let sources = Sources { store, environments: environments.clone(), logs: logs.clone(), masks, clock };
+    let sources = Sources {
+        store,
+        environments: environments.clone(),
+        logs: logs.clone(),
+        masks,
+        clock,
+        organizations: settings.organizations.len(),
+    };
     let analyses = Analyses::open(sources, engines(settings))?;
     let resumed = analyses.resume()?;
     if resumed > 0 {

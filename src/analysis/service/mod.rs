@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use tokio::runtime::Handle;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 pub use super::EngineName;
 pub use super::record::{Analysis, Compared, PullRequest, Pushing, Report, Standing, Status};
@@ -22,6 +22,7 @@ use super::stored;
 use crate::actors::Environments;
 use crate::domain::{AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Initiator, PipelineKey, Timestamp};
 use crate::logs::Logs;
+use crate::shares::{Capacity, Places};
 use crate::store::{Batch, Ordered, Store, StoreError, for_each};
 
 /// Kept per organization; beyond it the oldest are dropped. Few enough to scan within milliseconds.
@@ -30,9 +31,9 @@ pub const KEPT_MAX: usize = 1_000;
 pub const KEPT_OF_DEPLOYMENT_MAX: usize = 20;
 /// Concurrent analyses: the builtin engine needs a processor, and a model takes few requests at a time.
 const RUNNING_MAX: usize = 4;
-/// Unfinished analyses, including those that wait to run.
+/// Unfinished analyses, including those that wait to run. An organization may have as many as are still free.
 const UNDER_WAY_MAX: usize = 128;
-/// The same per organization, so that one cannot take all the places.
+/// The same per organization, even if it is the only one.
 const UNDER_WAY_OF_ORGANIZATION_MAX: usize = 32;
 
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -48,6 +49,8 @@ pub struct Sources {
     pub logs: Logs,
     pub masks: Masks,
     pub clock: Clock,
+    /// The number of organizations that share the places to run.
+    pub organizations: usize,
 }
 
 /// The configured engines.
@@ -70,7 +73,7 @@ struct Inner {
     index: Ordered<Index>,
     /// Analyses run here, whichever thread requests them.
     runtime: Handle,
-    places: Semaphore,
+    places: Places,
     /// Wakes all waiting requests; both they and changes are few.
     changed: watch::Sender<()>,
     closed: watch::Sender<bool>,
@@ -129,12 +132,14 @@ impl Analyses {
             index.put(&read(record)?);
             Ok(())
         })?;
+        let places = Capacity::turns(RUNNING_MAX).among(sources.organizations);
         let inner = Inner {
             index: Ordered::new(sources.store.clone(), index),
             sources,
             engines,
             runtime: Handle::current(),
-            places: Semaphore::new(RUNNING_MAX),
+            // Those that wait are bounded by `UNDER_WAY_MAX`.
+            places: Places::new("analyses", places, Capacity::turns(usize::MAX).among(1)),
             changed: watch::Sender::new(()),
             closed: watch::Sender::new(false),
         };
@@ -281,11 +286,12 @@ impl Index {
 
     /// The analyses to drop for another one of this deployment; none if there is no room for it.
     fn surplus(&self, organization: &Identifier, deployment: DeploymentId) -> Option<Vec<AnalysisId>> {
+        let share = Capacity::seats(UNDER_WAY_MAX);
         let Some(known) = self.organizations.get(organization) else {
-            return (self.under_way < UNDER_WAY_MAX).then(Vec::new);
+            return share.check(0, self.under_way).ok().map(|()| Vec::new());
         };
         let running = known.values().filter(|entry| entry.is_running).count();
-        if self.under_way >= UNDER_WAY_MAX || running >= UNDER_WAY_OF_ORGANIZATION_MAX {
+        if share.check(running, self.under_way).is_err() || running >= UNDER_WAY_OF_ORGANIZATION_MAX {
             return None;
         }
         let mut surplus = Vec::new();
@@ -368,6 +374,23 @@ mod tests {
         assert_eq!(surplus(&index, 2_000), Some(vec![1]));
         index.forget(&id("acme"), AnalysisId(seed(500)));
         assert_eq!(surplus(&index, 2_000), Some(vec![]));
+    }
+
+    #[test]
+    fn however_many_organizations_fill_their_part_another_one_finds_a_place() {
+        let mut index = Index::default();
+        let mut number = 0;
+        for organization in ["a", "b", "c", "d", "e", "f"] {
+            let mut got = 0;
+            while index.surplus(&id(organization), DeploymentId(seed(number))).is_some() {
+                let mut analysis = analysis(number, number, Standing::Running);
+                analysis.environment.pipeline.organization = id(organization);
+                index.put(&analysis);
+                (number, got) = (number + 1, got + 1);
+            }
+            assert!(got > 0, "{organization} gets none");
+        }
+        assert!(index.under_way <= UNDER_WAY_MAX);
     }
 
     #[test]

@@ -50,7 +50,8 @@ impl Analyses {
     }
 
     async fn conclude(&self, analysis: Analysis) {
-        let Ok(_place) = self.inner.places.acquire().await else { return };
+        let organization = &analysis.environment.pipeline.organization;
+        let Ok(_place) = self.inner.places.acquire(organization).await else { return };
         let Some(standing) = self.look(&analysis).await else { return };
         let mut pause = FIRST_PAUSE;
         loop {
