@@ -24,7 +24,8 @@
 //!    `tests/deployments/analyses/model.rs`, `tests/deployments/fixes/pushing.rs`.
 //! 9. An input that causes a 500: `tests/api/bad_input.rs`, and schemathesis over the OpenAPI document in `tests/run`.
 //! 10. A request executed twice under one `Idempotency-Key`:
-//!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`.
+//!     `idempotency::tests::a_request_is_never_executed_twice_around_the_moment_it_becomes_durable`; because of the keys of
+//!     another organization: `idempotency::tests::an_organization_that_records_many_answers_drops_none_of_another`.
 //! 11. A step that is taken away from a pipeline that uses it:
 //!     `registries::tests::a_pipeline_whose_caller_went_away_keeps_its_registry`, `tests/api/registries/used.rs`.
 //! 12. An event that a webhook wants and never gets, whenever the server dies:
