@@ -1,6 +1,7 @@
 //! Why a command has no reply.
 
 use crate::domain::Rejection;
+use crate::shares::Refused;
 use crate::store::StoreError;
 
 #[derive(Debug, Clone, thiserror::Error)]
@@ -11,6 +12,8 @@ pub enum Failure {
     Store(#[from] StoreError),
     #[error("too many commands are waiting for this environment")]
     Overloaded,
+    #[error("too many claims are waiting: {0}")]
+    Crowded(Refused),
     #[error("the environment's actor ended before it answered; it is unknown whether the command took effect")]
     Unavailable,
     #[error("the disk did not confirm the command in time; it is unknown whether it took effect")]

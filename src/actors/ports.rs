@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::domain::{DeploymentId, EnvironmentKey, Now, PipelineKey, PipelineNow, StageOrder};
+use crate::shares::Capacity;
 
 /// Reads both clocks. A function, so that tests can move the time.
 pub type Clock = Arc<dyn Fn() -> Now + Send + Sync>;
@@ -31,6 +32,8 @@ pub struct Options {
     pub history_retention: u64,
     /// How many commands may wait for one environment.
     pub mailbox: usize,
+    /// How many claims may wait, on a connection or in a queue.
+    pub waiting: Capacity,
     /// How long a caller waits for an answer; after that the outcome is unknown.
     pub answer_timeout: Duration,
 }

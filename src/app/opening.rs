@@ -208,6 +208,7 @@ fn open_environments(
     let options = Options {
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
+        waiting: Capacity::seats(settings.environments.max_waiting).among(settings.organizations.len()),
         answer_timeout: settings.http.answer_timeout,
     };
     Environments::open(store, clock, boot, Arc::new(definitions), options)

@@ -54,7 +54,7 @@ impl Draft {
                 min_free_bytes: 0,
                 deployment_log_bytes: 0,
             },
-            environments: Environments { idle: Duration::ZERO, mailbox: 0 },
+            environments: Environments { idle: Duration::ZERO, mailbox: 0, max_waiting: 0 },
             idempotency: Idempotency { max_keys: 0 },
             events: Events {
                 max_events: 0,
@@ -186,6 +186,10 @@ pub(super) const KEYS: &[Key] = &[
     key("storage.min_free_mb", Kind::Number(0, 1_048_576, |d, n| d.settings.storage.min_free_bytes = mebibytes(n))),
     key("storage.log_max_mb", Kind::Number(16, 1_048_576, |d, n| d.settings.storage.deployment_log_bytes = mebibytes(n))),
     key("environments.idle_seconds", Kind::Number(1, 86_400, |d, n| d.settings.environments.idle = seconds(n))),
+    key(
+        "environments.max_waiting",
+        Kind::Number(10, 10_000_000, |d, n| d.settings.environments.max_waiting = n as usize),
+    ),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),
     key("events.max_events", Kind::Number(1_000, 100_000_000, |d, n| d.settings.events.max_events = n.into())),

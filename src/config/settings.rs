@@ -98,6 +98,8 @@ pub struct Environments {
     pub idle: Duration,
     /// How many requests may wait for one environment.
     pub mailbox: usize,
+    /// How many claims may wait, of all organizations together.
+    pub max_waiting: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -61,3 +61,10 @@ pub enum Rejection {
     #[error("the configuration has changed since it was read")]
     ConfigurationChanged { revision: u64 },
 }
+
+impl Rejection {
+    /// Whether a claim was refused only since somebody else has the lock.
+    pub fn means_locked(&self) -> bool {
+        matches!(self, Self::EnvironmentLocked { .. } | Self::EnvironmentResetting { .. } | Self::AllLocked { .. })
+    }
+}

@@ -3,7 +3,7 @@
 mod crowd;
 mod kinds;
 mod listing;
-mod offline;
+pub mod offline;
 mod sse;
 mod streaming;
 mod tampering;

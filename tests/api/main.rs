@@ -14,6 +14,7 @@ mod registries;
 mod removal;
 mod secrets;
 mod sessions;
+mod shares;
 #[path = "../support/mod.rs"]
 mod support;
 mod webhooks;

@@ -114,7 +114,7 @@ impl EnvironmentActor {
     }
 
     fn answer_claim(&mut self, ask: AskClaim, context: &mut Context<Self>) {
-        let AskClaim { claim, hold, client } = ask;
+        let AskClaim { claim, hold, mut client } = ask;
         if client.is_gone() {
             return;
         }
@@ -142,6 +142,7 @@ impl EnvironmentActor {
         let queued = matches!(reply, ClaimReply::Queued(..));
         if queued {
             self.services().waiters.start_polling(ticket, self.services().tick());
+            self.services().waiters.keep(ticket, client.place.take());
         }
         let outcome = outcome_of(&reply).filter(|_| !(queued && hold));
         if let ClaimReply::Refused(rejection) = reply {

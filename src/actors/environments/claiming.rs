@@ -15,6 +15,7 @@ use crate::domain::{
     Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
 };
 use crate::entropy;
+use crate::shares::Place;
 use crate::store::StoreError;
 
 /// How long a claim waits if the lock is not free.
@@ -24,6 +25,14 @@ pub struct Patience {
     pub wait: Duration,
     /// Whether its place is kept after that, as a queued session.
     pub queue: bool,
+}
+
+impl Patience {
+    const NONE: Self = Self { wait: Duration::ZERO, queue: false };
+
+    fn waits(self) -> bool {
+        self != Self::NONE
+    }
 }
 
 type Answers = oneshot::Receiver<Result<ClaimOutcome, Failure>>;
@@ -71,11 +80,24 @@ impl Environments {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
+        let place = patience.waits().then(|| self.services().waiters.place(&queue));
+        let (place, refused) = match place.transpose() {
+            Ok(place) => (place, None),
+            Err(refused) => (None, Some(refused)),
+        };
+        // Without a place it does not wait, and still gets a lock that is free.
+        let patience = if refused.is_some() { Patience::NONE } else { patience };
         let claim = self.new_claim(request, patience, keyed.as_ref());
-        let (client, call) = self.call(queue, claim.ticket, keyed);
-        match send(claim, !patience.wait.is_zero(), client) {
+        let (client, call) = self.call(queue, claim.ticket, keyed, place);
+        let outcome = match send(claim, !patience.wait.is_zero(), client) {
             Ok(()) => call.wait(patience).await,
             Err(failure) => Err(call.defused(failure)),
+        };
+        match (outcome, refused) {
+            (Err(Failure::Rejected(rejection)), Some(refused)) if rejection.means_locked() => {
+                Err(Failure::Crowded(refused))
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -104,7 +126,8 @@ impl Environments {
         if fingerprint != keyed.pending.fingerprint().0 {
             return Resumed::Outcome(Err(Failure::KeyReused));
         }
-        let (client, call) = self.call(queue.clone(), ticket, Some(keyed));
+        let place = self.services().waiters.place(&queue).ok();
+        let (client, call) = self.call(queue.clone(), ticket, Some(keyed), place);
         let attached = match &queue {
             QueueKey::Environment(key) => {
                 let (reply, attached) = oneshot::channel();
@@ -143,11 +166,17 @@ impl Environments {
         Claim { request, seed: entropy::id_seed(), ticket, waits, known, via }
     }
 
-    fn call(&self, queue: QueueKey, ticket: Ticket, keyed: Option<Keyed<ClaimOutcome>>) -> (HeldClient, Call) {
+    fn call(
+        &self,
+        queue: QueueKey,
+        ticket: Ticket,
+        keyed: Option<Keyed<ClaimOutcome>>,
+        place: Option<Place>,
+    ) -> (HeldClient, Call) {
         let (reply, answers) = oneshot::channel();
         let has_key = keyed.is_some();
         let call = Call { environments: self.clone(), queue, ticket, has_key, answers: Some(answers) };
-        (HeldClient { reply, keyed }, call)
+        (HeldClient { reply, keyed, place }, call)
     }
 }
 

@@ -157,7 +157,7 @@ impl PipelinePool {
         free.is_some_and(|configuration| inner.pool.wants(&configuration, presence))
     }
 
-    pub fn join(&self, services: &Arc<Services>, claim: ClaimAny, client: HeldClient) -> Result<(), Failure> {
+    pub fn join(&self, services: &Arc<Services>, claim: ClaimAny, mut client: HeldClient) -> Result<(), Failure> {
         let (now, labels) = (services.now(), claim.labels.clone());
         let mut inner = self.inner.lock();
         let waiter = inner.pool.join(claim, now)?;
@@ -170,6 +170,7 @@ impl PipelinePool {
         }
         if waiter.kept_by == KeptBy::Polling {
             services.waiters.start_polling(waiter.ticket, now.tick);
+            services.waiters.keep(waiter.ticket, client.place.take());
         }
         let offer = inner.pool.offer(&labels);
         inner.clients.insert(waiter.ticket, client);

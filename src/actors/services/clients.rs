@@ -5,6 +5,7 @@ use tokio::sync::oneshot;
 use crate::actors::failure::Failure;
 use crate::domain::{Connection, EnvironmentKey, Session, Timestamp};
 use crate::idempotency::{Pending, StoredAnswer};
+use crate::shares::Place;
 use crate::store::Batch;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +38,8 @@ impl<R> Keyed<R> {
 pub struct HeldClient {
     pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
     pub keyed: Option<Keyed<ClaimOutcome>>,
+    /// Its place among all claims that wait, unless it does not wait.
+    pub place: Option<Place>,
 }
 
 impl HeldClient {

@@ -54,7 +54,7 @@ impl Services {
         Self {
             settlements: Settlements::new(store.clone()),
             records: Records::new(store, run, options.history_retention),
-            waiters: WaiterRegistry::new(started),
+            waiters: WaiterRegistry::new(started, options.waiting),
             deadlines: Deadlines::default(),
             watchers: Arc::default(),
             pipelines: PipelineStatus::new(definitions),

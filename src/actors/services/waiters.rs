@@ -7,7 +7,8 @@ use dashmap::DashMap;
 use tokio::sync::watch;
 
 use super::clients::HeldClient;
-use crate::domain::{EnvironmentKey, KeptBy, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
+use crate::domain::{EnvironmentKey, Identifier, KeptBy, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
+use crate::shares::{Capacity, Place, Places, Refused};
 
 pub struct WaiterRegistry {
     /// One order for all claims that may have to wait.
@@ -17,11 +18,20 @@ pub struct WaiterRegistry {
     by_name: AtomicUsize,
     /// Sessions that ended in a queue since the last cleanup.
     ended: AtomicUsize,
-    last_polls: DashMap<Ticket, Tick>,
+    polled: DashMap<Ticket, Polled>,
     /// By the record of their idempotency key.
     kept_places: DashMap<Arc<[u8]>, KeptPlace>,
     /// Whether the server shuts down, so that nobody can wait any longer.
     closing: watch::Sender<bool>,
+    /// Of all claims that wait.
+    places: Places,
+}
+
+/// A waiter whose place is kept by polling.
+struct Polled {
+    last: Tick,
+    /// `None` if it was restored and the organization has more waiters than it may have now.
+    place: Option<Place>,
 }
 
 /// The queue of an environment, or of the pool of a pipeline.
@@ -29,6 +39,15 @@ pub struct WaiterRegistry {
 pub enum QueueKey {
     Environment(EnvironmentKey),
     Pool(PipelineKey),
+}
+
+impl QueueKey {
+    fn organization(&self) -> &Identifier {
+        match self {
+            Self::Environment(key) => &key.pipeline.organization,
+            Self::Pool(pipeline) => &pipeline.organization,
+        }
+    }
 }
 
 /// A place in a queue whose client may come back for it with its idempotency key.
@@ -40,7 +59,8 @@ pub struct KeptPlace {
 }
 
 impl WaiterRegistry {
-    pub fn new(started: Now) -> Self {
+    /// `waiting`: how many claims may wait.
+    pub fn new(started: Now, waiting: Capacity) -> Self {
         Self {
             // Later runs give later tickets: each run begins with its starting millisecond, and has a million tickets
             // per millisecond.
@@ -49,14 +69,20 @@ impl WaiterRegistry {
             by_name: AtomicUsize::new(0),
             // Not zero, so that the first cleanup looks at what the last run left behind.
             ended: AtomicUsize::new(1),
-            last_polls: DashMap::new(),
+            polled: DashMap::new(),
             kept_places: DashMap::new(),
             closing: watch::Sender::new(false),
+            places: Places::without_queue("waiting_claims", waiting),
         }
     }
 
     pub fn next_ticket(&self) -> Ticket {
         Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// A place for a claim that may have to wait. Refused if the organization or the server has too many of them.
+    pub fn place(&self, queue: &QueueKey) -> Result<Place, Refused> {
+        self.places.try_acquire(queue.organization())
     }
 
     /// Takes over a waiter of the last run.
@@ -68,7 +94,10 @@ impl WaiterRegistry {
                 let place = KeptPlace { queue, ticket: waiter.ticket, fingerprint: key.fingerprint };
                 self.kept_places.insert(key.record.clone(), place);
             }
-            KeptBy::Polling => self.start_polling(waiter.ticket, self.started),
+            KeptBy::Polling => {
+                self.start_polling(waiter.ticket, self.started);
+                self.keep(waiter.ticket, self.place(&queue).ok());
+            }
         }
     }
 
@@ -77,7 +106,7 @@ impl WaiterRegistry {
         match &waiter.kept_by {
             KeptBy::Connection => {}
             KeptBy::Key(place) => _ = self.kept_places.remove(&place.record),
-            KeptBy::Polling => _ = self.last_polls.remove(&waiter.ticket),
+            KeptBy::Polling => _ = self.polled.remove(&waiter.ticket),
         }
     }
 
@@ -87,19 +116,26 @@ impl WaiterRegistry {
 
     /// From now on the place is kept by polling.
     pub fn start_polling(&self, ticket: Ticket, now: Tick) {
-        self.last_polls.insert(ticket, now);
+        self.polled.entry(ticket).or_insert(Polled { last: now, place: None }).last = now;
+    }
+
+    /// Holds the place of a waiter that is kept by polling until it is forgotten.
+    pub fn keep(&self, ticket: Ticket, place: Option<Place>) {
+        if let Some(mut polled) = self.polled.get_mut(&ticket) {
+            polled.place = place;
+        }
     }
 
     /// The client has polled, or was heard of otherwise.
     pub fn polled(&self, ticket: Ticket, now: Tick) {
-        if let Some(mut last) = self.last_polls.get_mut(&ticket) {
-            *last = now;
+        if let Some(mut polled) = self.polled.get_mut(&ticket) {
+            polled.last = now;
         }
     }
 
     /// The last sign of life; waiters of the last run count as heard of at the start.
     pub fn last_poll(&self, ticket: Ticket) -> Tick {
-        self.last_polls.get(&ticket).map_or(self.started, |tick| *tick)
+        self.polled.get(&ticket).map_or(self.started, |polled| polled.last)
     }
 
     /// Whether the client of a waiter is there, as far as we can know.

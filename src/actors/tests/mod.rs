@@ -25,6 +25,7 @@ use crate::domain::{
 };
 use crate::entropy;
 use crate::events::Events;
+use crate::shares::{Capacity, Refused};
 use crate::store::{Batch, MemoryStore, Store, StoreError};
 
 /// The environments of one server over a memory store, with a clock that the test moves.
@@ -50,13 +51,29 @@ impl Bench {
 
     /// A run that starts at this time of the wall clock and of the steady clock.
     fn starting(store: Arc<MemoryStore>, history_retention: u64, wall: i64, started: SteadyTime) -> Self {
+        Self::of(store, history_retention, wall, started, Capacity::seats(100_000))
+    }
+
+    /// In which so many claims may wait.
+    fn crowded(store: Arc<MemoryStore>, waiting: Capacity) -> Self {
+        Self::of(store, 1000, 1_000_000, SteadyTime { boot: Boot(1), tick: Tick(0) }, waiting)
+    }
+
+    fn of(
+        store: Arc<MemoryStore>,
+        history_retention: u64,
+        wall: i64,
+        started: SteadyTime,
+        waiting: Capacity,
+    ) -> Self {
         let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(started.tick.0)));
         let (at, tick) = (wall.clone(), steady.clone());
         let clock: Clock = Arc::new(move || Now {
             at: Timestamp::from_millis(at.load(Ordering::Relaxed)),
             tick: Tick(tick.load(Ordering::Relaxed)),
         });
-        let options = Options { history_retention, mailbox: 16, answer_timeout: Duration::from_secs(30) };
+        let answer_timeout = Duration::from_secs(30);
+        let options = Options { history_retention, mailbox: 16, waiting, answer_timeout };
         let (pipeline, orders): (Arc<Pipeline>, Arc<Orders>) = Default::default();
         let definitions = Arc::new(pipeline.clone());
         let environments = Environments::open(store.clone(), clock, started.boot, definitions, options).unwrap();

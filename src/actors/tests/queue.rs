@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{pause, sleep};
 
 use super::*;
-use crate::domain::{Delete, EndedHow, Expiry, Seen, SessionStatus};
+use crate::domain::{Delete, EndedHow, Expiry, Labels, Seen, SessionStatus};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -354,4 +354,55 @@ async fn a_bounded_number_of_sessions_that_ended_in_a_queue_is_kept() {
     bench.environments.drop_old_ended_sessions().await.unwrap();
     assert_eq!(bench.store.scan(b"g/", b"g0", usize::MAX).unwrap().len(), 10_000);
     assert_eq!(bench.ask(&queued).status(), SessionStatus::Released, "the oldest goes first");
+}
+
+#[actix::test]
+async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another() {
+    let store = Arc::new(MemoryStore::new());
+    let bench = Bench::crowded(store.clone(), Capacity::seats(8));
+    let free = named("review-2");
+    let other = EnvironmentKey {
+        pipeline: PipelineKey { organization: Identifier::parse("beta").unwrap(), ..pipeline() },
+        name: key().name,
+    };
+    for key in [&key(), &free, &other] {
+        bench.configure(key, Configuration::default()).await;
+    }
+    bench.claim(1).await.unwrap();
+    claim_at_once(&bench.environments, &other, claim(1)).await.unwrap();
+    // Half of the eight places.
+    let on_connections = [bench.wait_in_line(2).await, bench.wait_in_line(3).await];
+    let polled = [bench.queued(4).await, bench.queued(5).await];
+    let crowded = |outcome: Result<ClaimOutcome, Failure>| {
+        assert!(matches!(outcome, Err(Failure::Crowded(Refused::Share { own: 4 }))), "{outcome:?}");
+    };
+    for patience in [LONG, QUEUE] {
+        crowded(bench.environments.claim(&key(), claim(6), patience, None).await);
+    }
+    let session = granted(bench.environments.claim(&free, claim(6), LONG, None).await.unwrap());
+    crowded(bench.environments.claim_any(&pipeline(), Labels::new(), claim(7), QUEUE, None).await);
+    bench.release_in(&free, &session).await.unwrap();
+    for who in [7, 8] {
+        let outcome = bench.environments.claim(&other, claim(who), QUEUE, None).await.unwrap();
+        let ClaimOutcome::Queued { session, .. } = outcome else { panic!("not queued: {outcome:?}") };
+        bench.release_in(&other, &session).await.unwrap();
+    }
+
+    // Whoever leaves makes room, in whichever way.
+    let [first, second] = on_connections;
+    first.abort();
+    bench.let_others_run().await;
+    let third = bench.queued(9).await;
+    crowded(bench.environments.claim(&key(), claim(6), QUEUE, None).await);
+    bench.release(&third).await.unwrap();
+    let fourth = bench.wait_in_line(10).await;
+    crowded(bench.environments.claim(&key(), claim(6), QUEUE, None).await);
+
+    // After a restart, those who are queued count again.
+    let after = Bench::crowded(Arc::new(store.crash()), Capacity::seats(8));
+    drop((second, fourth, polled));
+    for who in [11, 12] {
+        after.environments.claim(&key(), claim(who), QUEUE, None).await.unwrap();
+    }
+    crowded(after.environments.claim(&key(), claim(6), QUEUE, None).await);
 }

@@ -48,7 +48,8 @@ fn without_any_configuration_every_setting_is_as_documented() {
             deployment_log_bytes: 2048 * 1024 * 1024,
         }
     );
-    assert_eq!(settings.environments, Environments { idle: Duration::from_secs(60), mailbox: 16_384 });
+    let environments = Environments { idle: Duration::from_secs(60), mailbox: 16_384, max_waiting: 200_000 };
+    assert_eq!(settings.environments, environments);
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
     assert_eq!(
         settings.events,

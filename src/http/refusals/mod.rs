@@ -28,6 +28,11 @@ impl From<Failure> for Problem {
         match failure {
             Failure::Rejected(rejection) => rejection.into(),
             Failure::Store(error) => error.into(),
+            Failure::Crowded(_) => Problem::new(
+                Code::QueueFull,
+                format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
             Failure::Overloaded => Problem::overloaded("too many requests are waiting for this environment"),
             Failure::ShuttingDown => Problem::new(
                 Code::ShuttingDown,

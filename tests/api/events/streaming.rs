@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::offline;
 use super::sse::{Event, Follow, SseItem, Stream};
 use super::{all_events, cycle, text};
+use crate::support::tenants::acme_and_beta;
 use crate::support::wire::{Wire, head};
 use crate::support::{Client, Server, Setup};
 
@@ -208,7 +209,7 @@ async fn head_and_old_clients_are_answered_as_they_should() {
 
 #[tokio::test]
 async fn there_is_room_for_two_thousand_of_one_organization_and_a_place_is_free_when_one_has_gone() {
-    let server = Server::start();
+    let (server, bea) = acme_and_beta(Setup::default).await;
     let admin = server.admin();
     let path = admin.path("/events/stream");
     let ask = format!("{}\r\n", head("GET", &path));
@@ -221,6 +222,10 @@ async fn there_is_room_for_two_thousand_of_one_organization_and_a_place_is_free_
     }
     let refused = admin.send(admin.request(Method::GET, &path)).await.refused(503, "overloaded");
     assert_eq!(refused.header("retry-after"), "1");
+    assert!(refused.text.contains("your organization already has its share, 2000"), "{}", refused.text);
+    let mut other = Stream::open(&bea, "", "").await;
+    cycle(&bea, "review-1").await;
+    assert_eq!(other.events(2).await.len(), 2, "another organization has places of its own");
     cycle(&admin, "review-1").await;
     followers.pop();
     // The server hears of it in its own time.

@@ -1,0 +1,111 @@
+//! Two organizations, of which one takes all it can get: the other still finds a place.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::events::offline;
+use crate::support::tenants::acme_and_beta;
+use crate::support::wire::{Wire, head};
+use crate::support::{Client, Server, Setup};
+
+/// A metric of an organization's share, 0 if it is not shown.
+async fn share(server: &Server, name: &str, resource: &str, organization: &str) -> u64 {
+    let anonymous = server.anonymous();
+    let metrics = anonymous.send(anonymous.request(Method::GET, "/metrics")).await.ok().text;
+    let labels = format!("{name}{{resource=\"{resource}\",organization=\"{organization}\"}} ");
+    metrics.lines().find_map(|line| line.strip_prefix(&labels)).map_or(0, |value| value.parse().unwrap())
+}
+
+fn says(answer: &crate::support::Answer, text: &str) {
+    assert!(answer.json()["detail"].as_str().unwrap().contains(text), "{}", answer.text);
+}
+
+#[tokio::test]
+async fn a_list_does_not_wait_for_the_long_lists_of_another_organization() {
+    const LISTS: usize = 30;
+    let (mut server, bea) = acme_and_beta(Setup::default).await;
+    assert!(server.terminate().success());
+    offline::record(server.home(), 20_000, 200);
+    server.start_again();
+    let (admin, bea) = (server.admin(), bea.at(&server));
+    // A filter makes each of them read everything.
+    let ask = format!("{}\r\n", head("GET", &admin.path("/events?type=secret.deleted")));
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut lists = Vec::new();
+    for _ in 0..LISTS {
+        let mut wire = Wire::open(&server).await;
+        wire.send(&ask).await;
+        let answered = answered.clone();
+        lists.push(tokio::spawn(async move {
+            wire.answer().await.unwrap().ok();
+            answered.fetch_add(1, Ordering::SeqCst);
+        }));
+    }
+    while share(&server, "lockkeeper_share_used", "list_reads", "acme").await == 0 {
+        assert!(answered.load(Ordering::SeqCst) < LISTS, "no list was seen to be read");
+    }
+    bea.get("/events?type=secret.deleted").await.ok();
+    bea.get("/pipelines/web/ephemeral-environments").await.ok();
+    let before = answered.load(Ordering::SeqCst);
+    assert!(before < LISTS / 2, "{before} of {LISTS} lists went first");
+    for list in lists {
+        list.await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn claims_that_wait_leave_places_to_wait_to_another_organization() {
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[environments]\nmax_waiting = 10\n";
+    let (server, bea) = acme_and_beta(|| Setup::default().settings(settings)).await;
+    let admin = server.admin();
+    for client in [&admin, &bea] {
+        client.claim("review-1", json!({})).await.created();
+    }
+    let waiting = admin.wait_in_line("review-1", json!({ "waitSeconds": 300 }), 1).await;
+    for _ in 0..4 {
+        admin.enqueue("review-1", json!({})).await;
+    }
+    for body in [json!({ "queue": true }), json!({ "waitSeconds": 300 })] {
+        let refused = admin.claim("review-1", body.clone()).await.refused(503, "queue_full");
+        says(&refused, "your organization already has its share, 5");
+        assert_eq!(refused.header("retry-after"), "5");
+        let session = admin.claim("review-2", body).await.created().session();
+        admin.release("review-2", &session).await.ok();
+    }
+    assert_eq!(share(&server, "lockkeeper_share_refused_total", "waiting_claims", "acme").await, 4);
+    assert_eq!(share(&server, "lockkeeper_share_used", "waiting_claims", "acme").await, 5);
+    bea.enqueue("review-1", json!({})).await;
+    bea.enqueue("review-1", json!({})).await;
+    waiting.abort();
+    admin.until_queue_is("review-1", 4).await;
+}
+
+#[tokio::test]
+async fn clients_that_follow_logs_leave_places_to_another_organization() {
+    let (server, bea) = acme_and_beta(Setup::default).await;
+    let admin = server.admin();
+    let mut followers = Vec::new();
+    let follow = awaiting_approval(&admin).await;
+    for _ in 0..500 {
+        let mut wire = Wire::open(&server).await;
+        wire.send(format!("{}\r\n", head("GET", &admin.path(&follow)))).await;
+        wire.answer().await.unwrap().ok();
+        followers.push(wire);
+    }
+    says(&admin.get(&follow).await.refused(503, "overloaded"), "your organization already has its share, 500");
+    let follow = awaiting_approval(&bea).await;
+    let answer = bea.request(Method::GET, &bea.path(&follow)).send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+}
+
+/// A deployment that waits, and the path to follow its log.
+async fn awaiting_approval(client: &Client) -> String {
+    let stages = json!([{ "name": "gate", "approval": "always", "steps": [{ "run": ["true"] }] }]);
+    client.put("/pipelines/web", json!({ "stages": stages })).await.ok();
+    let session = client.claim("review-1", json!({})).await.created().session();
+    let deployment = client.deploy("review-1", &session, json!({ "commitId": "c0ffee1" })).await.has_status(202).data();
+    format!("/deployments/{}/logs?follow=true", deployment["deploymentId"].as_str().unwrap())
+}
