@@ -1,7 +1,7 @@
 //! Opens the node and its realm from the settings, in the order in which the parts depend on each other.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
@@ -47,6 +47,8 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         git: open_git(settings)?,
         logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
+        held_connections: OnceLock::new(),
+        organizations,
         openapi: LazyLock::new(http::openapi_document),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,

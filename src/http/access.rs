@@ -14,6 +14,7 @@ use crate::actors::Environments;
 use crate::auth::{Caller, Permission, Unauthenticated};
 use crate::domain::{EnvironmentKey, Identifier, Initiator, RequestRef, SessionId};
 use crate::pipelines::Pipeline;
+use crate::shares::Place;
 
 /// An authenticated caller within their own organization, with the permission that the handler requires.
 #[derive(Clone)]
@@ -100,6 +101,15 @@ impl Access {
         let list = self.node.scans.read(&self.caller.organization, read).await?;
         self.check_again()?;
         Ok(list)
+    }
+
+    /// A place for a request that waits or streams, since it holds its connection: the connections are shared too.
+    pub fn hold_connection(&self) -> Result<Option<Place>, Problem> {
+        let Some(places) = self.node.held_connections.get() else { return Ok(None) };
+        let held = places.try_acquire(&self.caller.organization).map_err(|refused| {
+            Problem::overloaded(&format!("too many requests wait on their connections: {refused}; ask without waiting"))
+        });
+        held.map(Some)
     }
 
     /// The caller as recorded in events and the audit.

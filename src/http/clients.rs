@@ -106,6 +106,7 @@ pub async fn newest_within<T, W: Changes>(
     if wait.is_zero() || has_ended(&first) {
         return Ok(first);
     }
+    let _held = access.hold_connection()?;
     let environments = &access.realm.environments;
     let mut watch = watch();
     let deadline = Instant::now() + wait;
@@ -148,6 +149,7 @@ pub async fn read_when_changed<T, W: Changes>(
     if wait.is_zero() || !answer::is_known(request.headers(), &read()?.etag) {
         return read();
     }
+    let _held = access.hold_connection()?;
     let environments = &access.realm.environments;
     let mut watch = watch();
     let deadline = Instant::now() + wait;

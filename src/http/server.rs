@@ -72,12 +72,14 @@ pub fn start(
     realm: Realm,
 ) -> io::Result<RunningServer> {
     let (node, realm) = (Arc::new(node), Arc::new(realm));
+    let per_worker = connections_per_worker(options);
+    node.share_connections(per_worker.saturating_mul(options.workers));
     socket.listen(BACKLOG as i32)?;
     let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;
     let builder = Server::build()
         .workers(options.workers)
-        .max_concurrent_connections(connections_per_worker(options))
+        .max_concurrent_connections(per_worker)
         .shutdown_timeout(LINGER_SECONDS)
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();

@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use super::connections::Connections;
@@ -22,7 +22,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
-use crate::shares::Places;
+use crate::shares::{Capacity, Places};
 use crate::store::Store;
 use crate::webhooks::Webhooks;
 
@@ -38,6 +38,10 @@ pub struct Node {
     pub logs: Logs,
     /// Places to follow a log as it is written.
     pub log_followers: Places,
+    /// Places for requests that wait or stream, and hold a connection meanwhile; known when the server listens.
+    pub held_connections: OnceLock<Places>,
+    /// How many organizations share this process.
+    pub organizations: usize,
     /// The OpenAPI document, made when it is first asked for.
     pub openapi: LazyLock<String>,
     pub body_timeout: Duration,
@@ -47,6 +51,14 @@ pub struct Node {
     pub draining: AtomicBool,
     /// The number of requests that have been read and not yet answered.
     pub underway: AtomicUsize,
+}
+
+impl Node {
+    /// The server listens, with so many connections: requests that hold one for long have a share of them.
+    pub fn share_connections(&self, connections: usize) {
+        let capacity = Capacity::seats(connections).among(self.organizations);
+        self.held_connections.get_or_init(|| Places::without_queue("held_connections", capacity));
+    }
 }
 
 /// A store and everything that stands on it.

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::events::offline;
 use crate::support::tenants::acme_and_beta;
 use crate::support::wire::{Wire, head};
-use crate::support::{Client, Server, Setup};
+use crate::support::{Client, Server, Setup, at};
 
 /// A metric of an organization's share, 0 if it is not shown.
 async fn share(server: &Server, name: &str, resource: &str, organization: &str) -> u64 {
@@ -81,6 +81,36 @@ async fn claims_that_wait_leave_places_to_wait_to_another_organization() {
     bea.enqueue("review-1", json!({})).await;
     waiting.abort();
     admin.until_queue_is("review-1", 4).await;
+}
+
+#[tokio::test]
+async fn requests_that_wait_on_their_connections_leave_connections_to_another_organization() {
+    let settings = "workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nmax_connections = 40\n";
+    let (server, bea) = acme_and_beta(|| Setup::default().settings(settings)).await;
+    let admin = server.admin();
+    let session = admin.claim("review-1", json!({})).await.created().session();
+    let etag = admin.session("review-1", &session).await.ok().header("etag").to_owned();
+    let path = format!("{}/sessions/{session}?waitSeconds=300", at("review-1"));
+    let ask = format!("{}If-None-Match: {etag}\r\n\r\n", head("GET", &admin.path(&path)));
+    let mut polls = Vec::new();
+    while share(&server, "lockkeeper_share_used", "held_connections", "acme").await < 20 {
+        let mut wire = Wire::open(&server).await;
+        wire.send(&ask).await;
+        polls.push(wire);
+        assert!(polls.len() <= 30, "twenty of the forty connections are held");
+    }
+    let mut wire = Wire::open(&server).await;
+    wire.send(&ask).await;
+    let refused = wire.answer().await.unwrap().refused(503, "overloaded");
+    says(&refused, "your organization already has its share, 20");
+    let waiting = bea.claim("review-1", json!({ "waitSeconds": 300 })).await.created().session();
+    let streamed = bea.request(Method::GET, &bea.path("/events/stream")).send().await.unwrap();
+    assert_eq!(streamed.status(), 200);
+    bea.release("review-1", &waiting).await.ok();
+    admin.release("review-1", &session).await.ok();
+    for mut poll in polls {
+        poll.answer().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -59,13 +59,7 @@ impl Bench {
         Self::of(store, 1000, 1_000_000, SteadyTime { boot: Boot(1), tick: Tick(0) }, waiting)
     }
 
-    fn of(
-        store: Arc<MemoryStore>,
-        history_retention: u64,
-        wall: i64,
-        started: SteadyTime,
-        waiting: Capacity,
-    ) -> Self {
+    fn of(store: Arc<MemoryStore>, history_retention: u64, wall: i64, started: SteadyTime, waiting: Capacity) -> Self {
         let (wall, steady) = (Arc::new(AtomicI64::new(wall)), Arc::new(AtomicI64::new(started.tick.0)));
         let (at, tick) = (wall.clone(), steady.clone());
         let clock: Clock = Arc::new(move || Now {

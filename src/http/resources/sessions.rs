@@ -36,6 +36,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let place = Place { pipeline: key.pipeline.clone(), environment: Some(key.name.clone()) };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
     let claiming = environments.claim(&key, claim, patience, keyed);
     let waited = while_connected(&call.request, &access, waits, claiming).await;
@@ -52,6 +53,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let place = Place { pipeline: pipeline.clone(), environment: None };
     let keyed = place.keyed(pending);
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
+    let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
     let claiming = environments.claim_any(&pipeline, labels, claim, patience, keyed);
     let waited = while_connected(&call.request, &access, waits, claiming).await;

@@ -26,6 +26,7 @@ use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, 
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::streaming::{bare, cut_off, fitted};
+use crate::shares::Place;
 use crate::store::StoreError;
 
 /// The header with the id of the last event that the client has seen.
@@ -54,6 +55,7 @@ pub async fn stream(call: Call) -> Answered {
     let subscription = hubs
         .subscribe(&access.caller.organization)
         .map_err(|refused| Problem::overloaded(&format!("too many event streams are open: {refused}; close some")))?;
+    let held = access.hold_connection()?;
     let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
     let monitor = Arc::new(ReadMonitor::new());
     let subscriber = Subscriber {
@@ -70,6 +72,7 @@ pub async fn stream(call: Call) -> Answered {
         filter,
         subscription,
         monitor,
+        _held: held,
     };
     Ok(fitted(&call.request, subscriber.follow(response)))
 }
@@ -155,6 +158,7 @@ struct Subscriber {
     live: bool,
     sent_at: Instant,
     monitor: Arc<ReadMonitor>,
+    _held: Option<Place>,
     _cut_off: oneshot::Sender<()>,
 }
 

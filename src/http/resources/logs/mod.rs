@@ -78,6 +78,7 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
             "too many clients follow a log: {refused}; close some, or read the log without `follow`"
         ))
     })?;
+    let held = access.hold_connection()?;
     let follower = Follower {
         _cut_off: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),
@@ -89,6 +90,7 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
         source: Some(source),
         has_finished: false,
         _place: place,
+        _held: held,
     };
     let pieces = stream::try_unfold(follower, |mut follower| async move {
         let (request, access) = (follower.request.clone(), follower.access.clone());
@@ -123,6 +125,7 @@ struct Follower {
     /// Set before the last read of the log, after which nothing is added.
     has_finished: bool,
     _place: Place,
+    _held: Option<Place>,
     _cut_off: oneshot::Sender<()>,
 }
 
