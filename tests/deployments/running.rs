@@ -5,7 +5,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
 use crate::site::{ENVIRONMENT, Site, id, sh, stage, stage_with};
-use crate::support::{assert_fields, assert_has, assert_is_time, at};
+use crate::support::{Setup, assert_fields, assert_has, assert_is_time, at};
 
 #[tokio::test]
 async fn stages_and_steps_run_in_order_and_a_later_one_finds_what_an_earlier_one_left() {
@@ -58,6 +58,14 @@ async fn a_failure_names_the_step_and_its_exit_code_and_skips_the_rest() {
 }
 
 #[tokio::test]
+async fn a_step_has_the_umask_that_the_server_was_started_with_and_not_the_servers_own() {
+    let setup = Setup::default().under(&["sh", "-c", "umask 027; exec \"$@\"", "sh"]);
+    let site = Site::start(setup, json!([stage("one", "umask; touch made; stat -c %a made")])).await;
+    let done = site.run().await;
+    assert_eq!(site.log(done["deploymentId"].as_str().unwrap()).await, "0027\n640\n");
+}
+
+#[tokio::test]
 async fn a_program_that_is_not_there_fails_its_step_with_a_sentence() {
     let site = Site::with(json!([{ "name": "one", "steps": [{ "run": ["no-such-program", "x"] }] }])).await;
     let failed = site.run().await;
@@ -77,8 +85,7 @@ async fn a_stage_that_takes_too_long_is_ended_with_all_it_has_started() {
 
 #[tokio::test]
 async fn a_step_sees_what_it_is_given_and_nothing_of_the_servers_environment() {
-    let setup =
-        crate::support::Setup::default().variable("LOCKKEEPER_LOG_FILTER", "info").variable("HOME", "/somewhere");
+    let setup = Setup::default().variable("LOCKKEEPER_LOG_FILTER", "info").variable("HOME", "/somewhere");
     let site = Site::start(setup, json!([{ "name": "show", "steps": [{ "run": ["env"] }] }])).await;
     site.admin.put(&at(ENVIRONMENT), json!({ "variables": { "TIER": "test", "PATH": "/bin:/usr/bin" } })).await.ok();
     let done = site.run().await;
