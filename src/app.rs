@@ -5,6 +5,7 @@ mod chores;
 mod declared;
 mod error;
 mod greeting;
+mod masks;
 mod opening;
 mod orphans;
 mod runner_host;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::masks::PipelineMasks;
 use crate::actors::Environments;
 use crate::analysis::llm::{ApiKey, LlmSettings};
 use crate::analysis::service::{Analyses, EngineName, Engines, Masks, Sources};
@@ -9,8 +10,6 @@ use crate::config::{AnalysisEngine, Settings};
 use crate::domain::PipelineKey;
 use crate::http::WallClock;
 use crate::logs::Logs;
-use crate::runner::Mask;
-use crate::secrets::Vault;
 use crate::store::{Store, StoreError};
 
 /// Also resumes the unfinished analyses of the previous run.
@@ -55,10 +54,9 @@ fn engines(settings: &Settings) -> Engines {
 }
 
 /// Masks all secrets that the steps of a pipeline may have seen.
-pub fn masks(vault: Arc<Vault>) -> Masks {
+pub fn masks(masks: PipelineMasks) -> Masks {
     Arc::new(move |pipeline: &PipelineKey| {
-        let values = vault.values_for(pipeline).map_err(|error| error.to_string())?;
-        let mask = Mask::new(values.iter().map(|value| value.reveal()))?;
+        let mask = masks.mask(pipeline)?;
         Ok(Arc::new(move |text: &str| mask.apply(text)))
     })
 }

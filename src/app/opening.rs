@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::error::ServeError;
+use super::masks::PipelineMasks;
 use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, orphans};
 use crate::actors::{Clock, Environments, Options};
@@ -94,13 +95,14 @@ pub async fn open_realm(
     declared::warn_of_unresolved(&settings.organizations, &pipelines, &registries);
     let definitions = PipelineDefinitions { pipelines: pipelines.clone(), registries: registries.clone() };
     let environments = open_environments(settings, store.clone(), clock.clone(), &steady, definitions)?;
-    let host = Arc::new(RunnerHost::new(environments.clone(), vault.clone(), clock.clone()));
+    let pipeline_masks = PipelineMasks::new(vault.clone());
+    let host = Arc::new(RunnerHost::new(environments.clone(), pipeline_masks.clone(), clock.clone()));
     let runner = Runner::new(runner_options(settings, step_umask)?, node.logs.clone(), host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
     declared::warn_of_reserved_names(&settings.organizations, &pipelines, &environments)?;
-    let masks = analysing::masks(vault.clone());
+    let masks = analysing::masks(pipeline_masks);
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
     let dependencies = fixes::FixDependencies {
         git: node.git.clone(),

@@ -8,16 +8,16 @@ use futures_util::future::{BoxFuture, LocalBoxFuture};
 use tokio::sync::{mpsc, oneshot};
 use zeroize::Zeroizing;
 
+use super::masks::PipelineMasks;
 use crate::actors::{Definitions, Environments, Executor, Failure};
 use crate::domain::{
     BeginStage, DeploymentId, EndStage, EnvironmentKey, PipelineKey, PipelineNow, ReportSteps, StageAttempt, StageEnd,
-    StageOrder, StepRun, Swept, Timestamp,
+    StageOrder, StepRun, Swept, Timestamp, VariableName,
 };
 use crate::http::WallClock;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
-use crate::runner::{Host, Runner, StageJob, Variable};
-use crate::secrets::Vault;
+use crate::runner::{Host, Runner, StageJob, StepInputs, Variable};
 
 /// The length of the queue of reports; beyond it, reporting stages wait.
 const REPORTS_MAX: usize = 256;
@@ -65,7 +65,7 @@ impl Executor for RunnerExecutor {
 /// tasks run elsewhere: so reports are queued for such a thread.
 pub struct RunnerHost {
     environments: Environments,
-    vault: Arc<Vault>,
+    masks: PipelineMasks,
     clock: WallClock,
     reports: mpsc::Sender<Report>,
 }
@@ -74,14 +74,14 @@ type Report = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 impl RunnerHost {
     /// Must be called on a thread that runs actors.
-    pub fn new(environments: Environments, vault: Arc<Vault>, clock: WallClock) -> Self {
+    pub fn new(environments: Environments, masks: PipelineMasks, clock: WallClock) -> Self {
         let (reports, mut queue) = mpsc::channel::<Report>(REPORTS_MAX);
         actix_web::rt::spawn(async move {
             while let Some(report) = queue.recv().await {
                 actix_web::rt::spawn(report());
             }
         });
-        Self { environments, vault, clock, reports }
+        Self { environments, masks, clock, reports }
     }
 
     /// Sends a report once. `None` if its outcome is unknown.
@@ -149,30 +149,22 @@ fn attempt(job: &StageJob) -> StageAttempt {
 }
 
 impl Host for RunnerHost {
-    fn variables<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>> {
+    fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>> {
         async move {
+            let variable =
+                |name: &VariableName, value: String| Variable { name: name.to_string(), value: Zeroizing::new(value) };
             let plain = job.order.blueprint.variables.iter().chain(&job.order.configuration.variables);
-            let mut variables: Vec<_> = plain
-                .map(|(name, value)| Variable {
-                    name: name.to_string(),
-                    value: Zeroizing::new(value.to_string()),
-                    secret: false,
-                })
-                .collect();
-            let (vault, pipeline) = (self.vault.clone(), job.environment.pipeline.clone());
-            let opened = tokio::task::spawn_blocking(move || vault.open_for(&pipeline)).await;
+            let mut variables: Vec<_> = plain.map(|(name, value)| variable(name, value.to_string())).collect();
+            let (masks, pipeline) = (self.masks.clone(), job.environment.pipeline.clone());
+            let opened = tokio::task::spawn_blocking(move || masks.for_steps(&pipeline)).await;
             let secrets =
                 opened.map_err(|error| error.to_string()).and_then(|opened| opened.map_err(|e| e.to_string()));
             let secrets = secrets.map_err(|error| {
                 tracing::error!(environment = %job.environment, error, "cannot decrypt the secrets of a pipeline");
                 "its secrets cannot be decrypted; the server's log says why".to_owned()
             })?;
-            variables.extend(secrets.into_iter().map(|(name, value)| Variable {
-                name: name.to_string(),
-                value: Zeroizing::new(value.reveal().to_owned()),
-                secret: true,
-            }));
-            Ok(variables)
+            variables.extend(secrets.by_name.iter().map(|(name, value)| variable(name, value.reveal().to_owned())));
+            Ok(StepInputs { variables, mask: secrets.mask? })
         }
         .boxed()
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use zeroize::Zeroizing;
 
+use super::mask::Mask;
 use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun, Timestamp};
 
 #[derive(Debug, Clone)]
@@ -41,20 +42,27 @@ pub struct StageJob {
     pub order: StageOrder,
 }
 
+/// What the steps of a stage get.
+#[derive(Clone)]
+pub struct StepInputs {
+    /// Of two with the same name the later one wins.
+    pub variables: Vec<Variable>,
+    /// Of the secrets among them, wherever they would be shown.
+    pub mask: Mask,
+}
+
 /// An environment variable of a step.
 #[derive(Clone)]
 pub struct Variable {
     pub name: String,
     pub value: Zeroizing<String>,
-    /// Whether the value is masked wherever it would be shown.
-    pub secret: bool,
 }
 
 /// The server, as the runner sees it.
 pub trait Host: Send + Sync + 'static {
-    /// All variables of a step except `LOCKKEEPER_…`; of two with the same name the later one wins. Called when the stage
-    /// begins, so that secrets are current. The error is one sentence.
-    fn variables<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>>;
+    /// All variables of a step except `LOCKKEEPER_…`. Called when the stage begins, so that secrets are current. The error
+    /// is one sentence.
+    fn inputs<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>>;
 
     /// The stage is about to begin. Resolves when that is durable; false if the stage is no longer wanted.
     fn begun<'a>(&'a self, job: &'a StageJob) -> BoxFuture<'a, bool>;

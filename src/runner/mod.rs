@@ -25,8 +25,8 @@ mod substitute;
 mod supervise;
 mod work_dirs;
 
-pub use host::{Host, OWN_PROGRAM, Options, RUNNING_MAX, StageJob, Variable};
+pub use host::{Host, OWN_PROGRAM, Options, RUNNING_MAX, StageJob, StepInputs, Variable};
 pub use jobs::Runner;
-pub use mask::Mask;
+pub use mask::{Mask, SharedMasks};
 pub use protocol::SUPERVISE_COMMAND;
 pub use supervise::supervise;

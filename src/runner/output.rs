@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use tokio::task::JoinHandle;
 
 use super::host::Host;
-use super::mask::{Masker, SecretPatterns};
+use super::mask::{Mask, Masker};
 use crate::logs::{LogWriter, StepLog};
 
 /// The capacity of a pipe.
@@ -27,16 +27,16 @@ const END_WITHIN: Duration = Duration::from_secs(2);
 pub(super) struct StepOutput {
     log: StepLog,
     masker: Masker,
-    secrets: Arc<SecretPatterns>,
+    mask: Mask,
     host: Arc<dyn Host>,
     masked: Vec<u8>,
     is_idle: bool,
 }
 
 impl StepOutput {
-    pub fn new(log: StepLog, secrets: Arc<SecretPatterns>, host: Arc<dyn Host>) -> Self {
-        let masker = Masker::new(secrets.clone());
-        Self { log, masker, secrets, host, masked: Vec::new(), is_idle: true }
+    pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>) -> Self {
+        let masker = mask.stream();
+        Self { log, masker, mask, host, masked: Vec::new(), is_idle: true }
     }
 
     pub fn write(&mut self, bytes: &[u8]) {
@@ -51,7 +51,7 @@ impl StepOutput {
         self.forward();
         let mut writer = self.log.finish(self.host.now());
         for remark in remarks {
-            writer.remark(self.host.now(), &self.secrets.mask(remark));
+            writer.remark(self.host.now(), &self.mask.apply(remark));
         }
         writer
     }

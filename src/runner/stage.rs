@@ -7,8 +7,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::host::{Host, Options, StageJob, Variable};
-use super::mask::SecretPatterns;
+use super::host::{Host, Options, StageJob, StepInputs, Variable};
 use super::output::StepOutput;
 use super::process_tree::DEPLOYMENT_VARIABLE;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
@@ -100,24 +99,22 @@ async fn unless_abandoned<T>(directive: &watch::Receiver<Directive>, future: imp
 
 /// Prepares the stage for its first step. The error is one sentence.
 async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContext, LogWriter), String> {
-    let given = services.host.variables(job).await?;
+    let StepInputs { variables: given, mask } = services.host.inputs(job).await?;
     let deployment = job.order.deployment;
     let work_dir = work_dirs::path(&services.options.work_dir, deployment);
-    let variables = step_variables(&services.options, job, &given);
+    let variables = step_variables(&services.options, job, given);
     let (logs, organization) = (services.logs.clone(), job.environment.pipeline.organization.clone());
     let blocking = tokio::task::spawn_blocking(move || {
-        let values = given.iter().filter(|variable| variable.secret).map(|variable| variable.value.as_str());
-        let secrets = Arc::new(SecretPatterns::new(values)?);
         work_dirs::create(&work_dir).map_err(|error| format!("its working directory could not be created: {error}"))?;
-        Ok((StepContext { deployment, variables, secrets, work_dir }, logs.append(&organization, deployment)))
+        Ok((StepContext { deployment, variables, mask, work_dir }, logs.append(&organization, deployment)))
     });
     blocking.await.expect("preparing a stage does not panic")
 }
 
 /// The environment of the steps.
-fn step_variables(options: &Options, job: &StageJob, given: &[Variable]) -> Variables {
+fn step_variables(options: &Options, job: &StageJob, given: Vec<Variable>) -> Variables {
     let mut variables = Variables::from([("PATH".to_owned(), Zeroizing::new(options.path.clone()))]);
-    variables.extend(given.iter().map(|variable| (variable.name.clone(), variable.value.clone())));
+    variables.extend(given.into_iter().map(|variable| (variable.name, variable.value)));
     let order = &job.order;
     let stage = order.blueprint.stages.get(order.stage).map(|stage| stage.name.to_string());
     // Last, so that no other variable can replace them: one of them is how the processes of a deployment are found.
@@ -178,7 +175,7 @@ impl StageRunner<'_> {
             Section { stage: self.stage.name.shared(), step: step.name.shared(), attempt: self.job.order.attempt };
         let options = &self.services.options;
         let log = log.step(section, options.log_bytes_per_step);
-        let output = StepOutput::new(log, self.context.secrets.clone(), self.services.host.clone());
+        let output = StepOutput::new(log, self.context.mask.clone(), self.services.host.clone());
         let context = self.context.with(&step.inputs);
         let (mut ended, output) = match &step.action {
             Action::Run(arguments) => process_step::run(arguments, &context, options, &self.limits, output).await,
@@ -204,7 +201,7 @@ impl StageRunner<'_> {
         match outcome {
             Outcome::Succeeded => (StepStatus::Succeeded, StageEnd::Succeeded),
             Outcome::Failed(reason) => {
-                let reason = self.context.secrets.mask(&format!("step `{}` {reason}", step.name));
+                let reason = self.context.mask.apply(&format!("step `{}` {reason}", step.name));
                 (StepStatus::Failed, StageEnd::Failed(clipped(reason)))
             }
             Outcome::TimedOut => (StepStatus::Failed, StageEnd::Failed(clipped(self.took_too_long()))),

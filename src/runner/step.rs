@@ -3,13 +3,12 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use zeroize::Zeroizing;
 
-use super::mask::SecretPatterns;
+use super::mask::Mask;
 use super::substitute::Variables;
 use crate::domain::{DeploymentId, VariableName, VariableValue};
 
@@ -35,7 +34,7 @@ pub(super) async fn until(mut directive: watch::Receiver<Directive>, wanted: Dir
 pub(super) struct StepContext {
     pub deployment: DeploymentId,
     pub variables: Variables,
-    pub secrets: Arc<SecretPatterns>,
+    pub mask: Mask,
     pub work_dir: PathBuf,
 }
 

@@ -6,11 +6,12 @@
 //!
 //! Writers decide in memory through [`Ordered`](crate::store::Ordered). Readers take the store, which has only what is
 //! durable: values are not kept in memory, so there is no published copy. Each file uses only those before it: value,
-//! sealing, secret, stored, master_key, audit_key, rings, vault, kept, rotation.
+//! sealing, secret, stored, opening, master_key, audit_key, rings, vault, kept, rotation.
 
 mod audit_key;
 mod kept;
 mod master_key;
+mod opening;
 mod rings;
 mod rotation;
 mod sealing;
@@ -25,6 +26,7 @@ mod tests;
 pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
 pub use kept::forget;
 pub use master_key::{MasterKey, OpenError};
+pub use opening::{PipelineSecrets, SecretVersions};
 pub use rotation::{Rotated, rotate, unlock};
 pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 pub use value::{SecretValue, VALUE_BYTES_MAX};

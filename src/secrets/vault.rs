@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::master_key::{MasterKey, OpenError};
+use super::opening::{PipelineSecrets, open};
 use super::rings;
 use super::sealing::Ring;
 use super::secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
@@ -156,10 +157,7 @@ impl Vault {
 
     /// The secrets that the steps of a pipeline get, by name: the organization's and its own, which take precedence.
     pub fn open_for(&self, pipeline: &PipelineKey) -> Result<Vec<(VariableName, SecretValue)>, SecretError> {
-        let (records, ring) = self.records_for(pipeline)?;
-        let Some(ring) = ring else { return Ok(Vec::new()) };
-        let by_name: BTreeMap<_, _> = records.into_iter().map(|record| (record.secret.name.clone(), record)).collect();
-        by_name.into_iter().map(|(name, record)| Ok((name, open(&ring, &record)?))).collect()
+        self.secrets_for(pipeline)?.by_name()
     }
 
     /// Makes sure that the organization has a data key.
@@ -186,14 +184,6 @@ impl Vault {
         self.organizations.store()
     }
 
-    /// Every value that a pipeline's steps may have seen, for masking: also values of the organization that the pipeline
-    /// overrides.
-    pub fn values_for(&self, pipeline: &PipelineKey) -> Result<Vec<SecretValue>, SecretError> {
-        let (records, ring) = self.records_for(pipeline)?;
-        let Some(ring) = ring else { return Ok(Vec::new()) };
-        records.iter().map(|record| open(&ring, record)).collect()
-    }
-
     /// A secret of the organization, for the server's own use.
     pub fn open_one(&self, organization: &Identifier, name: &VariableName) -> Result<Option<SecretValue>, SecretError> {
         let Some(record) = self.record(organization, None, name)? else { return Ok(None) };
@@ -201,14 +191,15 @@ impl Vault {
         ring.map(|ring| open(&ring, &record)).transpose()
     }
 
-    /// The records of the organization itself, then those of the pipeline, with the keys that open them.
-    fn records_for(&self, pipeline: &PipelineKey) -> Result<(Vec<Record>, Option<Arc<Ring>>), StoreError> {
+    /// The secrets of a pipeline with their versions, to be opened when they are needed.
+    pub fn secrets_for(&self, pipeline: &PipelineKey) -> Result<PipelineSecrets, SecretError> {
         let mut records = Vec::new();
         for scope in [None, Some(&pipeline.pipeline)] {
             visit(self.store(), &stored::scope_prefix(&pipeline.organization, scope), |record| records.push(record))?;
         }
         // Read after the records: memory is ahead of the store, so it has every key that they need.
-        Ok((records, self.ring(&pipeline.organization)))
+        let ring = self.ring(&pipeline.organization);
+        Ok(PipelineSecrets { organization: pipeline.organization.clone(), records, ring })
     }
 
     fn record(
@@ -352,11 +343,6 @@ fn record(
     let event = NewEvent::new(event_type, cause, &data);
     let event = secret.pipeline.as_ref().map_or(event, |pipeline| event.in_pipeline(pipeline));
     events::record(batch, organization, &event);
-}
-
-fn open(ring: &Ring, record: &Record) -> Result<SecretValue, SecretError> {
-    let value = ring.open(&record.identity(), &record.sealed);
-    value.ok_or_else(|| SecretError::DoesNotOpen { name: record.secret.name.clone() })
 }
 
 fn visit(store: &dyn Store, prefix: &[u8], mut visit: impl FnMut(Record)) -> Result<(), StoreError> {

@@ -45,6 +45,26 @@ async fn a_step_has_its_secrets_and_its_log_has_not() {
 }
 
 #[tokio::test]
+async fn a_secret_that_programs_encode_is_not_in_the_log() {
+    let script = r#"
+        printf '%q\n' "$TOKEN"; set -x; : "$TOKEN"; set +x
+        printf '%s' "$TOKEN" | od -A x -t x1z; printf '%s' "$TOKEN" | od; printf '%s' "$TOKEN" | base32
+        printf '%s' "$TOKEN" | od -A n -v -t x1 | tr -d '\n ' | sed 's/../%&/g'; echo
+        printf '%s' "$TOKEN" | sed 's/&/\&amp;/g; s/</\&lt;/g'; echo
+        printf '%s' "$TOKEN" | sed 's/\//\\\//g'; echo; echo done
+    "#;
+    let stages = json!([{ "name": "print", "steps": [{ "name": "all", "run": ["bash", "-c", script] }] }]);
+    let site = Site::with(stages).await;
+    site.admin.post("/secrets", json!({ "name": "TOKEN", "value": "s3cret/value & <more> of it" })).await.created();
+    let done = site.run().await;
+    assert_eq!(done["status"], "succeeded", "{done:#}");
+    let log = site.log(done["deploymentId"].as_str().unwrap()).await;
+    assert!(log.ends_with("done\n") && log.matches("***").count() >= 8, "{log}");
+    let pieces = ["s3cret", "value", "more", "73 33 63", "%73%33", "OMZWG4TFOQ", "062563", "amp;"];
+    assert!(pieces.iter().all(|piece| !log.contains(piece)), "{log}");
+}
+
+#[tokio::test]
 async fn a_pipelines_secret_wins_over_the_organizations_and_a_new_value_counts_from_the_next_stage() {
     let site = Site::with(json!([stage("check", r#"[ "$WHO" = "$(cat $TRACE)" ]"#)])).await;
     let run = async |expected: &str| {

@@ -12,7 +12,7 @@ use lockkeeper::domain::{
     PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
 };
 use lockkeeper::logs::Logs;
-use lockkeeper::runner::{Host, Options, Runner, StageJob, Variable};
+use lockkeeper::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use tokio::sync::{mpsc, watch};
@@ -32,7 +32,7 @@ pub enum Report {
 }
 
 /// What the host says when it is asked for variables.
-type Given = Box<dyn Fn() -> Result<Vec<Variable>, String> + Send>;
+type Given = Box<dyn Fn() -> Result<StepInputs, String> + Send>;
 
 pub struct FakeHost {
     reports: mpsc::UnboundedSender<Report>,
@@ -48,7 +48,7 @@ impl FakeHost {
 }
 
 impl Host for FakeHost {
-    fn variables<'a>(&'a self, _: &'a StageJob) -> BoxFuture<'a, Result<Vec<Variable>, String>> {
+    fn inputs<'a>(&'a self, _: &'a StageJob) -> BoxFuture<'a, Result<StepInputs, String>> {
         async { self.variables.lock().unwrap()() }.boxed()
     }
 
@@ -97,7 +97,7 @@ impl Harness {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(&dir.path().join("logs"), u64::MAX).unwrap();
         let (sender, reports) = mpsc::unbounded_channel();
-        let variables: Given = Box::new(|| Ok(Vec::new()));
+        let variables: Given = Box::new(|| Ok(StepInputs { variables: Vec::new(), mask: Mask::new([])? }));
         let host = Arc::new(FakeHost {
             reports: sender,
             variables: Mutex::new(variables),
@@ -119,13 +119,13 @@ impl Harness {
     }
 
     pub fn set_variables(&self, variables: &[(&str, &str, bool)]) {
-        let variables = variables.iter().map(|(name, value, secret)| Variable {
-            name: (*name).to_owned(),
-            value: Zeroizing::new((*value).to_owned()),
-            secret: *secret,
-        });
-        let variables = variables.collect::<Vec<_>>();
-        *self.host.variables.lock().unwrap() = Box::new(move || Ok(variables.clone()));
+        let secrets = variables.iter().filter(|(_, _, secret)| *secret).map(|(_, value, _)| *value);
+        let mask = Mask::new(secrets).unwrap();
+        let variables = variables
+            .iter()
+            .map(|(name, value, _)| Variable { name: (*name).to_owned(), value: Zeroizing::new((*value).to_owned()) });
+        let inputs = StepInputs { variables: variables.collect(), mask };
+        *self.host.variables.lock().unwrap() = Box::new(move || Ok(inputs.clone()));
     }
 
     pub async fn hear(&mut self) -> Report {

@@ -1,0 +1,287 @@
+//! Single escapes of the notations in which programs print text: what stands at the beginning of some bytes.
+
+use super::entities;
+
+/// The longest escape, with some leading zeros.
+pub const ESCAPE_BYTES_MAX: usize = 16;
+
+/// The bytes with which escapes begin, and the zero byte of UTF-16.
+pub const INTRODUCERS: [u8; 6] = *b"%+&\\'\0";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notation {
+    /// `%2F`, `%2f`
+    Percent,
+    /// The same with `+` for a space.
+    Form,
+    /// `&amp;`, `&#38;`, `&#x26;`
+    Html,
+    /// JSON, string literals of most languages, `$'…'` and backslashes of shells: `\n`, `\/`, `\u00e4`, `\x2f`, `\057`, `\ `
+    Backslash,
+    /// A quote within single quotes of a shell: `'\''`, `'"'"'`
+    ShellQuote,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Decoded {
+    /// The first byte stands for itself.
+    Literal,
+    /// More bytes are needed to tell.
+    Incomplete,
+    Escape {
+        length: usize,
+        text: Text,
+    },
+}
+
+/// The bytes that an escape stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    bytes: [u8; 4],
+    length: usize,
+}
+
+impl Text {
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+impl From<u8> for Text {
+    fn from(byte: u8) -> Self {
+        Self { bytes: [byte, 0, 0, 0], length: 1 }
+    }
+}
+
+impl From<char> for Text {
+    fn from(character: char) -> Self {
+        let mut bytes = [0; 4];
+        let length = character.encode_utf8(&mut bytes).len();
+        Self { bytes, length }
+    }
+}
+
+impl Notation {
+    pub const ALL: [Self; 5] = [Self::Percent, Self::Form, Self::Html, Self::Backslash, Self::ShellQuote];
+
+    pub fn introduces(self, byte: u8) -> bool {
+        match self {
+            Self::Percent => byte == b'%',
+            Self::Form => matches!(byte, b'%' | b'+'),
+            Self::Html => byte == b'&',
+            Self::Backslash => byte == b'\\',
+            Self::ShellQuote => byte == b'\'',
+        }
+    }
+
+    /// The escape at the beginning of `bytes`, of which the first introduces one.
+    pub fn decode(self, bytes: &[u8]) -> Decoded {
+        match self {
+            Self::Form if bytes[0] == b'+' => escape(1, b' '),
+            Self::Percent | Self::Form => percent(bytes),
+            Self::Html => html(bytes),
+            Self::Backslash => backslash(bytes),
+            Self::ShellQuote => shell_quote(bytes),
+        }
+    }
+}
+
+fn escape(length: usize, text: impl Into<Text>) -> Decoded {
+    Decoded::Escape { length, text: text.into() }
+}
+
+fn character(length: usize, code: u32) -> Decoded {
+    char::from_u32(code).map_or(Decoded::Literal, |character| escape(length, character))
+}
+
+fn percent(bytes: &[u8]) -> Decoded {
+    byte(bytes, 1, 2, 16)
+}
+
+fn backslash(bytes: &[u8]) -> Decoded {
+    let Some(next) = bytes.get(1) else { return Decoded::Incomplete };
+    match next {
+        b'u' if bytes.get(2) == Some(&b'{') => closed(bytes, 3, 16, b'}'),
+        b'u' => match digits(bytes, 2, 4, 16) {
+            Digits::Number(unit) => utf16(bytes, unit),
+            Digits::Incomplete => Decoded::Incomplete,
+            Digits::Other => Decoded::Literal,
+        },
+        b'U' => match digits(bytes, 2, 8, 16) {
+            Digits::Number(code) => character(10, code),
+            Digits::Incomplete => Decoded::Incomplete,
+            Digits::Other => Decoded::Literal,
+        },
+        b'x' => byte(bytes, 2, 2, 16),
+        b'0'..=b'7' => byte(bytes, 1, 3, 8),
+        b'n' => escape(2, b'\n'),
+        b'r' => escape(2, b'\r'),
+        b't' => escape(2, b'\t'),
+        b'a' => escape(2, 0x07),
+        b'b' => escape(2, 0x08),
+        b'v' => escape(2, 0x0b),
+        b'f' => escape(2, 0x0c),
+        b'e' | b'E' => escape(2, 0x1b),
+        other if other.is_ascii_alphanumeric() => Decoded::Literal,
+        other => escape(2, *other),
+    }
+}
+
+fn html(bytes: &[u8]) -> Decoded {
+    match (bytes.get(1), bytes.get(2)) {
+        (None, _) | (Some(b'#'), None) => Decoded::Incomplete,
+        (Some(b'#'), Some(b'x' | b'X')) => closed(bytes, 3, 16, b';'),
+        (Some(b'#'), Some(_)) => closed(bytes, 2, 10, b';'),
+        (Some(_), _) => {
+            let name = bytes[1..].iter().take(entities::NAME_BYTES_MAX + 1);
+            let length = name.take_while(|byte| byte.is_ascii_alphanumeric()).count();
+            match bytes.get(1 + length) {
+                _ if length > entities::NAME_BYTES_MAX => Decoded::Literal,
+                None => Decoded::Incomplete,
+                Some(b';') => {
+                    let found = entities::named(&bytes[1..=length]);
+                    found.map_or(Decoded::Literal, |character| escape(length + 2, character))
+                }
+                Some(_) => Decoded::Literal,
+            }
+        }
+    }
+}
+
+fn shell_quote(bytes: &[u8]) -> Decoded {
+    let forms: [&[u8]; 2] = [br"'\''", br#"'"'"'"#];
+    if let Some(form) = forms.iter().find(|form| bytes.starts_with(form)) {
+        return escape(form.len(), b'\'');
+    }
+    let may_become = forms.iter().any(|form| form.starts_with(bytes));
+    if may_become { Decoded::Incomplete } else { Decoded::Literal }
+}
+
+/// `\uXXXX`, of which the second one of a surrogate pair follows at once.
+fn utf16(bytes: &[u8], unit: u32) -> Decoded {
+    const LENGTH: usize = 6;
+    if !(0xd800..0xdc00).contains(&unit) {
+        return character(LENGTH, unit);
+    }
+    let rest = &bytes[LENGTH..];
+    if rest.len() < 2 && b"\\u".starts_with(rest) {
+        return Decoded::Incomplete;
+    }
+    if !rest.starts_with(b"\\u") {
+        return Decoded::Literal;
+    }
+    match digits(rest, 2, 4, 16) {
+        Digits::Number(low @ 0xdc00..=0xdfff) => {
+            character(2 * LENGTH, 0x1_0000 + ((unit - 0xd800) << 10) + (low - 0xdc00))
+        }
+        Digits::Incomplete => Decoded::Incomplete,
+        Digits::Number(_) | Digits::Other => Decoded::Literal,
+    }
+}
+
+enum Digits {
+    Number(u32),
+    Incomplete,
+    Other,
+}
+
+/// Exactly `count` digits from `at` on.
+fn digits(bytes: &[u8], at: usize, count: usize, radix: u32) -> Digits {
+    let mut number = 0u32;
+    for index in at..at + count {
+        let Some(byte) = bytes.get(index) else { return Digits::Incomplete };
+        let Some(digit) = char::from(*byte).to_digit(radix) else { return Digits::Other };
+        number = number.wrapping_mul(radix).wrapping_add(digit);
+    }
+    Digits::Number(number)
+}
+
+fn byte(bytes: &[u8], at: usize, count: usize, radix: u32) -> Decoded {
+    match digits(bytes, at, count, radix) {
+        Digits::Number(number) => u8::try_from(number).map_or(Decoded::Literal, |byte| escape(at + count, byte)),
+        Digits::Incomplete => Decoded::Incomplete,
+        Digits::Other => Decoded::Literal,
+    }
+}
+
+/// A number up to `end`.
+fn closed(bytes: &[u8], at: usize, radix: u32, end: u8) -> Decoded {
+    let mut number = 0u32;
+    for index in at..ESCAPE_BYTES_MAX {
+        let Some(byte) = bytes.get(index) else { return Decoded::Incomplete };
+        if *byte == end && index > at {
+            return character(index + 1, number);
+        }
+        let Some(digit) = char::from(*byte).to_digit(radix) else { return Decoded::Literal };
+        number = number.saturating_mul(radix).saturating_add(digit);
+    }
+    Decoded::Literal
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decoded(notation: Notation, text: &str) -> Option<(usize, Vec<u8>)> {
+        match notation.decode(text.as_bytes()) {
+            Decoded::Escape { length, text } => Some((length, text.as_bytes().to_vec())),
+            Decoded::Literal | Decoded::Incomplete => None,
+        }
+    }
+
+    #[test]
+    fn each_escape_stands_for_its_bytes() {
+        for (notation, text, meant) in [
+            (Notation::Percent, "%2F", "/"),
+            (Notation::Percent, "%2f", "/"),
+            (Notation::Form, "+", " "),
+            (Notation::Html, "&amp;", "&"),
+            (Notation::Html, "&apos;", "'"),
+            (Notation::Html, "&auml;", "ä"),
+            (Notation::Html, "&#39;", "'"),
+            (Notation::Html, "&#0039;", "'"),
+            (Notation::Html, "&#x27;", "'"),
+            (Notation::Html, "&#X20aC;", "€"),
+            (Notation::Backslash, r"\/", "/"),
+            (Notation::Backslash, r"\n", "\n"),
+            (Notation::Backslash, r"\u00e4", "ä"),
+            (Notation::Backslash, r"\ud834\udd1e", "𝄞"),
+            (Notation::Backslash, r"\U0001d11e", "𝄞"),
+            (Notation::Backslash, r"\u{1d11e}", "𝄞"),
+            (Notation::Backslash, r"\x2f", "/"),
+            (Notation::Backslash, r"\057", "/"),
+            (Notation::Backslash, r"\ ", " "),
+            (Notation::Backslash, r"\'", "'"),
+            (Notation::ShellQuote, r"'\''", "'"),
+            (Notation::ShellQuote, r#"'"'"'"#, "'"),
+        ] {
+            assert_eq!(decoded(notation, text), Some((text.len(), meant.into())), "{text}");
+            let more = format!("{text}41;");
+            assert_eq!(decoded(notation, &more), Some((text.len(), meant.into())), "{more}");
+            for end in 1..text.len() {
+                assert_eq!(notation.decode(&text.as_bytes()[..end]), Decoded::Incomplete, "{}", &text[..end]);
+            }
+        }
+        assert_eq!(decoded(Notation::Backslash, r"\303x"), Some((4, vec![0xc3])));
+    }
+
+    #[test]
+    fn what_is_no_escape_stands_for_itself() {
+        for (notation, text) in [
+            (Notation::Percent, "%2G"),
+            (Notation::Percent, "% "),
+            (Notation::Html, "& b"),
+            (Notation::Html, "&nothing;"),
+            (Notation::Html, "&#;"),
+            (Notation::Html, "&#x110000;"),
+            (Notation::Html, "&#00000000000000000000039;"),
+            (Notation::Backslash, r"\d"),
+            (Notation::Backslash, r"\u00g0"),
+            (Notation::Backslash, r"\ud834x"),
+            (Notation::Backslash, r"\777"),
+            (Notation::ShellQuote, "'a"),
+        ] {
+            assert_eq!(notation.decode(text.as_bytes()), Decoded::Literal, "{text}");
+        }
+    }
+}
