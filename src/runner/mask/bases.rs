@@ -158,7 +158,7 @@ impl Base {
             let Some(Completed { shift, back }) = self.completes[(self.count - begin) % period] else { continue };
             let decoded = (self.newest >> shift) as u8;
             let start = self.positions[(self.count - back) % 4];
-            if let Some((start, length)) = self.traces[begin].push(patterns, decoded, start)
+            if let Some((start, length)) = self.traces[begin].push(patterns, decoded, (start, position + 1))
                 && length >= self.bytes_min
             {
                 hidden.push((start, position + 1));
@@ -314,14 +314,14 @@ impl BaseSearch {
 
     /// The last characters of a line are released even if encoded data, split into lines, could begin with them.
     pub fn idle(&mut self, patterns: &SecretPatterns, end: u64) {
-        let is_suspicious = || self.traces().any(|trace| trace.suspicious(end).is_some());
+        let is_suspicious = || self.traces().any(|trace| trace.suspicious().is_some());
         if self.line_break != LineBreak::None && !is_suspicious() {
             self.clear(patterns, end);
         }
     }
 
     pub fn finish(&mut self, patterns: &SecretPatterns, end: u64, hidden: &mut Hidden) {
-        hidden.extend(self.traces().filter_map(|trace| trace.suspicious(end)).map(|first| (first, end)));
+        hidden.extend(self.traces().filter_map(Trace::suspicious));
         self.clear(patterns, end);
     }
 }

@@ -155,7 +155,7 @@ impl DumpSearch {
         let gap = if let Place::Gap { since } = self.place { start - since } else { 0 };
         // Two spaces come before the text, or stand in the middle of a line of single bytes.
         let is_over = self.has_secret && self.traces.iter().all(|trace| trace.depth() == 0);
-        let is_text = gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
+        let is_text = gap > 2 || gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
         let fits = self.place == Place::Outside || number.digits.len() <= self.digits && !is_text;
         if is_offset {
             self.pass(end + u64::from(next == Some(b':')), b':');
@@ -174,7 +174,7 @@ impl DumpSearch {
         self.numbers += 1;
         for index in 0..count {
             for (trace, byte) in self.traces.iter_mut().zip([bytes[index], bytes[count - 1 - index]]) {
-                if let Some((first, length)) = trace.push(patterns, byte, start)
+                if let Some((first, length)) = trace.push(patterns, byte, (start, end))
                     && length >= PIECE_BYTES_MIN
                 {
                     hidden.push((first, end));
@@ -223,9 +223,9 @@ impl DumpSearch {
         self.search(patterns, window, true, hidden);
     }
 
-    pub fn finish(&mut self, patterns: &SecretPatterns, window: Window<'_>, end: u64, hidden: &mut Hidden) {
+    pub fn finish(&mut self, patterns: &SecretPatterns, window: Window<'_>, hidden: &mut Hidden) {
         self.search(patterns, window, true, hidden);
-        hidden.extend(self.traces.iter().filter_map(|trace| trace.suspicious(end)).map(|first| (first, end)));
+        hidden.extend(self.traces.iter().filter_map(Trace::suspicious));
         self.leave(patterns);
     }
 }

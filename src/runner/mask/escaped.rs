@@ -72,7 +72,7 @@ impl EscapedSearch {
 
     fn add(&mut self, patterns: &SecretPatterns, text: &[u8], from: u64, to: u64, hidden: &mut Hidden) {
         for byte in text {
-            if let Some((start, _)) = self.trace.push(patterns, *byte, from)
+            if let Some((start, _)) = self.trace.push(patterns, *byte, (from, to))
                 && self.is_long_enough(to - start)
             {
                 hidden.push((start, to));
@@ -95,10 +95,8 @@ impl EscapedSearch {
         traced.unwrap_or(u64::MAX).min(self.incomplete.unwrap_or(u64::MAX))
     }
 
-    pub fn finish(&mut self, patterns: &SecretPatterns, end: u64, hidden: &mut Hidden) {
-        if let Some(first) = self.trace.suspicious(end).filter(|_| self.active) {
-            hidden.push((first, end));
-        }
+    pub fn finish(&mut self, patterns: &SecretPatterns, hidden: &mut Hidden) {
+        hidden.extend(self.trace.suspicious().filter(|_| self.active));
         self.trace.clear(patterns);
         self.active = false;
         self.incomplete = None;

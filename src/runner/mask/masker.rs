@@ -163,13 +163,11 @@ impl Searches {
 
     fn finish(&mut self, secrets: &SecretPatterns, window: Window<'_>, hidden: &mut Hidden) {
         let end = window.end();
-        let breaks = window.bytes.iter().rev().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
         self.plain.finish(secrets, end, hidden);
-        let text_end = end - breaks as u64;
-        self.escaped.iter_mut().for_each(|search| search.finish(secrets, end, hidden));
-        self.bases.finish(secrets, text_end, hidden);
-        self.dumps.finish(secrets, window, text_end, hidden);
-        self.utf16.finish(secrets, end, hidden);
+        self.escaped.iter_mut().for_each(|search| search.finish(secrets, hidden));
+        self.bases.finish(secrets, end, hidden);
+        self.dumps.finish(secrets, window, hidden);
+        self.utf16.finish(secrets, hidden);
         self.marks.clear();
     }
 }

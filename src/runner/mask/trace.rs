@@ -47,20 +47,23 @@ pub struct Trace {
     state: StateID,
     /// Where each of the decoded bytes begins that may be the beginning of a secret.
     starts: VecDeque<u64>,
+    /// Where the last of them ends.
+    until: u64,
 }
 
 impl Trace {
     pub fn new(patterns: &SecretPatterns) -> Self {
-        Self { state: patterns.start(), starts: VecDeque::new() }
+        Self { state: patterns.start(), starts: VecDeque::new(), until: 0 }
     }
 
     /// Returns where the longest pattern begins that ends with this byte, and its length when decoded.
-    pub fn push(&mut self, patterns: &SecretPatterns, byte: u8, start: u64) -> Option<(u64, usize)> {
+    pub fn push(&mut self, patterns: &SecretPatterns, byte: u8, (start, end): (u64, u64)) -> Option<(u64, usize)> {
         if self.state == patterns.start() && !patterns.traits().begins[usize::from(byte)] {
             return None;
         }
         self.state = patterns.next(self.state, byte);
         self.starts.push_back(start);
+        self.until = end;
         let depth = patterns.depth(self.state);
         self.starts.drain(..self.starts.len().saturating_sub(depth));
         let length = patterns.longest_match(self.state)?;
@@ -79,6 +82,7 @@ impl Trace {
         self.state = state;
         self.starts.clear();
         self.starts.extend(position.saturating_sub(depth)..position);
+        self.until = position;
     }
 
     pub fn depth(&self) -> usize {
@@ -90,9 +94,9 @@ impl Trace {
         self.starts.front().copied()
     }
 
-    /// Where a secret begins of which a good part is there.
-    pub fn suspicious(&self, end: u64) -> Option<u64> {
-        let enough = |first: &u64| end - first >= SUSPICIOUS_CHARACTERS && self.depth() >= SUSPICIOUS_BYTES;
-        self.first().filter(enough)
+    /// The beginning of a secret of which a good part is there.
+    pub fn suspicious(&self) -> Option<(u64, u64)> {
+        let enough = |first: &u64| self.until - first >= SUSPICIOUS_CHARACTERS && self.depth() >= SUSPICIOUS_BYTES;
+        self.first().filter(enough).map(|first| (first, self.until))
     }
 }

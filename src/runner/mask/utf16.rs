@@ -69,9 +69,9 @@ impl Utf16Search {
         traced.unwrap_or(u64::MAX).min(if half { self.at - 1 } else { u64::MAX })
     }
 
-    pub fn finish(&mut self, patterns: &SecretPatterns, end: u64, hidden: &mut Hidden) {
+    pub fn finish(&mut self, patterns: &SecretPatterns, hidden: &mut Hidden) {
         for order in &mut self.orders {
-            hidden.extend(order.trace.suspicious(end).map(|first| (first, end)));
+            hidden.extend(order.trace.suspicious());
             order.trace.clear(patterns);
             order.high = None;
         }
@@ -97,7 +97,7 @@ impl Order {
         };
         let character = char::decode_utf16(units).next().and_then(Result::ok).unwrap_or('\0');
         for byte in Text::from(character).as_bytes() {
-            if let Some((start, length)) = self.trace.push(patterns, *byte, start)
+            if let Some((start, length)) = self.trace.push(patterns, *byte, (start, position + 1))
                 && length >= PIECE_BYTES_MIN
             {
                 hidden.push((start, position + 1));
