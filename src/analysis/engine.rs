@@ -116,7 +116,8 @@ pub trait Engine: Send + Sync + 'static {
 pub enum EngineError {
     #[error("the request could not be prepared: {0}")]
     Unprepared(String),
-    #[error("the model did not answer: {0}")]
+    /// The reason, which names addresses of the server's network, is for the operator's log alone.
+    #[error("the model cannot be reached; ask an operator for the reason, which is in the server's log")]
     Unreachable(String),
     #[error("the model did not answer within {0} s; raise the timeout or choose a faster model")]
     TimedOut(u64),

@@ -135,5 +135,7 @@ fn completions_url(base: &str) -> Result<Url, EngineError> {
 }
 
 fn unreachable(error: reqwest::Error) -> EngineError {
-    EngineError::Unreachable(error_chain(&error.without_url()))
+    let reason = error_chain(&error.without_url());
+    tracing::warn!(reason, "the model of analyses cannot be reached");
+    EngineError::Unreachable(reason)
 }

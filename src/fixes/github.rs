@@ -49,10 +49,13 @@ pub struct Pull {
 pub enum GitHubError {
     #[error("the credential cannot be sent: it contains characters that are not allowed in a header")]
     Credential,
-    #[error("the API cannot be reached: {0}")]
+    /// One text for whatever lies behind it: a caller chooses the address, and must not learn what else is in the server's
+    /// network. The reason is for the operator's log alone.
+    #[error(
+        "the API cannot be reached, or did not answer within {} s; check the repository's URL, and ask an operator for the \
+         reason, which is in the server's log", TIMEOUT.as_secs()
+    )]
     Unreachable(String),
-    #[error("the API did not answer within {} s", TIMEOUT.as_secs())]
-    TimedOut,
     #[error("the API rejected the credential (401); put a valid token into the secret")]
     Authentication,
     #[error("the credential is not allowed to do that (403): {0}; it needs write access to contents and pull requests")]
@@ -126,8 +129,14 @@ impl GitHub {
             request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
             *request.body_mut() = Some(body.into());
         }
+        let host = request.url().host_str().unwrap_or_default().to_owned();
         let exchanged = tokio::time::timeout(TIMEOUT, exchange(client, request)).await;
-        exchanged.unwrap_or(Err(GitHubError::TimedOut))
+        let exchanged =
+            exchanged.unwrap_or_else(|_| Err(GitHubError::Unreachable("it did not answer in time".to_owned())));
+        if let Err(GitHubError::Unreachable(reason)) = &exchanged {
+            tracing::warn!(host, reason, "the API of a repository cannot be reached");
+        }
+        exchanged
     }
 }
 

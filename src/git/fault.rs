@@ -15,7 +15,12 @@ pub enum GitError {
     /// The repository, or the requested part of it.
     #[error("not found: {0}")]
     NotFound(String),
-    #[error("the remote cannot be reached: {0}")]
+    /// One text for whatever lies behind it: a caller chooses the address, and must not learn from refusals, time-outs and
+    /// names what else is in the server's network. The reason is for the operator's log alone.
+    #[error(
+        "the remote cannot be reached, or does not answer as a git server in time; check its URL, and ask an operator for \
+         the reason, which is in the server's log"
+    )]
     Unreachable(String),
     #[error("the remote denied access: {0}; check the credential")]
     Authentication(String),
@@ -93,6 +98,7 @@ pub(super) fn from_stderr(said: &str) -> GitError {
         "does not appear to be a git repository",
         "does not exist",
         "not a git repository",
+        "is this a git repository",
         "No such file or directory",
         "returned error: 404",
     ]) {
@@ -178,6 +184,25 @@ mod tests {
         for (said, meant) in cases {
             assert_eq!(from_stderr(said), meant, "{said}");
         }
+    }
+
+    #[test]
+    fn nobody_learns_why_a_remote_cannot_be_reached() {
+        let told = |said: &str| from_stderr(said).to_string();
+        let refused = told(
+            "fatal: unable to access 'http://10.0.0.5/': Failed to connect to 10.0.0.5 port 80: Connection refused",
+        );
+        for said in [
+            "fatal: unable to access 'http://10.0.0.5/': Failed to connect to 10.0.0.5 port 80: No route to host",
+            "fatal: unable to access 'http://10.0.0.5/': Received HTTP/0.9 when not allowed",
+            "fatal: unable to access 'http://db.internal/': Could not resolve host: db.internal",
+            "fatal: unable to access 'https://10.0.0.5/': SSL certificate problem: self-signed certificate",
+            "ssh: connect to host 10.0.0.5 port 22: Connection timed out\nfatal: Could not read from remote repository.",
+            "kex_exchange_identification: Connection closed by remote host\nfatal: Could not read from remote repository.",
+        ] {
+            assert_eq!(told(said), refused, "{said}");
+        }
+        assert!(!refused.contains("10.0.0.5"), "{refused}");
     }
 
     #[test]

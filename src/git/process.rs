@@ -163,11 +163,25 @@ impl<'a> GitCommand<'a> {
             Err(error) => {
                 drop(group);
                 child.wait().await?;
-                return Err(error);
+                return Err(self.told(organization, error));
             }
         };
         group.has_ended();
-        if status.success() { Ok(stdout) } else { Err(self.failure(git, &stderr)) }
+        if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr))) }
+    }
+
+    /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has.
+    fn told(&self, organization: &Identifier, error: GitError) -> GitError {
+        let error = match error {
+            GitError::TimedOut { seconds } if self.remote.is_some() => {
+                GitError::Unreachable(format!("git took longer than {seconds} seconds (git.timeout_seconds)"))
+            }
+            other => other,
+        };
+        if let GitError::Unreachable(reason) = &error {
+            tracing::warn!(%organization, reason, "a git remote cannot be reached");
+        }
+        error
     }
 
     fn spawn(&self, git: &Installation) -> Result<Child, GitError> {

@@ -36,7 +36,11 @@ impl Registries {
             Ok::<_, GitError>((snapshot.commit().clone(), files, contents))
         };
         let fetched = tokio::time::timeout(timeout, fetching).await;
-        let fetched = fetched.unwrap_or(Err(GitError::TimedOut { seconds: timeout.as_secs() }));
+        let fetched = fetched.unwrap_or_else(|_| {
+            let reason = format!("git took longer than {} seconds (git.timeout_seconds)", timeout.as_secs());
+            tracing::warn!(%organization, reason, "a git remote cannot be reached");
+            Err(GitError::Unreachable(reason))
+        });
         let (commit, files, contents) = fetched.map_err(|error| SyncFailure::new(error.to_string()))?;
         Ok(Fetched { steps: read(&files, &contents, self.inner.read_step)?, commit })
     }

@@ -6,12 +6,22 @@ use std::sync::Arc;
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Why nothing was sent.
+/// Why nothing was sent. The text does not say whether a name resolves, nor to what: names and addresses of the server's
+/// own network are nothing that a receiver's owner should learn.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{host} leads to {address}, which is no public address; an operator can allow it with webhooks.allow_private")]
+#[error(
+    "{host} has no public address; check the name, or have an operator allow private addresses with webhooks.allow_private"
+)]
 pub struct NotPublic {
     pub host: String,
-    pub address: IpAddr,
+    /// For the operator's log alone.
+    pub reason: String,
+}
+
+impl NotPublic {
+    pub fn at(host: String, address: IpAddr) -> Self {
+        Self { host, reason: format!("it leads to {address}") }
+    }
 }
 
 /// Whether an address belongs to the Internet at large, going by the registries of special-purpose addresses
@@ -62,11 +72,13 @@ impl Resolve for PublicOnly {
     fn resolve(&self, name: Name) -> Resolving {
         Box::pin(async move {
             let host = name.as_str();
-            let found: Vec<SocketAddr> = tokio::net::lookup_host((host, 0)).await?.collect();
+            let found = tokio::net::lookup_host((host, 0)).await;
+            let unresolved = |error: std::io::Error| NotPublic { host: host.to_owned(), reason: error.to_string() };
+            let found: Vec<SocketAddr> = found.map_err(unresolved)?.collect();
             let first = found.first().map(SocketAddr::ip);
             let public: Vec<SocketAddr> = found.into_iter().filter(|address| is_public(address.ip())).collect();
             match first {
-                Some(address) if public.is_empty() => Err(NotPublic { host: host.to_owned(), address }.into()),
+                Some(address) if public.is_empty() => Err(NotPublic::at(host.to_owned(), address).into()),
                 Some(_) | None => Ok(Box::new(public.into_iter()) as Addrs),
             }
         })
@@ -173,6 +185,6 @@ mod tests {
     async fn a_name_that_leads_to_this_machine_is_not_resolved() {
         let refused = PublicOnly.resolve("localhost".parse().unwrap()).await.err().unwrap();
         let why = refused.downcast_ref::<NotPublic>().unwrap();
-        assert!(why.host == "localhost" && why.address.is_loopback(), "{why}");
+        assert!(why.host == "localhost" && why.reason.starts_with("it leads to "), "{why}");
     }
 }

@@ -43,6 +43,31 @@ pub struct Message<'a> {
 pub struct Sent {
     pub attempt: Attempt,
     pub outcome: Outcome,
+    /// Why there was no answer, for the operator's log alone.
+    pub reason: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq)]
+struct NoAnswer {
+    /// What the webhook's owner is told.
+    told: String,
+    /// What the operator's log has.
+    reason: String,
+    /// Whether its owner may know how long it took.
+    is_timed: bool,
+}
+
+impl NoAnswer {
+    fn plain(told: String) -> Self {
+        Self { reason: told.clone(), told, is_timed: true }
+    }
+}
+
+impl From<NotPublic> for NoAnswer {
+    fn from(refused: NotPublic) -> Self {
+        Self { told: refused.to_string(), reason: refused.reason, is_timed: false }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,25 +89,26 @@ impl Client {
         let (at, began) = (message.now, Instant::now());
         let answered = self.exchange(message).await;
         let millis = u32::try_from(began.elapsed().as_millis()).unwrap_or(u32::MAX);
-        let attempt = |code, error, excerpt| Attempt { at, millis, code, error, excerpt };
+        let attempt = |millis, code, error, excerpt| Attempt { at, millis, code, error, excerpt };
         match answered {
             Ok(answer) => {
                 let (outcome, error) = judge(&answer);
-                Sent { attempt: attempt(Some(answer.status.as_u16()), error, answer.excerpt), outcome }
+                let attempt = attempt(millis, Some(answer.status.as_u16()), error, answer.excerpt);
+                Sent { attempt, outcome, reason: None }
             }
-            Err(reason) => Sent {
-                attempt: attempt(None, Some(reason), String::new()),
+            Err(NoAnswer { told, reason, is_timed }) => Sent {
+                attempt: attempt(if is_timed { millis } else { 0 }, None, Some(told), String::new()),
                 outcome: Outcome::Failed { retry_after: None },
+                reason: Some(reason),
             },
         }
     }
 
-    /// Otherwise why there is no answer.
-    async fn exchange(&self, message: Message<'_>) -> Result<Answer, String> {
+    async fn exchange(&self, message: Message<'_>) -> Result<Answer, NoAnswer> {
         if !self.allow_private {
-            message.target.check_address().map_err(|refused| refused.to_string())?;
+            message.target.check_address()?;
         }
-        let http = self.http()?;
+        let http = self.http().map_err(NoAnswer::plain)?;
         let seconds = message.now.as_millis().div_euclid(1_000);
         let signature = signature(message.secrets, message.id, seconds, &message.body);
         let request = http
@@ -94,9 +120,27 @@ impl Client {
             .header("webhook-signature", signature)
             .body(message.body);
         let answered = tokio::time::timeout(self.timeout, request.send()).await;
-        let no_answer = |_| format!("there was no answer within {} s", self.timeout.as_secs());
-        let response = answered.map_err(no_answer)?.map_err(|error| why(&error.without_url()))?;
+        let no_answer = format!("there was no answer within {} s", self.timeout.as_secs());
+        let response = match answered {
+            Ok(Ok(response)) => response,
+            Ok(Err(error)) => return Err(self.why(&error.without_url(), no_answer)),
+            Err(_) => return Err(NoAnswer { is_timed: !self.allow_private, ..NoAnswer::plain(no_answer) }),
+        };
         Ok(Answer::read(response, message.now).await)
+    }
+
+    /// Only of public addresses the owner of a webhook learns more than that there was no answer: whether something else
+    /// in the server's network refuses a connection, hangs or does not exist is none of their business.
+    fn why(&self, error: &reqwest::Error, no_answer: String) -> NoAnswer {
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            if let Some(refused) = error.downcast_ref::<NotPublic>() {
+                return refused.clone().into();
+            }
+            cause = error.source();
+        }
+        let reason = format!("there was no answer: {}", error_chain(error));
+        if self.allow_private { NoAnswer { told: no_answer, reason, is_timed: false } } else { NoAnswer::plain(reason) }
     }
 
     fn http(&self) -> Result<&reqwest::Client, String> {
@@ -163,18 +207,6 @@ fn excerpt(body: &[u8]) -> String {
     // A character that was cut in half.
     let whole = if body.len() > EXCERPT { cleaned.trim_end_matches('\u{fffd}') } else { &cleaned };
     whole.trim_end().to_owned()
-}
-
-/// Our own refusal says it all; of another error the outermost rarely says why.
-fn why(error: &reqwest::Error) -> String {
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        if let Some(refused) = error.downcast_ref::<NotPublic>() {
-            return refused.to_string();
-        }
-        cause = error.source();
-    }
-    format!("there was no answer: {}", error_chain(error))
 }
 
 #[cfg(test)]

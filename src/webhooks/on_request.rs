@@ -46,7 +46,11 @@ impl Webhooks {
         let _place = self.inner.tests.try_acquire(organization).map_err(|_| WebhookError::Busy)?;
         let webhook = self.get(organization, id)?.webhook;
         let message = DeliveryId(id_seed()).to_string();
-        Ok(self.inner.send(&webhook, &message, body).await.attempt)
+        let sent = self.inner.send(&webhook, &message, body).await;
+        if let Some(reason) = sent.reason {
+            tracing::info!(%organization, webhook = %webhook.id, host = webhook.target.host(), reason, "a test of a webhook got no answer");
+        }
+        Ok(sent.attempt)
     }
 
     fn hand_in_redelivery<Held>(

@@ -208,7 +208,7 @@ impl Inner {
                 tracing::error!(webhook = %webhook.id, %error, "cannot read the secret of a webhook");
                 let error = Some("the webhook's secret cannot be read; rotate it".to_owned());
                 let attempt = Attempt { at: now, millis: 0, code: None, error, excerpt: String::new() };
-                Sent { attempt, outcome: Outcome::Failed { retry_after: None } }
+                Sent { attempt, outcome: Outcome::Failed { retry_after: None }, reason: None }
             }
         }
     }
@@ -301,11 +301,13 @@ struct AfterAttempt {
     disabled: Option<Webhook>,
     /// Old deliveries to be dropped.
     surplus: Vec<DeliveryId>,
+    /// Why there was no answer, for the log.
+    reason: Option<String>,
 }
 
 impl AfterAttempt {
     fn of(options: &Options, hook: &Hook, delivery: &mut Delivery, sent: Sent, now: Timestamp) -> Self {
-        let Sent { attempt, outcome } = sent;
+        let Sent { attempt, outcome, reason } = sent;
         let mut progress = hook.progress.clone();
         let (at, code) = (attempt.at, attempt.code);
         delivery.add(attempt);
@@ -347,7 +349,7 @@ impl AfterAttempt {
             ..hook.webhook.clone()
         });
         let surplus = if ended { hook.queue.surplus() } else { Vec::new() };
-        Self { progress, disabled, surplus }
+        Self { progress, disabled, surplus, reason }
     }
 
     /// Names the host alone, since the rest of the URL may be what the receiver trusts.
@@ -360,7 +362,8 @@ impl AfterAttempt {
             DeliveryStatus::Failed => "given_up",
         };
         metrics::counter!("lockkeeper_webhook_attempts_total", "outcome" => outcome).increment(1);
-        let error = delivery.attempts.last().and_then(|attempt| attempt.error.as_deref()).unwrap_or_default();
+        let told = delivery.attempts.last().and_then(|attempt| attempt.error.as_deref());
+        let error = self.reason.as_deref().or(told).unwrap_or_default();
         if let Some(disabled) = self.disabled.as_ref().and_then(|webhook| webhook.disabled) {
             let reason = disabled.why.reason();
             tracing::warn!(%organization, %webhook, host, reason, "a webhook was disabled");

@@ -55,7 +55,7 @@ impl Target {
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
             Some(Host::Domain(_)) | None => return Ok(()),
         };
-        let refused = || NotPublic { host: self.host(), address };
+        let refused = || NotPublic::at(self.host(), address);
         is_public(address).then_some(()).ok_or_else(refused)
     }
 }

@@ -85,7 +85,6 @@ impl From<GitHubError> for Problem {
     fn from(error: GitHubError) -> Self {
         let reason = match &error {
             GitHubError::Unreachable(_) => "unreachable",
-            GitHubError::TimedOut => "timed_out",
             GitHubError::NotFound | GitHubError::Moved(_) => "not_found",
             GitHubError::Authentication | GitHubError::Credential => "authentication",
             GitHubError::Forbidden(_) => "forbidden",

@@ -155,7 +155,8 @@ impl DumpSearch {
         let gap = if let Place::Gap { since } = self.place { start - since } else { 0 };
         // Two spaces come before the text, or stand in the middle of a line of single bytes.
         let is_over = self.has_secret && self.traces.iter().all(|trace| trace.depth() == 0);
-        let is_text = gap > 2 || gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
+        let is_wide = gap > 2 || gap == 2 && (self.digits > 3 || self.numbers > HALF_LINE || is_over);
+        let is_text = is_wide && self.numbers > 0;
         let fits = self.place == Place::Outside || number.digits.len() <= self.digits && !is_text;
         if is_offset {
             self.pass(end + u64::from(next == Some(b':')), b':');
@@ -163,11 +164,14 @@ impl DumpSearch {
             return;
         }
         let Some((bytes, count)) = number.bytes(self.is_in_words()).filter(|_| fits) else {
-            if gap >= 2 {
+            if gap >= 2 && self.numbers > 0 {
                 self.place = Place::Text { since: start - gap };
                 return;
             }
-            self.pass(end, b'0');
+            // It may begin another dump, so it is looked at again from outside.
+            if self.place == Place::Outside {
+                self.pass(end, b'0');
+            }
             return self.leave(patterns);
         };
         self.digits = number.digits.len();

@@ -67,6 +67,21 @@ fn the_text_beside_a_dump_is_masked_too() {
 }
 
 #[test]
+fn a_dump_that_follows_another_one_is_masked() {
+    let value = "s3cret/value & <more> of it";
+    let mask = secrets(&[value]);
+    let dumps =
+        ENCODERS.iter().filter(|(name, _)| name.starts_with("od") || name.contains("dump") || name.contains("xxd"));
+    for (first, encode) in dumps.clone() {
+        for (second, encode_again) in dumps.clone() {
+            let text = [encode(value), b"000001b\n".to_vec(), encode_again(value)].concat();
+            let left = String::from_utf8(shown_bytes(&mask, &[&text])).unwrap();
+            assert!(left.matches("***").count() == 2 && left.len() <= 40, "{first}, {second}: {left}");
+        }
+    }
+}
+
+#[test]
 fn text_that_only_looks_encoded_is_not_changed() {
     let mask = secrets(&["correct-horse-battery-staple", "hunter2!", "first line\nsecond line\n"]);
     for text in [
