@@ -111,7 +111,7 @@ impl Bench {
         let delivery = inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap();
         let error = (outcome != Outcome::Delivered).then(|| "it failed".to_owned());
         let attempt = Attempt { at: inner.now(), millis: 1, code: Some(200), error, excerpt: String::new() };
-        inner.settle(&job.webhook, delivery, Sent { attempt, outcome });
+        inner.settle(&job.webhook, delivery, Sent { attempt, outcome, reason: None });
         inner.delivery(&acme(), job.webhook.id, job.delivery).unwrap().unwrap().status
     }
 

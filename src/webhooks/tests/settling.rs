@@ -217,7 +217,7 @@ async fn an_attempt_for_a_deleted_webhook_is_ignored() {
     let delivery = bench.webhooks.delivery(&acme(), id, job[0].delivery).unwrap();
     bench.webhooks.delete(&acme(), id, &ana()).await.unwrap();
     let attempt = Attempt { at: Timestamp::from_millis(1), millis: 1, code: None, error: None, excerpt: String::new() };
-    bench.webhooks.inner.settle(&job[0].webhook, delivery, Sent { attempt, outcome: Outcome::Delivered });
+    bench.webhooks.inner.settle(&job[0].webhook, delivery, Sent { attempt, outcome: Outcome::Delivered, reason: None });
     for prefix in ["wh/", "wc/", "wd/", "se/"] {
         let left = bench.store.scan(prefix.as_bytes(), &end_of_prefix(prefix.as_bytes()), 1).unwrap();
         assert!(left.is_empty(), "{prefix} has something left");
