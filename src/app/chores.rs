@@ -15,8 +15,10 @@ use crate::logs::LogOwner;
 use crate::runner::Runner;
 use crate::store::StoreError;
 
-/// How often idle actors and stalled connections are removed and gauges updated.
+/// How often idle actors are removed and gauges updated.
 const CHORES_EVERY: Duration = Duration::from_secs(5);
+/// How often stalled connections are looked for: much shorter than they may stall.
+const CONNECTIONS_WATCHED_EVERY: Duration = Duration::from_secs(1);
 /// How many of those rounds there are per write of the tokens' last use.
 const CHORES_PER_USAGE: u32 = 12;
 /// With more actors than this in memory, those not used since the last round are removed at once instead of after their idle
@@ -46,6 +48,7 @@ pub fn begin(
     let (node, realm) = (&running.node, &running.realm);
     vec![
         actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
+        actix_web::rt::spawn(watch_connections(node.clone())),
         actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
         actix_web::rt::spawn(sweep_keys(realm.clone())),
         actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
@@ -58,15 +61,27 @@ pub fn begin(
 async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {
     let stages_running = metrics::gauge!("lockkeeper_stages", "state" => "running");
     let stages_waiting = metrics::gauge!("lockkeeper_stages", "state" => "waiting");
+    let connections = metrics::gauge!("lockkeeper_connections");
     let mut every = tokio::time::interval(CHORES_EVERY);
     loop {
         every.tick().await;
         metrics.run_upkeep();
         stages_running.set(runner.running() as f64);
         stages_waiting.set(runner.waiting() as f64);
-        let stalled = node.connections.shut_stalled();
-        if stalled > 0 {
-            tracing::info!(stalled, "shut down connections that stalled within the head of a request");
+        connections.set(node.connections.staying() as f64);
+    }
+}
+
+async fn watch_connections(node: Arc<Node>) {
+    let mut every = tokio::time::interval(CONNECTIONS_WATCHED_EVERY);
+    loop {
+        every.tick().await;
+        let shut = node.connections.shut_stalled();
+        if shut.silent > 0 {
+            tracing::info!(connections = shut.silent, "shut down connections that stalled within the head of a request");
+        }
+        if shut.unread > 0 {
+            tracing::info!(connections = shut.unread, "cut off clients that did not read their answers");
         }
     }
 }

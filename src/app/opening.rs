@@ -16,7 +16,7 @@ use crate::domain::{Now, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
-use crate::http::{self, Connections, EventHubs, Node, RateLimits, Realm, Scans, StreamTiming, WallClock};
+use crate::http::{self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Scans, StreamTiming, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
@@ -42,7 +42,10 @@ const LOG_FOLLOWERS_MAX: usize = 1_000;
 pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Result<Node> {
     let organizations = settings.organizations.len();
     Ok(Node {
-        connections: Connections::new(settings.http.keep_alive + settings.http.head_timeout),
+        connections: Connections::new(Patience {
+            silence: settings.http.keep_alive + settings.http.head_timeout,
+            unread: settings.http.write_timeout,
+        }),
         scans: Scans::of_lists(organizations),
         log_reads: Scans::of_logs(organizations),
         git: open_git(settings)?,
@@ -50,7 +53,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
         organizations,
-        openapi: LazyLock::new(http::openapi_document),
+        openapi: LazyLock::new(|| http::openapi_document().into()),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
         metrics: Box::new(move || metrics.render()),

@@ -75,6 +75,8 @@ pub struct Http {
     pub body_timeout: Duration,
     /// How long a request waits for the disk before its outcome is reported as unknown.
     pub answer_timeout: Duration,
+    /// How long a client may take nothing of its answer.
+    pub write_timeout: Duration,
     pub keep_alive: Duration,
     pub drain: Duration,
     /// Of one worker.

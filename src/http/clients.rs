@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::answer;
 use super::codes::Code;
-use super::connections::Connection;
+use super::connection::Connection;
 use super::paging::Query;
 use super::problem::Problem;
 use crate::actors::Watch;
@@ -25,7 +25,7 @@ const POLL_EVERY: Duration = Duration::from_secs(20);
 /// Whether the client was still connected when its answer was ready.
 pub enum Waited<T> {
     There(T),
-    /// It disconnected before there was an answer; the awaited future has been dropped.
+    /// It disconnected before there was an answer; the awaited future has been dropped, or was never begun.
     Gone,
     /// It had disconnected by the time there was an answer.
     TooLate(T),
@@ -35,7 +35,10 @@ pub enum Waited<T> {
 
 /// Awaits an answer, and gives up when the client disconnects or loses its access. The web server polls a request's handler
 /// whenever anything happens on its connection, including its end: we check each time. A request that does not wait (`waits`
-/// is false) is not given up, only found to be too late.
+/// is false) is not given up once it has begun, only found to be too late.
+///
+/// A client that closes only its half counts as gone: it looks the same as one that has died. One that did so with its
+/// request does not even get the lock for a moment.
 pub async fn while_connected<F: Future>(
     request: &HttpRequest,
     access: &Access,
@@ -43,6 +46,9 @@ pub async fn while_connected<F: Future>(
     answer: F,
 ) -> Waited<F::Output> {
     let connection = request.conn_data::<Arc<Connection>>().cloned();
+    if connection.as_ref().is_some_and(|connection| connection.socket.has_ended()) {
+        return Waited::Gone;
+    }
     let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
     let is_known_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_known_gone());
     let mut answer = pin!(answer);

@@ -86,7 +86,7 @@ codes! {
     MethodNotAllowed = "method_not_allowed", METHOD_NOT_ALLOWED, "Method not allowed",
         "The path exists, but not with this method. `Allow` lists its methods.";
     ClientGone = "client_gone", REQUEST_TIMEOUT, "The client disconnected",
-        "The client closed its connection before it was answered. The request was given up, or can be resent with the same `Idempotency-Key`.";
+        "The client closed its connection, or its sending half, before it was answered, so the request was given up: nobody could know whether it would still get the lock. Resend it and keep both directions open until the answer has arrived; with an `Idempotency-Key`, send the same.";
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request was too slow",
         "The body did not arrive in time. Resend it.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",

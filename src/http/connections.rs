@@ -1,145 +1,203 @@
-//! Open connections, and the shutdown of those that stall.
+//! All open connections: how many there may be, and the end of those that stall.
 //!
 //! The web server has a timeout for the first head of a connection and for an idle connection, but not for a later head
-//! that stops half-way: such a client would hold its connection forever. So each connection records its last activity, and
-//! one without a request in flight that has been inactive for too long is shut down.
+//! that stops half-way, nor for an answer that is not read: such clients would hold their connections and answers forever.
+//! So each connection records what it does, and those that stall are shut down.
+//!
+//! When there are too many, a new one takes the place of the one that is missed least, so that a crowd of clients that keep
+//! the server waiting keeps nobody out. If all of them have requests in flight, the new one is only for probes.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use actix_web::dev::Extensions;
 use actix_web::rt::net::TcpStream;
+use metrics::Counter;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::connection::{Connection, Expendable, Patience, Stall, Tally};
 use super::socket::Socket;
+use super::stream::Stream;
+
+/// The share of all connections that is closed at once to make room: each search looks at all of them.
+const ROOM_SHARE: usize = 256;
+/// After a search in vain, there is none for this long.
+const SEARCH_PAUSE_MILLIS: u64 = 100;
 
 pub struct Connections {
-    began: Instant,
-    patience: Duration,
+    tally: Arc<Tally>,
+    patience: Patience,
+    limit: AtomicUsize,
     open: Mutex<Vec<Weak<Connection>>>,
+    no_search_until_millis: AtomicU64,
+    cut_off: CutOff,
 }
 
-pub struct Connection {
-    pub socket: Socket,
-    in_flight: AtomicU32,
-    active_at_millis: AtomicU64,
+/// The numbers of connections that were shut down.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Shut {
+    /// Nothing, or half a head, was sent for too long.
+    pub silent: usize,
+    /// An answer was not read.
+    pub unread: usize,
 }
 
-/// A request of a connection, until it is answered. Its connection does not count as stalled.
-pub struct ActiveRequest {
-    connections: Arc<Connections>,
-    connection: Arc<Connection>,
+struct CutOff {
+    silent: Counter,
+    unread: Counter,
+    crowded: Counter,
 }
 
 impl Connections {
-    /// `patience`: the longest time between two requests, including the head of the second.
-    pub fn new(patience: Duration) -> Arc<Self> {
-        Arc::new(Self { began: Instant::now(), patience, open: Mutex::default() })
+    pub fn new(patience: Patience) -> Arc<Self> {
+        Arc::new(Self::since(Tally::new(), patience))
+    }
+
+    fn since(tally: Arc<Tally>, patience: Patience) -> Self {
+        let counter = |reason| metrics::counter!("lockkeeper_connections_cut_off_total", "reason" => reason);
+        Self {
+            tally,
+            patience,
+            limit: AtomicUsize::new(usize::MAX),
+            open: Mutex::default(),
+            no_search_until_millis: AtomicU64::new(0),
+            cut_off: CutOff {
+                silent: counter("silent"),
+                unread: counter("unread"),
+                crowded: counter("crowded"),
+            },
+        }
+    }
+
+    /// The number of connections beyond which some are closed for others.
+    pub fn set_limit(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Registers a new connection, and returns the web server's side of it.
     pub fn opened(&self, tcp: TcpStream) -> Stream {
-        let connection = Arc::new(Connection {
-            socket: Socket::new(tcp),
-            in_flight: AtomicU32::new(0),
-            active_at_millis: AtomicU64::new(self.millis()),
-        });
+        let connection = Arc::new(Connection::new(Socket::new(tcp), self.tally.clone()));
+        if self.excess() > 0 && !self.make_room() {
+            connection.set_surplus(true);
+        }
         self.open.lock().push(Arc::downgrade(&connection));
-        Stream(connection)
+        Stream::new(connection)
     }
 
-    pub fn request_began(self: &Arc<Self>, connection: &Arc<Connection>) -> ActiveRequest {
-        connection.in_flight.fetch_add(1, Ordering::Relaxed);
-        ActiveRequest { connections: self.clone(), connection: connection.clone() }
+    /// Whether only probes are answered on this connection. Ends when there is room again.
+    pub fn serves_only_probes(&self, connection: &Connection) -> bool {
+        if connection.is_surplus() && self.excess() == 0 {
+            connection.set_surplus(false);
+        }
+        connection.is_surplus()
     }
 
-    /// Shuts down stalled connections and drops closed ones. Returns how many were shut down.
-    pub fn shut_stalled(&self) -> usize {
-        let since = self.millis().saturating_sub(self.patience.as_millis() as u64);
-        let mut shut = 0;
-        self.open.lock().retain(|connection| {
-            let Some(connection) = connection.upgrade() else { return false };
-            let stalled = connection.in_flight.load(Ordering::Relaxed) == 0
-                && connection.active_at_millis.load(Ordering::Relaxed) < since;
-            if stalled {
-                connection.socket.shut_down();
-                shut += 1;
-            }
-            !stalled
-        });
+    pub fn staying(&self) -> usize {
+        self.tally.staying()
+    }
+
+    /// Shuts down connections that stall, and forgets closed ones.
+    pub fn shut_stalled(&self) -> Shut {
+        let shut = self.sweep(|connection| connection.patience(self.patience));
+        if self.excess() > 0 {
+            self.make_room();
+        }
         shut
     }
 
-    fn millis(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
-    }
-}
-
-impl Drop for ActiveRequest {
-    fn drop(&mut self) {
-        self.connection.active_at_millis.store(self.connections.millis(), Ordering::Relaxed);
-        self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// The web server's side of a connection, which it reads and writes through. Closes it when dropped.
-pub struct Stream(Arc<Connection>);
-
-impl Stream {
-    /// Makes the connection available to its requests.
-    pub fn introduce(&self, data: &mut Extensions) {
-        data.insert(self.0.clone());
-    }
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.0.socket.close();
-    }
-}
-
-impl AsyncRead for Stream {
-    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        self.0.socket.poll_read(context, buffer)
-    }
-}
-
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.socket.with(|tcp| tcp.poll_write(context, bytes))
+    /// The same when the server stops: a client that has not read for `grace` holds nobody up.
+    pub fn shut_unread(&self, grace: Duration) -> Shut {
+        self.sweep(|_| Patience { unread: grace, ..self.patience })
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.socket.with(|tcp| tcp.poll_flush(context))
+    fn sweep(&self, patience: impl Fn(&Connection) -> Patience) -> Shut {
+        let now = self.tally.now_millis();
+        let mut shut = Shut::default();
+        self.open.lock().retain(|connection| {
+            let Some(connection) = connection.upgrade().filter(|connection| connection.is_open()) else { return false };
+            match connection.activity().stalled(now, patience(&connection)) {
+                None => {
+                    // It is not told of the client's end while it reads nothing.
+                    connection.read_on();
+                    return true;
+                }
+                Some(Stall::Silent) => shut.silent += usize::from(connection.cut_off()),
+                Some(Stall::Unread) => shut.unread += usize::from(connection.cut_off()),
+            }
+            false
+        });
+        self.cut_off.silent.increment(shut.silent as u64);
+        self.cut_off.unread.increment(shut.unread as u64);
+        shut
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.0.socket.with(|tcp| tcp.poll_shutdown(context))
+    /// How many connections there are beyond the limit.
+    fn excess(&self) -> usize {
+        self.tally.staying().saturating_sub(self.limit.load(Ordering::Relaxed))
+    }
+
+    /// Closes the connections that are missed least. False if all have requests in flight.
+    fn make_room(&self) -> bool {
+        let now = self.tally.now_millis();
+        if now < self.no_search_until_millis.load(Ordering::Relaxed) {
+            return false;
+        }
+        let wanted = self.excess().max(self.limit.load(Ordering::Relaxed) / ROOM_SHARE);
+        let mut closed = 0;
+        for connection in self.most_expendable(now, wanted) {
+            closed += usize::from(connection.cut_off());
+        }
+        if closed == 0 {
+            self.no_search_until_millis.store(now + SEARCH_PAUSE_MILLIS, Ordering::Relaxed);
+        }
+        self.cut_off.crowded.increment(closed as u64);
+        self.excess() == 0
+    }
+
+    fn most_expendable(&self, now_millis: u64, wanted: usize) -> Vec<Arc<Connection>> {
+        let mut candidates: Vec<_> = {
+            let open = self.open.lock();
+            let open = open.iter().filter_map(Weak::upgrade).filter(|connection| connection.is_open());
+            open.filter_map(|connection| Some((connection.activity().expendable(now_millis)?, connection))).collect()
+        };
+        if candidates.len() > wanted {
+            candidates.select_nth_unstable_by_key(wanted, |(rank, _)| *rank);
+            candidates.truncate(wanted);
+        }
+        // One whose next request is on its way is not closed under it.
+        let is_quiet = |rank: Expendable, connection: &Connection| {
+            rank == Expendable::Unread || !connection.socket.has_unread_bytes()
+        };
+        let quiet = candidates.into_iter().filter(|((rank, _), connection)| is_quiet(*rank, connection));
+        quiet.map(|(_, connection)| connection).collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
-    use std::io::Read;
+    use std::io::{Read, Write};
+    use std::time::Instant;
 
-    use tokio::io::AsyncReadExt;
+    use actix_web::dev::Extensions;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
-    struct Quiet {
+    const PATIENCE: Patience = Patience { silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
+
+    struct Open {
         stream: Stream,
         connection: Arc<Connection>,
         client: std::net::TcpStream,
     }
 
-    /// A connection that last did something when the server began, ten seconds ago, and the client's end of it.
-    fn quiet(connections: &Connections) -> Quiet {
+    /// Of a server that began ten seconds ago.
+    fn connections() -> Connections {
+        Connections::since(Tally::since(Instant::now().checked_sub(Duration::from_secs(10)).unwrap()), PATIENCE)
+    }
+
+    fn open(connections: &Connections) -> Open {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
@@ -148,35 +206,116 @@ mod tests {
         let mut data = Extensions::new();
         stream.introduce(&mut data);
         let connection = data.remove::<Arc<Connection>>().unwrap();
-        connection.active_at_millis.store(0, Ordering::Relaxed);
-        Quiet { stream, connection, client }
+        Open { stream, connection, client }
+    }
+
+    /// A client that is sent more than fits and reads nothing.
+    async fn unread(connections: &Connections) -> Open {
+        let mut open = open(connections);
+        let endless = async {
+            loop {
+                open.stream.write_all(&[0; 64 * 1024]).await.unwrap();
+            }
+        };
+        tokio::select! {
+            biased;
+            () = endless => {}
+            () = async { while !open.connection.is_unread() { tokio::task::yield_now().await } } => {}
+        }
+        open
     }
 
     #[actix::test]
     async fn a_quiet_connection_is_shut_unless_a_request_of_it_is_under_way() {
-        let began = Instant::now().checked_sub(Duration::from_secs(10)).unwrap();
-        let patience = Duration::from_secs(5);
-        let connections = Arc::new(Connections { began, patience, open: Mutex::default() });
-        let Quiet { mut stream, connection, mut client } = quiet(&connections);
-        let busy = connections.request_began(&connection);
-        assert_eq!(connections.shut_stalled(), 0);
+        let connections = connections();
+        let Open { mut stream, connection, mut client } = open(&connections);
+        let busy = connection.request_began();
+        connection.quiet_since(1);
+        assert_eq!(connections.shut_stalled(), Shut::default());
         drop(busy);
-        assert_eq!(connections.shut_stalled(), 0, "it has just done something");
-        connection.active_at_millis.store(0, Ordering::Relaxed);
-        assert_eq!(connections.shut_stalled(), 1);
+        assert_eq!(connections.shut_stalled(), Shut::default(), "it has just done something");
+        connection.quiet_since(1);
+        assert_eq!(connections.shut_stalled(), Shut { silent: 1, unread: 0 });
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "the server sees the end");
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "and so does the client");
-        assert_eq!(connections.shut_stalled(), 0, "once is enough");
+        assert_eq!(connections.shut_stalled(), Shut::default(), "once is enough");
+    }
+
+    #[actix::test]
+    async fn who_takes_nothing_of_its_answer_is_cut_off_and_who_takes_something_is_not() {
+        let connections = connections();
+        let (mut reading, idle) = (unread(&connections).await, unread(&connections).await);
+        reading.client.set_nonblocking(true).unwrap();
+        while reading.client.read(&mut [0; 64 * 1024]).is_ok() {}
+        let _busy = (reading.connection.request_began(), idle.connection.request_began());
+        tokio::time::timeout(Duration::from_secs(30), reading.stream.write_all(&[0])).await.unwrap().unwrap();
+        idle.connection.unread_since(1);
+        assert!(!reading.connection.is_unread());
+        assert_eq!(connections.shut_stalled(), Shut { silent: 0, unread: 1 });
+        let Open { mut stream, mut client, .. } = idle;
+        assert!(stream.write_all(&[0]).await.is_err(), "the web server learns of it");
+        drop(stream);
+        let mut taken = Vec::new();
+        let end = client.read_to_end(&mut taken);
+        assert_eq!(end.unwrap_err().kind(), std::io::ErrorKind::ConnectionReset, "nothing more is kept for it");
+    }
+
+    #[actix::test]
+    async fn a_stream_of_events_has_a_patience_of_its_own() {
+        let connections = connections();
+        let events = unread(&connections).await;
+        events.connection.unread_since(events.connection.now() - 3_000);
+        events.connection.set_patience(Some(Duration::from_secs(30)));
+        assert_eq!(connections.shut_stalled(), Shut::default());
+        assert_eq!(connections.shut_unread(Duration::from_secs(1)).unread, 1, "when the server stops");
+    }
+
+    #[actix::test]
+    async fn beyond_the_limit_the_connection_that_is_missed_least_is_closed() {
+        let connections = connections();
+        connections.set_limit(4);
+        let (idle, waiting) = (open(&connections), open(&connections));
+        let _request = waiting.connection.request_began();
+        drop(idle.connection.request_began());
+        idle.connection.quiet_since(1);
+        let (unread, silent) = (unread(&connections).await, open(&connections));
+        unread.connection.unread_since(unread.connection.now() - 1_500);
+        silent.connection.quiet_since(2);
+        let mut busy = Vec::new();
+        for gone in [&unread, &silent, &idle] {
+            let new = open(&connections);
+            assert!(!gone.connection.is_open() && !new.connection.is_surplus());
+            busy.push((new.connection.request_began(), new));
+        }
+        let surplus = open(&connections);
+        assert!(waiting.connection.is_open() && connections.serves_only_probes(&surplus.connection));
+        assert_eq!(connections.staying(), 5);
+        drop(waiting.stream);
+        assert!(!connections.serves_only_probes(&surplus.connection), "there is room again");
+    }
+
+    #[actix::test]
+    async fn one_whose_request_is_on_its_way_is_not_closed_under_it() {
+        let connections = connections();
+        connections.set_limit(1);
+        let mut asking = open(&connections);
+        asking.client.write_all(b"GET").unwrap();
+        while !asking.connection.socket.has_unread_bytes() {
+            tokio::task::yield_now().await;
+        }
+        let new = open(&connections);
+        assert!(asking.connection.is_open() && new.connection.is_surplus());
     }
 
     #[actix::test]
     async fn a_closed_connection_is_dropped() {
-        let connections = Connections::new(Duration::from_secs(5));
-        let Quiet { stream, connection, mut client } = quiet(&connections);
+        let connections = connections();
+        let Open { stream, connection, mut client } = open(&connections);
+        assert_eq!(connections.staying(), 1);
         drop(stream);
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "nobody else keeps it open");
-        assert!(connection.socket.is_gone());
+        assert!(connection.socket.is_gone() && connections.staying() == 0);
         drop(connection);
-        assert_eq!((connections.shut_stalled(), connections.open.lock().len()), (0, 0));
+        assert_eq!((connections.shut_stalled(), connections.open.lock().len()), (Shut::default(), 0));
     }
 }

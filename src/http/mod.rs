@@ -2,8 +2,10 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - the wire: `codes`, `problem`, `answer`, `dto`, `refusals` (failures as problems), `paging` (queries and pages)
-//! - connections and limits: `socket`, `connections`, `streaming`, `scans`, `rate_limit`, `event_hubs`
+//! - the wire: `codes`, `problem`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
+//!   problems), `paging` (queries and pages)
+//! - connections and limits: `socket`, `connection`, `stream`, `connections`, `streaming`, `scans`, `rate_limit`,
+//!   `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
 //! - the request: `call`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait)
 //! - `resources`: the handlers
@@ -18,6 +20,7 @@ mod body;
 mod call;
 mod clients;
 mod codes;
+mod connection;
 mod connections;
 mod dto;
 mod event_hubs;
@@ -28,6 +31,7 @@ mod openapi;
 mod outcome;
 mod paging;
 mod problem;
+mod protection;
 mod rate_limit;
 mod refusals;
 mod resources;
@@ -37,8 +41,10 @@ mod scans;
 mod server;
 mod socket;
 mod state;
+mod stream;
 mod streaming;
 
+pub use connection::Patience;
 pub use connections::Connections;
 pub use dto::webhook_body;
 pub use event_hubs::{EventHubs, StreamTiming};

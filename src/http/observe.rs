@@ -21,10 +21,11 @@ use tracing::Instrument;
 use super::answer::EarlyReturn;
 use super::call::Call;
 use super::codes::Code;
-use super::connections::{ActiveRequest, Connection};
+use super::connection::{ActiveRequest, Connection};
 use super::idempotent;
 use super::meter::count_problem;
 use super::problem::Problem;
+use super::protection::{Content, protect};
 use super::router::Router;
 use super::state::{App, Node, PerThread};
 
@@ -32,7 +33,9 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> Result<ServiceResponse, Infallible> {
     let (request, payload) = request.into_parts();
-    let in_flight = RequestInFlight::begin(&app.node, request.conn_data());
+    let connection = request.conn_data::<Arc<Connection>>();
+    let only_probes = connection.is_some_and(|connection| app.node.connections.serves_only_probes(connection));
+    let in_flight = RequestInFlight::begin(&app.node, connection);
     let id = request_id(request.headers());
     let started = Instant::now();
     // As expensive as reading and writing the whole request, so it exists only at debug level.
@@ -40,7 +43,11 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
 
     let found = router.find(&request);
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
+    let content = found.as_ref().map_or(Content::Data, |resource| resource.content);
     let answered = found.and_then(|resource| {
+        if only_probes && !resource.is_probe {
+            return Err(too_many_connections());
+        }
         let parameters = resource.parameters.clone();
         resource.handle(Call::new(app.clone(), request.clone(), payload, id.clone(), parameters))
     });
@@ -56,8 +63,12 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
                 EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
             }
         });
+    let content = if response.status().is_success() { content } else { Content::Data };
+    protect(response.headers_mut(), content);
     response.headers_mut().insert(REQUEST_ID, id);
-    if app.node.draining.load(Ordering::Relaxed) {
+    // The web server also closes after a request to upgrade, which we never do.
+    let upgrade = request.head().connection_type() == ConnectionType::Upgrade;
+    if upgrade || only_probes || app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
     let elapsed = started.elapsed();
@@ -66,6 +77,10 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     }
     tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
     Ok(ServiceResponse::new(request, response.map_body(|_, body| in_flight.with(body))))
+}
+
+fn too_many_connections() -> Problem {
+    Problem::overloaded("the server has as many connections as it may (http.max_connections), all of them in use")
 }
 
 fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpResponse {
@@ -107,10 +122,7 @@ struct RequestInFlight {
 impl RequestInFlight {
     fn begin(node: &PerThread<Node>, connection: Option<&Arc<Connection>>) -> Self {
         node.underway.fetch_add(1, Ordering::Relaxed);
-        Self {
-            node: node.clone(),
-            _connection: connection.map(|connection| node.connections.request_began(connection)),
-        }
+        Self { node: node.clone(), _connection: connection.map(Connection::request_began) }
     }
 
     /// A small answer fits in the socket's buffer; a larger one stays in flight until its last piece is written.

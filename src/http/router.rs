@@ -10,6 +10,7 @@ use super::answer::Answered;
 use super::call::{Call, PARAMETERS_MAX, PathParameters, path_of};
 use super::meter::Meter;
 use super::problem::Problem;
+use super::protection::Content;
 use super::refusals;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
 
@@ -20,6 +21,9 @@ pub struct Router(matchit::Router<Rc<Resource>>);
 pub struct Resource {
     pub meter: Meter,
     pub parameters: Rc<PathParameters>,
+    pub content: Content,
+    /// Answered also where there are too many connections.
+    pub is_probe: bool,
     endpoints: Vec<Endpoint>,
     allowed: String,
 }
@@ -69,6 +73,8 @@ impl Resource {
         Self {
             allowed: allowed.join(", "),
             parameters: parameters(&format!("{base}{}", routes.named)),
+            content: routes.content,
+            is_probe: routes.is_probe,
             meter: Meter::new(routes.path, methods),
             endpoints,
         }

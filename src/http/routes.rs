@@ -9,6 +9,7 @@ use futures_util::future::LocalBoxFuture;
 use super::answer::Answered;
 use super::call::Call;
 use super::openapi::{self, Operation};
+use super::protection::Content;
 use super::resources::{
     analyses, approvals, deployments, environment_list, environments, events, explorer, logs, members, operator,
     pipelines, secrets, sessions, step_registries, tokens, webhooks,
@@ -30,6 +31,9 @@ pub struct Routes {
     pub named: &'static str,
     /// Answered here too, although they are not allowed.
     pub refused: Vec<Endpoint>,
+    pub content: Content,
+    /// For those who watch over the server.
+    pub is_probe: bool,
 }
 
 pub struct Endpoint {
@@ -139,17 +143,17 @@ fn webhook_routes() -> Vec<Routes> {
 
 pub fn operator_routes() -> Vec<Routes> {
     vec![
-        at("/healthz").get(operator::healthz, openapi::healthz()),
-        at("/readyz").get(operator::readyz, openapi::readyz()),
-        at("/metrics").get(operator::metrics, openapi::metrics()),
-        at("/api/v1/openapi.json").get(operator::description, openapi::description()),
+        at("/healthz").get(operator::healthz, openapi::healthz()).probe(),
+        at("/readyz").get(operator::readyz, openapi::readyz()).probe(),
+        at("/metrics").get(operator::metrics, openapi::metrics()).probe(),
+        at("/api/v1/openapi.json").get(operator::description, openapi::description()).content(Content::Document),
         at("/problems/{code}").get(operator::problem, openapi::problem()),
     ]
 }
 
 /// The API explorer, for browsers.
 pub fn explorer_routes() -> Vec<Routes> {
-    let page = |path, endpoint| Routes { endpoints: vec![endpoint], ..at(path) };
+    let page = |path, endpoint| Routes { endpoints: vec![endpoint], ..at(path) }.content(Content::Page);
     let roots = ["/", "/docs"].map(|path| page(path, unlisted(Method::GET, operator::root)));
     let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, explorer::file)));
     roots.into_iter().chain(files).collect()
@@ -169,7 +173,15 @@ pub fn openapi_document() -> String {
 }
 
 fn at(path: &'static str) -> Routes {
-    Routes { path, endpoints: Vec::new(), pattern: path, named: path, refused: Vec::new() }
+    Routes {
+        path,
+        endpoints: Vec::new(),
+        pattern: path,
+        named: path,
+        refused: Vec::new(),
+        content: Content::Data,
+        is_probe: false,
+    }
 }
 
 impl Routes {
@@ -209,6 +221,14 @@ impl Routes {
 
     fn named(self, named: &'static str) -> Self {
         Self { named, ..self }
+    }
+
+    fn content(self, content: Content) -> Self {
+        Self { content, ..self }
+    }
+
+    fn probe(self) -> Self {
+        Self { is_probe: true, ..self }
     }
 
     fn refusing<const N: usize>(self, refused: [Endpoint; N]) -> Self {

@@ -19,9 +19,9 @@ use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
-use super::connections::Stream;
 use super::router::Router;
 use super::state::{Node, Realm};
+use super::stream::Stream;
 use super::{observe, state};
 
 #[derive(Debug, Clone)]
@@ -44,6 +44,10 @@ pub struct RunningServer {
 
 /// Connections that the kernel queues while all workers are busy: enough for a fleet that starts at once.
 const BACKLOG: u32 = 4096;
+/// Connections of a worker beyond its limit: enough for probes to get through while a crowd connects.
+const SURPLUS_MAX: usize = 64;
+/// How long a client may take nothing of its answer when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
 /// After a drain only idle keep-alive connections are left, which need no waiting.
 const LINGER_SECONDS: u64 = 1;
 
@@ -73,13 +77,15 @@ pub fn start(
 ) -> io::Result<RunningServer> {
     let (node, realm) = (Arc::new(node), Arc::new(realm));
     let per_worker = connections_per_worker(options);
-    node.share_connections(per_worker.saturating_mul(options.workers));
+    let limit = per_worker.usual.saturating_mul(options.workers);
+    node.share_connections(limit);
+    node.connections.set_limit(limit);
     socket.listen(BACKLOG as i32)?;
     let listener = TcpListener::from(socket);
     let address = listener.local_addr()?;
     let builder = Server::build()
         .workers(options.workers)
-        .max_concurrent_connections(per_worker)
+        .max_concurrent_connections(per_worker.usual.saturating_add(per_worker.surplus))
         .shutdown_timeout(LINGER_SECONDS)
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
@@ -121,20 +127,34 @@ fn serve(
     fn_service(open).and_then(http)
 }
 
-/// As many as configured, or as the limit on file descriptors allows; further ones wait to be accepted. Otherwise clients
-/// could use up the descriptors that the server itself needs.
-fn connections_per_worker(options: &ListenOptions) -> usize {
-    let Some(limit) = raise_descriptor_limit() else { return options.max_connections };
-    let fitting = fitting_connections(limit, options.workers);
-    if fitting < options.max_connections {
+/// The largest numbers of connections of a worker.
+#[derive(Debug, PartialEq, Eq)]
+struct PerWorker {
+    usual: usize,
+    /// Beyond the usual ones, until one of those has been closed for it, or for a probe.
+    surplus: usize,
+}
+
+/// As many as configured, or as the limit on file descriptors allows. Otherwise clients could use up the descriptors that
+/// the server itself needs.
+fn connections_per_worker(options: &ListenOptions) -> PerWorker {
+    let limit = raise_descriptor_limit();
+    let fitting = limit.map_or(usize::MAX, |limit| fitting_connections(limit, options.workers));
+    let per_worker = divided(options.max_connections, fitting);
+    if per_worker.usual < options.max_connections {
         tracing::warn!(
             configured = options.max_connections,
-            used = fitting,
+            used = per_worker.usual,
             limit,
             "http.max_connections is lowered to fit the limit on file descriptors; raise that limit (ulimit -n) for more"
         );
     }
-    options.max_connections.min(fitting)
+    per_worker
+}
+
+fn divided(configured: usize, fitting: usize) -> PerWorker {
+    let surplus = SURPLUS_MAX.min(fitting / 4).max(1);
+    PerWorker { usual: configured.min(fitting.saturating_sub(surplus)).max(1), surplus }
 }
 
 /// The limit on file descriptors, raised as far as allowed; `None` if there is none.
@@ -163,6 +183,7 @@ impl RunningServer {
         let answered = async {
             while self.node.underway.load(Ordering::Acquire) > 0 {
                 tokio::time::sleep(Duration::from_millis(10)).await;
+                self.node.connections.shut_unread(STOP_GRACE);
             }
         };
         let drained = tokio::time::timeout(patience, answered).await;
@@ -178,6 +199,15 @@ impl RunningServer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn some_connections_are_left_for_probes() {
+        for (configured, fitting, usual, surplus) in
+            [(25_000, 500_000, 25_000, 64), (50, usize::MAX, 50, 64), (25_000, 36, 27, 9), (25_000, 1, 1, 1)]
+        {
+            assert_eq!(divided(configured, fitting), PerWorker { usual, surplus }, "{configured} of {fitting}");
+        }
+    }
 
     #[test]
     fn connections_leave_the_file_descriptors_that_the_server_needs() {

@@ -16,6 +16,12 @@ use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, Interest, ReadBuf};
 
+/// What the kernel may hold of an answer that the client has not yet let it send. It bounds what a client that does not read
+/// costs, and how finely its reading is noticed: the next write is accepted when half of this has been sent.
+const UNSENT_MAX: u32 = 64 * 1024;
+/// How long the kernel tries to deliver the rest of an answer whose connection is closed already.
+const DELIVERY_MAX: Duration = Duration::from_secs(10);
+
 /// A client that acknowledges no probe for half a minute is gone, and loses its place in a queue.
 const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
@@ -30,8 +36,12 @@ pub struct Socket {
 
 impl Socket {
     pub fn new(tcp: TcpStream) -> Self {
+        let options = SockRef::from(&tcp);
         // Detects a machine that vanishes silently; if it cannot be set, later timeouts do.
-        SockRef::from(&tcp).set_tcp_keepalive(&KEEP_ALIVE).ok();
+        options.set_tcp_keepalive(&KEEP_ALIVE).ok();
+        // Whole answers or large pieces are written at once: waiting for more to send would only delay their ends.
+        options.set_tcp_nodelay(true).ok();
+        options.set_tcp_notsent_lowat(UNSENT_MAX).ok();
         Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false) }
     }
 
@@ -66,6 +76,19 @@ impl Socket {
         self.ended.load(Ordering::Relaxed) || self.tcp.lock().as_ref().is_none_or(notified)
     }
 
+    /// Whether the web server has read the end of what the client sends: it has closed its connection, or its half of it.
+    pub fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    /// Whether the client has sent something that the web server has not read yet.
+    pub fn has_unread_bytes(&self) -> bool {
+        self.tcp.lock().as_ref().is_some_and(|tcp| {
+            let asked = &mut [PollFd::new(tcp, PollFlags::IN | PollFlags::RDHUP)];
+            poll(asked, Some(&Timespec::default())).is_ok() && asked[0].revents() == PollFlags::IN
+        })
+    }
+
     /// Shuts it down in both directions; the web server sees that as the client's end of stream.
     pub fn shut_down(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
@@ -74,8 +97,20 @@ impl Socket {
         }
     }
 
+    /// The same, and drops what the client has not taken of its answers, which the kernel would keep for minutes.
+    pub fn reset(&self) {
+        if let Some(tcp) = self.tcp.lock().as_ref() {
+            let socket = SockRef::from(tcp);
+            // Without a time to linger, the close that follows is a reset.
+            socket.set_linger(Some(Duration::ZERO)).ok();
+            socket.shutdown(Shutdown::Both).ok();
+        }
+    }
+
     pub fn close(&self) {
-        drop(self.tcp.lock().take());
+        if let Some(tcp) = self.tcp.lock().take() {
+            SockRef::from(&tcp).set_tcp_user_timeout(Some(DELIVERY_MAX)).ok();
+        }
     }
 
     pub fn poll_read(&self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -134,6 +169,15 @@ mod tests {
             None
         },
     ];
+
+    #[actix::test]
+    async fn an_answer_is_sent_at_once_and_little_of_it_is_kept_for_who_does_not_read() {
+        let (socket, _client) = pair();
+        let tcp = socket.tcp.lock();
+        let options = SockRef::from(tcp.as_ref().unwrap());
+        assert!(options.tcp_nodelay().unwrap());
+        assert_eq!(options.tcp_notsent_lowat().unwrap(), UNSENT_MAX);
+    }
 
     #[actix::test]
     async fn a_client_is_connected_until_it_closes_whether_or_not_its_data_is_read() {

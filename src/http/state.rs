@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
+use actix_web::web::Bytes;
+
 use super::connections::Connections;
 use super::event_hubs::EventHubs;
 use super::rate_limit::RateLimits;
@@ -43,7 +45,7 @@ pub struct Node {
     /// How many organizations share this process.
     pub organizations: usize,
     /// The OpenAPI document, made when it is first asked for.
-    pub openapi: LazyLock<String>,
+    pub openapi: LazyLock<Bytes>,
     pub body_timeout: Duration,
     pub answer_timeout: Duration,
     /// Renders the metrics in Prometheus' text format.

@@ -58,6 +58,11 @@ fn describe() {
     use metrics::{describe_counter, describe_gauge, describe_histogram};
     describe_counter!("lockkeeper_http_requests_total", "Answered requests, by route, method and status class");
     describe_histogram!("lockkeeper_http_request_seconds", Unit::Seconds, "From a request's head to its answer");
+    describe_gauge!("lockkeeper_connections", "Open connections");
+    describe_counter!(
+        "lockkeeper_connections_cut_off_total",
+        "Connections shut down: silent, unread (its answer), or crowded (for another one)"
+    );
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "Durable events, by type");
     describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");

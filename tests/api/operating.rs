@@ -2,7 +2,9 @@
 
 mod keys;
 mod limits;
+mod protection;
 mod starting;
+mod unread;
 
 use crate::support::wire::{Wire, head, head_of_json};
 use crate::support::{ADMIN_TOKEN, Answer, Server, Setup, at};

@@ -68,6 +68,18 @@ impl Wire {
         })
     }
 
+    /// Waits for the first bytes of an answer.
+    pub async fn read_some(&mut self) {
+        assert!(self.read_more().await, "the server closed the connection");
+    }
+
+    /// Sends bytes and the end of what we send in one piece.
+    pub async fn send_last(&mut self, bytes: impl AsRef<[u8]>) {
+        socket2::SockRef::from(&self.stream).set_tcp_cork(true).unwrap();
+        self.send(bytes).await;
+        self.finish().await;
+    }
+
     /// Waits until the server has closed the connection.
     pub async fn closed(mut self) {
         while self.read_more().await {}

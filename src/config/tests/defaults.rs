@@ -33,6 +33,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(10),
             answer_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(10),
             keep_alive: Duration::from_secs(75),
             drain: Duration::from_secs(20),
             max_connections: 25_000,

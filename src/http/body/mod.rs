@@ -1,17 +1,23 @@
 //! Request bodies: read within bounds of size and time, parsed strictly, every fault of the fields reported at once.
 
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderMap};
+use std::sync::Arc;
+
+use actix_web::HttpRequest;
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
 use actix_web::web::BytesMut;
 use futures_util::StreamExt;
 
 use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
+use super::connection::Connection;
 use super::problem::{FieldError, Problem};
 use crate::forms::{Element, Form, Reader, Spelling, Text};
 
 /// More than any request of ours needs.
 pub const BODY_MAX: usize = 64 * 1024;
+/// A body of this length is read ahead anyway.
+const SHORT: usize = 8 * 1024;
 
 /// A body as it was sent: within its bounds, and JSON by its own account.
 pub struct Body {
@@ -89,15 +95,20 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
     let Call { app, request, payload, .. } = call;
     let too_large =
         || Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"));
-    let announced = request.headers().get("content-length").and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: u64| length > BODY_MAX as u64) {
+    let length = length(request.headers());
+    if length.is_some_and(|length| length > BODY_MAX) {
         return Err(too_large());
     }
+    let _receiving = length.is_none_or(|length| length > SHORT).then(|| Receiving::begin(request));
     let whole = async {
         let mut bytes = BytesMut::new();
-        while let Some(chunk) = payload.next().await {
-            let chunk =
+        while length.is_none_or(|length| bytes.len() < length) {
+            let Some(chunk) = payload.next().await else { break };
+            let mut chunk =
                 chunk.map_err(|_| Problem::new(Code::BadRequest, "the body ended early; resend the request"))?;
+            if let Some(length) = length {
+                chunk.truncate(length - bytes.len());
+            }
             if bytes.len() + chunk.len() > BODY_MAX {
                 return Err(too_large());
             }
@@ -109,6 +120,37 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
         let seconds = app.node.body_timeout.as_secs();
         Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; resend it")))
     })
+}
+
+/// The length of the body; `None` if it comes in chunks, and ends with the last of them. A request without either has no
+/// body: where a client asks to upgrade, the web server passes on whatever follows, and does not look at the length.
+fn length(headers: &HeaderMap) -> Option<usize> {
+    match headers.get(CONTENT_LENGTH) {
+        Some(length) => Some(length.to_str().ok().and_then(|length| length.trim().parse().ok()).unwrap_or(usize::MAX)),
+        None if headers.contains_key(TRANSFER_ENCODING) => None,
+        None => Some(0),
+    }
+}
+
+/// While a long body is read, the connection is not held back.
+struct Receiving(Option<Arc<Connection>>);
+
+impl Receiving {
+    fn begin(request: &HttpRequest) -> Self {
+        let connection = request.conn_data::<Arc<Connection>>().cloned();
+        if let Some(connection) = &connection {
+            connection.receive(true);
+        }
+        Self(connection)
+    }
+}
+
+impl Drop for Receiving {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.receive(false);
+        }
+    }
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {

@@ -90,7 +90,8 @@ pub fn claim_session() -> Operation {
         .about(
             "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits that long; with \
              `queue` it is answered 202 with a queued session, which keeps its position while it is polled at least \
-             every 60 seconds. A client that disconnects while it waits gets nothing.",
+             every 60 seconds. A client that disconnects, or closes its sending half, before it is answered gets \
+             nothing.",
         )
         .body::<ClaimForm>()
         .answers::<SessionView<'_>>(201, "The lock is yours", &["Location"])

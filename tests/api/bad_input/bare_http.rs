@@ -169,3 +169,37 @@ async fn odd_paths_lead_nowhere() {
     wire.send(format!("{}\r\n", head("GET", &format!("{list}/%72eview%2D1")))).await;
     assert_eq!(wire.answer().await.unwrap().ok().data()["envName"], "review-1");
 }
+
+#[tokio::test]
+async fn a_request_to_upgrade_has_the_body_that_its_length_says_and_nothing_after_it_is_executed() {
+    let server = Server::start();
+    let admin = server.admin();
+    let sessions = |environment: &str| admin.path(&format!("{}/sessions", at(environment)));
+    let next = head_of_json("POST", &sessions("review-2"), 2) + "{}";
+    for (protocol, length, body) in
+        [("websocket", "Content-Length: 2\r\n", "{}"), ("WebSocket", "", ""), ("h2c", "Content-Length: 2\r\n", "{}")]
+    {
+        let head = head("POST", &sessions("review-1"));
+        let mut wire = Wire::open(&server).await;
+        let upgrade = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\n");
+        wire.send(format!("{head}{upgrade}Content-Type: application/json\r\n{length}\r\n{body}{next}")).await;
+        let answer = wire.answer().await.unwrap().created();
+        assert_eq!(answer.header("connection"), "close", "{protocol}: we do not upgrade, and say that we close");
+        if protocol != "h2c" {
+            wire.closed().await;
+            assert_eq!(admin.environment("review-2").await.ok().data()["lockStatus"], "unlocked", "{protocol}");
+        }
+        admin.release("review-1", &answer.session()).await.ok();
+    }
+    // A body that looks like a request is a body.
+    let inner = format!("{}\r\n", head("DELETE", &admin.path(&at("review-2"))));
+    for protocol in ["websocket", "h2c"] {
+        let head = head("POST", &sessions("review-1"));
+        let mut wire = Wire::open(&server).await;
+        let upgrade = format!("Connection: Upgrade\r\nUpgrade: {protocol}\r\nContent-Type: application/json\r\n");
+        wire.send(format!("{head}{upgrade}Content-Length: {}\r\n\r\n{inner}", inner.len())).await;
+        wire.answer().await.unwrap().refused(400, "malformed_json");
+        assert!(wire.answer().await.is_none(), "{protocol}");
+    }
+    admin.environment("review-2").await.ok();
+}

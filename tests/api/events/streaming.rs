@@ -182,7 +182,7 @@ async fn who_does_not_read_is_cut_off_and_others_go_on() {
         assert_eq!(live.events(2).await.len(), 2, "others hear of everything meanwhile");
     }
     assert_eq!(whole.await.unwrap(), RECORDED, "who reads is not cut off, however far behind");
-    assert!(server.log().contains("cut off an event subscriber that does not read"), "{}", server.log());
+    assert!(server.log().contains("cut off clients that did not read their answers"), "{}", server.log());
     silent.closed().await;
 }
 

@@ -298,6 +298,30 @@ async fn a_grant_that_the_one_who_asks_never_heard_of_is_taken_back_in_time() {
     }
 }
 
+/// A client that closes its half with its request looks like one that has died, so it is granted nothing, not even for a
+/// moment; it is told why. What holds no lock for it is done.
+#[tokio::test]
+async fn one_that_closes_its_half_with_its_request_is_granted_nothing_and_told_why() {
+    let server = Server::start();
+    let admin = server.admin();
+    let path = sessions(&admin, "review-1");
+    for body in ["{}", r#"{"waitSeconds": 300}"#, r#"{"queue": true, "waitSeconds": 1}"#] {
+        let mut wire = Wire::open(&server).await;
+        wire.send_last(head_of_json("POST", &path, body.len()) + body).await;
+        let told = wire.answer().await.unwrap().refused(408, "client_gone");
+        assert!(told.json()["detail"].as_str().unwrap().contains("keep both directions open"), "{told:?}");
+        wire.closed().await;
+    }
+    let held = admin.claim("review-1", json!({})).await.created();
+    assert_eq!(held.data()["fencingToken"], 1, "nobody had the lock before");
+    let session = admin.path(&format!("{}/sessions/{}", at("review-1"), held.session()));
+    for (method, status) in [("GET", "active"), ("DELETE", "released")] {
+        let mut wire = Wire::open(&server).await;
+        wire.send_last(head(method, &session) + "\r\n").await;
+        assert_eq!(wire.answer().await.unwrap().ok().data()["status"], status);
+    }
+}
+
 /// Ends the connection while something else happens, and answers with the session that the client was told of all the
 /// same, if it was. Only half of the connection ends, so that this can be known.
 async fn cut_off_in_the_moment(

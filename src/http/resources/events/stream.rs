@@ -1,17 +1,15 @@
 //! The event stream (server-sent events): in order, without gaps or duplicates, resumed after the client's last event.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
-use actix_web::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::filter;
 use crate::auth::Permission;
@@ -25,7 +23,7 @@ use crate::http::dto::Text;
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
-use crate::http::streaming::{bare, cut_off, fitted};
+use crate::http::streaming::{OwnPatience, bare, fitted};
 use crate::shares::Place;
 use crate::store::StoreError;
 
@@ -57,9 +55,8 @@ pub async fn stream(call: Call) -> Answered {
         .map_err(|refused| Problem::overloaded(&format!("too many event streams are open: {refused}; close some")))?;
     let held = access.hold_connection()?;
     let start = StreamStart::find(&access.realm.events, &access.caller.organization, seen.as_deref())?;
-    let monitor = Arc::new(ReadMonitor::new());
     let subscriber = Subscriber {
-        _cut_off: cut_off(&call.request, &access.realm.environments, monitor.clone().stalled(hubs.timing.stall)),
+        _patience: OwnPatience::new(&call.request, hubs.timing.stall),
         progress: subscription.hub.progress(),
         timing: hubs.timing,
         request: call.request.clone(),
@@ -71,7 +68,6 @@ pub async fn stream(call: Call) -> Answered {
         access,
         filter,
         subscription,
-        monitor,
         _held: held,
     };
     Ok(fitted(&call.request, subscriber.follow(response)))
@@ -83,9 +79,7 @@ fn answer() -> HttpResponseBuilder {
     let mut response = HttpResponse::Ok();
     response
         .insert_header((CONTENT_TYPE, "text/event-stream"))
-        .insert_header((CACHE_CONTROL, "no-store"))
-        .insert_header((BUFFERING, "no"))
-        .insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
+        .insert_header((BUFFERING, "no"));
     response
 }
 
@@ -157,19 +151,16 @@ struct Subscriber {
     /// Whether it has been up to date at some time.
     live: bool,
     sent_at: Instant,
-    monitor: Arc<ReadMonitor>,
     _held: Option<Place>,
-    _cut_off: oneshot::Sender<()>,
+    _patience: OwnPatience,
 }
 
 impl Subscriber {
     fn follow(self, mut response: HttpResponseBuilder) -> HttpResponse {
         let pieces = streams::try_unfold(self, |mut subscriber| async move {
-            subscriber.monitor.polled();
             let (request, access) = (subscriber.request.clone(), subscriber.access.clone());
             match while_connected(&request, &access, true, subscriber.next_piece()).await {
                 Waited::There(piece) => Ok(piece?.map(|piece| {
-                    subscriber.monitor.sent();
                     subscriber.sent_at = Instant::now();
                     (piece, subscriber)
                 })),
@@ -265,43 +256,6 @@ impl Subscriber {
         match self.skipped.take() {
             Some(id) => format!(": nothing for you\nid: {id}\n\n").into(),
             None => Bytes::from_static(b": nothing new\n\n"),
-        }
-    }
-}
-
-/// Watches whether the client reads. The web server polls for more when it has room for it.
-struct ReadMonitor {
-    began: Instant,
-    /// When a piece was sent, in milliseconds since `began`; 0 once the next one is polled.
-    sent_millis: AtomicU64,
-}
-
-impl ReadMonitor {
-    fn new() -> Self {
-        Self { began: Instant::now(), sent_millis: AtomicU64::new(0) }
-    }
-
-    fn polled(&self) {
-        self.sent_millis.store(0, Ordering::Relaxed);
-    }
-
-    fn sent(&self) {
-        self.sent_millis.store(self.millis().max(1), Ordering::Relaxed);
-    }
-
-    fn millis(&self) -> u64 {
-        self.began.elapsed().as_millis() as u64
-    }
-
-    /// Resolves when nothing has been read for so long.
-    async fn stalled(self: Arc<Self>, patience: Duration) {
-        loop {
-            tokio::time::sleep(patience / 4).await;
-            let since = self.sent_millis.load(Ordering::Relaxed);
-            if since > 0 && u128::from(self.millis().saturating_sub(since)) >= patience.as_millis() {
-                tracing::info!("cut off an event subscriber that does not read");
-                return;
-            }
         }
     }
 }

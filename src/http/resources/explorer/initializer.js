@@ -4,4 +4,5 @@ SwaggerUIBundle({
   dom_id: "#explorer",
   deepLinking: true,
   displayRequestDuration: true,
+  persistAuthorization: false,
 })

@@ -6,11 +6,11 @@ mod source;
 pub use source::{LINES_MAX, LineView};
 
 use actix_web::http::Method;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, X_CONTENT_TYPE_OPTIONS};
+use actix_web::http::header::{CONTENT_TYPE, HeaderName};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
 use super::deployments::{deployment_id, find};
 use crate::actors::Watch;
@@ -22,7 +22,7 @@ use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
-use crate::http::streaming::{bare, cut_off, fitted};
+use crate::http::streaming::{bare, fitted};
 use crate::shares::Place;
 use source::{Format, LogQuery, LogSource};
 
@@ -80,7 +80,6 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     })?;
     let held = access.hold_connection()?;
     let follower = Follower {
-        _cut_off: cut_off(&call.request, &access.realm.environments, std::future::pending()),
         request: call.request.clone(),
         id: source.id,
         // Both watch from before the first read, so that nothing is missed.
@@ -108,8 +107,7 @@ fn answer(query: &LogQuery) -> HttpResponseBuilder {
         Format::Json => "application/x-ndjson",
     };
     let mut response = HttpResponse::Ok();
-    // Steps may print HTML; a browser must not render it.
-    response.insert_header((CONTENT_TYPE, content)).insert_header((X_CONTENT_TYPE_OPTIONS, "nosniff"));
+    response.insert_header((CONTENT_TYPE, content));
     response
 }
 
@@ -126,7 +124,6 @@ struct Follower {
     has_finished: bool,
     _place: Place,
     _held: Option<Place>,
-    _cut_off: oneshot::Sender<()>,
 }
 
 impl Follower {
