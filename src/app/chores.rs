@@ -78,7 +78,10 @@ async fn watch_connections(node: Arc<Node>) {
         every.tick().await;
         let shut = node.connections.shut_stalled();
         if shut.silent > 0 {
-            tracing::info!(connections = shut.silent, "shut down connections that stalled within the head of a request");
+            tracing::info!(
+                connections = shut.silent,
+                "shut down connections that stalled within the head of a request"
+            );
         }
         if shut.unread > 0 {
             tracing::info!(connections = shut.unread, "cut off clients that did not read their answers");

@@ -61,11 +61,7 @@ impl Connections {
             limit: AtomicUsize::new(usize::MAX),
             open: Mutex::default(),
             no_search_until_millis: AtomicU64::new(0),
-            cut_off: CutOff {
-                silent: counter("silent"),
-                unread: counter("unread"),
-                crowded: counter("crowded"),
-            },
+            cut_off: CutOff { silent: counter("silent"), unread: counter("unread"), crowded: counter("crowded") },
         }
     }
 

@@ -262,7 +262,7 @@ mod tests {
         };
         poll_fn(|context| blocked(context, &mut stream)).await;
         assert!(connection.is_unread() && is_held(&mut stream));
-        let reading = std::thread::spawn(move || std::io::copy(&mut client, &mut std::io::sink()));
+        let reading = std::thread::spawn(move || io::copy(&mut client, &mut io::sink()));
         stream.write_all(&[0]).await.unwrap();
         let mut got = vec![0; REQUEST.len()];
         stream.read_exact(&mut got).await.unwrap();

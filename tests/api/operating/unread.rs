@@ -122,7 +122,8 @@ async fn where_all_connections_wait_a_probe_is_answered_and_others_are_told_to_c
 
 #[tokio::test]
 async fn one_that_does_not_read_does_not_hold_up_the_end_of_the_server() {
-    let settings = format!("{IMPATIENT}drain_seconds = 600\n").replace("write_timeout_seconds = 1", "write_timeout_seconds = 300");
+    let settings =
+        format!("{IMPATIENT}drain_seconds = 600\n").replace("write_timeout_seconds = 1", "write_timeout_seconds = 300");
     let mut server = Setup::default().settings(&settings).start();
     warm(&server).await;
     let mut unread = Wire::open(&server).await;
@@ -173,7 +174,8 @@ async fn until_cut_off(server: &Server, reason: &str, expected: u64) {
     let series = format!("lockkeeper_connections_cut_off_total{{reason=\"{reason}\"}} ");
     loop {
         let metrics = get(server, "/metrics").await.text;
-        let count = metrics.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap());
+        let count =
+            metrics.lines().find_map(|line| line.strip_prefix(&series)).map_or(0, |count| count.parse().unwrap());
         if count == expected {
             return;
         }

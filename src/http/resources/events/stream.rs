@@ -77,9 +77,7 @@ fn answer() -> HttpResponseBuilder {
     /// For proxies that would buffer an answer.
     const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
     let mut response = HttpResponse::Ok();
-    response
-        .insert_header((CONTENT_TYPE, "text/event-stream"))
-        .insert_header((BUFFERING, "no"));
+    response.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((BUFFERING, "no"));
     response
 }
 
