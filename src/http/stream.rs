@@ -31,13 +31,14 @@ pub struct Stream {
     rest: Vec<u8>,
     /// Bytes read in this turn of the web server.
     turn: usize,
-    /// Bytes read since the connection was idle.
+    /// Bytes read since the connection was idle, and heads of requests in them.
     ahead: usize,
+    requests: usize,
 }
 
 impl Stream {
     pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, rest: Vec::new(), turn: 0, ahead: 0 }
+        Self { connection, rest: Vec::new(), turn: 0, ahead: 0, requests: 0 }
     }
 
     /// Makes the connection available to its requests.
@@ -51,9 +52,9 @@ impl Stream {
             return true;
         }
         if !connection.is_busy() {
-            self.ahead = 0;
+            (self.ahead, self.requests) = (0, 0);
         }
-        self.ahead >= AHEAD_MAX && !connection.is_receiving()
+        (self.ahead >= AHEAD_MAX || self.requests >= REQUESTS_MAX) && !connection.is_receiving()
     }
 
     /// Reads from the rest, then from the socket.
@@ -93,24 +94,27 @@ impl AsyncRead for Stream {
         let before = buffer.filled().len();
         let read = self.read(context, buffer);
         let bytes = &buffer.filled()[before..];
-        match read {
-            Poll::Ready(Ok(())) if bytes.len() > FEW_BYTES => {
-                let end = end_of_requests(bytes, REQUESTS_MAX);
-                if end < bytes.len() {
-                    // What was read last comes before what is left from earlier.
-                    let rest = [&bytes[end..], &self.rest].concat();
-                    self.rest = rest;
-                    self.turn = TURN_MAX;
-                    buffer.set_filled(before + end);
-                }
-                self.turn += end;
-                self.ahead += end;
+        let is_ahead = self.connection.is_busy();
+        if !matches!(read, Poll::Ready(Ok(()))) {
+            self.turn = 0;
+        } else if is_ahead || bytes.len() > FEW_BYTES {
+            let piece = Piece::of(bytes, REQUESTS_MAX.saturating_sub(self.requests).max(1));
+            if is_ahead && piece.requests > 0 {
+                // The web server does not parse what it has no room for, and would forget it.
+                self.connection.hold(context);
             }
-            Poll::Ready(Ok(())) => {
-                self.turn += bytes.len();
-                self.ahead += bytes.len();
+            self.turn += piece.length;
+            self.ahead += piece.length;
+            self.requests += piece.requests;
+            if piece.length < bytes.len() {
+                // What was read last comes before what is left from earlier.
+                self.rest = [&bytes[piece.length..], &self.rest].concat();
+                self.turn = TURN_MAX;
+                buffer.set_filled(before + piece.length);
             }
-            Poll::Ready(Err(_)) | Poll::Pending => self.turn = 0,
+        } else {
+            self.turn += bytes.len();
+            self.ahead += bytes.len();
         }
         read
     }
@@ -136,20 +140,28 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Where the bytes of at most so many heads end: after that many empty lines, or where the bytes do. (In a body, an empty
-/// line is none of a head; that only makes the piece smaller.)
-fn end_of_requests(bytes: &[u8], max: usize) -> usize {
-    let mut heads = 0;
-    let mut line = 0;
-    for end in memchr::memchr_iter(b'\n', bytes) {
-        let is_empty = matches!(bytes[line..end], [] | [b'\r']);
-        line = end + 1;
-        heads += usize::from(is_empty);
-        if heads == max {
-            return line;
+/// The first bytes of what was read, with so many heads of requests.
+#[derive(Debug, PartialEq, Eq)]
+struct Piece {
+    length: usize,
+    requests: usize,
+}
+
+impl Piece {
+    /// Ends after that many empty lines, or where the bytes do. (In a body, an empty line is not the end of a head; that only
+    /// makes the piece smaller.)
+    fn of(bytes: &[u8], requests_max: usize) -> Self {
+        let mut requests = 0;
+        let mut line = 0;
+        for end in memchr::memchr_iter(b'\n', bytes) {
+            requests += usize::from(matches!(bytes[line..end], [] | [b'\r']));
+            line = end + 1;
+            if requests == requests_max {
+                return Self { length: line, requests };
+            }
         }
+        Self { length: bytes.len(), requests }
     }
-    bytes.len()
 }
 
 #[cfg(test)]
@@ -205,10 +217,15 @@ mod tests {
     #[test]
     fn a_piece_ends_after_so_many_heads() {
         let three = REQUEST.repeat(3);
-        assert_eq!(end_of_requests(&three, 2), 2 * REQUEST.len());
-        assert_eq!(end_of_requests(&three, 4), three.len());
-        assert_eq!(end_of_requests(b"GET / HTTP/1.0\n\nGET /", 1), 16);
-        assert_eq!(end_of_requests(b"GET / HTTP/1.1\r\nHost: x\r\n", 1), 25);
+        for (bytes, max, length, requests) in [
+            (&three[..], 2, 2 * REQUEST.len(), 2),
+            (&three, 4, three.len(), 3),
+            (b"GET / HTTP/1.0\n\nGET /", 1, 16, 1),
+            (b"GET / HTTP/1.1\r\nHost: x\r\n", 1, 25, 0),
+            (b"", 1, 0, 0),
+        ] {
+            assert_eq!(Piece::of(bytes, max), Piece { length, requests });
+        }
     }
 
     #[actix::test]
@@ -223,7 +240,7 @@ mod tests {
         let mut got = Vec::new();
         while got.len() < sent.len() {
             let piece = turn(&mut stream).await;
-            assert_eq!(end_of_requests(&piece, FEW_BYTES / REQUEST.len() + REQUESTS_MAX + 1), piece.len());
+            assert!(Piece::of(&piece, usize::MAX).requests <= FEW_BYTES / REQUEST.len() + REQUESTS_MAX);
             got.extend(piece);
         }
         assert!(got == sent, "nothing is lost, repeated or moved");
@@ -248,6 +265,19 @@ mod tests {
         drop(request);
         while read < 64 * 1024 {
             read += turn(&mut stream).await.len();
+        }
+    }
+
+    #[actix::test]
+    async fn behind_a_request_that_is_being_answered_few_others_are_read() {
+        let (mut stream, mut client) = pair();
+        let request = stream.connection.request_began();
+        client.write_all(&REQUEST.repeat(100)).unwrap();
+        let mut got = turn(&mut stream).await;
+        assert!(Piece::of(&got, usize::MAX).requests <= REQUESTS_MAX && is_held(&mut stream));
+        drop(request);
+        while got.len() < 100 * REQUEST.len() {
+            got.extend(turn(&mut stream).await);
         }
     }
 

@@ -134,6 +134,35 @@ async fn one_that_does_not_read_does_not_hold_up_the_end_of_the_server() {
     assert!(!server.log().contains("raise http.drain_seconds"), "{}", server.log());
 }
 
+#[tokio::test]
+async fn requests_sent_while_another_one_waits_are_all_answered_in_their_order() {
+    const AHEAD: usize = 300;
+    let server = Server::start();
+    let admin = server.admin();
+    let held = admin.claim("review-1", json!({})).await.created().session();
+    let path = admin.path(&format!("{}/sessions", at("review-1")));
+    let body = r#"{"waitSeconds": 300}"#;
+    let next = |n: usize| format!("{}X-Request-Id: n{n}\r\n\r\n", head("GET", "/healthz"));
+    for together in [true, false] {
+        let mut wire = Wire::open(&server).await;
+        let claim = head_of_json("POST", &path, body.len()) + body;
+        let ahead: String = (0..AHEAD).map(next).collect();
+        if together {
+            wire.send(claim + &ahead).await;
+        } else {
+            wire.send(claim).await;
+            wire.send(ahead).await;
+        }
+        admin.until_queue_is("review-1", 1).await;
+        let holder = admin.environment("review-1").await.ok().data()["lock"]["sessionId"].clone();
+        admin.release("review-1", holder.as_str().unwrap_or(&held)).await.ok();
+        wire.answer().await.unwrap().created();
+        for n in 0..AHEAD {
+            assert_eq!(wire.answer().await.unwrap().ok().header("x-request-id"), format!("n{n}"));
+        }
+    }
+}
+
 /// The resident memory of the server, and what the kernel holds for all TCP connections of this machine.
 struct Memory {
     resident_mb: u64,
