@@ -208,6 +208,7 @@ mod tests {
     /// A client that is sent more than fits and reads nothing.
     async fn unread(connections: &Connections) -> Open {
         let mut open = open(connections);
+        open.stream.write_all(&[0]).await.unwrap();
         let endless = async {
             loop {
                 open.stream.write_all(&[0; 64 * 1024]).await.unwrap();

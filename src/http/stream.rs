@@ -286,6 +286,7 @@ mod tests {
         let (mut stream, mut client) = pair();
         let connection = stream.connection.clone();
         client.write_all(REQUEST).unwrap();
+        stream.write_all(&[0]).await.unwrap();
         let blocked = |context: &mut Context<'_>, stream: &mut Stream| {
             while Pin::new(&mut *stream).poll_write(context, &[0; 64 * 1024]).is_ready() {}
             Poll::Ready(())

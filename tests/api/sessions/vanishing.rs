@@ -318,7 +318,7 @@ async fn one_that_closes_its_half_with_its_request_is_granted_nothing_and_told_w
     for (method, status) in [("GET", "active"), ("DELETE", "released")] {
         let mut wire = Wire::open(&server).await;
         wire.send_last(head(method, &session) + "\r\n").await;
-        assert_eq!(wire.answer().await.unwrap().ok().data()["status"], status);
+        assert_eq!(wire.answer().await.unwrap().ok().data()["lockStatus"], status);
     }
 }
 
