@@ -1,6 +1,6 @@
 //! The event stream (server-sent events): in order, without gaps or duplicates, resumed after the client's last event.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use actix_web::HttpRequest;
 use actix_web::http::Method;
