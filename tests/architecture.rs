@@ -33,7 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("runner", &["domain", "logs", "outbound", "shares"]),
     ("forms", &["domain", "pipelines"]),
     ("config", &["auth", "domain", "forms", "pipelines", "secrets"]),
-    ("idempotency", &["domain", "shares", "store", "stored"]),
+    ("idempotency", &["domain", "shares", "steady_clock", "store", "stored"]),
     ("auth", &["domain", "entropy", "events", "idempotency", "store", "stored"]),
     ("pipelines", &["domain", "events", "store", "stored"]),
     ("registries", &["domain", "events", "git", "pipelines", "secrets", "store", "stored"]),

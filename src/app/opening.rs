@@ -87,7 +87,7 @@ pub async fn open_realm(
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
     let vault = Arc::new(Vault::open(store.clone(), master)?);
-    let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys)?;
+    let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys, steady.clone())?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
     let known = settings.organizations.iter().map(|organization| &organization.id);
     if let Err(error) = orphans::delete_secrets(&vault, &pipelines, known, clock()).await {

@@ -11,6 +11,7 @@ use super::key::{Fingerprint, IdempotencyKey};
 use super::ledger::{Ledger, Ledgers};
 use super::stored;
 use crate::domain::{IdSeed, Identifier, Timestamp};
+use crate::steady_clock::SteadyClock;
 use crate::store::{Batch, Store, StoreError};
 
 /// How long an answer is kept, as the API promises.
@@ -26,6 +27,7 @@ pub struct Keys {
 
 pub(super) struct Inner {
     pub store: Arc<dyn Store>,
+    pub steady: SteadyClock,
     pub ledgers: Ledgers,
     /// Wakes the sweep: there are more answers than should be kept.
     pub too_many: Notify,
@@ -61,9 +63,9 @@ pub(super) struct KeyGuard {
 }
 
 impl Keys {
-    pub fn open(store: Arc<dyn Store>, keys_max: usize) -> Result<Self, StoreError> {
+    pub fn open(store: Arc<dyn Store>, keys_max: usize, steady: SteadyClock) -> Result<Self, StoreError> {
         let ledgers = Ledgers::open(&*store, keys_max as u64)?;
-        let inner = Inner { store, ledgers, too_many: Notify::new(), in_flight: DashSet::new() };
+        let inner = Inner { store, steady, ledgers, too_many: Notify::new(), in_flight: DashSet::new() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -84,7 +86,7 @@ impl Keys {
             return Ok(self.unused(guard, organization, fingerprint));
         };
         let record = stored::decode(&bytes)?;
-        if has_expired(record.made_at(), now) {
+        if has_expired(record.age(now, self.inner.steady.now())) {
             return Ok(self.unused(guard, organization, fingerprint));
         }
         Ok(if record.fingerprint() == fingerprint {
@@ -136,7 +138,7 @@ impl Pending {
             inner.too_many.notify_one();
         }
         let record_key = &self.guard.record_key;
-        batch.put(record_key.to_vec(), stored::encode(now, number, self.fingerprint, answer));
+        batch.put(record_key.to_vec(), stored::encode(now, inner.steady.now(), number, self.fingerprint, answer));
         batch.put(stored::index_key(&self.ledger.index, number), record_key.to_vec());
     }
 
@@ -154,10 +156,10 @@ impl Drop for KeyGuard {
     }
 }
 
-pub(super) fn has_expired(made_at: Timestamp, now: Timestamp) -> bool {
-    now.since(made_at) >= KEPT
+pub(super) fn has_expired(age: Duration) -> bool {
+    age >= KEPT
 }
 
-pub(super) fn may_be_dropped_early(made_at: Timestamp, now: Timestamp) -> bool {
-    now.since(made_at) >= KEPT_AT_LEAST
+pub(super) fn may_be_dropped_early(age: Duration) -> bool {
+    age >= KEPT_AT_LEAST
 }

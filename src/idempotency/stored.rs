@@ -1,12 +1,15 @@
 //! The stored form of answers: each under its token and key, and an index per organization in the order in which they were
 //! stored, so that the oldest of each are found without reading all.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::answer::{StoredAnswer, Subject};
 use super::key::{Fingerprint, IdempotencyKey};
 use crate::domain::{
-    AnalysisId, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, SessionId, Ticket, Timestamp,
+    AnalysisId, Boot, DeploymentId, EnvironmentKey, IdSeed, Identifier, Origin, SessionId, SteadyTime, Tick, Ticket,
+    Timestamp,
 };
 use crate::store::record::{self, RecordError};
 use crate::stored::{EnvironmentKeyV1, OriginV1, PipelineKeyV1, SessionIdV1, Stored, stored_enum};
@@ -45,7 +48,15 @@ pub fn organization_of(index_key: &[u8]) -> Option<Identifier> {
 }
 
 /// An executed request and its answer, borrowed from the stored bytes.
-pub struct Record<'a>(RecordV2<'a>);
+pub struct Record<'a>(RecordV3<'a>);
+
+#[derive(Serialize, Deserialize)]
+struct RecordV3<'a> {
+    #[serde(borrow)]
+    record: RecordV2<'a>,
+    /// On the steady clock: a tick and its boot. None in older records.
+    made: Option<(i64, u64)>,
+}
 
 #[derive(Serialize, Deserialize)]
 struct RecordV2<'a> {
@@ -77,25 +88,34 @@ struct RecordV1<'a> {
     body: &'a [u8],
 }
 
-impl<'a> record::Record<'a> for RecordV2<'a> {
+impl<'a> record::Record<'a> for RecordV3<'a> {
     const KIND: &'static str = "idempotency key";
-    const VERSION: u8 = 2;
+    const VERSION: u8 = 3;
 
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        if version == 2 {
+            return Ok(Self { record: record::decode_form::<Self, _>(form)?, made: None });
+        }
         let RecordV1 { made_at, number, fingerprint, status, location, body } = record::decode_form::<Self, _>(form)?;
         let subject = location.and_then(SubjectV2::of_location);
-        Ok(Self { made_at, number, fingerprint, status, location, subject, body })
+        Ok(Self { record: RecordV2 { made_at, number, fingerprint, status, location, subject, body }, made: None })
     }
 
     fn usual_bytes(&self) -> usize {
         /// All but the body, with room for an ordinary location.
         const USUAL_BYTES: usize = 256;
-        USUAL_BYTES + self.body.len()
+        USUAL_BYTES + self.record.body.len()
     }
 }
 
-pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer: &StoredAnswer) -> Vec<u8> {
-    record::encode(&RecordV2 {
+pub fn encode(
+    made_at: Timestamp,
+    made: SteadyTime,
+    number: u64,
+    fingerprint: Fingerprint,
+    answer: &StoredAnswer,
+) -> Vec<u8> {
+    let record = RecordV2 {
         made_at: made_at.as_millis(),
         number,
         fingerprint: fingerprint.0,
@@ -103,7 +123,8 @@ pub fn encode(made_at: Timestamp, number: u64, fingerprint: Fingerprint, answer:
         location: answer.location.as_deref(),
         subject: answer.subject.to_form(),
         body: &answer.body,
-    })
+    };
+    record::encode(&RecordV3 { record, made: Some((made.tick.0, made.boot.0)) })
 }
 
 pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
@@ -111,25 +132,29 @@ pub fn decode(bytes: &[u8]) -> Result<Record<'_>, RecordError> {
 }
 
 impl Record<'_> {
-    pub fn made_at(&self) -> Timestamp {
-        Timestamp::from_millis(self.0.made_at)
+    /// How old it is at least, by the steady clock: the wall clock may have been set. Only records of before know no other.
+    pub fn age(&self, now: Timestamp, steady: SteadyTime) -> Duration {
+        match self.0.made {
+            Some((tick, boot)) => steady.at_least_since(SteadyTime { boot: Boot(boot), tick: Tick(tick) }),
+            None => now.since(Timestamp::from_millis(self.0.record.made_at)),
+        }
     }
 
     /// Its number in the index. An entry there with another number belongs to an answer that this one has replaced.
     pub fn number(&self) -> u64 {
-        self.0.number
+        self.0.record.number
     }
 
     pub fn fingerprint(&self) -> Fingerprint {
-        Fingerprint(self.0.fingerprint)
+        Fingerprint(self.0.record.fingerprint)
     }
 
     pub fn into_answer(self) -> StoredAnswer {
         StoredAnswer {
-            status: self.0.status,
-            location: self.0.location.map(str::to_owned),
-            body: self.0.body.to_vec(),
-            subject: Stored::from_form(self.0.subject).unwrap_or(None),
+            status: self.0.record.status,
+            location: self.0.record.location.map(str::to_owned),
+            body: self.0.record.body.to_vec(),
+            subject: Stored::from_form(self.0.record.subject).unwrap_or(None),
         }
     }
 }
@@ -168,11 +193,16 @@ mod tests {
     use crate::domain::PipelineKey;
     use crate::store::fixtures::format_4;
 
+    /// Of a record from before the steady clock was stored.
+    fn age_by_wall(record: &Record<'_>, now_millis: i64) -> Duration {
+        record.age(Timestamp::from_millis(now_millis), SteadyTime { boot: Boot(5), tick: Tick(7) })
+    }
+
     #[test]
     fn answers_of_format_4_are_read() {
         let bytes = format_4("answer under a key");
         let record = decode(&bytes).unwrap();
-        assert_eq!((record.made_at(), record.number()), (Timestamp::from_millis(1_794_735_000_123), 7));
+        assert_eq!((age_by_wall(&record, 1_794_735_000_124), record.number()), (Duration::from_millis(1), 7));
         assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
         let answer = record.into_answer();
         let location = "/api/v1/organizations/acme/pipelines/web/ephemeral-environments/review-1/sessions/ses_01";
@@ -198,9 +228,12 @@ mod tests {
         let now = Timestamp::from_millis(1_794_735_000_123);
         for (subject, location) in subjects().into_iter().zip([None, Some("/api/v1/there".to_owned())].iter().cycle()) {
             let answer = StoredAnswer { status: 201, location: location.clone(), body: (0..=255).collect(), subject };
-            let mut bytes = encode(now, 7, Fingerprint([9; 16]), &answer);
+            let made = SteadyTime { boot: Boot(5), tick: Tick(1_000) };
+            let mut bytes = encode(now, made, 7, Fingerprint([9; 16]), &answer);
             let record = decode(&bytes).unwrap();
-            assert_eq!((record.made_at(), record.number(), record.fingerprint()), (now, 7, Fingerprint([9; 16])));
+            assert_eq!((record.number(), record.fingerprint()), (7, Fingerprint([9; 16])));
+            let age = record.age(Timestamp::from_millis(0), SteadyTime { tick: Tick(1_250), ..made });
+            assert_eq!(age, Duration::from_millis(250), "by the steady clock alone");
             assert_eq!(record.into_answer(), answer);
             bytes[0] += 1;
             assert!(decode(&bytes).is_err() && decode(&[]).is_err());
@@ -246,7 +279,7 @@ mod tests {
         ] {
             let bytes = version_1(location);
             let record = decode(&bytes).unwrap();
-            assert_eq!((record.made_at(), record.number()), (Timestamp::from_millis(1), 7));
+            assert_eq!((age_by_wall(&record, 4), record.number()), (Duration::from_millis(3), 7));
             assert_eq!(record.fingerprint(), Fingerprint([9; 16]));
             let location = location.map(str::to_owned);
             assert_eq!(record.into_answer(), StoredAnswer { status: 202, location, body: b"{}".to_vec(), subject });

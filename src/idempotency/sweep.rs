@@ -176,10 +176,11 @@ impl Keys {
         if number != Some(record.number()) {
             return Ok(EntryFate::Stale);
         }
-        if has_expired(record.made_at(), now) {
+        let age = record.age(now, self.inner.steady.now());
+        if has_expired(age) {
             return Ok(EntryFate::Dropped { early: false });
         }
-        let early = is_in_excess && may_be_dropped_early(record.made_at(), now);
+        let early = is_in_excess && may_be_dropped_early(age);
         Ok(if early { EntryFate::Dropped { early } } else { EntryFate::Kept })
     }
 }

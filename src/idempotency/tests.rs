@@ -2,10 +2,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::*;
-use crate::domain::{IdSeed, Identifier, Timestamp};
+use crate::domain::{Boot, IdSeed, Identifier, Tick, Timestamp};
+use crate::steady_clock::SteadyClock;
 use crate::store::{Batch, MemoryStore, Store, StoreError, end_of_prefix};
 
 const NOW: Timestamp = Timestamp::from_millis(1_794_735_000_000);
@@ -33,14 +35,14 @@ fn a_retry_gets_the_first_answer_again() {
 fn a_key_is_its_tokens_own() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("of ana"), NOW);
-    assert!(matches!(keys.begin(&acme(), BEN, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Unused(_)));
+    assert!(matches!(keys.begin(&acme(), BEN, &key("a"), ANOTHER, clocks_at(NOW)).unwrap(), KeyState::Unused(_)));
 }
 
 #[test]
 fn another_request_under_the_same_key_is_told_so() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
-    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, NOW).unwrap(), KeyState::Reused));
+    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(NOW)).unwrap(), KeyState::Reused));
     assert_eq!(replayed(&keys, "a", NOW), Some(answer("first")), "and changes nothing");
 }
 
@@ -49,7 +51,10 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
     let (_, keys) = opened(10);
     let pending = fresh(&keys, "a", NOW);
     for fingerprint in [REQUEST, ANOTHER] {
-        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), fingerprint, NOW).unwrap(), KeyState::InFlight));
+        assert!(matches!(
+            keys.begin(&acme(), ANA, &key("a"), fingerprint, clocks_at(NOW)).unwrap(),
+            KeyState::InFlight
+        ));
     }
     fresh(&keys, "b", NOW);
     drop(pending);
@@ -60,7 +65,7 @@ fn while_a_request_is_executed_its_key_is_in_flight() {
 fn a_refused_request_frees_its_key_for_any_other() {
     let (store, keys) = opened(10);
     drop(fresh(&keys, "a", NOW));
-    let KeyState::Unused(pending) = keys.begin(&acme(), ANA, &key("a"), ANOTHER, NOW).unwrap() else {
+    let KeyState::Unused(pending) = keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(NOW)).unwrap() else {
         panic!("the key is free");
     };
     let mut batch = Batch::default();
@@ -79,7 +84,7 @@ fn a_request_is_never_executed_twice_around_the_moment_it_becomes_durable() {
     store.hold();
     let mut batch = Batch::default();
     let in_flight = fresh(&keys, "a", NOW).keep(&mut batch, &answer("first"), NOW);
-    let retry = || keys.begin(&acme(), ANA, &key("a"), REQUEST, NOW).unwrap();
+    let retry = || keys.begin(&acme(), ANA, &key("a"), REQUEST, clocks_at(NOW)).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet handed in");
     store.commit(batch).unwrap();
     assert!(matches!(retry(), KeyState::InFlight), "not yet durable: nobody is shown what may be lost");
@@ -95,7 +100,7 @@ fn what_a_power_cut_took_is_executed_again_and_what_it_left_is_not() {
     execute(&store, &keys, "left", &answer("left"), NOW);
     store.hold();
     execute(&store, &keys, "taken", &answer("taken"), NOW);
-    let keys = Keys::open(Arc::new(store.crash()), 10).unwrap();
+    let keys = Keys::open(Arc::new(store.crash()), 10, steady()).unwrap();
     assert_eq!(replayed(&keys, "left", NOW), Some(answer("left")));
     fresh(&keys, "taken", NOW);
 }
@@ -115,16 +120,34 @@ fn the_answer_is_in_the_batch_of_its_effect() {
 }
 
 #[tokio::test]
+async fn a_wall_clock_that_is_set_ahead_by_a_day_lets_no_request_through_again() {
+    let (store, keys) = opened(10);
+    execute(&store, &keys, "a", &answer("first"), NOW);
+    let set_ahead = later(NOW, 2 * DAY_MILLIS);
+    let retried = |keys: &Keys| keys.begin(&acme(), ANA, &key("a"), REQUEST, set_ahead).unwrap();
+    assert!(matches!(retried(&keys), KeyState::Executed(_)), "in the same run");
+    keys.sweep(set_ahead).await;
+    let keys = Keys::open(store.clone(), 10, steady()).unwrap();
+    assert!(matches!(retried(&keys), KeyState::Executed(_)), "after a restart");
+
+    // Since the machine has started, nobody can tell how old an answer is, except that it is older than that.
+    for (up, is_kept) in [(0, true), (DAY_MILLIS - 1, true), (DAY_MILLIS, false)] {
+        let keys = Keys::open(store.clone(), 10, SteadyClock::new(Boot(2), move || Tick(up))).unwrap();
+        assert_eq!(matches!(retried(&keys), KeyState::Executed(_)), is_kept, "up for {up} ms");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_is_kept_for_24_hours_and_no_longer() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     let last_moment = later(NOW, DAY_MILLIS - 1);
-    keys.sweep(last_moment).await;
+    keys.sweep(clocks_at(last_moment)).await;
     assert_eq!(replayed(&keys, "a", last_moment), Some(answer("first")));
     // Expired, it counts as absent before any sweep.
     let expired = later(NOW, DAY_MILLIS);
-    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, expired).unwrap(), KeyState::Unused(_)));
-    keys.sweep(expired).await;
+    assert!(matches!(keys.begin(&acme(), ANA, &key("a"), ANOTHER, clocks_at(expired)).unwrap(), KeyState::Unused(_)));
+    keys.sweep(clocks_at(expired)).await;
     assert_eq!(left(&store), 0);
     // A clock that was set back makes nothing old.
     execute(&store, &keys, "b", &answer("second"), NOW);
@@ -137,8 +160,8 @@ async fn beyond_the_bound_the_oldest_go_first() {
     for number in 0..5 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
-    let keys = Keys::open(store.clone(), 3).unwrap();
-    keys.sweep(MINUTES_LATER).await;
+    let keys = Keys::open(store.clone(), 3, steady()).unwrap();
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     let is_known = |number| replayed(&keys, &format!("k{number}"), NOW).is_some();
     assert_eq!([0, 1, 2, 3, 4].map(is_known), [false, false, true, true, true]);
     assert_eq!(left(&store), 6, "each with its entry in the index");
@@ -150,8 +173,8 @@ async fn an_organization_that_records_many_answers_drops_none_of_another() {
     assert!(execute_in(&store, &keys, &beta(), "mine", &answer("of beta"), NOW));
     (0..1_100).for_each(|number| execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW));
     for reopened in [false, true] {
-        let keys = if reopened { Keys::open(store.clone(), 1_000).unwrap() } else { keys.clone() };
-        keys.sweep(MINUTES_LATER).await;
+        let keys = if reopened { Keys::open(store.clone(), 1_000, steady()).unwrap() } else { keys.clone() };
+        keys.sweep(clocks_at(MINUTES_LATER)).await;
         assert_eq!(replayed_in(&keys, &beta(), "mine", MINUTES_LATER), Some(answer("of beta")));
         assert!(replayed(&keys, "k0", NOW).is_none() && replayed(&keys, "k1099", NOW).is_some(), "its own oldest go");
     }
@@ -163,10 +186,10 @@ async fn rather_than_to_drop_an_answer_of_the_last_minutes_a_request_is_refused(
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &acme(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 1_125);
     let last_moment = later(MINUTES_LATER, -1);
-    keys.sweep(last_moment).await;
+    keys.sweep(clocks_at(last_moment)).await;
     assert!(replayed(&keys, "0", last_moment).is_some());
     assert!(begun(&keys, &acme(), "new", last_moment).is_none());
-    keys.sweep(MINUTES_LATER).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     fresh(&keys, "new", MINUTES_LATER);
     assert!(replayed(&keys, "0", MINUTES_LATER).is_none());
 }
@@ -177,7 +200,7 @@ async fn an_organization_always_has_room_for_its_equal_part() {
     while execute_in(&store, &keys, &acme(), &left(&store).to_string(), &answer("x"), NOW) {}
     let recorded = (0..2_000).take_while(|n| execute_in(&store, &keys, &beta(), &n.to_string(), &answer("x"), NOW));
     assert_eq!(recorded.count(), 500);
-    keys.sweep(MINUTES_LATER).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     assert!(replayed_in(&keys, &beta(), "100", MINUTES_LATER).is_some(), "the one that had more gives way first");
     assert!(left(&store) <= 2 * 1_000);
 }
@@ -188,15 +211,15 @@ async fn answers_from_before_each_organization_had_its_own_index_are_replayed_un
     let mut batch = Batch::default();
     for number in 0..5 {
         let record_key = stored::record_key(ANA, &key(&format!("k{number}")));
-        batch.put(record_key.clone(), stored::encode(NOW, number, REQUEST, &answer("x")));
+        batch.put(record_key.clone(), stored::encode(NOW, steady().now(), number, REQUEST, &answer("x")));
         batch.put(stored::index_key(stored::SHARED_INDEX, number), record_key);
     }
     store.commit(batch).unwrap();
-    let keys = Keys::open(store.clone(), 10).unwrap();
+    let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     execute(&store, &keys, "new", &answer("x"), later(NOW, 1));
-    keys.sweep(later(NOW, DAY_MILLIS - 1)).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS - 1))).await;
     assert_eq!(replayed(&keys, "k0", later(NOW, DAY_MILLIS - 1)), Some(answer("x")));
-    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
     assert_eq!(left(&store), 2);
     assert!(replayed(&keys, "new", later(NOW, DAY_MILLIS)).is_some());
 }
@@ -208,7 +231,7 @@ async fn what_the_store_refused_does_not_count_towards_the_bound() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
-    keys.sweep(MINUTES_LATER).await;
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     for number in 2..4 {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
@@ -223,8 +246,8 @@ async fn a_bound_exceeded_by_far_is_kept_after_one_sweep() {
         execute(&store, &keys, &format!("k{number}"), &answer("x"), NOW);
     }
     // A smaller bound, as after a change of the settings.
-    let keys = Keys::open(store.clone(), 1_600).unwrap();
-    keys.sweep(MINUTES_LATER).await;
+    let keys = Keys::open(store.clone(), 1_600, steady()).unwrap();
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     assert_eq!(left(&store), 2 * 1_500, "with some room for the next");
     assert!(replayed(&keys, "k1499", NOW).is_none() && replayed(&keys, "k1500", NOW).is_some());
 }
@@ -238,7 +261,7 @@ async fn a_sweep_goes_on_over_many_pieces_and_gaps() {
         drop(fresh(&keys, "refused", NOW).keep(&mut Batch::default(), &answer("x"), NOW));
     }
     execute(&store, &keys, "young", &answer("x"), later(NOW, 1));
-    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
     assert_eq!(left(&store), 2);
     assert!(replayed(&keys, "young", later(NOW, DAY_MILLIS)).is_some());
 }
@@ -250,10 +273,10 @@ async fn a_key_recorded_anew_outlives_its_first_answer() {
     let anew = later(NOW, DAY_MILLIS);
     execute(&store, &keys, "a", &answer("second"), anew);
     assert_eq!(left(&store), 3, "one record, and two entries in the index");
-    keys.sweep(anew).await;
+    keys.sweep(clocks_at(anew)).await;
     assert_eq!(left(&store), 2);
     assert_eq!(replayed(&keys, "a", later(anew, DAY_MILLIS - 1)), Some(answer("second")));
-    keys.sweep(later(anew, DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(anew, DAY_MILLIS))).await;
     assert_eq!(left(&store), 0);
 }
 
@@ -262,7 +285,7 @@ async fn both_entries_of_a_key_recorded_anew_go_in_one_sweep() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     execute(&store, &keys, "a", &answer("second"), later(NOW, DAY_MILLIS));
-    keys.sweep(later(NOW, 2 * DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(NOW, 2 * DAY_MILLIS))).await;
     assert_eq!(left(&store), 0);
 }
 
@@ -277,7 +300,7 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
     let in_flight = fresh(&keys, "a", anew).keep(&mut batch, &answer("second"), anew);
     store.commit(batch).unwrap();
     // The first answer is still what the store shows, and old enough; only that of the other key goes.
-    let sweep = keys.sweep(anew);
+    let sweep = keys.sweep(clocks_at(anew));
     let release = async {
         store.release();
         drop(in_flight);
@@ -285,7 +308,7 @@ async fn a_sweep_leaves_alone_what_is_being_recorded_anew() {
     futures_util::future::join(sweep, release).await;
     assert_eq!(replayed(&keys, "a", anew), Some(answer("second")));
     assert_eq!(left(&store), 3);
-    keys.sweep(anew).await;
+    keys.sweep(clocks_at(anew)).await;
     assert_eq!(left(&store), 2, "the next sweep takes the entry that was outlived");
 }
 
@@ -294,10 +317,10 @@ async fn a_sweep_that_the_store_refuses_changes_nothing() {
     let (store, keys) = opened(10);
     execute(&store, &keys, "a", &answer("first"), NOW);
     store.refuse_with(Some(StoreError::Overloaded));
-    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
     assert_eq!(left(&store), 2);
     store.refuse_with(None);
-    keys.sweep(later(NOW, DAY_MILLIS)).await;
+    keys.sweep(clocks_at(later(NOW, DAY_MILLIS))).await;
     assert_eq!(left(&store), 0);
 }
 
@@ -306,7 +329,7 @@ async fn numbers_go_on_after_a_restart() {
     let (store, _) = opened(10);
     let mut expected = 0;
     for (round, count) in [0, 1, 2, 5].into_iter().enumerate() {
-        let keys = Keys::open(store.clone(), 10).unwrap();
+        let keys = Keys::open(store.clone(), 10, steady()).unwrap();
         for number in 0..count {
             execute(&store, &keys, &format!("{round}-{number}"), &answer("x"), NOW);
             expected += 1;
@@ -314,10 +337,10 @@ async fn numbers_go_on_after_a_restart() {
             let (newest, _) = store.scan(&index, &end_of_prefix(&index), 100).unwrap().pop().unwrap();
             assert_eq!(stored::number_of(&index, &newest), Some(expected - 1));
         }
-        keys.sweep(MINUTES_LATER).await;
+        keys.sweep(clocks_at(MINUTES_LATER)).await;
     }
-    let keys = Keys::open(store.clone(), 3).unwrap();
-    keys.sweep(MINUTES_LATER).await;
+    let keys = Keys::open(store.clone(), 3, steady()).unwrap();
+    keys.sweep(clocks_at(MINUTES_LATER)).await;
     assert!(replayed(&keys, "3-1", NOW).is_none() && replayed(&keys, "3-2", NOW).is_some());
 }
 
@@ -331,7 +354,7 @@ fn the_end_of_the_index_is_found_wherever_it_is() {
             batch.put(stored::index_key(&index, number), Vec::new());
         }
         store.commit(batch).unwrap();
-        let keys = Keys::open(store.clone(), usize::MAX).unwrap();
+        let keys = Keys::open(store.clone(), usize::MAX, steady()).unwrap();
         let mut batch = Batch::default();
         drop(fresh(&keys, "a", NOW).keep(&mut batch, &answer("x"), NOW));
         assert_eq!(stored::number_of(&index, &batch.changes()[1].key), Some(newest + 1));
@@ -346,17 +369,35 @@ async fn an_answer_that_cannot_be_read_never_lets_a_request_through_and_is_swept
     batch.put(record_key.clone(), vec![99]);
     batch.put(stored::index_key(&stored::index_of(&acme()), 0), record_key);
     store.commit(batch).unwrap();
-    let keys = Keys::open(store.clone(), 10).unwrap();
+    let keys = Keys::open(store.clone(), 10, steady()).unwrap();
     for _ in 0..2 {
-        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, NOW), Err(StoreError::Read(_))));
+        assert!(matches!(keys.begin(&acme(), ANA, &key("a"), REQUEST, clocks_at(NOW)), Err(StoreError::Read(_))));
     }
-    keys.sweep(NOW).await;
+    keys.sweep(clocks_at(NOW)).await;
     fresh(&keys, "a", NOW);
+}
+
+thread_local! {
+    /// The steady clock of the test, in milliseconds.
+    static STEADY: Cell<i64> = const { Cell::new(UPTIME_MILLIS) };
+}
+
+/// How long the machine has been up at `NOW`.
+const UPTIME_MILLIS: i64 = 10 * DAY_MILLIS;
+
+fn steady() -> SteadyClock {
+    SteadyClock::new(Boot(1), || Tick(STEADY.get()))
+}
+
+/// Moves the steady clock to this time of the wall clock, for what happens then.
+fn clocks_at(now: Timestamp) -> Timestamp {
+    STEADY.set(UPTIME_MILLIS + now.as_millis() - NOW.as_millis());
+    now
 }
 
 fn opened(keys_max: usize) -> (Arc<MemoryStore>, Keys) {
     let store = Arc::new(MemoryStore::new());
-    (store.clone(), Keys::open(store, keys_max).unwrap())
+    (store.clone(), Keys::open(store, keys_max, steady()).unwrap())
 }
 
 fn acme() -> Identifier {
@@ -386,7 +427,7 @@ fn fresh(keys: &Keys, text: &str, now: Timestamp) -> Pending {
 
 /// The same in any organization; `None` if that has no room.
 fn begun(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<Pending> {
-    match keys.begin(organization, token_of(organization), &key(text), REQUEST, now).unwrap() {
+    match keys.begin(organization, token_of(organization), &key(text), REQUEST, clocks_at(now)).unwrap() {
         KeyState::Unused(pending) => Some(pending),
         KeyState::NoRoom => None,
         KeyState::Executed(_) | KeyState::Reused | KeyState::InFlight => panic!("{text} is known"),
@@ -424,7 +465,7 @@ fn replayed(keys: &Keys, text: &str, now: Timestamp) -> Option<StoredAnswer> {
 }
 
 fn replayed_in(keys: &Keys, organization: &Identifier, text: &str, now: Timestamp) -> Option<StoredAnswer> {
-    match keys.begin(organization, token_of(organization), &key(text), REQUEST, now).unwrap() {
+    match keys.begin(organization, token_of(organization), &key(text), REQUEST, clocks_at(now)).unwrap() {
         KeyState::Executed(answer) => Some(answer),
         KeyState::Reused | KeyState::InFlight | KeyState::NoRoom | KeyState::Unused(_) => None,
     }

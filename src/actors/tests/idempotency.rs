@@ -6,13 +6,18 @@ use super::*;
 use crate::actors::Keyed;
 use crate::domain::{IdSeed, Seen, SessionStatus};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Keys, StoredAnswer};
+use crate::steady_clock::SteadyClock;
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
 
 impl Bench {
     pub(super) fn keys(&self) -> Keys {
-        Keys::open(self.store.clone(), 1_000).unwrap()
+        {
+            let (boot, steady) = (self.boot, self.steady.clone());
+            let clock = SteadyClock::new(boot, move || Tick(steady.load(Ordering::Relaxed)));
+            Keys::open(self.store.clone(), 1_000, clock).unwrap()
+        }
     }
 }
 
