@@ -36,8 +36,8 @@ impl<J> FairQueue<J> {
     }
 
     /// The next job, if a slot is free for it; it occupies the slot until [`FairQueue::free_slot`].
-    pub fn next(&mut self) -> Option<J> {
-        let (organization, ()) = self.turns.next()?;
+    pub fn next_job(&mut self) -> Option<J> {
+        let (organization, ()) = self.turns.next_turn()?;
         let pipelines = self.organizations.get_mut(&organization)?;
         let job = pipelines.next();
         self.drop_if_empty(&organization);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     fn order(queue: &mut FairQueue<u32>) -> Vec<u32> {
-        std::iter::from_fn(|| queue.next()).collect()
+        std::iter::from_fn(|| queue.next_job()).collect()
     }
 
     #[test]
@@ -153,12 +153,12 @@ mod tests {
     fn a_late_pipeline_waits_for_at_most_one_job_of_each_other() {
         let mut queue = FairQueue::new(Capacity::turns(1));
         (0..1_000).for_each(|job| queue.push(&acme("busy"), job));
-        assert_eq!(queue.next(), Some(0));
+        assert_eq!(queue.next_job(), Some(0));
         queue.push(&acme("quiet"), 5_000);
         queue.free_slot(&acme("busy").organization);
-        assert_eq!(queue.next(), Some(1));
+        assert_eq!(queue.next_job(), Some(1));
         queue.free_slot(&acme("busy").organization);
-        assert_eq!(queue.next(), Some(5_000));
+        assert_eq!(queue.next_job(), Some(5_000));
     }
 
     #[test]

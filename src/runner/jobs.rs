@@ -188,7 +188,7 @@ impl Runner {
 
     /// Starts waiting jobs while slots are free.
     fn fill_slots(&self, state: &mut State) {
-        while let Some(job) = state.queue.next() {
+        while let Some(job) = state.queue.next_job() {
             let organization = &job.environment.pipeline.organization;
             let Some(active) = state.jobs.get_mut(&job.order.deployment) else {
                 state.queue.free_slot(organization);

@@ -117,7 +117,7 @@ impl State {
     }
 
     fn next(&mut self, meter: &ShareMeter) -> Option<(Identifier, Waiter)> {
-        let (organization, waiter) = self.turns.next()?;
+        let (organization, waiter) = self.turns.next_turn()?;
         meter.used(&organization, self.turns.used_by(&organization));
         Some((organization, waiter))
     }
@@ -302,7 +302,7 @@ mod tests {
             let of = organization(&format!("org-{}", number % 7));
             for round in 0..50 {
                 // Every third one gives up at once.
-                if (number + round) % 3 == 0 {
+                if (number + round).is_multiple_of(3) {
                     drop(places.acquire(&of).now_or_never());
                 } else {
                     let _place = places.acquire(&of).await.unwrap();

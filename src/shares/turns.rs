@@ -51,7 +51,7 @@ impl<T> Turns<T> {
     }
 
     /// Gives a free place to the next waiter, until [`Turns::done`] with its organization.
-    pub fn next(&mut self) -> Option<(Identifier, T)> {
+    pub fn next_turn(&mut self) -> Option<(Identifier, T)> {
         let ((own, _), organization) = self.order.first_key_value()?;
         // If the one with the fewest may not have another place, nobody may.
         self.places.check(*own, self.used).ok()?;
@@ -189,7 +189,7 @@ mod tests {
 
     /// Everybody who gets a place now: the number of the organization, and the waiter.
     fn served(turns: &mut Turns<u32>) -> Vec<(String, u32)> {
-        let next = || turns.next().map(|(organization, waiter)| (organization.to_string(), waiter));
+        let next = || turns.next_turn().map(|(organization, waiter)| (organization.to_string(), waiter));
         std::iter::from_fn(next).collect()
     }
 
@@ -216,7 +216,7 @@ mod tests {
             waiters.for_each(|waiter| turns.wait(&organization(number), waiter).unwrap());
         }
         let mut order = Vec::new();
-        while let Some((organization, waiter)) = turns.next() {
+        while let Some((organization, waiter)) = turns.next_turn() {
             order.push(waiter);
             turns.done(&organization);
         }
@@ -269,9 +269,9 @@ mod tests {
         (0..3).for_each(|waiter| turns.wait(&one, waiter).unwrap());
         assert_eq!(turns.withdraw(&one, |waiter| *waiter == 1), Some(1));
         assert_eq!(turns.withdraw(&one, |waiter| *waiter == 1), None);
-        assert_eq!(turns.next().map(|(_, waiter)| waiter), Some(0));
+        assert_eq!(turns.next_turn().map(|(_, waiter)| waiter), Some(0));
         turns.done(&one);
-        assert_eq!(turns.next().map(|(_, waiter)| waiter), Some(2));
+        assert_eq!(turns.next_turn().map(|(_, waiter)| waiter), Some(2));
         turns.done(&one);
         turns.done(&one);
         assert!(turns.organizations.is_empty() && turns.order.is_empty());
@@ -332,7 +332,7 @@ mod tests {
                         if turns.should_give_way(&holders[which]) {
                             let holder = holders.swap_remove(which);
                             turns.give_way(&holder, number);
-                            let next = turns.next();
+                            let next = turns.next_turn();
                             prop_assert!(next.as_ref().is_some_and(|(other, _)| *other != holder), "gave way for nothing");
                             holders.extend(next.map(|(other, _)| other));
                         }
@@ -349,7 +349,7 @@ mod tests {
                 for of in (0..5).map(organization).filter(|of| waits(&turns, of)) {
                     passed.entry(of).or_insert(0);
                 }
-                while let Some((next, _)) = turns.next() {
+                while let Some((next, _)) = turns.next_turn() {
                     passed.remove(&next);
                     for (of, count) in &mut passed {
                         *count += 1;
@@ -372,7 +372,7 @@ mod tests {
             while let Some(holder) = holders.pop() {
                 turns.done(&holder);
                 ended += 1;
-                holders.extend(std::iter::from_fn(|| turns.next()).map(|(next, _)| next));
+                holders.extend(std::iter::from_fn(|| turns.next_turn()).map(|(next, _)| next));
             }
             prop_assert_eq!(ended, admitted);
             prop_assert!(turns.organizations.is_empty() && turns.order.is_empty() && turns.waiting() == 0);

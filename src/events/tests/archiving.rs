@@ -116,7 +116,8 @@ async fn what_is_done_to_the_archive_is_found() {
         page.entries[0].body = event.encode();
         page.entries[0].hash = crate::store::journal::chained(&page.before, 0, &page.entries[0].body);
     };
-    let cases: [(&dyn Fn(&MemoryStore), ArchiveFault); 4] = [
+    type Tampering<'a> = &'a dyn Fn(&MemoryStore);
+    let cases: [(Tampering<'_>, ArchiveFault); 4] = [
         (&|store| edit(store, class, &|page| *page.entries[0].body.last_mut().unwrap() ^= 1), ArchiveFault::Changed),
         (&|store| edit(store, class, &|page| page.entries.clear()), ArchiveFault::Missing),
         (&|store| edit(store, class, &rechained), ArchiveFault::OtherEnd),

@@ -78,7 +78,6 @@ mod tests {
             })
             .collect();
         let mask = Mask::new(values.iter().map(String::as_str)).unwrap();
-        println!("17 secrets of 16 KB take {} KB", mask.memory_bytes() / 1024);
         assert!(mask.memory_bytes() < 16 << 20, "{}", mask.memory_bytes());
         assert_eq!(mask.apply(&format!("<{}>", values[3])), "<***>");
     }

@@ -82,7 +82,11 @@ async fn slow_receivers_of_one_organization_do_not_delay_the_deliveries_of_anoth
     bench.webhooks.inner.capture(&beta).unwrap();
     let organizations = |jobs: &[Job]| jobs.iter().map(|job| job.webhook.organization.clone()).collect::<Vec<_>>();
     let of_beta = bench.due(usize::MAX);
-    assert_eq!(organizations(&of_beta), [beta.clone()], "at once; the last sender is for a third organization");
+    assert_eq!(
+        organizations(&of_beta),
+        std::slice::from_ref(&beta),
+        "at once; the last sender is for a third organization"
+    );
     slow.truncate(13);
     let next = bench.due(usize::MAX);
     assert_eq!(organizations(&next), [beta], "whoever has fewer goes first");

@@ -56,7 +56,7 @@ pub fn base(text: &str, alphabet: &[u8], bits: usize, columns: usize) -> Vec<u8>
     let all: Vec<u8> = text.bytes().flat_map(|byte| (0..8).rev().map(move |bit| byte >> bit & 1)).collect();
     let value = |group: &[u8]| (0..bits).fold(0, |value, index| value << 1 | group.get(index).copied().unwrap_or(0));
     let mut encoded: Vec<u8> = all.chunks(bits).map(|group| alphabet[usize::from(value(group))]).collect();
-    while encoded.len() * bits % 8 != 0 {
+    while !(encoded.len() * bits).is_multiple_of(8) {
         encoded.push(b'=');
     }
     lines(&encoded, columns)
