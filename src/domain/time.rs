@@ -90,7 +90,8 @@ impl Deadline {
         let left = if same_boot { self.due.0.saturating_sub(started.tick.0) } else { whole_millis };
         let rearmed = Self::after(started, left.max(least_millis).min(whole_millis));
         // The clocks are read one after the other: a time that people have seen does not change by a few milliseconds.
-        let is_same = rearmed.due == self.due && rearmed.at.as_millis().abs_diff(self.at.as_millis()) < 1_000;
+        let is_same =
+            same_boot && rearmed.due == self.due && rearmed.at.as_millis().abs_diff(self.at.as_millis()) < 1_000;
         if is_same { self } else { rearmed }
     }
 }

@@ -132,17 +132,18 @@ async fn every_wait_of_a_removed_member_ends_in_the_moment_of_the_removal() {
     let client = server.with_token(&zoe.token);
     let own = client.claim("review-2", json!({})).await.created().session();
 
-    let long_poll = async |path: &str| {
-        let etag = client.get(path).await.ok().header("etag").to_owned();
+    let known = async |path: &str| client.get(path).await.ok().header("etag").to_owned();
+    let long_poll = |path: &str, etag: String| {
         let path = client.path(&format!("{path}?waitSeconds={LONG}"));
         spawn(&client, client.request(Method::GET, &path).header("If-None-Match", etag))
     };
     let stream = |path: &str| spawn(&client, client.request(Method::GET, &client.path(path)));
     let post = |path: &str, body: Value| spawn(&client, client.request(Method::POST, &client.path(path)).json(&body));
+    let own = format!("{}/sessions/{own}", at("review-2"));
     let polls = vec![
-        long_poll(&at("review-2")).await,
-        long_poll(&format!("{}/sessions/{own}", at("review-2"))).await,
-        long_poll(&deployment).await,
+        long_poll(&at("review-2"), known(&at("review-2")).await),
+        long_poll(&own, known(&own).await),
+        long_poll(&deployment, known(&deployment).await),
         post(&format!("{}/sessions", at("review-1")), json!({ "waitSeconds": LONG })),
         post("/pipelines/web/ephemeral-environments/sessions", json!({ "waitSeconds": LONG })),
     ];
