@@ -202,7 +202,7 @@ impl Command for HandOver {
 
 impl Environment {
     /// Brings the deadlines into a process that started at `started`, with the time that is left of each. Between boots of
-    /// the machine nobody can tell how much has passed, so each begins anew.
+    /// the machine nobody can tell how much has passed, so each starts again.
     pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
         let Some(claimed) = self.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) else { return };
