@@ -6,6 +6,7 @@ mod compare;
 mod engine;
 pub mod history;
 mod interruption;
+mod linearizability;
 pub mod report;
 mod scenario;
 mod server;

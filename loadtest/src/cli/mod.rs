@@ -4,6 +4,7 @@ mod against;
 mod compare;
 mod exit;
 mod files;
+mod linearizability;
 mod refusal;
 mod run;
 
@@ -28,7 +29,8 @@ use crate::scenario;
     loadtest run cycle --server target/dist/lockkeeper --html cycle.html\n  \
     LOCKKEEPER_TOKEN=lk_… loadtest run hot --target http://127.0.0.1:8080 --seconds 5\n  \
     loadtest report before.json after.json --html both.html\n  \
-    loadtest compare --server target/dist/lockkeeper --html compare.html"
+    loadtest compare --server target/dist/lockkeeper --html compare.html\n  \
+    loadtest linearizability --server target/dist/lockkeeper"
 )]
 struct CommandLine {
     #[command(subcommand)]
@@ -50,6 +52,8 @@ enum Command {
     Report(ReportOptions),
     /// The same work against the peers and against bare actix-web, by turns: the table of goals with ratios and spread
     Compare(Box<compare::Options>),
+    /// Check that whole histories of real servers, killed and paused meanwhile, can be explained one request after the other
+    Linearizability(Box<linearizability::Options>),
 }
 
 #[derive(Args)]
@@ -82,6 +86,7 @@ where
         Command::Show { scenario } => show(&scenario),
         Command::Report(options) => show_runs(&options),
         Command::Compare(options) => compare::run(&options),
+        Command::Linearizability(options) => linearizability::run(&options),
     }
 }
 

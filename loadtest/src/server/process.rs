@@ -59,6 +59,16 @@ impl Process {
         self.running.take().map_or(Ok(()), |mut running| running.kill())
     }
 
+    /// `SIGSTOP`.
+    pub fn pause(&self) -> Result<(), ProcessError> {
+        self.running.as_ref().map_or(Ok(()), Running::pause)
+    }
+
+    /// `SIGCONT`.
+    pub fn resume(&self) -> Result<(), ProcessError> {
+        self.running.as_ref().map_or(Ok(()), Running::resume)
+    }
+
     /// The first time on any free port, then on the same one, so that clients find it again.
     pub async fn start_again(&mut self) -> Result<Duration, ProcessError> {
         let began = Instant::now();

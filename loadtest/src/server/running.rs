@@ -88,6 +88,19 @@ impl Running {
         Ok(())
     }
 
+    /// Stands still until it is resumed, like a process on a machine that is out of breath.
+    pub fn pause(&self) -> Result<(), ProcessError> {
+        self.send(Signal::STOP)
+    }
+
+    pub fn resume(&self) -> Result<(), ProcessError> {
+        self.send(Signal::CONT)
+    }
+
+    fn send(&self, sent: Signal) -> Result<(), ProcessError> {
+        self.pid().map_or(Ok(()), |pid| signal(pid, sent).map_err(ProcessError::Signal))
+    }
+
     pub async fn stop(&mut self) -> Result<(), ProcessError> {
         let Some(child) = &mut self.child else { return Ok(()) };
         signal(child.id(), Signal::TERM).map_err(ProcessError::Signal)?;

@@ -1,0 +1,155 @@
+//! Owns the reading of the server's answers.
+
+use serde::Deserialize;
+
+use crate::linearizability::history::{Answer, Lock, Request, Session, Status};
+
+#[derive(Deserialize)]
+struct One<T> {
+    data: T,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct SessionBody {
+    session_id: String,
+    lock_status: String,
+    fencing_token: Option<u64>,
+    queue_position: Option<usize>,
+    overrode: Option<LockBody>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LockBody {
+    session_id: String,
+    fencing_token: u64,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct EnvironmentBody {
+    lock: Option<LockBody>,
+    queue_length: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WaiterBody {
+    session_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Problem {
+    code: String,
+    holder: Option<LockBody>,
+}
+
+/// Err: an answer that this request should never get.
+pub fn read(
+    request: &Request,
+    status: u16,
+    body: &[u8],
+    mut number: impl FnMut(&str) -> Session,
+) -> Result<Answer, String> {
+    let unexpected = || {
+        let code = serde_json::from_slice::<Problem>(body).map_or_else(|_| String::new(), |problem| problem.code);
+        format!("{status} {code} to {}", kind(request))
+    };
+    match (request, status) {
+        (_, 500..) => Ok(Answer::Unknown),
+        (_, 400..500) => {
+            let Problem { code, holder } = serde_json::from_slice(body).map_err(|_| unexpected())?;
+            refused(request, &code, holder.map(|holder| lock(holder, &mut number))).ok_or_else(unexpected)
+        }
+        (Request::ReadEnvironment, 200) => {
+            let read: One<EnvironmentBody> = serde_json::from_slice(body).map_err(|_| unexpected())?;
+            Ok(Answer::Environment {
+                lock: read.data.lock.map(|held| lock(held, &mut number)),
+                queue_length: read.data.queue_length,
+            })
+        }
+        (Request::ReadQueue, 200) => {
+            let read: One<Vec<WaiterBody>> = serde_json::from_slice(body).map_err(|_| unexpected())?;
+            Ok(Answer::Queue(read.data.into_iter().map(|waiter| Some(number(&waiter.session_id?))).collect()))
+        }
+        (
+            Request::Claim(_)
+            | Request::ForceClaim { .. }
+            | Request::Release(_)
+            | Request::Heartbeat(_)
+            | Request::ReadSession(_),
+            200..300,
+        ) => {
+            let read: One<SessionBody> = serde_json::from_slice(body).map_err(|_| unexpected())?;
+            session(request, status, read.data, &mut number).ok_or_else(unexpected)
+        }
+        (_, _) => Err(unexpected()),
+    }
+}
+
+fn session(
+    request: &Request,
+    status: u16,
+    body: SessionBody,
+    number: &mut impl FnMut(&str) -> Session,
+) -> Option<Answer> {
+    let SessionBody { session_id, lock_status, fencing_token: fencing, queue_position: position, overrode } = body;
+    let session = number(&session_id);
+    match (request, status) {
+        (Request::Claim(_) | Request::ForceClaim { .. }, 201) => {
+            let overrode = overrode.map(|overrode| lock(overrode, number));
+            Some(Answer::Granted { lock: Lock { session, fencing: fencing? }, overrode })
+        }
+        (Request::Claim(_), 202) => Some(Answer::Queued { session, position: position? }),
+        (Request::Release(asked) | Request::Heartbeat(asked) | Request::ReadSession(asked), 200)
+            if *asked == session =>
+        {
+            Some(Answer::Session { status: status_of(&lock_status)?, fencing, position })
+        }
+        (_, _) => None,
+    }
+}
+
+fn refused(request: &Request, code: &str, holder: Option<Lock>) -> Option<Answer> {
+    match (request, code) {
+        (Request::Claim(_), "environment_locked") => Some(Answer::Locked { holder }),
+        (Request::Claim(_) | Request::ForceClaim { .. }, "idempotency_key_in_flight") => Some(Answer::NothingDone),
+        // Somebody released the session that its place was kept under.
+        (Request::Claim(_), "session_released") => Some(Answer::NothingDone),
+        (Request::Heartbeat(_), code) if code.starts_with("session_") && code != "session_not_found" => {
+            status_of(code.trim_start_matches("session_")).map(Answer::NotHolding)
+        }
+        (Request::Heartbeat(_) | Request::Release(_) | Request::ReadSession(_), "session_not_found") => {
+            Some(Answer::NoSuchSession)
+        }
+        (_, _) => None,
+    }
+}
+
+fn lock(body: LockBody, number: &mut impl FnMut(&str) -> Session) -> Lock {
+    Lock { session: number(&body.session_id), fencing: body.fencing_token }
+}
+
+fn status_of(word: &str) -> Option<Status> {
+    match word {
+        "queued" => Some(Status::Queued),
+        "active" => Some(Status::Active),
+        "released" => Some(Status::Released),
+        "overridden" => Some(Status::Overridden),
+        "expired" => Some(Status::Expired),
+        _ => None,
+    }
+}
+
+fn kind(request: &Request) -> &'static str {
+    match request {
+        Request::Claim(_) => "a claim",
+        Request::ForceClaim { .. } => "a force-claim",
+        Request::Release(_) => "a release",
+        Request::Heartbeat(_) => "a heartbeat",
+        Request::ReadEnvironment => "a read of an environment",
+        Request::ReadSession(_) => "a read of a session",
+        Request::ReadQueue => "a read of a queue",
+    }
+}

@@ -1,0 +1,276 @@
+//! Owns the search for an order of all requests that explains every answer. It walks through the history in the order of
+//! time and keeps every configuration that explains the answers so far; a request takes effect only when an answer needs
+//! it (Lowe's just-in-time linearization). The same configuration is looked at once.
+
+use std::collections::HashSet;
+
+use crate::linearizability::ghosts::Takers;
+use crate::linearizability::history::{Answer, History, Moment, Record};
+use crate::linearizability::names::Names;
+use crate::linearizability::rules::{Next, Rules};
+use crate::linearizability::state::State;
+
+/// At one answer; a few hundred are usual. Beyond it the history is undecided.
+const MAX_CONFIGURATIONS: usize = 100_000;
+/// Of the states that were possible before an answer that none of them explains.
+const MAX_SHOWN: usize = 3;
+
+#[derive(Debug, PartialEq)]
+pub enum Verdict {
+    Linearizable,
+    Violation(Violation),
+    /// Too many orders were possible until this record.
+    Undecided {
+        record: usize,
+    },
+}
+
+/// No order explains this answer.
+#[derive(Debug, PartialEq)]
+pub struct Violation {
+    pub record: usize,
+    pub why: String,
+    /// Some of the states that were possible just before it.
+    pub before: Vec<State>,
+}
+
+/// One explanation so far: a state, and which of the requests under way have already had their effect.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Configuration {
+    state: State,
+    answered: Vec<usize>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    Sent(usize),
+    Answered(usize),
+    Killed,
+}
+
+pub fn check(history: &History) -> Verdict {
+    let names = match Names::of(history) {
+        Ok(names) => names,
+        Err(contradiction) => {
+            let why = contradiction.what.to_owned();
+            return Verdict::Violation(Violation { record: contradiction.record, why, before: Vec::new() });
+        }
+    };
+    let start = Configuration { state: State::default(), answered: Vec::new() };
+    let mut search = Search {
+        rules: Rules::new(history, names),
+        open: Vec::new(),
+        survivors: Vec::new(),
+        takers: Takers::default(),
+        ceilings: ceilings(history),
+        configurations: HashSet::from([start]),
+    };
+    for (at, event) in events(history) {
+        let outcome = match event {
+            Event::Sent(request) => {
+                search.send(request);
+                Ok(())
+            }
+            Event::Answered(request) => search.answer(request, at),
+            Event::Killed => search.kill(at),
+        };
+        if let Err(verdict) = outcome {
+            return verdict;
+        }
+    }
+    Verdict::Linearizable
+}
+
+/// In the order of time. What happened at the same moment is taken in the server's favour.
+fn events(history: &History) -> Vec<(Moment, Event)> {
+    let mut events = Vec::with_capacity(2 * history.records.len());
+    for (index, record) in history.records.iter().enumerate().filter(|(_, record)| Rules::may_matter(record)) {
+        events.push((record.sent, Event::Sent(index)));
+        if record.answer != Answer::Unknown {
+            events.push((record.ended, Event::Answered(index)));
+        }
+    }
+    events.extend(history.kills.iter().map(|at| (*at, Event::Killed)));
+    events.sort_unstable();
+    events
+}
+
+/// For each moment the newest token that the environment may have, if all who are sent later are to be told what they were.
+fn ceilings(history: &History) -> Vec<(Moment, u64)> {
+    let told = |record: &Record| Some((record.sent, Rules::ceiling(record)?));
+    let mut ceilings: Vec<(Moment, u64)> = history.records.iter().filter_map(told).collect();
+    ceilings.sort_unstable();
+    for index in (1..ceilings.len()).rev() {
+        ceilings[index - 1].1 = ceilings[index - 1].1.min(ceilings[index].1);
+    }
+    ceilings
+}
+
+struct Search<'a> {
+    rules: Rules<'a>,
+    /// Requests that are under way, and those whose outcome is not known.
+    open: Vec<usize>,
+    /// Claims without an answer whose place in the queue may have survived a kill.
+    survivors: Vec<usize>,
+    takers: Takers,
+    ceilings: Vec<(Moment, u64)>,
+    configurations: HashSet<Configuration>,
+}
+
+impl Search<'_> {
+    fn send(&mut self, request: usize) {
+        self.open.push(request);
+        self.takers = self.takers();
+        let before = std::mem::take(&mut self.configurations);
+        self.configurations = before.into_iter().map(|configuration| self.normalized(configuration)).collect();
+    }
+
+    /// Keeps the configurations in which the request has been answered as it was.
+    fn answer(&mut self, request: usize, at: Moment) -> Result<(), Verdict> {
+        let before = self.sample();
+        let mut explained = HashSet::new();
+        self.explore(request, at, |configuration| match configuration.answered.binary_search(&request) {
+            Ok(index) => {
+                let mut configuration = configuration.clone();
+                configuration.answered.remove(index);
+                explained.insert(configuration);
+                Explored::Enough
+            }
+            Err(_) => Explored::GoOn,
+        })?;
+        self.open.retain(|open| *open != request);
+        self.takers = self.takers();
+        if explained.is_empty() {
+            let why = "no order of the requests explains this answer".to_owned();
+            return Err(Verdict::Violation(Violation { record: request, why, before }));
+        }
+        self.configurations = explained;
+        Ok(())
+    }
+
+    /// Whatever was under way has had its effect by now, or never will.
+    fn kill(&mut self, at: Moment) -> Result<(), Verdict> {
+        let records = &self.rules.history.records;
+        let known = |open: &usize| records[*open].answer != Answer::Unknown;
+        let due: Vec<usize> = self.open.iter().copied().filter(known).collect();
+        let new = self.open.iter().copied().filter(|open| Rules::may_survive(&records[*open], at));
+        let survivors: Vec<usize> = self.survivors.iter().copied().chain(new).collect();
+        let record = self.open.last().copied().unwrap_or(0);
+        let before = self.sample();
+        let mut left = HashSet::new();
+        self.explore(record, at, |configuration| {
+            if due.iter().all(|request| configuration.answered.binary_search(request).is_ok()) {
+                let mut configuration = configuration.clone();
+                configuration.answered.retain(|answered| due.contains(answered));
+                Rules::restart(&mut configuration.state);
+                left.insert(configuration);
+            }
+            Explored::GoOn
+        })?;
+        if left.is_empty() {
+            let why =
+                "a server that was then killed gave this answer, and no order of the requests explains it".to_owned();
+            return Err(Verdict::Violation(Violation { record: due.first().copied().unwrap_or(record), why, before }));
+        }
+        (self.open, self.survivors, self.configurations) = (due, survivors, left);
+        self.takers = self.takers();
+        Ok(())
+    }
+
+    /// Visits every configuration that may follow from those there are by the given moment.
+    fn explore(
+        &self,
+        record: usize,
+        at: Moment,
+        mut visit: impl FnMut(&Configuration) -> Explored,
+    ) -> Result<(), Verdict> {
+        let mut visited: HashSet<Configuration> = self.configurations.clone();
+        let mut left: Vec<Configuration> = visited.iter().cloned().collect();
+        while let Some(configuration) = left.pop() {
+            if let Explored::Enough = visit(&configuration) {
+                continue;
+            }
+            for next in self.following(&configuration, at) {
+                if !visited.contains(&next) {
+                    visited.insert(next.clone());
+                    left.push(next);
+                }
+            }
+            if visited.len() > MAX_CONFIGURATIONS {
+                return Err(Verdict::Undecided { record });
+            }
+        }
+        Ok(())
+    }
+
+    fn following(&self, configuration: &Configuration, at: Moment) -> Vec<Configuration> {
+        let Configuration { state, answered } = configuration;
+        let is_idle = |open: &&usize| {
+            answered.binary_search(open).is_err() && !state.queue.iter().any(|waiter| waiter.request == **open)
+        };
+        let performed = self.open.iter().filter(is_idle);
+        let performed = performed.flat_map(|request| self.rules.perform(state, self.takers, *request, at));
+        let next = performed.chain(self.rules.happen(state, self.takers, at)).map(|Next { state, answered: fresh }| {
+            let mut answered = answered.clone();
+            answered.extend(fresh.into_iter().filter(|fresh| self.open.contains(fresh)));
+            answered.sort_unstable();
+            self.normalized(Configuration { state, answered })
+        });
+        let later = self.ceilings.partition_point(|(sent, _)| *sent <= at);
+        let later = self.ceilings.get(later).map(|(_, ceiling)| *ceiling);
+        next.filter(|next| self.is_in_time(next, later)).collect()
+    }
+
+    /// Whether nobody who is still to be answered comes too late for it.
+    fn is_in_time(&self, configuration: &Configuration, later: Option<u64>) -> bool {
+        let open = self.open.iter().filter(|open| configuration.answered.binary_search(open).is_err());
+        let mut ceilings = open.filter_map(|open| Rules::ceiling(&self.rules.history.records[*open])).chain(later);
+        ceilings.all(|ceiling| configuration.state.fencing <= ceiling)
+    }
+
+    /// A request without effect is answered as soon as it can be: that takes nothing away from any other.
+    fn normalized(&self, mut configuration: Configuration) -> Configuration {
+        for request in &self.open {
+            if let Err(place) = configuration.answered.binary_search(request)
+                && self.rules.is_answered_by(&configuration.state, *request)
+            {
+                configuration.answered.insert(place, *request);
+            }
+        }
+        self.forget_arrivals(&mut configuration);
+        configuration
+    }
+
+    /// When a waiter entered the queue matters only for requests under way that may still come before it.
+    fn forget_arrivals(&self, configuration: &mut Configuration) {
+        let Configuration { state, answered } = configuration;
+        let in_queue: Vec<usize> = state.queue.iter().map(|waiter| waiter.request).collect();
+        let newcomers =
+            self.open.iter().filter(|open| answered.binary_search(open).is_err() && !in_queue.contains(open));
+        let newcomers =
+            newcomers.map(|open| &self.rules.history.records[*open]).filter(|record| Rules::may_enter(record));
+        let sent: Vec<Moment> = newcomers.map(|record| record.sent).collect();
+        for waiter in &mut state.queue {
+            let earlier = sent.iter().filter(|sent| **sent < waiter.entered).max();
+            waiter.entered = earlier.map_or(0, |sent| sent + 1);
+        }
+    }
+
+    fn takers(&self) -> Takers {
+        let mut takers = Takers::default();
+        let records = &self.rules.history.records;
+        self.open.iter().for_each(|open| takers.add(&records[*open], false));
+        self.survivors.iter().for_each(|survivor| takers.add(&records[*survivor], true));
+        takers
+    }
+
+    fn sample(&self) -> Vec<State> {
+        self.configurations.iter().take(MAX_SHOWN).map(|configuration| configuration.state.clone()).collect()
+    }
+}
+
+enum Explored {
+    GoOn,
+    /// Nothing beyond this configuration is needed.
+    Enough,
+}

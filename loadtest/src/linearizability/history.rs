@@ -1,0 +1,167 @@
+//! Owns what the clients of one environment saw, in a form that can be written to a file and checked again.
+
+use serde::{Deserialize, Serialize};
+
+/// Nanoseconds of this machine's steady clock since the run began.
+pub type Moment = u64;
+
+/// Which of the history's sessions; `History::names` has the server's names for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Session(pub u32);
+
+/// Everything that was asked of one environment.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct History {
+    pub environment: String,
+    /// What the clients' choices came from.
+    pub seed: u64,
+    pub records: Vec<Record>,
+    /// When the server was killed: moments by which its process had ended. Nothing that was asked of it before takes effect
+    /// later.
+    pub kills: Vec<Moment>,
+    pub names: Vec<String>,
+}
+
+/// One request, from just before its first byte was sent until its answer was there, or none was expected any more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    pub client: u32,
+    pub sent: Moment,
+    pub ended: Moment,
+    pub request: Request,
+    pub answer: Answer,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Request {
+    Claim(Claim),
+    ForceClaim { ttl: Option<Moment>, key: Option<u32> },
+    Release(Session),
+    Heartbeat(Session),
+    ReadEnvironment,
+    ReadSession(Session),
+    ReadQueue,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Claim {
+    /// How long it waits on its connection if the lock is taken; 0: it does not.
+    pub wait: Moment,
+    /// If the lock is taken (and its wait is over), its place in the queue is kept under a session.
+    pub queues: bool,
+    pub priority: i8,
+    pub ttl: Option<Moment>,
+    /// Requests with the same key are retries of one another. Only on claims that neither wait nor queue.
+    pub key: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Answer {
+    Granted {
+        lock: Lock,
+        /// Whose lock a force-claim took.
+        overrode: Option<Lock>,
+    },
+    /// A place in the queue, from 1.
+    Queued {
+        session: Session,
+        position: usize,
+    },
+    Locked {
+        holder: Option<Lock>,
+    },
+    /// A session, as it was read or after it was renewed or released.
+    Session {
+        status: Status,
+        fencing: Option<u64>,
+        position: Option<usize>,
+    },
+    /// A heartbeat was refused because the session had not the lock.
+    NotHolding(Status),
+    NoSuchSession,
+    Environment {
+        lock: Option<Lock>,
+        queue_length: usize,
+    },
+    /// Who waits, in order; those on a connection have no session yet.
+    Queue(Vec<Option<Session>>),
+    /// It says for certain that nothing was done, and nothing else.
+    NothingDone,
+    /// No answer, or one that does not say: it may have been done or not, at any time after it was sent.
+    Unknown,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Lock {
+    pub session: Session,
+    pub fencing: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Status {
+    Queued,
+    Active,
+    Released,
+    Overridden,
+    Expired,
+}
+
+impl Claim {
+    pub fn waits(&self) -> bool {
+        self.wait > 0
+    }
+}
+
+impl Request {
+    pub fn key(&self) -> Option<u32> {
+        match self {
+            Self::Claim(claim) => claim.key,
+            Self::ForceClaim { key, .. } => *key,
+            Self::Release(_) | Self::Heartbeat(_) | Self::ReadEnvironment | Self::ReadSession(_) | Self::ReadQueue => {
+                None
+            }
+        }
+    }
+
+    pub fn is_read(&self) -> bool {
+        match self {
+            Self::ReadEnvironment | Self::ReadSession(_) | Self::ReadQueue => true,
+            Self::Claim(_) | Self::ForceClaim { .. } | Self::Release(_) | Self::Heartbeat(_) => false,
+        }
+    }
+}
+
+impl Answer {
+    /// Every lock that it tells of.
+    pub fn locks(&self) -> impl Iterator<Item = Lock> {
+        let (one, other) = match self {
+            Self::Granted { lock, overrode } => (Some(*lock), *overrode),
+            Self::Locked { holder } => (*holder, None),
+            Self::Environment { lock, .. } => (*lock, None),
+            Self::Queued { .. }
+            | Self::Session { .. }
+            | Self::NotHolding(_)
+            | Self::NoSuchSession
+            | Self::Queue(_)
+            | Self::NothingDone
+            | Self::Unknown => (None, None),
+        };
+        one.into_iter().chain(other)
+    }
+
+    /// The session that the request made.
+    pub fn made(&self) -> Option<Session> {
+        match self {
+            Self::Granted { lock, .. } => Some(lock.session),
+            Self::Queued { session, .. } => Some(*session),
+            Self::Locked { .. }
+            | Self::Session { .. }
+            | Self::NotHolding(_)
+            | Self::NoSuchSession
+            | Self::Environment { .. }
+            | Self::Queue(_)
+            | Self::NothingDone
+            | Self::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Owns the sequential specification of one environment: what each request may do in a state, and what happens by itself.
+//! A rule is silent (gives no next state) where the answer that the history has for a request could not have been given.
+
+use crate::linearizability::ghosts::{Ghosts, Takers};
+use crate::linearizability::history::{Answer, Claim, History, Lock, Moment, Record, Request, Session, Status};
+use crate::linearizability::names::Names;
+use crate::linearizability::state::{Ended, Holder, Seen, State, Waiter};
+
+/// A session in the queue whose client does not ask for this long loses its place, and so does one that was granted
+/// unasked.
+const ASK_WITHIN: Moment = 60_000_000_000;
+/// The server counts in milliseconds.
+const ROUNDING: Moment = 2_000_000;
+
+pub struct Rules<'a> {
+    pub history: &'a History,
+    pub names: Names,
+    /// Beside every request.
+    ghosts: Vec<Ghosts>,
+}
+
+/// A state that follows, and the requests that are answered by it.
+pub struct Next {
+    pub state: State,
+    pub answered: Vec<usize>,
+}
+
+/// Who gets the lock.
+struct Taker {
+    /// None: one of those that were never answered.
+    request: Option<usize>,
+    session: Option<Session>,
+    ttl: Option<Moment>,
+    polled: bool,
+    revocable: bool,
+    /// The grant was at this moment or later.
+    since: Moment,
+    /// The request's answer is the grant.
+    told: bool,
+}
+
+impl Taker {
+    fn at_once(request: usize, ttl: Option<Moment>, since: Moment) -> Self {
+        let request = Some(request);
+        Self { request, session: None, ttl, polled: false, revocable: false, since, told: true }
+    }
+
+    fn nobody(since: Moment) -> Self {
+        Self { request: None, session: None, ttl: None, polled: false, revocable: true, since, told: false }
+    }
+}
+
+impl<'a> Rules<'a> {
+    pub fn new(history: &'a History, names: Names) -> Self {
+        let ghosts = history.records.iter().map(|record| Ghosts::beside(history, record)).collect();
+        Self { history, names, ghosts }
+    }
+
+    /// Whether the request has been answered as it was without any effect.
+    pub fn is_answered_by(&self, state: &State, request: usize) -> bool {
+        let ghosts = &self.ghosts[request];
+        let Record { request, answer, .. } = self.record(request);
+        match (request, answer) {
+            (_, Answer::NothingDone) => true,
+            (Request::ReadEnvironment, Answer::Environment { lock, queue_length }) => {
+                state.is_held_by(*lock) && ghosts.explain_length(*queue_length, state.queue.len())
+            }
+            (Request::ReadQueue, Answer::Queue(shown)) => ghosts.explain_queue(self, state, shown),
+            (Request::ReadSession(session), Answer::Session { status, fencing, position }) => {
+                self.shows(state, ghosts, *session, Seen { status: *status, fencing: *fencing, position: *position })
+            }
+            (Request::Release(session), Answer::Session { status, fencing, .. }) => {
+                state.session(*session).is_some_and(|seen| {
+                    !matches!(seen.status, Status::Active | Status::Queued)
+                        && (seen.status, seen.fencing) == (*status, *fencing)
+                })
+            }
+            (Request::Heartbeat(session), Answer::NotHolding(status)) => match state.session(*session) {
+                Some(seen) => *status != Status::Active && seen.status == *status,
+                None => *status == Status::Queued && self.names.is_nobodys(*session) && ghosts.explain_waiter(1, 0),
+            },
+            (
+                Request::ReadSession(session) | Request::Release(session) | Request::Heartbeat(session),
+                Answer::NoSuchSession,
+            ) => state.session(*session).is_none(),
+            (Request::Claim(claim), Answer::Locked { holder }) if claim.waits() || !claim.queues => {
+                state.holder.is_some() && state.is_held_by(*holder)
+            }
+            (
+                Request::Claim(Claim { key: Some(key), .. }) | Request::ForceClaim { key: Some(key), .. },
+                Answer::Granted { lock, .. },
+            ) => state.keys.contains(&(*key, lock.fencing)),
+            _ => false,
+        }
+    }
+
+    fn shows(&self, state: &State, ghosts: &Ghosts, session: Session, shown: Seen) -> bool {
+        match (state.session(session), state.waits(session)) {
+            // Ghosts may be before it.
+            (Some(Seen { status, fencing, .. }), Some(index)) => {
+                let position = shown.position.unwrap_or(0).saturating_sub(1);
+                (status, fencing) == (shown.status, shown.fencing)
+                    && position >= index
+                    && ghosts.explain_length(position, index)
+            }
+            (Some(seen), None) => seen == shown,
+            (None, _) => {
+                let waits = shown.status == Status::Queued && shown.fencing.is_none();
+                let position = shown.position.unwrap_or(0);
+                waits && self.names.is_nobodys(session) && ghosts.explain_waiter(position, state.queue.len())
+            }
+        }
+    }
+
+    /// What the request may do now, with an effect.
+    pub fn perform(&self, state: &State, takers: Takers, request: usize, now: Moment) -> Vec<Next> {
+        let record = self.record(request);
+        match &record.request {
+            Request::Claim(claim) => self.claim(state, request, claim, now),
+            Request::ForceClaim { ttl, key } => self.force_claim(state, request, *ttl, *key).into_iter().collect(),
+            Request::Release(session) if state.session(*session).is_some() => {
+                self.release(state, takers, request, *session)
+            }
+            Request::Heartbeat(session) if state.holds(*session) => {
+                self.heartbeat(state, request, *session).into_iter().collect()
+            }
+            Request::Release(session) | Request::Heartbeat(session) | Request::ReadSession(session) => {
+                self.learn_end(state, request, *session).into_iter().collect()
+            }
+            Request::ReadEnvironment | Request::ReadQueue => Vec::new(),
+        }
+    }
+
+    /// Whether it can have an effect that matters although nobody knows its outcome. A heartbeat only makes a session live
+    /// longer, and no session has to end in time.
+    pub fn may_matter(record: &Record) -> bool {
+        match (&record.request, &record.answer) {
+            (Request::Heartbeat(_), Answer::Unknown) => false,
+            (request, Answer::Unknown) => !request.is_read(),
+            (_, _) => true,
+        }
+    }
+
+    /// Whether it certainly waits in the queue, unless the lock is free when it comes. Others that may wait are ghosts.
+    pub fn may_enter(record: &Record) -> bool {
+        match (&record.request, &record.answer) {
+            (Request::Claim(claim), Answer::Granted { .. }) => claim.waits(),
+            (Request::Claim(claim), Answer::Queued { .. }) => claim.queues,
+            (_, _) => false,
+        }
+    }
+
+    /// The newest fencing token that the environment may have before this request is answered: tokens rise, so nobody can
+    /// be told later of an older one that still counts.
+    pub fn ceiling(record: &Record) -> Option<u64> {
+        match (&record.request, &record.answer) {
+            (request, Answer::Granted { lock, .. }) if request.key().is_none() => Some(lock.fencing.saturating_sub(1)),
+            (_, Answer::Locked { holder }) => holder.map(|holder| holder.fencing),
+            (_, Answer::Environment { lock, .. }) => lock.map(|lock| lock.fencing),
+            (_, Answer::Session { status: Status::Active, fencing, .. }) => *fencing,
+            (_, _) => None,
+        }
+    }
+
+    /// What may happen by itself.
+    pub fn happen(&self, state: &State, takers: Takers, now: Moment) -> Vec<Next> {
+        let mut all = Vec::new();
+        if state.holder.is_none() && state.unclaimed < takers.free {
+            all.extend(self.grant(state.clone(), Taker::nobody(0)));
+        }
+        if let Some(holder) = &state.holder {
+            let by_ttl = holder.ttl.map(|ttl| holder.active + ttl.saturating_sub(ROUNDING));
+            let unasked = holder.polled.then_some(holder.active + ASK_WITHIN);
+            let expiry = [by_ttl, unasked].into_iter().flatten().min().filter(|expiry| *expiry <= now);
+            let taken_back = holder.revocable.then_some(holder.active);
+            if let Some(since) = [taken_back, expiry].into_iter().flatten().min() {
+                all.extend(self.vacate(state, takers, Status::Expired, since, None));
+            }
+        }
+        for (index, waiter) in state.queue.iter().enumerate() {
+            if waiter.polled && !waiter.waits && waiter.sent + ASK_WITHIN <= now {
+                let mut state = state.clone();
+                state.leave(index, Status::Expired);
+                all.push(Next { state, answered: Vec::new() });
+            }
+            if let Answer::Queued { position, .. } = &self.record(waiter.request).answer
+                && waiter.waits
+                && waiter.tires <= now
+                && *position > index
+                && self.ghosts[waiter.request].explain_length(*position, index + 1)
+            {
+                let mut state = state.clone();
+                state.queue[index].waits = false;
+                all.push(Next { state, answered: vec![waiter.request] });
+            }
+        }
+        all
+    }
+
+    /// The server is dead and comes back with what was durable: those who waited on a connection are gone.
+    pub fn restart(state: &mut State) {
+        state.queue.retain(|waiter| waiter.polled && !waiter.waits);
+        state.unclaimed = 0;
+    }
+
+    /// Whether a claim without an answer may have left a place in the queue that survives a kill at this moment: its client
+    /// might know of it only if it was not waiting any more.
+    pub fn may_survive(record: &Record, killed: Moment) -> bool {
+        match &record.request {
+            Request::Claim(claim) if claim.queues && record.answer == Answer::Unknown => {
+                record.sent + claim.wait.saturating_sub(ROUNDING) <= killed
+            }
+            _ => false,
+        }
+    }
+
+    fn claim(&self, state: &State, request: usize, claim: &Claim, now: Moment) -> Vec<Next> {
+        let Record { sent, answer, .. } = self.record(request);
+        if claim.key.is_some_and(|key| state.keys.iter().any(|(used, _)| *used == key)) {
+            return Vec::new();
+        }
+        if *answer == Answer::Unknown && claim.key.is_none() {
+            return Vec::new();
+        }
+        if state.holder.is_none() {
+            let taker = Taker::at_once(request, claim.ttl, *sent);
+            return self.grant(state.clone(), taker).into_iter().collect();
+        }
+        if !Self::may_enter(self.record(request)) {
+            return Vec::new();
+        }
+        let waiter = Waiter {
+            request,
+            sent: *sent,
+            entered: now,
+            session: answer.made().filter(|_| claim.queues),
+            priority: claim.priority,
+            ttl: claim.ttl,
+            polled: claim.queues,
+            waits: claim.waits(),
+            tires: sent + claim.wait.saturating_sub(ROUNDING),
+        };
+        let places = state.places(claim.priority, *sent).filter(|place| self.is_in_order(state, *place, &waiter));
+        places.filter_map(|place| self.enter(state, place, &waiter)).collect()
+    }
+
+    /// Whether no later answer says that one of the same priority came before the other.
+    fn is_in_order(&self, state: &State, place: usize, newcomer: &Waiter) -> bool {
+        let Some(new) = self.record(newcomer.request).answer.made() else { return true };
+        state.queue.iter().enumerate().filter(|(_, waiter)| waiter.priority == newcomer.priority).all(
+            |(index, waiter)| {
+                let Some(other) = self.record(waiter.request).answer.made() else { return true };
+                if index < place { !self.names.precedes(new, other) } else { !self.names.precedes(other, new) }
+            },
+        )
+    }
+
+    fn enter(&self, state: &State, place: usize, waiter: &Waiter) -> Option<Next> {
+        let ghosts = &self.ghosts[waiter.request];
+        let mut state = state.clone();
+        state.queue.insert(place, waiter.clone());
+        if waiter.waits {
+            return Some(Next { state, answered: Vec::new() });
+        }
+        match self.record(waiter.request).answer {
+            Answer::Queued { position, .. } if position <= place || !ghosts.explain_length(position, place + 1) => None,
+            _ => Some(Next { state, answered: vec![waiter.request] }),
+        }
+    }
+
+    fn force_claim(&self, state: &State, request: usize, ttl: Option<Moment>, key: Option<u32>) -> Option<Next> {
+        let Record { sent, answer, .. } = self.record(request);
+        if key.is_some_and(|key| state.keys.iter().any(|(used, _)| *used == key)) {
+            return None;
+        }
+        if let Answer::Granted { overrode, .. } = answer
+            && !state.is_held_by(*overrode)
+        {
+            return None;
+        }
+        let mut state = state.clone();
+        state.vacate(Status::Overridden);
+        self.grant(state, Taker::at_once(request, ttl, *sent))
+    }
+
+    fn release(&self, state: &State, takers: Takers, request: usize, session: Session) -> Vec<Next> {
+        let Record { sent, answer, .. } = self.record(request);
+        let fits = |fencing: Option<u64>| match answer {
+            Answer::Session { status, fencing: told, .. } => (*status, *told) == (Status::Released, fencing),
+            other => *other == Answer::Unknown,
+        };
+        if let Some(holder) = state.holder.as_ref().filter(|holder| holder.session == Some(session)) {
+            let released = fits(Some(holder.fencing));
+            return if released {
+                self.vacate(state, takers, Status::Released, *sent, Some(request))
+            } else {
+                Vec::new()
+            };
+        }
+        // A claim that is still waiting on its connection would not get what it was told.
+        let leaves = state.waits(session).filter(|index| fits(None) && !state.queue[*index].waits);
+        let left = leaves.map(|index| {
+            let mut state = state.clone();
+            state.leave(index, Status::Released);
+            Next { state, answered: vec![request] }
+        });
+        left.into_iter().collect()
+    }
+
+    /// How a session ended that was in the queue without anybody being told.
+    fn learn_end(&self, state: &State, request: usize, session: Session) -> Option<Next> {
+        let status = match &self.record(request).answer {
+            Answer::Session { status, fencing: None, .. } => *status,
+            Answer::NotHolding(status) => *status,
+            _ => return None,
+        };
+        let ended = matches!(status, Status::Released | Status::Expired);
+        if !ended || state.session(session).is_some() || !self.names.is_nobodys(session) {
+            return None;
+        }
+        let mut state = state.clone();
+        state.end(Ended { session, status, fencing: None });
+        Some(Next { state, answered: vec![request] })
+    }
+
+    fn heartbeat(&self, state: &State, request: usize, session: Session) -> Option<Next> {
+        let Record { sent, answer, .. } = self.record(request);
+        let Answer::Session { status: Status::Active, fencing, .. } = answer else { return None };
+        let mut state = state.clone();
+        let holder = state.holder.as_mut().filter(|holder| holder.session == Some(session))?;
+        if Some(holder.fencing) != *fencing {
+            return None;
+        }
+        holder.active = holder.active.max(*sent);
+        holder.polled = false;
+        Some(Next { state, answered: vec![request] })
+    }
+
+    /// The holder's session ends, and the first in the queue has the lock, or one of whom nobody knows that it waits.
+    fn vacate(&self, state: &State, takers: Takers, status: Status, since: Moment, by: Option<usize>) -> Vec<Next> {
+        let mut vacant = state.clone();
+        vacant.vacate(status);
+        let mut all = Vec::new();
+        if state.unclaimed < takers.freed {
+            all.extend(self.grant(vacant.clone(), Taker::nobody(since)));
+        }
+        if vacant.queue.is_empty() {
+            all.push(Next { state: vacant.clone(), answered: Vec::new() });
+        } else {
+            let Waiter { request, sent, session, ttl, polled, waits, .. } = vacant.queue.remove(0);
+            let since = since.max(sent);
+            let request = Some(request);
+            let taker = Taker { request, session, ttl, polled, revocable: false, since, told: waits };
+            all.extend(self.grant(vacant, taker));
+        }
+        all.iter_mut().for_each(|next| next.answered.extend(by));
+        all
+    }
+
+    /// The lock is free.
+    fn grant(&self, mut state: State, taker: Taker) -> Option<Next> {
+        let Taker { request, session, ttl, polled, revocable, since, told } = taker;
+        state.fencing += 1;
+        let fencing = state.fencing;
+        if let Some(request) = request.filter(|_| told) {
+            match &self.record(request).answer {
+                Answer::Granted { lock: Lock { fencing: given, .. }, .. } if *given == fencing => {}
+                Answer::Unknown => {}
+                _ => return None,
+            }
+        }
+        state.unclaimed += u32::from(request.is_none());
+        let session = self.names.granted(request, session, fencing).ok()?;
+        if session.is_some_and(|session| state.session(session).is_some()) {
+            return None;
+        }
+        if let Some(key) = request.and_then(|request| self.record(request).request.key()) {
+            state.keys.push((key, fencing));
+        }
+        state.holder = Some(Holder { session, fencing, ttl, active: since, polled, revocable });
+        Some(Next { state, answered: request.filter(|_| told).into_iter().collect() })
+    }
+
+    fn record(&self, request: usize) -> &Record {
+        &self.history.records[request]
+    }
+}

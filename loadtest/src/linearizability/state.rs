@@ -1,0 +1,120 @@
+//! Owns the state of one environment as the specification sees it: who has the lock, who waits in which order, how every
+//! earlier session ended, and which keys were used. Nothing here knows of clients or of time passing.
+
+use crate::linearizability::history::{Lock, Moment, Session, Status};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct State {
+    /// Of the newest grant.
+    pub fencing: u64,
+    pub holder: Option<Holder>,
+    /// Those who certainly wait, in the order in which they are served.
+    pub queue: Vec<Waiter>,
+    pub ended: Vec<Ended>,
+    /// Grants since the last kill whose claims were never answered.
+    pub unclaimed: u32,
+    /// Idempotency keys with the fencing token of what they made.
+    pub keys: Vec<(u32, u64)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Holder {
+    /// None: no answer in the whole history names it.
+    pub session: Option<Session>,
+    pub fencing: u64,
+    pub ttl: Option<Moment>,
+    /// The last activity was at this moment or later.
+    pub active: Moment,
+    /// Granted in the queue; ends if nobody asks about it in time.
+    pub polled: bool,
+    /// Its claim was never answered: the server may find its client gone and take the lock back.
+    pub revocable: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Waiter {
+    /// The request that it came with.
+    pub request: usize,
+    pub sent: Moment,
+    /// It had entered the queue by this moment.
+    pub entered: Moment,
+    pub session: Option<Session>,
+    pub priority: i8,
+    pub ttl: Option<Moment>,
+    /// Its place is kept under a session.
+    pub polled: bool,
+    /// Its request is still waiting for its answer.
+    pub waits: bool,
+    /// It has waited long enough at this moment.
+    pub tires: Moment,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Ended {
+    pub session: Session,
+    pub status: Status,
+    pub fencing: Option<u64>,
+}
+
+/// What a read of a session shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    pub status: Status,
+    pub fencing: Option<u64>,
+    pub position: Option<usize>,
+}
+
+impl State {
+    pub fn holds(&self, session: Session) -> bool {
+        self.holder.as_ref().is_some_and(|holder| holder.session == Some(session))
+    }
+
+    pub fn waits(&self, session: Session) -> Option<usize> {
+        self.queue.iter().position(|waiter| waiter.session == Some(session))
+    }
+
+    pub fn is_held_by(&self, lock: Option<Lock>) -> bool {
+        self.holder.as_ref().map(|holder| holder.fencing) == lock.map(|lock| lock.fencing)
+    }
+
+    pub fn session(&self, session: Session) -> Option<Seen> {
+        if let Some(holder) = self.holder.as_ref().filter(|holder| holder.session == Some(session)) {
+            return Some(Seen { status: Status::Active, fencing: Some(holder.fencing), position: None });
+        }
+        if let Some(index) = self.waits(session) {
+            return Some(Seen { status: Status::Queued, fencing: None, position: Some(index + 1) });
+        }
+        let ended = self.ended.iter().find(|ended| ended.session == session)?;
+        Some(Seen { status: ended.status, fencing: ended.fencing, position: None })
+    }
+
+    /// Ends the holder's session. The lock is then free; who takes it next is not decided here.
+    pub fn vacate(&mut self, status: Status) {
+        if let Some(Holder { session: Some(session), fencing, .. }) = self.holder.take() {
+            self.end(Ended { session, status, fencing: Some(fencing) });
+        }
+    }
+
+    pub fn leave(&mut self, index: usize, status: Status) -> Waiter {
+        let waiter = self.queue.remove(index);
+        if let Some(session) = waiter.session {
+            self.end(Ended { session, status, fencing: None });
+        }
+        waiter
+    }
+
+    /// Kept in order, so that states that differ in nothing else are the same.
+    pub fn end(&mut self, ended: Ended) {
+        let place = self.ended.partition_point(|known| known.session < ended.session);
+        self.ended.insert(place, ended);
+    }
+
+    /// Every place that a newcomer may get: the last of its priority, or before those who may have come at the same time.
+    /// Arrival is when the server first notices a claim, a little before it enters the queue.
+    pub fn places(&self, priority: i8, sent: Moment) -> std::ops::RangeInclusive<usize> {
+        let last = self.queue.partition_point(|waiter| waiter.priority >= priority);
+        let overtaken = self.queue[..last].iter().rev();
+        let overtaken = overtaken.take_while(move |waiter| waiter.priority == priority && sent < waiter.entered);
+        (last - overtaken.count())..=last
+    }
+}

@@ -1,0 +1,281 @@
+//! Proves that the checker is neither jumpy nor blind: it accepts what a server that keeps its promises did, however its
+//! answers were delayed or lost, and refuses every planted fault, made by hand and in simulated histories.
+
+use crate::linearizability::checker::{Verdict, check};
+use crate::linearizability::history::{Answer, Claim, History, Lock, Moment, Record, Request, Session, Status};
+use crate::linearizability::minimise::minimised;
+use crate::linearizability::shown;
+use crate::linearizability::simulated::{self, Fault};
+
+const HISTORIES: u64 = 100;
+const OPERATIONS: usize = 200;
+/// Of the faults that came about, in percent. The rest left no trace in any answer: an unknown outcome, or a lease that
+/// had run out, explains them as well.
+const FOUND_AT_LEAST: usize = 65;
+
+/// Each takes effect alone: sent and answered before the next.
+fn one_after_the_other(steps: Vec<(Request, Answer)>) -> History {
+    let record = |(index, (request, answer)): (usize, (Request, Answer))| {
+        let sent = 10 * index as Moment;
+        Record { client: 0, sent, ended: sent + 5, request, answer }
+    };
+    History { records: steps.into_iter().enumerate().map(record).collect(), ..History::default() }
+}
+
+fn claim() -> Request {
+    Request::Claim(Claim::default())
+}
+
+fn queue() -> Request {
+    Request::Claim(Claim { queues: true, ..Claim::default() })
+}
+
+fn lock(session: u32, fencing: u64) -> Lock {
+    Lock { session: Session(session), fencing }
+}
+
+fn granted(session: u32, fencing: u64) -> Answer {
+    Answer::Granted { lock: lock(session, fencing), overrode: None }
+}
+
+fn queued(session: u32, position: usize) -> Answer {
+    Answer::Queued { session: Session(session), position }
+}
+
+fn released(fencing: u64) -> Answer {
+    Answer::Session { status: Status::Released, fencing: Some(fencing), position: None }
+}
+
+fn active(fencing: u64) -> Answer {
+    Answer::Session { status: Status::Active, fencing: Some(fencing), position: None }
+}
+
+fn held(lock: Option<Lock>) -> Answer {
+    Answer::Environment { lock, queue_length: 0 }
+}
+
+fn release(session: u32) -> Request {
+    Request::Release(Session(session))
+}
+
+fn is_refused_at(history: &History, record: usize) {
+    match check(history) {
+        Verdict::Violation(violation) => assert_eq!(violation.record, record, "{violation:?}"),
+        verdict => panic!("{verdict:?}"),
+    }
+}
+
+fn is_accepted(history: &History) {
+    assert_eq!(check(history), Verdict::Linearizable);
+}
+
+#[test]
+fn two_holders_are_refused() {
+    is_refused_at(&one_after_the_other(vec![(claim(), granted(0, 1)), (claim(), granted(1, 2))]), 1);
+}
+
+#[test]
+fn a_lost_claim_is_refused() {
+    let read = (Request::ReadEnvironment, held(None));
+    is_refused_at(&one_after_the_other(vec![(claim(), granted(0, 1)), read]), 1);
+    let mut killed = one_after_the_other(vec![(claim(), granted(0, 1)), (claim(), granted(1, 1))]);
+    killed.kills.push(7);
+    assert!(matches!(check(&killed), Verdict::Violation(_)));
+}
+
+#[test]
+fn a_lost_release_is_refused() {
+    let steps = vec![
+        (claim(), granted(0, 1)),
+        (release(0), released(1)),
+        (claim(), Answer::Locked { holder: Some(lock(0, 1)) }),
+    ];
+    is_refused_at(&one_after_the_other(steps), 2);
+}
+
+#[test]
+fn a_stale_read_is_refused() {
+    let steps =
+        vec![(claim(), granted(0, 1)), (release(0), released(1)), (Request::ReadEnvironment, held(Some(lock(0, 1))))];
+    is_refused_at(&one_after_the_other(steps), 2);
+    let steps =
+        vec![(claim(), granted(0, 1)), (release(0), released(1)), (Request::ReadSession(Session(0)), active(1))];
+    is_refused_at(&one_after_the_other(steps), 2);
+}
+
+#[test]
+fn a_repeated_token_is_refused() {
+    let steps = vec![(claim(), granted(0, 1)), (release(0), released(1)), (claim(), granted(1, 1))];
+    is_refused_at(&one_after_the_other(steps), 2);
+    let steps = vec![(claim(), granted(0, 1)), (release(0), released(1)), (claim(), granted(1, 3))];
+    is_refused_at(&one_after_the_other(steps), 2);
+}
+
+#[test]
+fn overtaking_is_refused() {
+    let behind = |first, second| {
+        let steps = vec![
+            (claim(), granted(0, 1)),
+            (queue(), queued(1, 1)),
+            (queue(), queued(2, 2)),
+            (release(0), released(1)),
+            (Request::ReadSession(Session(first)), active(2)),
+            (release(first), released(2)),
+            (Request::ReadSession(Session(second)), active(3)),
+        ];
+        one_after_the_other(steps)
+    };
+    is_accepted(&behind(1, 2));
+    // The second cannot have come first, as its grant says later.
+    is_refused_at(&behind(2, 1), 2);
+}
+
+#[test]
+fn a_request_executed_twice_under_one_key_is_refused() {
+    let keyed = |key| Request::Claim(Claim { key: Some(key), ..Claim::default() });
+    let history = |second| {
+        one_after_the_other(vec![
+            (keyed(7), Answer::Unknown),
+            (keyed(7), granted(0, 1)),
+            (release(0), released(1)),
+            (keyed(7), second),
+        ])
+    };
+    is_accepted(&history(granted(0, 1)));
+    is_refused_at(&history(granted(1, 2)), 3);
+}
+
+#[test]
+fn a_lease_may_run_out_but_not_early() {
+    let history = |ended: Moment| {
+        let ttl = Some(1_000_000_000);
+        let claim = Request::Claim(Claim { ttl, ..Claim::default() });
+        let mut history = one_after_the_other(vec![(claim, granted(0, 1)), (Request::ReadEnvironment, held(None))]);
+        history.records[1].ended = ended;
+        history
+    };
+    is_accepted(&history(1_000_000_010));
+    is_refused_at(&history(900_000_000), 1);
+}
+
+#[test]
+fn what_is_not_known_may_have_happened_at_any_time_until_the_server_is_killed() {
+    let unknown = vec![
+        (claim(), granted(0, 1)),
+        (release(0), Answer::Unknown),
+        (claim(), Answer::Locked { holder: Some(lock(0, 1)) }),
+        (claim(), granted(1, 2)),
+    ];
+    let mut history = one_after_the_other(unknown);
+    is_accepted(&history);
+    history.kills.push(26);
+    is_accepted(&history);
+    // The lock was still held afterwards, so the release was lost.
+    history.kills[0] = 16;
+    is_refused_at(&history, 3);
+}
+
+#[test]
+fn a_place_on_a_connection_is_gone_after_a_kill_and_one_with_a_session_is_not() {
+    let wait = Request::Claim(Claim { wait: 1_000_000_000, ..Claim::default() });
+    let length = |length| Answer::Environment { lock: Some(lock(0, 1)), queue_length: length };
+    let history = |request: Request, answer: Answer, left| {
+        let mut history = one_after_the_other(vec![
+            (claim(), granted(0, 1)),
+            (request, answer),
+            (Request::ReadEnvironment, length(1)),
+            (Request::ReadEnvironment, length(left)),
+        ]);
+        history.kills.push(27);
+        history
+    };
+    is_accepted(&history(wait.clone(), Answer::Unknown, 0));
+    is_refused_at(&history(wait, Answer::Unknown, 1), 3);
+    is_accepted(&history(queue(), queued(1, 1), 1));
+    is_refused_at(&history(queue(), queued(1, 1), 0), 3);
+}
+
+#[test]
+fn every_history_of_a_server_that_keeps_its_promises_is_accepted() {
+    for seed in 0..HISTORIES {
+        let (history, _) = simulated::history(seed, OPERATIONS, None);
+        let verdict = check(&history);
+        assert_eq!(verdict, Verdict::Linearizable, "seed {seed}\n{}", shown::verdict(&history, &verdict));
+    }
+}
+
+#[test]
+fn the_simulated_histories_have_something_of_everything() {
+    let mut seen = [0; 9];
+    for seed in 0..HISTORIES {
+        let (history, _) = simulated::history(seed, OPERATIONS, None);
+        seen[0] += history.kills.len();
+        for Record { request, answer, .. } in &history.records {
+            seen[1] += usize::from(*answer == Answer::Unknown);
+            seen[2] += usize::from(matches!(answer, Answer::Session { status: Status::Expired, .. }));
+            seen[3] += usize::from(matches!(answer, Answer::Session { status: Status::Overridden, .. }));
+            seen[4] += usize::from(matches!(answer, Answer::Session { position: Some(2..), .. }));
+            seen[5] += usize::from(
+                matches!((request, answer), (Request::Claim(claim), Answer::Granted { .. }) if claim.waits()),
+            );
+            seen[6] += usize::from(
+                matches!((request, answer), (Request::Claim(claim), Answer::Locked { .. }) if claim.waits()),
+            );
+            seen[7] += usize::from(matches!(answer, Answer::Queue(waiting) if waiting.len() > 2));
+            seen[8] += usize::from(matches!((request, answer), (Request::Heartbeat(_), Answer::Session { .. })));
+        }
+    }
+    assert!(seen.iter().all(|seen| *seen as u64 > HISTORIES / 3), "{seen:?}");
+}
+
+fn is_found(fault: Fault) {
+    let (mut planted, mut found) = (0, 0);
+    let mut first = None;
+    for seed in 0..HISTORIES {
+        let (history, was_planted) = simulated::history(seed, OPERATIONS, Some(fault));
+        match (check(&history), was_planted) {
+            (Verdict::Linearizable, _) => {}
+            (Verdict::Violation(_), true) => {
+                found += 1;
+                first.get_or_insert(history);
+            }
+            (verdict, _) => panic!("seed {seed}: {verdict:?}"),
+        }
+        planted += usize::from(was_planted);
+    }
+    println!("{fault:?}: planted {planted}, found {found}");
+    assert!(planted as u64 > HISTORIES / 2 && found * 100 >= planted * FOUND_AT_LEAST, "{found} of {planted}");
+    let whole = first.expect("one was found");
+    let short = minimised(&whole);
+    assert!(matches!(check(&short), Verdict::Violation(_)) && short.records.len() < whole.records.len());
+}
+
+#[test]
+fn a_server_that_gives_a_lock_to_two_is_found() {
+    is_found(Fault::TwoHolders);
+}
+
+#[test]
+fn a_server_that_loses_a_claim_is_found() {
+    is_found(Fault::LostClaim);
+}
+
+#[test]
+fn a_server_that_loses_a_release_is_found() {
+    is_found(Fault::LostRelease);
+}
+
+#[test]
+fn a_server_that_shows_an_old_state_is_found() {
+    is_found(Fault::StaleRead);
+}
+
+#[test]
+fn a_server_that_repeats_a_token_is_found() {
+    is_found(Fault::RepeatedToken);
+}
+
+#[test]
+fn a_server_that_lets_one_overtake_is_found() {
+    is_found(Fault::Overtaking);
+}
