@@ -1,7 +1,7 @@
 //! Owns the shortening of a history that was refused, for whoever has to understand it.
 
 use crate::linearizability::checker::{Verdict, check};
-use crate::linearizability::history::{Answer, History, Record};
+use crate::linearizability::history::{Answer, History, Record, Request};
 
 /// The search is repeated once for every record; a history that takes long to check is not shortened.
 const MAX_RECORDS: usize = 2_000;
@@ -39,16 +39,18 @@ fn is_refused(history: &History) -> bool {
     matches!(check(history), Verdict::Violation(_))
 }
 
+/// A claim that waited in vain was in the queue meanwhile, which others may have seen.
 fn has_effect(record: &Record) -> bool {
-    !record.request.is_read()
-        && match record.answer {
-            Answer::Granted { .. } | Answer::Queued { .. } | Answer::Session { .. } | Answer::Unknown => true,
-            // It may have been in the queue meanwhile, which only reads show.
-            Answer::Locked { .. }
-            | Answer::NotHolding(_)
-            | Answer::NoSuchSession
-            | Answer::Environment { .. }
-            | Answer::Queue(_)
-            | Answer::NothingDone => false,
-        }
+    let waited = matches!(&record.request, Request::Claim(claim) if claim.waits());
+    waited
+        || !record.request.is_read()
+            && match record.answer {
+                Answer::Granted { .. } | Answer::Queued { .. } | Answer::Session { .. } | Answer::Unknown => true,
+                Answer::Locked { .. }
+                | Answer::NotHolding(_)
+                | Answer::NoSuchSession
+                | Answer::Environment { .. }
+                | Answer::Queue(_)
+                | Answer::NothingDone => false,
+            }
 }
