@@ -28,11 +28,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("analysis", &["actors", "domain", "events", "logs", "outbound", "shares", "store", "stored"]),
     ("fixes", &["analysis", "domain", "events", "git", "outbound", "pipelines", "secrets", "shares", "store"]),
     ("events", &["domain", "store", "stored"]),
-    ("git", &["domain", "shares"]),
+    ("git", &["domain", "outbound", "shares"]),
     ("logs", &["domain", "shares"]),
     ("runner", &["domain", "logs", "outbound", "shares"]),
     ("forms", &["domain", "pipelines"]),
-    ("config", &["auth", "domain", "forms", "pipelines", "secrets"]),
+    ("config", &["auth", "domain", "forms", "outbound", "pipelines", "secrets"]),
     ("idempotency", &["domain", "shares", "steady_clock", "store", "stored"]),
     ("auth", &["domain", "entropy", "events", "idempotency", "store", "stored"]),
     ("pipelines", &["domain", "events", "store", "stored"]),
@@ -77,6 +77,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "http",
             "idempotency",
             "logs",
+            "outbound",
             "pipelines",
             "registries",
             "runner",
@@ -88,7 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
-    ("cli", &["app", "auth", "config", "domain", "events", "runner", "secrets", "store", "telemetry"]),
+    ("cli", &["app", "auth", "config", "domain", "events", "outbound", "runner", "secrets", "store", "telemetry"]),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -113,6 +114,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "http",
             "idempotency",
             "logs",
+            "outbound",
             "pipelines",
             "registries",
             "runner",
@@ -129,7 +131,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("regex", &["analysis"]),
     ("reqwest", &["analysis", "fixes", "outbound", "runner", "webhooks"]),
     ("hmac", &["events", "webhooks"]),
-    ("url", &["webhooks"]),
+    ("url", &["outbound", "webhooks"]),
 ];
 
 /// Folders of `src` whose files use each other one way only.

@@ -19,6 +19,7 @@ use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Scans, StreamTiming, WallClock};
 use crate::idempotency::Keys;
 use crate::logs::Logs;
+use crate::outbound::Policy;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::Runner;
@@ -109,6 +110,7 @@ pub async fn open_realm(
     let analyses = analysing::open(settings, store.clone(), &environments, &node.logs, masks.clone(), clock.clone())?;
     let dependencies = fixes::FixDependencies {
         git: node.git.clone(),
+        policy: policy(settings),
         analyses: analyses.clone(),
         pipelines: pipelines.clone(),
         vault: vault.clone(),
@@ -144,7 +146,7 @@ fn open_webhooks(
     clock: WallClock,
 ) -> Result<Webhooks, store::StoreError> {
     let options = webhooks::Options {
-        allow_private: settings.webhooks.allow_private,
+        policy: if settings.webhooks.allow_private { Policy::anywhere() } else { policy(settings) },
         timeout: settings.webhooks.timeout,
         retries: settings.webhooks.retries.clone(),
         disable_after: settings.webhooks.disable_after,
@@ -161,8 +163,15 @@ fn open_git(settings: &Settings) -> std::io::Result<Git> {
         timeout: settings.git.timeout,
         allow_file: settings.allows_file_urls(),
         scratch: settings.data_dir.join(GIT),
+        policy: policy(settings),
+        own_program: std::env::current_exe()?,
     };
     Git::new(options, settings.organizations.len())
+}
+
+/// Where the server connects to for tenants.
+fn policy(settings: &Settings) -> Policy {
+    Policy::new(settings.outbound.allow.clone())
 }
 
 /// The admin token of the first organization: the operator's, or on the first start a new one, to be shown once.
@@ -240,6 +249,7 @@ fn runner_options(settings: &Settings, umask: u32) -> std::io::Result<runner::Op
         work_dir: std::path::absolute(settings.data_dir.join(WORK))?,
         log_bytes_per_step: settings.runner.log_bytes_per_step,
         umask,
+        policy: policy(settings),
         supervisor: runner::OWN_PROGRAM.into(),
     })
 }

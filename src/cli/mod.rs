@@ -4,6 +4,7 @@ mod audit;
 mod output;
 mod secrets;
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,7 +13,7 @@ use clap::{Parser, Subcommand};
 use self::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::auth::TokenText;
 use crate::config::{self, Flags};
-use crate::{app, runner, telemetry};
+use crate::{app, outbound, runner, telemetry};
 
 #[derive(Parser)]
 #[command(
@@ -70,6 +71,13 @@ pub fn run() -> ExitCode {
     // Not a command for users, and it must start quickly: each step of a deployment runs one.
     if std::env::args_os().skip(1).eq([runner::SUPERVISE_COMMAND]) {
         return runner::supervise();
+    }
+    // Nor this one: git's ssh runs it for its connection.
+    let words: Vec<OsString> = std::env::args_os().skip(1).take(4).collect();
+    if let [command, host, port] = &words[..]
+        && command == outbound::TUNNEL_COMMAND
+    {
+        return outbound::tunnel(&host.to_string_lossy(), &port.to_string_lossy());
     }
     // Whatever this process makes, and git for it, is its owner's alone; steps get back the mask it was started with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();

@@ -11,6 +11,7 @@ use tracing_subscriber::EnvFilter;
 use crate::domain::Malformed;
 use crate::domain::pipeline::check_url;
 use crate::forms::nearest;
+use crate::outbound::{DESTINATIONS_MAX, Destination};
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};
@@ -126,6 +127,30 @@ impl Given<'_> {
             return Err(Unfit::is(format!("{} of them", numbers.len())));
         }
         Ok(numbers)
+    }
+
+    /// In a variable they are separated by commas.
+    pub(super) fn destinations(&self) -> Result<Vec<Destination>, Unfit> {
+        let parse = |text: &str| Destination::parse(text).ok_or(Unfit::Unsaid);
+        let destinations: Vec<Destination> = match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
+                let text = |entry: &Spanned<DeValue<'_>>| {
+                    let value = entry.get_ref();
+                    parse(value.as_str().ok_or_else(|| Unfit::is(format!("{} in it", type_of(value))))?)
+                };
+                array.iter().map(text).collect::<Result<_, _>>()?
+            }
+            Given::Text { .. } => {
+                let texts = self.text()?.split(',').map(str::trim).filter(|text| !text.is_empty());
+                texts.map(parse).collect::<Result<_, _>>()?
+            }
+        };
+        if destinations.len() > DESTINATIONS_MAX {
+            return Err(Unfit::is(format!("{} of them", destinations.len())));
+        }
+        Ok(destinations)
     }
 
     pub(super) fn flag(&self) -> Result<bool, Unfit> {

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::auth::TokenText;
+use crate::outbound::{DESTINATIONS_MAX, Destination};
 use crate::secrets::{MasterKey, SecretValue};
 
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
-    Runner, Settings, Storage, Webhooks,
+    Outbound, Runner, Settings, Storage, Webhooks,
 };
 
 /// The settings while the layers are laid over each other.
@@ -71,6 +72,7 @@ impl Draft {
                 path: String::new(),
                 log_bytes_per_step: 0,
             },
+            outbound: Outbound { allow: Vec::new() },
             webhooks: Webhooks {
                 allow_private: false,
                 timeout: Duration::ZERO,
@@ -110,6 +112,8 @@ pub(super) enum Kind {
     AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
     /// An http or https URL, or nothing.
     Url(fn(&mut Draft, String)),
+    /// What is allowed besides public addresses.
+    Destinations(fn(&mut Draft, Vec<Destination>)),
     /// A name of at most this many bytes, or nothing.
     Name(usize, fn(&mut Draft, String)),
     /// Only from the environment.
@@ -139,6 +143,7 @@ impl Kind {
             | Kind::SearchPath(_)
             | Kind::AnalysisEngine(_)
             | Kind::Url(_)
+            | Kind::Destinations(_)
             | Kind::Name(..)
             | Kind::Program(_)
             | Kind::FileUrls(_) => false,
@@ -207,6 +212,7 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("outbound.allow", Kind::Destinations(|d, allow| d.settings.outbound.allow = allow)),
     key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
     key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),
     key("webhooks.retry_seconds", Kind::Numbers(RETRIES_MAX, 0, 604_800, |d, n| d.settings.webhooks.retries = n.into_iter().map(seconds).collect())),
@@ -266,6 +272,7 @@ impl Key {
                 given.choice(AnalysisEngine::ALL, AnalysisEngine::as_str).map(|e| put(draft, e))
             }
             Kind::Url(put) => given.url().map(|url| put(draft, url)),
+            Kind::Destinations(put) => given.destinations().map(|allow| put(draft, allow)),
             Kind::Name(max, put) => given.name(max).map(|name| put(draft, name)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
         };
@@ -311,6 +318,10 @@ impl Key {
             }
             Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
             Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
+            Kind::Destinations(_) => format!(
+                "a list of at most {DESTINATIONS_MAX} networks such as \"10.1.0.0/16\", addresses, host names, or names with \
+                 a wildcard such as \"*.internal\""
+            ),
             Kind::Name(max, _) => format!("at most {max} visible ASCII characters without spaces"),
             Kind::Secret(_) => "1 to 16384 bytes, without NUL".to_owned(),
             Kind::Program(_) => "the absolute path of a program, or its name in the PATH".to_owned(),

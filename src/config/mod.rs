@@ -25,7 +25,7 @@ pub use layers::Flags;
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
-    RateLimit, Runner, Settings, Storage, Webhooks,
+    Outbound, RateLimit, Runner, Settings, Storage, Webhooks,
 };
 pub use step_file::read_step;
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Organization;
 use crate::auth::TokenText;
+use crate::outbound::Destination;
 use crate::secrets::{MasterKey, SecretValue};
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub struct Settings {
     pub idempotency: Idempotency,
     pub events: Events,
     pub runner: Runner,
+    pub outbound: Outbound,
     pub webhooks: Webhooks,
     pub analysis: Analysis,
     pub git: Git,
@@ -134,9 +136,16 @@ pub struct Runner {
     pub log_bytes_per_step: u64,
 }
 
+/// Where the server connects to for tenants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outbound {
+    /// Besides public addresses.
+    pub allow: Vec<Destination>,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhooks {
-    /// Whether deliveries may go to addresses that are not public.
+    /// Whether deliveries may go to addresses that are not public, wherever.
     pub allow_private: bool,
     /// The time limit of a receiver.
     pub timeout: Duration,

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue, USER_AGENT};
-use reqwest::{Client, Method, Request, Url};
+use reqwest::{Method, Request, Url};
 use serde::{Deserialize, Serialize};
 
-use crate::outbound::{self, LazyClient, error_chain};
+use crate::outbound::{self, GuardedClient, NoResponse, Policy, error_chain};
 use crate::secrets::SecretValue;
 
 /// For one request and its response.
@@ -52,8 +52,8 @@ pub enum GitHubError {
     /// One text for whatever lies behind it: a caller chooses the address, and must not learn what else is in the server's
     /// network. The reason is for the operator's log alone.
     #[error(
-        "the API cannot be reached, or did not answer within {} s; check the repository's URL, and ask an operator for the \
-         reason, which is in the server's log", TIMEOUT.as_secs()
+        "the API cannot be reached, or did not answer within {} s; check the repository's URL; private addresses need an \
+         operator's outbound.allow; the server's log has the reason", TIMEOUT.as_secs()
     )]
     Unreachable(String),
     #[error("the API rejected the credential (401); put a valid token into the secret")]
@@ -74,10 +74,14 @@ pub enum GitHubError {
     Response(&'static str),
 }
 
-#[derive(Default)]
-pub struct GitHub(LazyClient);
+pub struct GitHub(GuardedClient);
 
 impl GitHub {
+    /// `policy`: where its requests may go.
+    pub fn new(policy: Policy) -> Self {
+        Self(GuardedClient::new(policy))
+    }
+
     /// The open pull request of the branch: a new one, or the existing one.
     pub async fn pull_request(
         &self,
@@ -121,7 +125,6 @@ impl GitHub {
         token: &SecretValue,
         body: Option<Vec<u8>>,
     ) -> Result<ApiResponse, GitHubError> {
-        let client = self.0.get().map_err(GitHubError::Unreachable)?;
         let url = Url::parse(url).map_err(|error| GitHubError::Unreachable(error.to_string()))?;
         let mut request = Request::new(method, url);
         *request.headers_mut() = headers(token)?;
@@ -130,7 +133,7 @@ impl GitHub {
             *request.body_mut() = Some(body.into());
         }
         let host = request.url().host_str().unwrap_or_default().to_owned();
-        let exchanged = tokio::time::timeout(TIMEOUT, exchange(client, request)).await;
+        let exchanged = tokio::time::timeout(TIMEOUT, exchange(&self.0, request)).await;
         let exchanged =
             exchanged.unwrap_or_else(|_| Err(GitHubError::Unreachable("it did not answer in time".to_owned())));
         if let Err(GitHubError::Unreachable(reason)) = &exchanged {
@@ -163,13 +166,15 @@ struct ApiResponse {
     body: Vec<u8>,
 }
 
-async fn exchange(client: &Client, request: Request) -> Result<ApiResponse, GitHubError> {
-    let unreachable = |error: reqwest::Error| GitHubError::Unreachable(error_chain(&error.without_url()));
-    let mut response = client.execute(request).await.map_err(unreachable)?;
+async fn exchange(client: &GuardedClient, request: Request) -> Result<ApiResponse, GitHubError> {
+    let sent = client.execute(request, None).await;
+    let mut response =
+        sent.map_err(|(NoResponse::Public(reason) | NoResponse::Hidden(reason))| GitHubError::Unreachable(reason))?;
     let header = |name: &str| response.headers().get(name).and_then(|value| value.to_str().ok());
     let retry_after_seconds = header("retry-after").and_then(|seconds| seconds.parse().ok());
     let is_limited = retry_after_seconds.is_some() || header("x-ratelimit-remaining") == Some("0");
     let status = response.status().as_u16();
+    let unreachable = |error: reqwest::Error| GitHubError::Unreachable(error_chain(&error.without_url()));
     let body = outbound::read_body(&mut response, RESPONSE_BYTES_MAX).await.map_err(unreachable)?;
     let body = body.ok_or(GitHubError::Response("it is too large"))?;
     Ok(ApiResponse { status, is_limited, retry_after_seconds, body })

@@ -15,6 +15,7 @@ use crate::domain::{
 };
 use crate::events::{self, Cause, NewEvent};
 use crate::git::{Author, Commit, Credential, Git, GitError, RefName, Remote, RemoteUrl, TreePath, WorkTree};
+use crate::outbound::Policy;
 use crate::pipelines::{Pipelines, Provider, Repository};
 use crate::secrets::{SecretValue, Vault};
 use crate::shares::{Capacity, Places};
@@ -46,6 +47,8 @@ const RUN_BY_BUILD_SERVERS: [&str; 13] = [
 /// The parts of the server that fixes need.
 pub struct FixDependencies {
     pub git: Git,
+    /// Where requests to the API of a repository may go.
+    pub policy: Policy,
     pub analyses: Analyses,
     pub pipelines: Pipelines,
     pub vault: Arc<Vault>,
@@ -130,8 +133,8 @@ impl Fixes {
     /// For a server with so many organizations.
     pub fn new(server: FixDependencies, organizations: usize) -> Self {
         let inner = Inner {
+            github: GitHub::new(server.policy.clone()),
             server,
-            github: GitHub::default(),
             admitted: Places::without_queue("fixes", Capacity::turns(IN_PROGRESS_MAX).among(organizations)),
             gates: Mutex::default(),
         };

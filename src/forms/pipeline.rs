@@ -87,6 +87,8 @@ form! {
     pub struct HttpForm {
         /// If left out: POST with a `body`, GET without.
         optional method: Method,
+        /// Its host must have a public address, or one that the operator allows (`outbound.allow`), or the step fails.
+        /// Redirects are not followed.
         #[schema("examples": ["https://deploy.example/hooks/shop"])]
         required url: Url,
         optional headers: Map<HeaderName, HeaderValue, HEADERS_MAX>,
@@ -101,6 +103,7 @@ form! {
     /// Where the code is that a pipeline deploys.
     pub struct RepositoryForm {
         required provider: Provider,
+        /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/shop.git"])]
         required url: RepositoryUrl,
         optional(Branch(default_branch())) default_branch: Branch,

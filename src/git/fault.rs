@@ -18,8 +18,8 @@ pub enum GitError {
     /// One text for whatever lies behind it: a caller chooses the address, and must not learn from refusals, time-outs and
     /// names what else is in the server's network. The reason is for the operator's log alone.
     #[error(
-        "the remote cannot be reached, or does not answer as a git server in time; check its URL, and ask an operator for \
-         the reason, which is in the server's log"
+        "the remote cannot be reached, or does not answer as a git server in time; check its URL; private addresses need \
+         an operator's outbound.allow; the server's log has the reason"
     )]
     Unreachable(String),
     #[error("the remote denied access: {0}; check the credential")]
@@ -59,10 +59,12 @@ impl From<io::Error> for GitError {
     }
 }
 
-/// The error of a failed process. `said` is its standard error, without credentials.
-pub(super) fn from_stderr(said: &str) -> GitError {
+/// The error of a failed process. `said` is its standard error, without credentials. The words in a URL, which a caller
+/// chooses, do not count: they could turn an error that tells nothing into one that does.
+pub(super) fn from_stderr(said: &str, url: &str) -> GitError {
     let reason = reason_line(said);
-    let says = |signs: &[&str]| signs.iter().any(|sign| said.contains(sign));
+    let counted = if url.is_empty() { said.to_owned() } else { said.replace(url, "…") };
+    let says = |signs: &[&str]| signs.iter().any(|sign| counted.contains(sign));
     // The order matters: a denied login is also reported as a failed access.
     if says(&["[rejected]", "[remote rejected]", "protected branch"]) {
         GitError::Rejected(reason)
@@ -182,13 +184,13 @@ mod tests {
             ("", GitError::Failed("it gave no reason".into())),
         ];
         for (said, meant) in cases {
-            assert_eq!(from_stderr(said), meant, "{said}");
+            assert_eq!(from_stderr(said, ""), meant, "{said}");
         }
     }
 
     #[test]
     fn nobody_learns_why_a_remote_cannot_be_reached() {
-        let told = |said: &str| from_stderr(said).to_string();
+        let told = |said: &str| from_stderr(said, "").to_string();
         let refused = told(
             "fatal: unable to access 'http://10.0.0.5/': Failed to connect to 10.0.0.5 port 80: Connection refused",
         );
@@ -203,6 +205,14 @@ mod tests {
             assert_eq!(told(said), refused, "{said}");
         }
         assert!(!refused.contains("10.0.0.5"), "{refused}");
+    }
+
+    #[test]
+    fn no_url_chooses_how_an_error_is_understood() {
+        let url = "https://10.0.0.5/[rejected]";
+        let said = "fatal: unable to access 'https://10.0.0.5/[rejected]/': Failed to connect to 10.0.0.5 port 443";
+        assert!(matches!(from_stderr(said, url), GitError::Unreachable(_)));
+        assert!(matches!(from_stderr(&format!("{said}\n ! [rejected] a -> b"), url), GitError::Rejected(_)));
     }
 
     #[test]

@@ -85,6 +85,14 @@ impl RemoteUrl {
         &self.text
     }
 
+    /// Whether git connects to a host for it.
+    pub fn is_remote(&self) -> bool {
+        match self.scheme {
+            Scheme::Https | Scheme::Ssh => true,
+            Scheme::File => false,
+        }
+    }
+
     /// Whether a credential is used: ssh has its own keys, and files have owners.
     pub fn takes_credential(&self) -> bool {
         self.scheme == Scheme::Https

@@ -1,5 +1,6 @@
 //! One process of git: its environment, its limits in time and output, and its end with everything it started.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
@@ -16,6 +17,7 @@ use super::fault::{self, GitError};
 use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
 use crate::domain::Identifier;
+use crate::outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
 use crate::shares::{Capacity, Places};
 
 /// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
@@ -34,8 +36,10 @@ const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 /// Git gives up by itself after this long below one byte per second, even if the server that started it is gone.
 const STALLED_SECONDS: &str = "60";
 
-/// No prompts, and no endless waiting for a host that does not answer.
-const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3";
+/// No prompts, no endless waiting for a host that does not answer, and nothing of ours for a host that others chose. What
+/// the ssh configuration of the server's user says about proxies and shared connections does not count.
+const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3 \
+                   -oForwardAgent=no -oClearAllForwardings=yes -oControlPath=none";
 
 /// The configuration of every process, which overrides that of a repository. Hooks, helpers, filters, signatures and
 /// monitors would run other people's programs; links are written as plain files, so that nothing leads out of a work tree.
@@ -73,6 +77,10 @@ pub struct GitSettings {
     pub allow_file: bool,
     /// A directory for git alone. Leftovers of an earlier run are removed.
     pub scratch: PathBuf,
+    /// Where git may connect to.
+    pub policy: Policy,
+    /// This program, as a path: ssh starts it for the connection.
+    pub own_program: PathBuf,
 }
 
 /// The installed git. Cheap to clone; clones share the limit on processes.
@@ -156,27 +164,41 @@ impl<'a> GitCommand<'a> {
         let timeout = git.settings.timeout;
         let place = tokio::time::timeout(timeout, git.places.acquire(organization)).await;
         let _place = place.map_err(|_| GitError::Busy { seconds: timeout.as_secs() })?.map_err(GitError::Crowded)?;
-        let mut child = self.spawn(git)?;
+        let proxy = match self.remote {
+            Some(remote) if remote.url.is_remote() => Some(Proxy::bind(git.settings.policy.clone()).await?),
+            Some(_) | None => None,
+        };
+        let mut child = self.spawn(git, proxy.as_ref())?;
         let group = Group::of(&child);
-        let (status, stdout, stderr) = match self.finish(&mut child, timeout).await {
+        let finished = tokio::select! {
+            finished = self.finish(&mut child, timeout) => finished,
+            never = serve(proxy.as_ref()) => match never {},
+        };
+        let refused = proxy.and_then(|proxy| proxy.reason());
+        let (status, stdout, stderr) = match finished {
             Ok(ended) => ended,
             Err(error) => {
                 drop(group);
                 child.wait().await?;
-                return Err(self.told(organization, error));
+                return Err(self.told(organization, error, refused));
             }
         };
         group.has_ended();
-        if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr))) }
+        if status.success() { Ok(stdout) } else { Err(self.told(organization, self.failure(git, &stderr), refused)) }
     }
 
-    /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has.
-    fn told(&self, organization: &Identifier, error: GitError) -> GitError {
+    /// A remote that takes too long looks like one that cannot be reached, whose reason only the log has. `refused` is why
+    /// a connection was not made: git itself knows only that.
+    fn told(&self, organization: &Identifier, error: GitError, refused: Option<String>) -> GitError {
         let error = match error {
             GitError::TimedOut { seconds } if self.remote.is_some() => {
                 GitError::Unreachable(format!("git took longer than {seconds} seconds (git.timeout_seconds)"))
             }
             other => other,
+        };
+        let error = match (error, refused) {
+            (GitError::Unreachable(said), Some(refused)) => GitError::Unreachable(format!("{refused} ({said})")),
+            (error, _) => error,
         };
         if let GitError::Unreachable(reason) = &error {
             tracing::warn!(%organization, reason, "a git remote cannot be reached");
@@ -184,7 +206,7 @@ impl<'a> GitCommand<'a> {
         error
     }
 
-    fn spawn(&self, git: &Installation) -> Result<Child, GitError> {
+    fn spawn(&self, git: &Installation, proxy: Option<&Proxy>) -> Result<Child, GitError> {
         let settings = &git.settings;
         let mut command = tokio::process::Command::new(&settings.program);
         command
@@ -199,13 +221,19 @@ impl<'a> GitCommand<'a> {
             .env("GIT_ATTR_NOSYSTEM", "1")
             .env("GIT_TEMPLATE_DIR", "")
             .env("GIT_NO_LAZY_FETCH", "1")
-            .env("GIT_SSH_COMMAND", SSH)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true);
-        self.configure(&mut command, settings.allow_file);
+        if let Some(proxy) = proxy {
+            let connection = tunnel_command("%h", "%p");
+            command
+                .env("GIT_SSH_COMMAND", format!("{SSH} -oProxyCommand='{connection}'"))
+                .env("GIT_SSH_VARIANT", "ssh");
+            command.envs(tunnel_variables(&settings.own_program, proxy));
+        }
+        self.configure(&mut command, settings.allow_file, proxy);
         match &self.paths {
             Some(RepositoryPaths { repository, tree }) => {
                 command.current_dir(tree.as_ref().unwrap_or(repository)).env("GIT_DIR", repository);
@@ -234,9 +262,10 @@ impl<'a> GitCommand<'a> {
         Ok(child)
     }
 
-    fn configure(&self, command: &mut tokio::process::Command, allow_file: bool) {
+    fn configure(&self, command: &mut tokio::process::Command, allow_file: bool, proxy: Option<&Proxy>) {
         let credential = self.remote.and_then(Remote::usable_credential);
         let header = credential.map(super::names::Credential::authorization);
+        let proxy = proxy.map(Proxy::url);
         let mut all: Vec<(&str, &str)> = CONFIGURATION.to_vec();
         all.extend([("protocol.https.allow", "always"), ("protocol.ssh.allow", "always")]);
         if allow_file {
@@ -246,6 +275,9 @@ impl<'a> GitCommand<'a> {
         all.push(("http.followRedirects", if header.is_some() { "false" } else { "initial" }));
         if let Some(header) = &header {
             all.push(("http.extraHeader", header));
+        }
+        if let Some(proxy) = &proxy {
+            all.extend([("http.proxy", proxy.as_str()), ("http.proxyAuthMethod", "basic")]);
         }
         command.env("GIT_CONFIG_COUNT", all.len().to_string());
         for (index, (key, value)) in all.into_iter().enumerate() {
@@ -300,7 +332,16 @@ impl<'a> GitCommand<'a> {
             None => said.into_owned(),
         };
         // Callers must not learn the server's paths.
-        fault::from_stderr(&said.replace(&*git.settings.scratch.to_string_lossy(), "…"))
+        let said = said.replace(&*git.settings.scratch.to_string_lossy(), "…");
+        fault::from_stderr(&said, self.remote.map_or("", |remote| remote.url.as_str()))
+    }
+}
+
+/// Never ends.
+async fn serve(proxy: Option<&Proxy>) -> Infallible {
+    match proxy {
+        Some(proxy) => proxy.serve().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -9,6 +9,7 @@ use std::process::Command as Program;
 use tempfile::TempDir;
 
 use super::*;
+use crate::outbound::Policy;
 
 /// A bare repository, a clone to commit from, and the git under test.
 struct Fixture {
@@ -86,6 +87,8 @@ fn settings(home: &Path) -> GitSettings {
         timeout: Duration::from_secs(60),
         allow_file: true,
         scratch: home.join("scratch"),
+        policy: Policy::default(),
+        own_program: "/nonexistent/lockkeeper".into(),
     }
 }
 

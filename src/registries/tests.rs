@@ -14,6 +14,7 @@ use crate::domain::{
 };
 use crate::events::Events;
 use crate::git::{Commit, Git, GitSettings, RefName, RemoteUrl};
+use crate::outbound::Policy;
 use crate::pipelines::{Definition, Pipelines};
 use crate::secrets::{MasterKey, Vault};
 use crate::store::{Batch, MemoryStore, Store, StoreError};
@@ -41,6 +42,8 @@ impl Bench {
             timeout: Duration::from_secs(1),
             allow_file: true,
             scratch: scratch.path().to_owned(),
+            policy: Policy::default(),
+            own_program: "/nonexistent/lockkeeper".into(),
         };
         let git = Git::new(settings, 1);
         let read_step: ReadStep = |_| Err(vec!["is no step".to_owned()]);

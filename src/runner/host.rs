@@ -8,6 +8,7 @@ use zeroize::Zeroizing;
 
 use super::mask::Mask;
 use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun, Timestamp};
+use crate::outbound::Policy;
 
 #[derive(Debug, Clone)]
 pub struct Options {
@@ -25,6 +26,8 @@ pub struct Options {
     pub log_bytes_per_step: u64,
     /// The file mode creation mask of steps: not the server's, since steps make files for others to read.
     pub umask: u32,
+    /// Where requests of steps may go.
+    pub policy: Policy,
     /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
     pub supervisor: PathBuf,
 }

@@ -7,20 +7,20 @@ use super::output::StepOutput;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
 use super::substitute::{in_json, substituted};
 use crate::domain::HttpCall;
-use crate::outbound::{LazyClient, error_chain, percent_encoded};
+use crate::outbound::{GuardedClient, NoResponse, Refused, error_chain, percent_encoded};
 
 /// Enough of a response to see what went wrong.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
 pub(super) async fn run(
-    client: &LazyClient,
+    client: &GuardedClient,
     call: &HttpCall,
     context: &StepContext,
     limits: &Limits,
     output: StepOutput,
 ) -> (StepEnd, StepOutput) {
-    let prepared = client.get().map_err(unprepared).and_then(|client| Ok((client, prepare(client, call, context)?)));
-    let (client, Prepared { request, shown }) = match prepared {
+    let prepared = client.get().map_err(unprepared).and_then(|client| prepare(client, call, context));
+    let Prepared { request, shown } = match prepared {
         Ok(prepared) => prepared,
         Err(reason) => return (StepEnd::of(Outcome::Failed(reason)), output),
     };
@@ -29,7 +29,7 @@ pub(super) async fn run(
         biased;
         () = until(limits.directive.clone(), Directive::Stop) => Err(Outcome::Stopped),
         () = tokio::time::sleep_until(limits.deadline) => Err(Outcome::TimedOut),
-        response = exchange(client, request) => response.map_err(Outcome::Failed),
+        response = exchange(client, request, context) => response.map_err(Outcome::Failed),
     };
     let response = match response {
         Ok(response) => response,
@@ -128,11 +128,18 @@ struct LoggedResponse {
 }
 
 /// The error is the end of a sentence.
-async fn exchange(client: &Client, request: Request) -> Result<LoggedResponse, String> {
-    let mut response = client
-        .execute(request)
-        .await
-        .map_err(|error| format!("got no response: {}", error_chain(&error.without_url())))?;
+async fn exchange(client: &GuardedClient, request: Request, context: &StepContext) -> Result<LoggedResponse, String> {
+    let host = request.url().host_str().unwrap_or_default().to_owned();
+    let mut response = client.execute(request, None).await.map_err(|why| match why {
+        NoResponse::Public(reason) => format!("got no response: {reason}"),
+        NoResponse::Hidden(reason) => {
+            // The host may have a secret in it, in other letters than the mask knows.
+            let reason = if host.is_empty() { reason } else { reason.replace(&host, "the host") };
+            let (deployment, reason) = (context.deployment, context.mask.apply(&reason));
+            tracing::warn!(%deployment, reason, "the request of a step got no response");
+            format!("got no response: its host {}", Refused::ADVICE)
+        }
+    })?;
     let status = response.status();
     let mut text = format!("{:?} {status}\n", response.version()).into_bytes();
     let broken = read_body(&mut response, &mut text).await.err();

@@ -19,7 +19,7 @@ use super::step::Directive;
 use super::work_dirs;
 use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StepRun, StepStatus};
 use crate::logs::Logs;
-use crate::outbound::LazyClient;
+use crate::outbound::GuardedClient;
 use crate::shares::{Capacity, Places, ShareMeter};
 
 /// The time that killed processes have to disappear before the server ends without them. A process that is stuck in the
@@ -81,8 +81,9 @@ impl Runner {
             sweeping: HashSet::new(),
             accepts_jobs: true,
         };
+        let http = GuardedClient::new(options.policy.clone());
         let inner = Inner {
-            services: StageServices { options, logs, host, http: LazyClient::default() },
+            services: StageServices { options, logs, host, http },
             runtime: Handle::current(),
             state: Mutex::new(state),
             activity: watch::channel(Activity::default()).0,

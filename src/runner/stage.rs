@@ -15,7 +15,7 @@ use super::substitute::Variables;
 use super::{http_step, process_step, work_dirs};
 use crate::domain::{Action, Stage, StageEnd, Step, StepRun, StepStatus};
 use crate::logs::{LogWriter, Logs, Section};
-use crate::outbound::LazyClient;
+use crate::outbound::GuardedClient;
 
 /// The reason of a failure is kept with its deployment for ever.
 const REASON_BYTES_MAX: usize = 250;
@@ -25,7 +25,7 @@ pub(super) struct StageServices {
     pub options: Options,
     pub logs: Logs,
     pub host: Arc<dyn Host>,
-    pub http: LazyClient,
+    pub http: GuardedClient,
 }
 
 pub(super) enum StageOutcome {

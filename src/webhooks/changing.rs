@@ -28,9 +28,7 @@ impl Webhooks {
         beside: impl FnOnce(&WebhookState, &mut Batch) -> Held,
     ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
-        if !inner.options.allow_private {
-            new.target.check_address()?;
-        }
+        inner.options.policy.check(new.target.url())?;
         inner.vault.prepare(organization).await?;
         let created = inner.hooks.change(|hooks, committer| {
             if hooks.of(organization).len() >= WEBHOOKS_MAX {
@@ -64,8 +62,8 @@ impl Webhooks {
         by: &Initiator,
     ) -> Result<WebhookState, WebhookError> {
         let inner = &self.inner;
-        if let Some(target) = change.target.as_ref().filter(|_| !inner.options.allow_private) {
-            target.check_address()?;
+        if let Some(target) = &change.target {
+            inner.options.policy.check(target.url())?;
         }
         let updated = inner.hooks.change(|hooks, committer| {
             let hook = hooks.hook(organization, id).ok_or(WebhookError::NotFound)?;

@@ -1,23 +1,19 @@
-//! One request to a receiver: signed, within its time, to public addresses only unless the operator allows others, never
-//! redirected, never through a proxy of the server's own environment.
+//! One request to a receiver: signed, within its time, to an address that the policy permits, never redirected, never
+//! through a proxy of the server's own environment.
 
-use std::error::Error;
 use std::time::{Duration, Instant};
 
 use reqwest::header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT};
-use reqwest::{Response, StatusCode};
+use reqwest::{Request, Response, StatusCode};
 
-use super::address::{NotPublic, PublicOnly};
 use super::delivery::Attempt;
 use super::retry::parse_retry_after;
 use super::signature::{WebhookSecret, signature};
 use super::target::Target;
 use crate::domain::Timestamp;
-use crate::outbound::{LazyClient, error_chain};
+use crate::outbound::{GuardedClient, NoResponse, Policy, Refused, error_chain};
 
 const AGENT: &str = concat!("lockkeeper/", env!("CARGO_PKG_VERSION"));
-/// Who cannot be reached by then is not there.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// How long we wait for the body of an answer whose status we have: it changes nothing.
 const BODY_WITHIN: Duration = Duration::from_secs(2);
 /// An answer up to this length is read to its end, so that most receivers are not cut off while they answer.
@@ -26,8 +22,7 @@ const BODY_READ: usize = 4 * 1024;
 const EXCERPT: usize = 1024;
 
 pub struct Client {
-    http: LazyClient,
-    allow_private: bool,
+    http: GuardedClient,
     timeout: Duration,
 }
 
@@ -62,11 +57,14 @@ impl NoAnswer {
     fn plain(told: String) -> Self {
         Self { reason: told.clone(), told, is_timed: true }
     }
-}
 
-impl From<NotPublic> for NoAnswer {
-    fn from(refused: NotPublic) -> Self {
-        Self { told: refused.to_string(), reason: refused.reason, is_timed: false }
+    /// Only of public addresses the owner of a webhook learns more than that there was no answer: whether something else
+    /// in the server's network refuses a connection, hangs or does not exist is none of their business.
+    fn from(why: NoResponse, host: &str) -> Self {
+        match why {
+            NoResponse::Public(reason) => Self::plain(format!("there was no answer: {reason}")),
+            NoResponse::Hidden(reason) => Self { told: format!("{host} {}", Refused::ADVICE), reason, is_timed: false },
+        }
     }
 }
 
@@ -81,8 +79,8 @@ pub enum Outcome {
 }
 
 impl Client {
-    pub fn new(allow_private: bool, timeout: Duration) -> Self {
-        Self { http: LazyClient::new(), allow_private, timeout }
+    pub fn new(policy: Policy, timeout: Duration) -> Self {
+        Self { http: GuardedClient::new(policy), timeout }
     }
 
     pub async fn send(&self, message: Message<'_>) -> Sent {
@@ -105,50 +103,26 @@ impl Client {
     }
 
     async fn exchange(&self, message: Message<'_>) -> Result<Answer, NoAnswer> {
-        if !self.allow_private {
-            message.target.check_address()?;
-        }
-        let http = self.http().map_err(NoAnswer::plain)?;
+        let (target, now) = (message.target, message.now);
+        let request = self.request(message).map_err(NoAnswer::plain)?;
+        let answered = self.http.execute(request, Some(self.timeout)).await;
+        let response = answered.map_err(|why| NoAnswer::from(why, &target.host()))?;
+        Ok(Answer::read(response, now).await)
+    }
+
+    fn request(&self, message: Message<'_>) -> Result<Request, String> {
         let seconds = message.now.as_millis().div_euclid(1_000);
         let signature = signature(message.secrets, message.id, seconds, &message.body);
-        let request = http
-            .post(message.target.url().clone())
+        let unprepared = |error: String| format!("the request could not be prepared: {error}");
+        let request = self.http.get().map_err(unprepared)?.post(message.target.url().clone());
+        let request = request
             .header(CONTENT_TYPE, "application/json")
             .header(USER_AGENT, AGENT)
             .header("webhook-id", message.id)
             .header("webhook-timestamp", seconds)
             .header("webhook-signature", signature)
             .body(message.body);
-        let answered = tokio::time::timeout(self.timeout, request.send()).await;
-        let no_answer = format!("there was no answer within {} s", self.timeout.as_secs());
-        let response = match answered {
-            Ok(Ok(response)) => response,
-            Ok(Err(error)) => return Err(self.why(&error.without_url(), no_answer)),
-            Err(_) => return Err(NoAnswer { is_timed: !self.allow_private, ..NoAnswer::plain(no_answer) }),
-        };
-        Ok(Answer::read(response, message.now).await)
-    }
-
-    /// Only of public addresses the owner of a webhook learns more than that there was no answer: whether something else
-    /// in the server's network refuses a connection, hangs or does not exist is none of their business.
-    fn why(&self, error: &reqwest::Error, no_answer: String) -> NoAnswer {
-        let mut cause = error.source();
-        while let Some(error) = cause {
-            if let Some(refused) = error.downcast_ref::<NotPublic>() {
-                return refused.clone().into();
-            }
-            cause = error.source();
-        }
-        let reason = format!("there was no answer: {}", error_chain(error));
-        if self.allow_private { NoAnswer { told: no_answer, reason, is_timed: false } } else { NoAnswer::plain(reason) }
-    }
-
-    fn http(&self) -> Result<&reqwest::Client, String> {
-        let client = self.http.get_or_build(|builder| {
-            let builder = builder.connect_timeout(CONNECT_WITHIN.min(self.timeout));
-            if self.allow_private { builder } else { builder.dns_resolver(PublicOnly::shared()) }
-        });
-        client.map_err(|error| format!("the request could not be prepared: {error}"))
+        request.build().map_err(|error| unprepared(error_chain(&error.without_url())))
     }
 }
 

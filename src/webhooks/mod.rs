@@ -12,7 +12,6 @@
 //! many to be in memory twice. Each file uses only those before it: webhook, delivery, stored, delivery_queue, retry and
 //! client; service (all webhooks); changing; capture, sending, on_request.
 
-mod address;
 mod capture;
 mod changing;
 mod client;

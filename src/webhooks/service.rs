@@ -14,6 +14,7 @@ use super::stored;
 use super::webhook::{Progress, Webhook, WebhookError, WebhookState};
 use crate::domain::{DeliveryId, Identifier, Timestamp, WebhookId};
 use crate::events::{Events, RecordedEvent};
+use crate::outbound::Policy;
 use crate::secrets::Vault;
 use crate::shares::{Capacity, Places, ShareMeter, Turns};
 use crate::store::{Batch, Ordered, Store, StoreError, for_each};
@@ -28,8 +29,8 @@ pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Whether deliveries may go to addresses that are not public.
-    pub allow_private: bool,
+    /// Where deliveries may go.
+    pub policy: Policy,
     /// How long a receiver has to answer.
     pub timeout: Duration,
     /// The waits after failed attempts, in order; after the last one the delivery is given up.
@@ -100,7 +101,7 @@ impl Webhooks {
             hooks.of(&hook.webhook.organization).insert(hook.webhook.id, hook);
             Ok(())
         })?;
-        let client = Client::new(options.allow_private, options.timeout);
+        let client = Client::new(options.policy.clone(), options.timeout);
         let inner = Inner {
             hooks: Ordered::new(store, hooks),
             events,

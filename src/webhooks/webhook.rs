@@ -1,10 +1,10 @@
 //! A webhook, its progress through the journal, and the requests and errors of webhooks.
 
-use super::address::NotPublic;
 use super::filter::Filter;
 use super::signature::WebhookSecret;
 use super::target::Target;
 use crate::domain::{DeliveryId, Description, EventType, Identifier, Timestamp, WebhookId};
+use crate::outbound::Refused;
 use crate::secrets::SecretError;
 use crate::store::StoreError;
 
@@ -117,7 +117,7 @@ pub enum WebhookError {
     #[error("the webhook is disabled; enable it first")]
     Disabled,
     #[error(transparent)]
-    NotPublic(#[from] NotPublic),
+    NotPublic(#[from] Refused),
     #[error("too many concurrent test calls")]
     Busy,
 }

@@ -11,6 +11,7 @@ mod fixes;
 mod killed;
 mod logs;
 mod many;
+mod outgoing;
 mod restarting;
 mod retrying;
 mod runner;

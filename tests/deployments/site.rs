@@ -22,7 +22,7 @@ impl Site {
     pub async fn with(stages: Value) -> Self {
         // Nobody waits ten seconds for a process that ignores SIGTERM.
         let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n";
-        Self::start(Setup::default().settings(settings), stages).await
+        Self::start(Setup::default().settings(settings).reaching_loopback(), stages).await
     }
 
     pub async fn start(setup: Setup, stages: Value) -> Self {

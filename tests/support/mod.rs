@@ -9,6 +9,7 @@
 )]
 
 pub mod model;
+pub mod namespace;
 pub mod recorded;
 pub mod tenants;
 pub mod waiting;
@@ -68,6 +69,11 @@ impl Setup {
         self.variables.retain(|(known, _)| known != name);
         self.variables.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// It may connect to this machine for its tenants, where tests have their receivers.
+    pub fn reaching_loopback(self) -> Self {
+        self.variable("LOCKKEEPER_OUTBOUND_ALLOW", "127.0.0.0/8")
     }
 
     pub fn without_variable(mut self, name: &str) -> Self {

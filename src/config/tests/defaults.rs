@@ -72,6 +72,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             log_bytes_per_step: 8192 * 1024,
         }
     );
+    assert_eq!(settings.outbound.allow, []);
     assert_eq!(
         settings.webhooks,
         Webhooks {

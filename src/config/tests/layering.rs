@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Files, load_text, load_variables, with_config};
-use crate::config::{Flags, LogFormat, load};
+use crate::config::{Flags, LogFormat, Settings, load};
 
 #[test]
 fn a_file_wins_over_the_defaults_a_variable_over_the_file_and_a_flag_over_the_variable() {
@@ -92,6 +92,22 @@ fn webhooks_are_set_in_a_file_and_in_variables() {
     assert_eq!(settings.retries, [5, 6].map(Duration::from_secs));
     let once = load_variables(&[("LOCKKEEPER_WEBHOOKS_RETRY_SECONDS", "")]).unwrap().webhooks.retries;
     assert!(once.is_empty(), "one attempt and no more");
+}
+
+#[test]
+fn allowed_destinations_are_set_in_a_file_and_in_a_variable() {
+    let files = Files::new(&[("lk.toml", "[outbound]\nallow = [\"10.1.0.0/16\", \"*.internal\"]\n")]);
+    let shown = |settings: Settings| settings.outbound.allow.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(shown(files.load(&[]).unwrap()), ["10.1.0.0/16", "*.internal"]);
+    let allow = |text| load_variables(&[("LOCKKEEPER_OUTBOUND_ALLOW", text)]);
+    assert_eq!(shown(allow(" 127.0.0.1, git.internal,").unwrap()), ["127.0.0.1/32", "git.internal"]);
+    assert_eq!(shown(allow("").unwrap()), [""; 0]);
+    for bad in ["10.1.0.0/33", "https://git.internal", "git.internal:22", "10.1.0.300", &vec!["a"; 257].join(",")] {
+        let faults = allow(bad).unwrap_err().concat();
+        assert!(faults.contains("LOCKKEEPER_OUTBOUND_ALLOW") && faults.contains("10.1.0.0/16"), "{faults}");
+    }
+    let files = Files::new(&[("lk.toml", "[outbound]\nallow = [7]\n")]);
+    assert!(files.load(&[]).unwrap_err().concat().contains("outbound.allow must be a list"));
 }
 
 #[cfg(unix)]

@@ -140,9 +140,11 @@ impl From<WebhookError> for Problem {
             WebhookError::Disabled => {
                 Problem::new(Code::WebhookDisabled, "the webhook is disabled; enable it with PATCH first")
             }
-            WebhookError::NotPublic(refused) => Problem::invalid_request(vec![FieldError {
+            WebhookError::NotPublic(_) => Problem::invalid_request(vec![FieldError {
                 field: "url".to_owned(),
-                message: format!("must lead to a public address: {refused}"),
+                message: "must lead to a public address, or to one that an operator allows with outbound.allow or \
+                          webhooks.allow_private"
+                    .to_owned(),
             }]),
             WebhookError::Busy => Problem::overloaded("too many webhooks are being tested"),
         }

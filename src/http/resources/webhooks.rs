@@ -38,6 +38,7 @@ type Filters = List<Filter, 0, FILTERS_MAX>;
 
 form! {
     pub struct WebhookForm as "WebhookRequest" {
+        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
         required url: Target,
         /// Which events it gets; all if left out or empty.
         optional events: Filters,

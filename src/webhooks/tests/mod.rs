@@ -18,6 +18,7 @@ use crate::domain::{
     DeliveryId, Description, EventData, EventType, IdSeed, Identifier, Initiator, Person, Timestamp, UserId, WebhookId,
 };
 use crate::events::{self, Cause, Events, NewEvent};
+use crate::outbound::Policy;
 use crate::secrets::{MasterKey, Vault};
 use crate::store::{Batch, MemoryStore, Store, end_of_prefix};
 
@@ -39,7 +40,7 @@ impl Bench {
         let store = Arc::new(store);
         let vault = Vault::open(store.clone(), MasterKey::parse(&"1".repeat(64)).unwrap()).unwrap();
         let options = Options {
-            allow_private: false,
+            policy: Policy::default(),
             timeout: Duration::from_secs(1),
             retries: vec![Duration::from_secs(60), Duration::from_secs(600)],
             disable_after: Duration::from_hours(5),

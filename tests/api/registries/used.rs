@@ -212,7 +212,7 @@ async fn a_file_may_use_a_registry_that_is_yet_to_be_made() {
 
 #[tokio::test]
 async fn a_request_of_a_registry_has_its_inputs_filled_in() {
-    let server = Server::start();
+    let server = Setup::default().reaching_loopback().start();
     let admin = server.admin();
     let url = admin.request(reqwest::Method::GET, "/healthz").build().unwrap().url().to_string();
     let call = json!({ "name": "ask", "version": "1", "inputs": { "WHERE": { "type": "string", "default": "healthz" } },

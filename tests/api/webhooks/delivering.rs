@@ -162,7 +162,8 @@ async fn a_receiver_that_does_not_answer_in_time_has_failed() {
     admin.claim("review-1", json!({})).await.created();
     let delivery = only_delivery(&admin, &id, |delivery| delivery["status"] == "delivered").await;
     let first = &delivery["attempts"][0];
-    assert_has(first, json!({ "statusCode": null, "error": "there was no answer within 1 s" }));
+    assert_eq!(first["statusCode"], Value::Null);
+    assert!(first["error"].as_str().unwrap().contains(" does not answer, or has no public address"), "{first}");
 }
 
 #[tokio::test]

@@ -28,7 +28,7 @@ impl Harness {
 
     pub async fn start(setup: Setup) -> Option<Self> {
         let home = repository()?;
-        let site = Site::start(setup, stages()).await;
+        let site = Site::start(setup.reaching_loopback(), stages()).await;
         let harness = Self { site, home, _model: None };
         harness.put_repository(json!({})).await;
         Some(harness)
@@ -39,7 +39,7 @@ impl Harness {
         let home = repository()?;
         let answer = finding(Some(patch));
         let model = Recorded::start(move |_: Request| std::future::ready(says(&answer))).await;
-        let site = Site::start(setup(&model), stages()).await;
+        let site = Site::start(setup(&model).reaching_loopback(), stages()).await;
         let harness = Self { site, home, _model: Some(model) };
         harness.put_repository(json!({})).await;
         Some(harness)

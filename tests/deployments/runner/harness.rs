@@ -12,6 +12,7 @@ use lockkeeper::domain::{
     PipelineKey, SessionId, Stage, StageEnd, StageOrder, Step, StepRun, Timestamp,
 };
 use lockkeeper::logs::Logs;
+use lockkeeper::outbound::{Destination, Policy};
 use lockkeeper::runner::{Host, Mask, Options, Runner, StageJob, StepInputs, Variable};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -106,6 +107,7 @@ impl Harness {
         let work_dir = dir.path().join("work");
         let options = Options {
             umask: 0o022,
+            policy: Policy::new(vec![Destination::parse("127.0.0.0/8").unwrap()]),
             max_running,
             organizations: 1,
             grace,

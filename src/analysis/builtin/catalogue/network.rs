@@ -62,6 +62,12 @@ super::signature::signatures! {
         cause "cannot connect to {target}"
         fix "check that the service at {target} is running, listens on that address and port, and is reachable from the step"
         like "curl: (7) Failed to connect to localhost port 8080 after 0 ms: Couldn't connect to server";
+    ConnectionFailed 86
+        hints "does not answer, or has no public address"
+        pattern r"does not answer, or has no public address"
+        cause "the host of the request cannot be reached, or its address is private and not allowed"
+        fix "check the URL of the step; if its address is private, have an operator add it to outbound.allow; the server's log has the reason"
+        like "lockkeeper: the step got no response: its host does not answer, or has no public address; check the name, or have an operator allow its address with outbound.allow; the server's log has the reason";
     ConnectionFailed 84
         hints "connection refused", "econnrefused", "connectionrefused", "actively refused"
         pattern r"connection refused|ECONNREFUSED|ConnectionRefused|actively refused"

@@ -1,28 +1,6 @@
-//! Which addresses deliveries may go to. A webhook is chosen by whoever manages an organization, and must not reach what
-//! only the server's own network should: so names are judged by what they resolve to, at the moment of connecting.
+//! Which addresses are public.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
-
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-
-/// Why nothing was sent. The text does not say whether a name resolves, nor to what: names and addresses of the server's
-/// own network are nothing that a receiver's owner should learn.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "{host} has no public address; check the name, or have an operator allow private addresses with webhooks.allow_private"
-)]
-pub struct NotPublic {
-    pub host: String,
-    /// For the operator's log alone.
-    pub reason: String,
-}
-
-impl NotPublic {
-    pub fn at(host: String, address: IpAddr) -> Self {
-        Self { host, reason: format!("it leads to {address}") }
-    }
-}
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Whether an address belongs to the Internet at large, going by the registries of special-purpose addresses
 /// (RFC 6890 and what has been added since).
@@ -62,32 +40,6 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         }
         [0x2001, 0..=0x01ff | 0x0db8, ..] | [0x2002, ..] | [0x3fff, 0..=0x0fff, ..] => false,
         [first, ..] => (0x2000..=0x3fff).contains(&first),
-    }
-}
-
-/// Resolves names, and leaves out the addresses that deliveries must not go to.
-pub struct PublicOnly;
-
-impl Resolve for PublicOnly {
-    fn resolve(&self, name: Name) -> Resolving {
-        Box::pin(async move {
-            let host = name.as_str();
-            let found = tokio::net::lookup_host((host, 0)).await;
-            let unresolved = |error: std::io::Error| NotPublic { host: host.to_owned(), reason: error.to_string() };
-            let found: Vec<SocketAddr> = found.map_err(unresolved)?.collect();
-            let first = found.first().map(SocketAddr::ip);
-            let public: Vec<SocketAddr> = found.into_iter().filter(|address| is_public(address.ip())).collect();
-            match first {
-                Some(address) if public.is_empty() => Err(NotPublic::at(host.to_owned(), address).into()),
-                Some(_) | None => Ok(Box::new(public.into_iter()) as Addrs),
-            }
-        })
-    }
-}
-
-impl PublicOnly {
-    pub fn shared() -> Arc<Self> {
-        Arc::new(Self)
     }
 }
 
@@ -179,12 +131,5 @@ mod tests {
         ] {
             assert!(!is_public(special.parse().unwrap()), "{special}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_name_that_leads_to_this_machine_is_not_resolved() {
-        let refused = PublicOnly.resolve("localhost".parse().unwrap()).await.err().unwrap();
-        let why = refused.downcast_ref::<NotPublic>().unwrap();
-        assert!(why.host == "localhost" && why.reason.starts_with("it leads to "), "{why}");
     }
 }

@@ -1,0 +1,21 @@
+//! Connections to addresses that other people choose: webhooks, HTTP steps, git remotes and their APIs all go through
+//! here, under one [`Policy`]. Whoever manages an organization must not reach through the server what only the server
+//! should: so a destination is judged by the address that is connected to, after its name was resolved, and each time.
+//!
+//! Requests of our own go through [`GuardedClient`]. A program such as git has its own client, so it gets a [`Proxy`] of
+//! ours, for its lifetime and for it alone; ssh reaches it through [`tunnel`], a hidden command of this program.
+//!
+//! From top to bottom: `tunnel` → `proxy`, `client` → `policy` → `destination` → `address`.
+
+mod address;
+mod client;
+mod destination;
+mod policy;
+mod proxy;
+mod tunnel;
+
+pub use client::{GuardedClient, LazyClient, NoResponse, error_chain, percent_encoded, read_body};
+pub use destination::{DESTINATIONS_MAX, Destination};
+pub use policy::{Policy, Refused};
+pub use proxy::Proxy;
+pub use tunnel::{TUNNEL_COMMAND, tunnel, tunnel_command, tunnel_variables};

@@ -1,0 +1,201 @@
+//! Which addresses may be connected to: those of the Internet at large, and what the operator allows besides.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use reqwest::Url;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::Host;
+
+use super::address::is_public;
+use super::destination::Destination;
+
+/// Cheap to clone. The default allows public addresses alone.
+#[derive(Debug, Clone, Default)]
+pub struct Policy {
+    allowed: Arc<[Destination]>,
+}
+
+/// A destination that is not connected to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{host} {}", Refused::ADVICE)]
+pub struct Refused {
+    pub host: String,
+    /// For the operator's log alone, without the host.
+    pub reason: String,
+}
+
+impl Refused {
+    /// What is said of a host, after its name, whether it is refused, has no address or just does not answer: names and
+    /// addresses of the server's own network are nothing that tenants should learn.
+    pub const ADVICE: &str = "does not answer, or has no public address; check the name, or have an operator allow its \
+                              address with outbound.allow; the server's log has the reason";
+
+    fn at(host: &str, address: IpAddr) -> Self {
+        let reason = format!("it leads to {address}, which is not public and not in outbound.allow");
+        Self { host: host.to_owned(), reason }
+    }
+}
+
+impl Policy {
+    pub fn new(allowed: Vec<Destination>) -> Self {
+        Self { allowed: allowed.into() }
+    }
+
+    pub fn anywhere() -> Self {
+        Self::new(vec![Destination::Any])
+    }
+
+    /// Whether a host of this name may be connected to at this address.
+    pub fn permits(&self, host: &str, address: IpAddr) -> bool {
+        is_public(address) || self.allowed.iter().any(|destination| destination.covers(host, address))
+    }
+
+    /// An address that stands in the URL itself is never resolved, so it is judged here.
+    pub fn check(&self, url: &Url) -> Result<(), Refused> {
+        match (address(url), url.host_str()) {
+            (Some(address), Some(host)) if !self.permits(host, address) => Err(Refused::at(host, address)),
+            (Some(_) | None, _) => Ok(()),
+        }
+    }
+
+    /// Whether why it cannot be reached stays with the operator: whatever is permitted there may be in a private network.
+    pub fn may_be_private(&self, url: &Url) -> bool {
+        match address(url) {
+            Some(address) => !is_public(address),
+            None => {
+                let host = url.host_str().unwrap_or_default();
+                self.allowed.iter().any(|destination| destination.may_cover(host))
+            }
+        }
+    }
+
+    /// Where a host may be connected to, at least one address.
+    pub async fn resolve(&self, host: &str, port: u16) -> Result<Vec<SocketAddr>, Refused> {
+        let unresolved = |error: std::io::Error| Refused { host: host.to_owned(), reason: error.to_string() };
+        let found = tokio::net::lookup_host((host, port)).await.map_err(unresolved)?;
+        self.permitted(host, found.collect())
+    }
+
+    fn permitted(&self, host: &str, found: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Refused> {
+        let first = found.first().map(SocketAddr::ip);
+        let permitted: Vec<_> = found.into_iter().filter(|address| self.permits(host, address.ip())).collect();
+        match first {
+            _ if !permitted.is_empty() => Ok(permitted),
+            Some(address) => Err(Refused::at(host, address)),
+            None => Err(Refused { host: host.to_owned(), reason: "its name has no address".to_owned() }),
+        }
+    }
+
+    pub(super) fn resolver(&self) -> Arc<Resolver> {
+        Arc::new(Resolver(self.clone()))
+    }
+}
+
+/// The addresses of names for connections, without those that are not permitted.
+pub(super) struct Resolver(Policy);
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = self.0.clone();
+        Box::pin(async move {
+            let found = policy.resolve(name.as_str(), 0).await?;
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}
+
+fn address(url: &Url) -> Option<IpAddr> {
+    match url.host()? {
+        Host::Ipv4(address) => Some(IpAddr::V4(address)),
+        Host::Ipv6(address) => Some(IpAddr::V6(address)),
+        Host::Domain(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn policy(allowed: &[&str]) -> Policy {
+        Policy::new(allowed.iter().map(|text| Destination::parse(text).unwrap()).collect())
+    }
+
+    fn url(text: &str) -> Url {
+        Url::parse(text).unwrap()
+    }
+
+    #[test]
+    fn an_address_in_a_url_is_recognised_in_all_its_spellings() {
+        let default = Policy::default();
+        for spelling in [
+            "http://127.0.0.1/",
+            "http://127.1/",
+            "http://2130706433/",
+            "http://0x7f000001/",
+            "http://0x7f.1/",
+            "http://0177.0.0.1/",
+            "http://017700000001/",
+            "http://127.0.0.1./",
+            "http://%31%32%37.0.0.1/",
+            "http://１２７.0.0.1/",
+            "http://[::1]/",
+            "http://[0:0:0:0:0:0:0:1]/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://[::ffff:7f00:1]/",
+            "http://[::127.0.0.1]/",
+            "http://[64:ff9b::7f00:1]/",
+            "http://0/",
+            "http://169.254.169.254/latest/meta-data",
+            "https://10.0.0.7:8443/",
+        ] {
+            assert!(default.check(&url(spelling)).is_err(), "{spelling}");
+            assert_eq!(Policy::anywhere().check(&url(spelling)), Ok(()), "{spelling}");
+        }
+        for public in ["http://1.1.1.1/", "https://[2606:4700::1111]/", "https://example.com/"] {
+            assert_eq!(default.check(&url(public)), Ok(()), "{public}");
+        }
+        assert_eq!(policy(&["10.0.0.0/24"]).check(&url("https://10.0.0.7:8443/")), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_name_is_judged_by_what_it_resolves_to() {
+        let refused = Policy::default().resolve("localhost", 9).await.unwrap_err();
+        assert!(refused.host == "localhost" && refused.reason.starts_with("it leads to "), "{refused:?}");
+        for allowed in [&["127.0.0.0/8", "::1"][..], &["localhost"], &["*"]] {
+            let found = policy(allowed).resolve("localhost", 9).await.unwrap();
+            assert!(found.iter().all(|found| found.ip().is_loopback() && found.port() == 9), "{allowed:?} {found:?}");
+        }
+        assert!(policy(&["*.localhost", "10.0.0.0/8"]).resolve("localhost", 9).await.is_err());
+    }
+
+    #[test]
+    fn only_the_permitted_addresses_of_a_name_are_tried() {
+        let both: Vec<SocketAddr> = vec!["10.0.0.1:443".parse().unwrap(), "1.1.1.1:443".parse().unwrap()];
+        assert_eq!(Policy::default().permitted("x.example", both.clone()).unwrap(), both[1..]);
+        assert_eq!(policy(&["10.0.0.0/8"]).permitted("x.example", both.clone()).unwrap(), both);
+        assert!(Policy::default().permitted("x.example", both[..1].to_vec()).is_err());
+        assert!(Policy::default().permitted("x.example", Vec::new()).is_err());
+    }
+
+    #[test]
+    fn a_refusal_tells_neither_the_address_nor_whether_there_is_one() {
+        let private = Policy::default().permitted("db.internal", vec!["10.0.0.1:1".parse().unwrap()]).unwrap_err();
+        let unknown = Policy::default().permitted("db.internal", Vec::new()).unwrap_err();
+        assert_eq!(private.to_string(), unknown.to_string());
+        assert!(private.reason.contains("10.0.0.1") && !private.to_string().contains("10.0.0.1"), "{private}");
+    }
+
+    #[test]
+    fn why_a_host_does_not_answer_is_hidden_where_it_may_be_private() {
+        let default = Policy::default();
+        assert!(default.may_be_private(&url("http://10.0.0.1/")) && !default.may_be_private(&url("http://x.example/")));
+        for (allowed, hidden) in [("10.0.0.0/8", true), ("x.example", true), ("*.example", true), ("y.example", false)]
+        {
+            assert_eq!(policy(&[allowed]).may_be_private(&url("http://x.example/")), hidden, "{allowed}");
+            assert!(!policy(&[allowed]).may_be_private(&url("http://1.1.1.1/")), "{allowed}");
+        }
+    }
+}
