@@ -243,8 +243,10 @@ fn is_found(fault: Fault) {
         }
         planted += usize::from(was_planted);
     }
-    println!("{fault:?}: planted {planted}, found {found}");
-    assert!(planted as u64 > HISTORIES / 2 && found * 100 >= planted * FOUND_AT_LEAST, "{found} of {planted}");
+    assert!(
+        planted as u64 > HISTORIES / 2 && found * 100 >= planted * FOUND_AT_LEAST,
+        "{fault:?}: {found} of {planted}"
+    );
     let whole = first.expect("one was found");
     let short = minimised(&whole);
     assert!(matches!(check(&short), Verdict::Violation(_)) && short.records.len() < whole.records.len());
