@@ -19,7 +19,8 @@
 //!    member doing, seeing or getting anything more: `tests/api/removal.rs`.
 //! 8. A secret's value in a log, an answer or an event: `tests/api/operating.rs::no_token_reaches_the_log`,
 //!    `tests/api/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps: `tests/deployments/secrets.rs` and, in all
-//!    its encodings, `runner::mask::tests` (`decoding::real_programs_write_nothing_that_is_shown` among them); in the store:
+//!    its encodings, `runner::mask::tests::decoding::real_programs_write_nothing_that_is_shown`,
+//!    `runner::mask::tests::no_secret_is_shown_in_whatever_pieces_it_comes`; in the store:
 //!    `secrets::tests::sealing::no_value_and_no_key_lies_in_the_store`; of a webhook:
 //!    `tests/api/webhooks/managing.rs::a_secret_is_shown_once_and_lies_nowhere_in_the_clear`; sent to a model or pushed to a repository:
 //!    `tests/deployments/analyses/model.rs`, `tests/deployments/fixes/pushing.rs`.
@@ -33,7 +34,8 @@
 //!     `webhooks::tests::capturing::whenever_the_server_dies_an_event_is_captured_once`, and with a real receiver
 //!     `tests/api/webhooks/restarting.rs`.
 //! 13. A connection to a private address for a tenant, by a webhook, an HTTP step or git, unless the operator allows it:
-//!     `outbound::address::tests::only_addresses_of_the_internet_at_large_are_public`, `outbound::policy::tests`,
+//!     `outbound::address::tests::only_addresses_of_the_internet_at_large_are_public`,
+//!     `outbound::policy::tests::a_name_is_judged_by_what_it_resolves_to`,
 //!     `tests/api/webhooks/addresses.rs`, and with redirects and names that change `tests/deployments/outgoing.rs`.
 //! 14. An event that is missing, changed or moved without being noticed: `tests/api/events/tampering.rs`, `tests/api/events/verifying.rs`, and
 //!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`; or rewritten by

@@ -39,7 +39,7 @@ const STALLED_SECONDS: &str = "60";
 /// No prompts, no endless waiting for a host that does not answer, and nothing of ours for a host that others chose. What
 /// the ssh configuration of the server's user says about proxies and shared connections does not count.
 const SSH: &str = "ssh -oBatchMode=yes -oConnectTimeout=20 -oServerAliveInterval=20 -oServerAliveCountMax=3 \
-                   -oForwardAgent=no -oClearAllForwardings=yes -oControlPath=none";
+                   -oForwardAgent=no -oClearAllForwardings=yes -oControlPath=none -oProxyUseFdpass=no";
 
 /// The configuration of every process, which overrides that of a repository. Hooks, helpers, filters, signatures and
 /// monitors would run other people's programs; links are written as plain files, so that nothing leads out of a work tree.
