@@ -5,10 +5,12 @@ mod chores;
 mod declared;
 mod error;
 mod greeting;
+mod isolation;
 mod masks;
 mod opening;
 mod orphans;
 mod runner_host;
+mod step_users;
 
 pub use error::ServeError;
 
@@ -41,11 +43,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
     let listen = listen_options(&settings);
     let reserved = http::reserve(listen.listen).map_err(|error| ServeError::listen(listen.listen, &error))?;
     let node = opening::open_node(&settings, metrics.clone())?;
-    let OpenedRealm { realm, runner, admin_token } =
+    let OpenedRealm { realm, runner, admin_token, isolation } =
         opening::open_realm(&settings, store.clone(), &node, step_umask).await?;
     let running =
         http::start(&listen, reserved, node, realm).map_err(|error| ServeError::listen(listen.listen, &error))?;
-    greeting::greet(&settings, &running, admin_token.as_ref());
+    greeting::greet(&settings, &running, &isolation, admin_token.as_ref());
     let chores = chores::begin(&running, &runner, &settings, metrics);
     let webhooks = running.realm.webhooks.clone();
     let delivering = actix_web::rt::spawn(async move { webhooks.run().await });

@@ -16,7 +16,8 @@
 //!    `domain::properties::deploying::never_do_two_deployments_run_and_every_one_comes_to_an_end`, with a simulated runner;
 //!    and, with real processes, `tests/deployments/cancelling.rs`, `tests/deployments/restarting.rs`, `tests/deployments/runner/trees.rs`.
 //! 7. One organization seeing another: `tests/api/access.rs::another_organization_looks_like_one_that_does_not_exist`; a removed
-//!    member doing, seeing or getting anything more: `tests/api/removal.rs`.
+//!    member doing, seeing or getting anything more: `tests/api/removal.rs`; a step that reaches the server or another
+//!    organization: `tests/deployments/isolation/attacks.rs`.
 //! 8. A secret's value in a log, an answer or an event: `tests/api/operating.rs::no_token_reaches_the_log`,
 //!    `tests/api/secrets.rs::a_value_is_in_no_log_and_no_file`, printed by steps: `tests/deployments/secrets.rs` and, in all
 //!    its encodings, `runner::mask::tests::decoding::real_programs_write_nothing_that_is_shown`,

@@ -21,6 +21,8 @@ pub enum ServeError {
     Declare(#[from] Failure),
     #[error("cannot resume the deployments of the previous run: {0}")]
     Recover(#[source] Failure),
+    #[error("{0}")]
+    Isolation(String),
     #[error("cannot start: {0}")]
     Io(#[from] io::Error),
 }

@@ -8,11 +8,12 @@ use crate::domain::Identifier;
 use crate::http::RunningServer;
 
 /// The address, the admin token and a first command. On stdout, separate from the log.
-pub fn greet(settings: &Settings, running: &RunningServer, admin_token: Option<&TokenText>) {
+pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admin_token: Option<&TokenText>) {
     let address = running.address;
     let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
     text += &format!("API explorer:  http://{address}/docs/\n");
     text += &format!("Data:          {}\n", settings.data_dir.display());
+    text += &format!("Isolation:     {isolation}\n");
     if let Some(token) = admin_token {
         let token = token.reveal();
         text += &format!("Admin token:   {token}   (shown only this once)\n");

@@ -1,14 +1,16 @@
 //! Opens the node and its realm from the settings, in the order in which the parts depend on each other.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use metrics_exporter_prometheus::PrometheusHandle;
 
 use super::error::ServeError;
+use super::isolation::FoundIsolation;
 use super::masks::PipelineMasks;
 use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
-use super::{analysing, declared, orphans};
+use super::{analysing, declared, isolation, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
 use crate::config::{self, Settings};
@@ -69,6 +71,8 @@ pub struct OpenedRealm {
     pub runner: Runner,
     /// To be shown once.
     pub admin_token: Option<TokenText>,
+    /// How steps are confined, for the operator.
+    pub isolation: String,
 }
 
 /// Opens the parts that stand on a store, and resumes what the previous run left unfinished.
@@ -101,7 +105,10 @@ pub async fn open_realm(
     let environments = open_environments(settings, store.clone(), clock.clone(), &steady, definitions)?;
     let pipeline_masks = PipelineMasks::new(vault.clone());
     let host = Arc::new(RunnerHost::new(environments.clone(), pipeline_masks.clone(), clock.clone()));
-    let runner = Runner::new(runner_options(settings, step_umask)?, node.logs.clone(), host);
+    let data_dir = settings.data_dir.canonicalize()?;
+    let FoundIsolation { isolation, summary } =
+        isolation::find(settings, &*store, &data_dir, &data_dir.join(WORK)).await?;
+    let runner = Runner::new(runner_options(settings, &data_dir, step_umask, isolation), node.logs.clone(), host);
     // Before anything else is decided: stages of the previous run must not be mistaken for stages of this one.
     resume_deployments(&environments, &runner).await?;
     declared::environments(&environments, settings, &pipelines).await?;
@@ -136,7 +143,7 @@ pub async fn open_realm(
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };
-    Ok(OpenedRealm { realm, runner, admin_token })
+    Ok(OpenedRealm { realm, runner, admin_token, isolation: summary })
 }
 
 fn open_webhooks(
@@ -240,18 +247,24 @@ async fn resume_deployments(environments: &Environments, runner: &Runner) -> Res
     Ok(())
 }
 
-fn runner_options(settings: &Settings, umask: u32) -> std::io::Result<runner::Options> {
-    Ok(runner::Options {
+fn runner_options(
+    settings: &Settings,
+    data_dir: &Path,
+    umask: u32,
+    isolation: Option<runner::Isolation>,
+) -> runner::Options {
+    runner::Options {
         max_running: settings.runner.max_running_steps,
         organizations: settings.organizations.len(),
         grace: settings.runner.termination_grace,
         path: settings.runner.path.clone(),
-        work_dir: std::path::absolute(settings.data_dir.join(WORK))?,
+        work_dir: data_dir.join(WORK),
         log_bytes_per_step: settings.runner.log_bytes_per_step,
         umask,
         policy: policy(settings),
         supervisor: runner::OWN_PROGRAM.into(),
-    })
+        isolation,
+    }
 }
 
 fn stream_timing(settings: &Settings) -> StreamTiming {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::environment::Variables;
 use super::output::complain;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
@@ -81,15 +82,15 @@ enum VerifyError {
     Store(#[from] store::StoreError),
 }
 
-pub fn run(command: Command) -> ExitCode {
+pub fn run(command: Command, variables: Variables) -> ExitCode {
     match command {
-        Command::Verify(arguments) => verify(arguments),
+        Command::Verify(arguments) => verify(arguments, variables),
     }
 }
 
-fn verify(arguments: Verify) -> ExitCode {
+fn verify(arguments: Verify, variables: Variables) -> ExitCode {
     let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
-    let settings = match config::load(&flags, std::env::vars_os()) {
+    let settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CANNOT, &faults),
     };

@@ -1,6 +1,7 @@
 //! The command line: commands, help and exit codes.
 
 mod audit;
+mod environment;
 mod output;
 mod secrets;
 
@@ -10,6 +11,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use self::environment::Variables;
 use self::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::auth::TokenText;
 use crate::config::{self, Flags};
@@ -68,9 +70,11 @@ struct Serve {
 }
 
 pub fn run() -> ExitCode {
-    // Not a command for users, and it must start quickly: each step of a deployment runs one.
-    if std::env::args_os().skip(1).eq([runner::SUPERVISE_COMMAND]) {
-        return runner::supervise();
+    // Not commands for users, and they must start quickly: each step of a deployment runs them.
+    match std::env::args_os().nth(1) {
+        Some(command) if command == runner::SUPERVISE_COMMAND => return runner::supervise(),
+        Some(command) if command == runner::CONFINE_COMMAND => return runner::confine(),
+        Some(_) | None => {}
     }
     // Nor this one: git's ssh runs it for its connection.
     let words: Vec<OsString> = std::env::args_os().skip(1).take(4).collect();
@@ -79,21 +83,25 @@ pub fn run() -> ExitCode {
     {
         return outbound::tunnel(&host.to_string_lossy(), &port.to_string_lossy());
     }
+    let variables = match environment::protect() {
+        Ok(variables) => variables,
+        Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
+    };
     // Whatever this process makes, and git for it, is its owner's alone; steps get back the mask it was started with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
-        Command::Serve(arguments) => serve(arguments, umask),
+        Command::Serve(arguments) => serve(arguments, variables, umask),
         Command::Check { file } => check(&file),
         Command::Config => say(config::DEFAULT_TOML.trim_end()),
         Command::Token => say(TokenText::generate().reveal()),
-        Command::Secrets(command) => secrets::run(command),
-        Command::Audit(command) => audit::run(command),
+        Command::Secrets(command) => secrets::run(command, variables),
+        Command::Audit(command) => audit::run(command, variables),
     }
 }
 
-fn serve(arguments: Serve, step_umask: u32) -> ExitCode {
+fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
-    let settings = match config::load(&flags, std::env::vars_os()) {
+    let settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
     };

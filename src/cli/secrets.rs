@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::config::{self, Flags, Settings};
 use crate::secrets::{self, MasterKey, Rotated};
@@ -43,33 +44,33 @@ enum RotateError {
     Io(#[from] std::io::Error),
 }
 
-pub fn run(command: Command) -> ExitCode {
+pub fn run(command: Command, variables: Variables) -> ExitCode {
     match command {
-        Command::RotateKey { config, data_dir } => rotate_key(Flags { config, data_dir, listen: None }),
+        Command::RotateKey { config, data_dir } => rotate_key(Flags { config, data_dir, listen: None }, variables),
     }
 }
 
-fn rotate_key(flags: Flags) -> ExitCode {
-    let mut settings = match config::load(&flags, std::env::vars_os()) {
+fn rotate_key(flags: Flags, variables: Variables) -> ExitCode {
+    let mut settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
     };
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CONFIG, &fault);
     }
-    let variables = match variables(settings.master_key.take(), settings.master_key_new.take()) {
-        Ok(variables) => variables,
+    let keys = match given_keys(settings.master_key.take(), settings.master_key_new.take()) {
+        Ok(keys) => keys,
         Err(fault) => return complain(EXIT_CONFIG, &fault),
     };
-    let from_variables = variables.is_some();
-    match rotate(&settings, variables) {
+    let from_variables = keys.is_some();
+    match rotate(&settings, keys) {
         Ok(rotated) => say(&report(rotated, from_variables, &settings.data_dir)),
         Err(error) => complain(EXIT_FAILED, &error),
     }
 }
 
 /// The old and the new key, or neither.
-fn variables(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
+fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(MasterKey, MasterKey)>, &'static str> {
     match (old, new) {
         (None, None) => Ok(None),
         (Some(old), Some(new)) if old == new => Err(
@@ -88,14 +89,14 @@ fn variables(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(M
     }
 }
 
-fn rotate(settings: &Settings, variables: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
+fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
     // The store would create it, and a typo would look like a rotation.
     if !settings.data_dir.is_dir() {
         return Err(RotateError::NoData(settings.data_dir.clone()));
     }
     let store = app::open_store(settings, false)?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let rotated = runtime.block_on(secrets::rotate(&store, &settings.data_dir, variables))?;
+    let rotated = runtime.block_on(secrets::rotate(&store, &settings.data_dir, keys))?;
     store.close();
     Ok(rotated)
 }

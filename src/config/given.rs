@@ -15,8 +15,8 @@ use crate::outbound::{DESTINATIONS_MAX, Destination};
 
 use super::document::{Document, type_of, whole_number};
 use super::fault::{Fault, Place};
-use super::keys::{LOG_FILTER_MAX, ORGANIZATIONS_MAX, SEARCH_PATH_MAX};
-use super::settings::{FileUrls, LogFormat};
+use super::keys::{LOG_FILTER_MAX, ORGANIZATIONS_MAX, SEARCH_PATH_MAX, STEP_PATHS_MAX};
+use super::settings::{FileUrls, LogFormat, UserRange};
 
 /// A value before it is checked.
 pub(super) enum Given<'a> {
@@ -203,6 +203,36 @@ impl Given<'_> {
             && !text.contains('\0')
             && text.split(':').all(|directory| directory.starts_with('/'));
         sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
+    }
+
+    pub(super) fn user_range(&self) -> Result<UserRange, Unfit> {
+        UserRange::parse(self.text()?).ok_or(Unfit::Unsaid)
+    }
+
+    /// In a variable they are separated by ':'.
+    pub(super) fn absolute_paths(&self) -> Result<Vec<PathBuf>, Unfit> {
+        let paths: Vec<PathBuf> = match self {
+            Given::InFile { value, .. } => {
+                let value = value.get_ref();
+                let array = value.as_array().ok_or_else(|| Unfit::is(type_of(value)))?;
+                let text_of = |entry: &Spanned<DeValue<'_>>| {
+                    let entry = entry.get_ref();
+                    entry.as_str().map(PathBuf::from).ok_or_else(|| Unfit::is(type_of(entry)))
+                };
+                array.iter().map(text_of).collect::<Result<_, _>>()?
+            }
+            Given::Text { text, .. } => {
+                std::env::split_paths(text).filter(|path| !path.as_os_str().is_empty()).collect()
+            }
+        };
+        let is_sane = |path: &PathBuf| path.is_absolute() && path.parent().is_some() && sane_path(path).is_ok();
+        if !paths.iter().all(is_sane) {
+            return Err(Unfit::Unsaid);
+        }
+        if paths.len() > STEP_PATHS_MAX {
+            return Err(Unfit::is(format!("{} of them", paths.len())));
+        }
+        Ok(paths)
     }
 
     pub(super) fn program(&self) -> Result<PathBuf, Unfit> {

@@ -12,8 +12,8 @@ use crate::secrets::{MasterKey, SecretValue};
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
-    Outbound, Runner, Settings, Storage, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
+    LogFormat, Outbound, Runner, Settings, Storage, UserRange, Webhooks,
 };
 
 /// The settings while the layers are laid over each other.
@@ -71,6 +71,15 @@ impl Draft {
                 termination_grace: Duration::ZERO,
                 path: String::new(),
                 log_bytes_per_step: 0,
+                isolation: Isolation::Off,
+                users: UserRange { first: UserRange::LOWEST, last: UserRange::LOWEST },
+                read_only_paths: Vec::new(),
+                writable_paths: Vec::new(),
+                max_processes: None,
+                max_memory_bytes: None,
+                max_file_bytes: None,
+                max_open_files: None,
+                max_cpu_seconds: None,
             },
             outbound: Outbound { allow: Vec::new() },
             webhooks: Webhooks {
@@ -109,6 +118,10 @@ pub(super) enum Kind {
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
     SearchPath(fn(&mut Draft, String)),
+    Isolation(fn(&mut Draft, Isolation)),
+    Users(fn(&mut Draft, UserRange)),
+    /// Absolute paths.
+    Paths(fn(&mut Draft, Vec<PathBuf>)),
     AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
     /// An http or https URL, or nothing.
     Url(fn(&mut Draft, String)),
@@ -141,6 +154,9 @@ impl Kind {
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
             | Kind::SearchPath(_)
+            | Kind::Isolation(_)
+            | Kind::Users(_)
+            | Kind::Paths(_)
             | Kind::AnalysisEngine(_)
             | Kind::Url(_)
             | Kind::Destinations(_)
@@ -166,6 +182,9 @@ const RETRIES_MAX: usize = 16;
 
 /// Dozens of directories; every step gets a copy.
 pub(super) const SEARCH_PATH_MAX: usize = 4_096;
+
+/// Every step opens each of them.
+pub(super) const STEP_PATHS_MAX: usize = 64;
 
 #[rustfmt::skip]
 pub(super) const KEYS: &[Key] = &[
@@ -212,6 +231,15 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("runner.isolation", Kind::Isolation(|d, isolation| d.settings.runner.isolation = isolation)),
+    key("runner.user_range", Kind::Users(|d, range| d.settings.runner.users = range)),
+    key("runner.read_only_paths", Kind::Paths(|d, paths| d.settings.runner.read_only_paths = paths)),
+    key("runner.writable_paths", Kind::Paths(|d, paths| d.settings.runner.writable_paths = paths)),
+    key("runner.max_processes", Kind::NumberOrOff(16, 1_000_000, |d, n| d.settings.runner.max_processes = n)),
+    key("runner.max_memory_mb", Kind::NumberOrOff(64, 16_777_216, |d, n| d.settings.runner.max_memory_bytes = n.map(mebibytes))),
+    key("runner.max_file_mb", Kind::NumberOrOff(1, 16_777_216, |d, n| d.settings.runner.max_file_bytes = n.map(mebibytes))),
+    key("runner.max_open_files", Kind::NumberOrOff(64, 1_048_576, |d, n| d.settings.runner.max_open_files = n)),
+    key("runner.max_cpu_seconds", Kind::NumberOrOff(1, 31_536_000, |d, n| d.settings.runner.max_cpu_seconds = n)),
     key("outbound.allow", Kind::Destinations(|d, allow| d.settings.outbound.allow = allow)),
     key("webhooks.allow_private", Kind::Flag(|d, allowed| d.settings.webhooks.allow_private = allowed)),
     key("webhooks.timeout_seconds", Kind::Number(1, 60, |d, n| d.settings.webhooks.timeout = seconds(n))),
@@ -263,6 +291,9 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::Isolation(put) => given.choice(Isolation::ALL, Isolation::as_str).map(|choice| put(draft, choice)),
+            Kind::Users(put) => given.user_range().map(|range| put(draft, range)),
+            Kind::Paths(put) => given.absolute_paths().map(|paths| put(draft, paths)),
             Kind::Program(put) => given.program().map(|program| put(draft, program)),
             Kind::FileUrls(put) => given.file_urls().map(|urls| put(draft, urls)),
             Kind::Token(put) => given.secret(TokenText::parse).map(|token| put(draft, token)),
@@ -316,6 +347,12 @@ impl Key {
             Kind::SearchPath(_) => {
                 format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
             }
+            Kind::Isolation(_) => "\"strict\", \"best\" or \"off\"".to_owned(),
+            Kind::Users(_) => {
+                let (lowest, highest) = (UserRange::LOWEST, UserRange::HIGHEST);
+                format!("two user ids from {lowest} to {highest} with '-' between them, the lower one first")
+            }
+            Kind::Paths(_) => format!("a list of at most {STEP_PATHS_MAX} absolute paths other than \"/\""),
             Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
             Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
             Kind::Destinations(_) => format!(

@@ -125,6 +125,11 @@ fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
+/// Whether an environment variable holds a secret setting.
+pub fn is_secret_variable(name: &OsStr) -> bool {
+    KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
+}
+
 /// `environment` holds what begins with our prefix.
 pub(super) fn lay_environment(environment: &BTreeMap<OsString, OsString>, draft: &mut Draft, faults: &mut Vec<Fault>) {
     for (name, text) in environment {

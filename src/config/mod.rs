@@ -21,11 +21,11 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 pub use fault::{Fault, Faults};
-pub use layers::Flags;
+pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
-    Outbound, RateLimit, Runner, Settings, Storage, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
+    LogFormat, Outbound, RateLimit, Runner, Settings, Storage, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 

@@ -134,6 +134,60 @@ pub struct Runner {
     /// The `PATH` of steps.
     pub path: String,
     pub log_bytes_per_step: u64,
+    pub isolation: Isolation,
+    pub users: UserRange,
+    /// Steps may read these besides the paths of the system.
+    pub read_only_paths: Vec<PathBuf>,
+    pub writable_paths: Vec<PathBuf>,
+    /// The limits of a confined step; `None`: off.
+    pub max_processes: Option<u32>,
+    pub max_memory_bytes: Option<u64>,
+    pub max_file_bytes: Option<u64>,
+    pub max_open_files: Option<u32>,
+    pub max_cpu_seconds: Option<u32>,
+}
+
+/// How steps are confined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Isolation {
+    /// Completely, or the server does not start.
+    Strict,
+    /// By everything that the machine has.
+    Best,
+    Off,
+}
+
+impl Isolation {
+    pub(super) const ALL: [Isolation; 3] = [Isolation::Strict, Isolation::Best, Isolation::Off];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Isolation::Strict => "strict",
+            Isolation::Best => "best",
+            Isolation::Off => "off",
+        }
+    }
+}
+
+/// User ids for the steps of organizations, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserRange {
+    pub first: u32,
+    pub last: u32,
+}
+
+impl UserRange {
+    /// Below are the users of the system, and root.
+    pub(super) const LOWEST: u32 = 1_000;
+    /// The last two numbers mean "nobody" and "unchanged" to the kernel.
+    pub(super) const HIGHEST: u32 = u32::MAX - 2;
+
+    /// `first-last`.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (first, last) = text.split_once('-')?;
+        let range = Self { first: first.trim().parse().ok()?, last: last.trim().parse().ok()? };
+        (Self::LOWEST <= range.first && range.first <= range.last && range.last <= Self::HIGHEST).then_some(range)
+    }
 }
 
 /// Where the server connects to for tenants.

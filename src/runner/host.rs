@@ -1,13 +1,17 @@
 //! The runner's interface to the server it runs in.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use zeroize::Zeroizing;
 
+use super::control_groups::ControlGroups;
 use super::mask::Mask;
-use crate::domain::{DeploymentId, EnvironmentKey, StageEnd, StageOrder, StepRun, Timestamp};
+use super::protocol::Confinement;
+use super::work_dirs;
+use crate::domain::{DeploymentId, EnvironmentKey, Identifier, StageEnd, StageOrder, StepRun, Timestamp};
 use crate::outbound::Policy;
 
 #[derive(Debug, Clone)]
@@ -30,6 +34,41 @@ pub struct Options {
     pub policy: Policy,
     /// The program that supervises steps, which is this one: [`OWN_PROGRAM`].
     pub supervisor: PathBuf,
+    /// `None`: steps may do whatever the server's user may.
+    pub isolation: Option<Isolation>,
+}
+
+/// How the steps of all organizations are confined.
+#[derive(Debug, Clone)]
+pub struct Isolation {
+    /// The confinement that all have in common, without user and directories.
+    pub template: Confinement,
+    /// The user of each organization; none if steps run as the server's user.
+    pub users: BTreeMap<Identifier, u32>,
+    /// `None`: there are none here, and limits hold for single processes.
+    pub groups: Option<ControlGroups>,
+}
+
+impl Isolation {
+    pub(super) fn user(&self, organization: &Identifier) -> Option<u32> {
+        self.users.get(organization).copied()
+    }
+
+    /// The directories of a deployment's control groups.
+    pub(super) fn groups_of(&self, deployment: DeploymentId) -> Vec<PathBuf> {
+        self.groups.as_ref().map(|groups| groups.of(&deployment.to_string())).unwrap_or_default()
+    }
+
+    /// For a step in this directory.
+    pub(super) fn confinement(&self, organization: &Identifier, work_dir: &Path) -> Confinement {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        Confinement {
+            user: self.user(organization),
+            work_dir: text(work_dir),
+            temporary_dir: text(&work_dirs::temporary(work_dir)),
+            ..self.template.clone()
+        }
+    }
 }
 
 /// Each running step occupies one of the runtime's 512 threads for blocking work.

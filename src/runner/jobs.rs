@@ -153,6 +153,16 @@ impl Runner {
     /// Accepts no more jobs and waits this long for the running ones. Then it kills the rest without reporting it: the next
     /// start of the server finds those stages interrupted. Returns whether everything has ended.
     pub async fn shut_down(&self, wait: Duration) -> bool {
+        let all_gone = self.end_all(wait).await;
+        if let Some(groups) =
+            self.inner.services.options.isolation.as_ref().and_then(|isolation| isolation.groups.as_ref())
+        {
+            groups.close();
+        }
+        all_gone
+    }
+
+    async fn end_all(&self, wait: Duration) -> bool {
         {
             let mut state = self.inner.state.lock();
             state.accepts_jobs = false;
@@ -279,8 +289,13 @@ impl Runner {
         let work_dir = work_dirs::path(&self.inner.services.options.work_dir, deployment);
         let (logs, host) = (self.inner.services.logs.clone(), self.inner.services.host.clone());
         let organization = organization.clone();
+        let isolation = self.inner.services.options.isolation.clone();
         let swept = tokio::task::spawn_blocking(move || {
-            let killed = process_tree::sweep(deployment, &work_dir);
+            let groups = isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+            let killed = process_tree::sweep(deployment, &work_dir, &groups);
+            if let Some(groups) = isolation.and_then(|isolation| isolation.groups) {
+                groups.remove(&deployment.to_string());
+            }
             if killed > 0 {
                 let text = format!("killed {killed} processes left behind by an earlier run of the server");
                 logs.append(&organization, deployment).remark(host.now(), &text);

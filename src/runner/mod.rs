@@ -5,11 +5,15 @@
 //!
 //! A step's process is the child of a supervisor (`supervise.rs`), a separate process that adopts everything the step
 //! starts and, if the server dies, lives just long enough to kill all of it. `process_tree.rs` finds the processes that a
-//! dead supervisor leaves behind.
+//! dead supervisor leaves behind. `confine` keeps a step from everything that is not its own.
 //!
-//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `process_tree`,
-//! `mask`, `host` → `protocol`, `substitute`, `fair_queue`, `work_dirs`.
+//! From top to bottom: `jobs` → `stage` → `process_step`, `http_step` → `output`, `step` → `supervise` → `confine` → `chain`,
+//! `process_tree`, `mask`, `host` → `status_reader`, `protocol`, `substitute`, `fair_queue`, `work_dirs`,
+//! `control_groups`.
 
+mod chain;
+mod confine;
+mod control_groups;
 mod fair_queue;
 mod host;
 mod http_step;
@@ -20,13 +24,16 @@ mod process_step;
 mod process_tree;
 mod protocol;
 mod stage;
+mod status_reader;
 mod step;
 mod substitute;
 mod supervise;
 mod work_dirs;
 
-pub use host::{Host, OWN_PROGRAM, Options, RUNNING_MAX, StageJob, StepInputs, Variable};
+pub use confine::{Layer, Layers, confine, is_of_system, probe};
+pub use control_groups::ControlGroups;
+pub use host::{Host, Isolation, OWN_PROGRAM, Options, RUNNING_MAX, StageJob, StepInputs, Variable};
 pub use jobs::Runner;
 pub use mask::{Mask, SharedMasks};
-pub use protocol::SUPERVISE_COMMAND;
+pub use protocol::{CONFINE_COMMAND, Confinement, SUPERVISE_COMMAND, StepLimits};
 pub use supervise::supervise;

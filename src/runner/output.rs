@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use memchr::memmem;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
@@ -23,6 +24,9 @@ const CHECK_CANCELLED_AFTER: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Once all processes of a step are gone, its output ends at once, unless an unrelated process was handed the other end.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
+/// What programs say when the system refuses them a file, whatever they say around it.
+const DENIED: &[u8] = b"ermission denied";
+
 /// The masked output of one step. Blocking.
 pub(super) struct StepOutput {
     log: StepLog,
@@ -31,15 +35,22 @@ pub(super) struct StepOutput {
     host: Arc<dyn Host>,
     masked: Vec<u8>,
     is_idle: bool,
+    /// Whether a program has complained that it was refused something.
+    was_denied: bool,
 }
 
 impl StepOutput {
     pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>) -> Self {
         let masker = mask.stream();
-        Self { log, masker, mask, host, masked: Vec::new(), is_idle: true }
+        Self { log, masker, mask, host, masked: Vec::new(), is_idle: true, was_denied: false }
+    }
+
+    pub fn was_denied(&self) -> bool {
+        self.was_denied
     }
 
     pub fn write(&mut self, bytes: &[u8]) {
+        self.was_denied = self.was_denied || memmem::find(bytes, DENIED).is_some();
         self.masker.push(bytes, &mut self.masked);
         self.forward();
         self.is_idle = false;

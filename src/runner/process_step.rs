@@ -8,14 +8,21 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, Command};
 
 use super::host::Options;
 use super::output::{OutputReader, StepOutput};
-use super::process_tree::{self, DEPLOYMENT_VARIABLE};
-use super::protocol::{self, Exit, LENGTH_BYTES, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
+use super::process_tree;
+use super::protocol::{self, Confinement, Exit, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
+use super::status_reader::StatusReader;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+
+/// For whoever wonders why a step fails that works elsewhere.
+const CONFINED: &str = "the step was confined: it may use its working directory, temporary files and the programs of the \
+                        system; for anything else, an operator can set runner.read_only_paths or runner.writable_paths";
+/// What shells exit with if a program cannot be executed or is not found.
+const NO_PROGRAM: [i32; 2] = [126, 127];
 
 pub(super) async fn run(
     arguments: &[Arc<str>],
@@ -39,22 +46,27 @@ pub(super) async fn run(
         }
     };
     let reader = OutputReader::start(source, output);
-    let mut report = supervisor.watch(order, limits).await;
+    let mut report = supervisor.watch(&context.confinement, order, limits).await;
     if !report.gone {
         // Somebody killed the supervisor, so its processes may still run: find and kill them.
         let (deployment, work_dir) = (context.deployment, context.work_dir.clone());
-        let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir)).await;
+        let groups = options.isolation.as_ref().map(|isolation| isolation.groups_of(deployment)).unwrap_or_default();
+        let killed = tokio::task::spawn_blocking(move || process_tree::sweep(deployment, &work_dir, &groups)).await;
         let killed = killed.expect("scanning processes does not panic");
         report.remarks.push(format!("the supervisor of the step ended too early; killed {killed} processes it left"));
     }
-    (report.end(), reader.finish().await)
+    let output = reader.finish().await;
+    if context.confinement.is_some() && (report.lacks_a_program() || (report.failed() && output.was_denied())) {
+        report.remarks.push(CONFINED.to_owned());
+    }
+    (report.end(), output)
 }
 
 struct SupervisorProcess {
     child: Child,
     /// The supervisor kills the step when this is closed.
     lifeline: Option<ChildStdin>,
-    statuses: StatusReader,
+    statuses: StatusReader<ChildStderr>,
 }
 
 /// Everything the supervisor reported until it ended.
@@ -72,23 +84,25 @@ impl SupervisorProcess {
     fn start(program: &Path, context: &StepContext) -> io::Result<(Self, PipeReader)> {
         let (source, sink) = io::pipe()?;
         let mut command = Command::new(program);
-        command.arg0(SUPERVISOR_NAME).arg(SUPERVISE_COMMAND);
-        command.env_clear().env(DEPLOYMENT_VARIABLE, context.deployment.to_string());
+        // The deployment is an argument, which everybody may read: nobody may read the environment of a supervisor.
+        command.arg0(SUPERVISOR_NAME).arg(SUPERVISE_COMMAND).arg(context.deployment.to_string()).env_clear();
         // Its own process group: Ctrl-C at the server's terminal is not meant for it.
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let lifeline = child.stdin.take();
         let answers = child.stderr.take().expect("it was asked to be a pipe");
-        let statuses = StatusReader { source: answers, buffer: Vec::new() };
+        let statuses = StatusReader::new(answers);
         // Dropping `command` closes its copy of the writing end; otherwise the output would never end.
         Ok((Self { child, lifeline, statuses }, source))
     }
 
-    async fn watch(mut self, order: StepOrder, limits: &Limits) -> SupervisorReport {
+    async fn watch(mut self, confinement: &Option<Confinement>, order: StepOrder, limits: &Limits) -> SupervisorReport {
         let mut report = SupervisorReport::default();
-        if let (Some(lifeline), Ok(order)) = (&mut self.lifeline, protocol::encode(&order)) {
-            // Fails only if the supervisor is dead, which is noticed below.
-            lifeline.write_all(&order).await.ok();
+        for message in [protocol::encode(confinement), protocol::encode(&order)] {
+            if let (Some(lifeline), Ok(message)) = (&mut self.lifeline, message) {
+                // Fails only if the supervisor is dead, which is noticed below.
+                lifeline.write_all(&message).await.ok();
+            }
         }
         drop(order);
         let mut abandoned = std::pin::pin!(until(limits.directive.clone(), Directive::Abandon));
@@ -157,6 +171,15 @@ impl SupervisorReport {
         }
     }
 
+    fn failed(&self) -> bool {
+        self.cut_short.is_none() && self.exit != Some(Exit::Code(0))
+    }
+
+    fn lacks_a_program(&self) -> bool {
+        let not_started = self.not_started.as_ref().is_some_and(|reason| reason.starts_with("the program"));
+        not_started || NO_PROGRAM.iter().any(|code| self.exit == Some(Exit::Code(*code)))
+    }
+
     fn end(self) -> StepEnd {
         let exit_code = match self.exit {
             Some(Exit::Code(code)) => Some(code),
@@ -170,29 +193,5 @@ impl SupervisorReport {
             (None, None) => Outcome::Failed("was ended, since its supervisor was killed".to_owned()),
         });
         StepEnd { outcome, exit_code, remarks: self.remarks }
-    }
-}
-
-struct StatusReader {
-    source: ChildStderr,
-    buffer: Vec<u8>,
-}
-
-impl StatusReader {
-    /// The next status, or `None` after the last. Cancel safe.
-    async fn next(&mut self) -> io::Result<Option<Status>> {
-        loop {
-            if let Some(length) = self.buffer.first_chunk::<LENGTH_BYTES>() {
-                let end = LENGTH_BYTES + protocol::length(*length)?;
-                if self.buffer.len() >= end {
-                    let status = protocol::decode(&self.buffer[LENGTH_BYTES..end])?;
-                    self.buffer.drain(..end);
-                    return Ok(Some(status));
-                }
-            }
-            if self.source.read_buf(&mut self.buffer).await? == 0 {
-                return Ok(None);
-            }
-        }
     }
 }

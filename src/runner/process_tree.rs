@@ -5,13 +5,14 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
 use tracing::warn;
 
+use super::control_groups;
 use super::protocol::SUPERVISE_COMMAND;
 use crate::domain::DeploymentId;
 
@@ -30,7 +31,7 @@ const WARN_AFTER: Duration = Duration::from_secs(30);
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Process {
     pub pid: Pid,
-    parent: i32,
+    pub parent: i32,
     pub group: i32,
     state: u8,
     /// Distinguishes it from a later process with the same pid.
@@ -59,6 +60,10 @@ impl Process {
         !matches!(self.state, b'Z' | b'X')
     }
 
+    pub fn leads_its_group(&self) -> bool {
+        self.group == self.pid.as_raw_pid()
+    }
+
     pub fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
@@ -78,9 +83,10 @@ impl Process {
         sent.ok();
     }
 
-    fn carries(&self, mark: &[u8]) -> io::Result<bool> {
+    fn carries(&self, mark: &Mark) -> io::Result<bool> {
         let environment = read_proc(self.pid, "environ")?.unwrap_or_default();
-        Ok(environment.split(|byte| *byte == 0).any(|entry| entry == mark))
+        let is_marked = environment.split(|byte| *byte == 0).any(|entry| entry == mark.variable.as_bytes());
+        Ok(is_marked || self.supervises()? == Some(mark.deployment.as_bytes().to_vec()))
     }
 
     fn is_inside(&self, dir: &Path) -> bool {
@@ -91,10 +97,23 @@ impl Process {
         Path::new(OsStr::from_bytes(bytes)).starts_with(dir)
     }
 
-    fn is_supervisor(&self) -> bool {
-        let line = read_proc(self.pid, "cmdline").ok().flatten().unwrap_or_default();
-        line.split(|byte| *byte == 0).nth(1) == Some(SUPERVISE_COMMAND.as_bytes())
+    /// The deployment whose step it supervises, if it does.
+    fn supervises(&self) -> io::Result<Option<Vec<u8>>> {
+        let line = read_proc(self.pid, "cmdline")?.unwrap_or_default();
+        let mut arguments = line.split(|byte| *byte == 0).skip(1);
+        let is_supervisor = arguments.next() == Some(SUPERVISE_COMMAND.as_bytes());
+        Ok(arguments.next().filter(|_| is_supervisor).map(<[u8]>::to_vec))
     }
+
+    fn is_supervisor(&self) -> bool {
+        self.supervises().is_ok_and(|deployment| deployment.is_some())
+    }
+}
+
+/// How the processes of a deployment are known: a step's by a variable, a supervisor by its argument.
+struct Mark {
+    variable: String,
+    deployment: String,
 }
 
 fn file(pid: Pid, name: &str) -> String {
@@ -149,17 +168,17 @@ fn add_descendants(family: &mut HashSet<i32>, all: &[Process], counts: impl Fn(&
 }
 
 /// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those with
-/// its mark, those working in its directory, and their descendants. Returns the number of killed processes once none is
+/// its mark, those in its control groups, those working in its directory, and their descendants. Returns the number of killed processes once none is
 /// found any more. Blocking.
-pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path) -> usize {
+pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path, groups: &[PathBuf]) -> usize {
     let began = Instant::now();
-    let mark = format!("{DEPLOYMENT_VARIABLE}={deployment}");
+    let mark = Mark { variable: format!("{DEPLOYMENT_VARIABLE}={deployment}"), deployment: deployment.to_string() };
     let work_dir = fs::canonicalize(work_dir).unwrap_or_else(|_| work_dir.to_owned());
     let mut killed = HashSet::new();
     let mut warned = false;
     let mut empty_scans = 0;
     loop {
-        let left = leftovers(mark.as_bytes(), &work_dir);
+        let left = leftovers(&mark, &work_dir, groups);
         empty_scans = if left.as_ref().is_ok_and(Vec::is_empty) { empty_scans + 1 } else { 0 };
         match &left {
             Ok(_) if empty_scans == EMPTY_SCANS => return killed.len(),
@@ -182,13 +201,14 @@ pub(super) fn sweep(deployment: DeploymentId, work_dir: &Path) -> usize {
     }
 }
 
-fn leftovers(mark: &[u8], work_dir: &Path) -> io::Result<Vec<Process>> {
+fn leftovers(mark: &Mark, work_dir: &Path, groups: &[PathBuf]) -> io::Result<Vec<Process>> {
     let all = all()?;
     // This server may itself have been started by a step: neither it nor its ancestors count, and the processes that it
     // has started since carry their own marks.
     let ancestors = ancestors(getpid().as_raw_pid(), &all);
     let counts = |process: &Process| !ancestors.contains(&process.pid.as_raw_pid());
-    let mut family = HashSet::new();
+    let members = groups.iter().flat_map(|group| control_groups::members(group)).map(Pid::as_raw_pid);
+    let mut family: HashSet<i32> = members.filter(|pid| !ancestors.contains(pid)).collect();
     for process in all.iter().filter(|process| counts(process)) {
         if process.carries(mark)? || process.is_inside(work_dir) {
             family.insert(process.pid.as_raw_pid());

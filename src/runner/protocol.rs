@@ -1,5 +1,8 @@
-//! The protocol between the server and a step's supervisor. The server writes one order to the supervisor's standard input
-//! and keeps it open: end of file means that the server is gone. The supervisor reports on its standard error.
+//! The protocol between the server and a step's supervisor. The server writes the confinement of the step and its order to
+//! the supervisor's standard input and keeps it open: end of file means that the server is gone. The supervisor reports on
+//! its standard error. Only the order holds secrets, and it is read when nobody can read the reader's memory.
+//!
+//! The supervisor of a confined step speaks the same protocol with the step's init, its only child.
 
 use std::io;
 use std::time::Duration;
@@ -9,8 +12,12 @@ use zeroize::Zeroizing;
 
 /// The argument that makes this program a supervisor.
 pub const SUPERVISE_COMMAND: &str = "supervise-step";
+/// The argument that makes this program the init of a confined step.
+pub const CONFINE_COMMAND: &str = "confine-step";
 /// The supervisor's name in the list of processes: not the server's, so that killing servers by name spares it.
 pub(super) const SUPERVISOR_NAME: &str = "lk-step";
+/// The name of a confined step's init.
+pub(super) const INIT_NAME: &str = "lk-init";
 /// The operating system starts programs only with arguments and variables far below this size.
 pub(super) const MESSAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub(super) const LENGTH_BYTES: usize = 4;
@@ -20,7 +27,7 @@ pub(super) const TERMINATE: u8 = b't';
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StepOrder {
-    /// The program and its arguments.
+    /// The program and its arguments. None: only try the confinement.
     pub arguments: Vec<String>,
     /// The whole environment of the program.
     pub variables: Vec<(String, String)>,
@@ -29,6 +36,40 @@ pub(super) struct StepOrder {
     pub grace: Duration,
     /// The file mode creation mask of the step.
     pub umask: u32,
+}
+
+/// What confines one step; none: the step may do whatever the server's user may. Each layer that is named is applied, or
+/// the step does not start.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Confinement {
+    /// The user and group to run as; none: the server's.
+    pub user: Option<u32>,
+    /// User (unless the server is root), mount, PID and IPC namespaces.
+    pub namespaces: bool,
+    /// Landlock.
+    pub file_rules: bool,
+    /// Hidden from the step, except for its own directories.
+    pub data_dir: String,
+    /// The step's working directory.
+    pub work_dir: String,
+    /// For temporary files, of this deployment alone.
+    pub temporary_dir: String,
+    /// May be read and executed, besides the paths of the system.
+    pub read_only: Vec<String>,
+    pub writable: Vec<String>,
+    pub limits: StepLimits,
+    /// The directories of control groups to join.
+    pub control_groups: Vec<String>,
+}
+
+/// The limits of a confined step; none: no limit of ours.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLimits {
+    pub processes: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub file_bytes: Option<u64>,
+    pub open_files: Option<u64>,
+    pub cpu_seconds: Option<u64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! One run of a stage: its steps in order, until one fails, the time is up, or the stage is stopped.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -102,11 +103,29 @@ async fn prepare(services: &StageServices, job: &StageJob) -> Result<(StepContex
     let StepInputs { variables: given, mask } = services.host.inputs(job).await?;
     let deployment = job.order.deployment;
     let work_dir = work_dirs::path(&services.options.work_dir, deployment);
-    let variables = step_variables(&services.options, job, given);
+    let mut variables = step_variables(&services.options, job, given);
     let (logs, organization) = (services.logs.clone(), job.environment.pipeline.organization.clone());
+    let isolation = services.options.isolation.as_ref();
+    let groups = isolation.and_then(|isolation| isolation.groups.clone());
+    let mut confinement = isolation.map(|isolation| isolation.confinement(&organization, &work_dir));
+    if let Some(confinement) = confinement.as_ref().filter(|confinement| !confinement.namespaces) {
+        // Without a mount namespace, /tmp is everybody's and closed to the step.
+        let own = || Zeroizing::new(confinement.temporary_dir.clone());
+        variables.entry("TMPDIR".to_owned()).or_insert_with(own);
+    }
     let blocking = tokio::task::spawn_blocking(move || {
-        work_dirs::create(&work_dir).map_err(|error| format!("its working directory could not be created: {error}"))?;
-        Ok((StepContext { deployment, variables, mask, work_dir }, logs.append(&organization, deployment)))
+        let user = confinement.as_ref().and_then(|confinement| confinement.user);
+        let temporary = confinement.as_ref().map(|confinement| Path::new(&confinement.temporary_dir));
+        let created =
+            [Some(&*work_dir), temporary].into_iter().flatten().try_for_each(|dir| work_dirs::create(dir, user));
+        created.map_err(|error| format!("its working directory could not be created: {error}"))?;
+        if let (Some(confinement), Some(groups)) = (&mut confinement, groups) {
+            let made = groups.make(&deployment.to_string());
+            let made = made.map_err(|error| format!("its control groups could not be created: {error}"))?;
+            confinement.control_groups = made.iter().map(|group| group.to_string_lossy().into_owned()).collect();
+        }
+        let context = StepContext { deployment, variables, mask, work_dir, confinement };
+        Ok((context, logs.append(&organization, deployment)))
     });
     blocking.await.expect("preparing a stage does not panic")
 }
@@ -165,7 +184,14 @@ impl StageRunner<'_> {
                 break;
             }
         }
-        let synced = tokio::task::spawn_blocking(move || log.sync());
+        let groups = self.services.options.isolation.as_ref().and_then(|isolation| isolation.groups.clone());
+        let deployment = self.job.order.deployment.to_string();
+        let synced = tokio::task::spawn_blocking(move || {
+            log.sync();
+            if let Some(groups) = groups {
+                groups.remove(&deployment);
+            }
+        });
         synced.await.expect("syncing a log does not panic");
         Some(end)
     }

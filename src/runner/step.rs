@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use zeroize::Zeroizing;
 
 use super::mask::Mask;
+use super::protocol::Confinement;
 use super::substitute::Variables;
 use crate::domain::{DeploymentId, VariableName, VariableValue};
 
@@ -36,6 +37,7 @@ pub(super) struct StepContext {
     pub variables: Variables,
     pub mask: Mask,
     pub work_dir: PathBuf,
+    pub confinement: Option<Confinement>,
 }
 
 impl StepContext {

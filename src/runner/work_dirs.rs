@@ -1,28 +1,58 @@
-//! The working directories of deployments: one per deployment, shared by its stages and all their attempts.
+//! The directories of deployments: one to work in and one for temporary files, shared by the stages of a deployment and
+//! all their attempts.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
+use rustix::process::getuid;
 use tracing::warn;
 
 use crate::domain::DeploymentId;
 
 const ONLY_OWNER: u32 = 0o700;
+/// Follows the deployment's id in the name of its directory for temporary files. Not a directory inside the other one,
+/// which a step may expect to be empty.
+const TEMPORARY: &str = ".tmp";
 
 pub(super) fn path(work_dir: &Path, deployment: DeploymentId) -> PathBuf {
     work_dir.join(deployment.to_string())
 }
 
-pub(super) fn create(dir: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)
+/// Beside the working directory.
+pub(super) fn temporary(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(TEMPORARY);
+    PathBuf::from(name)
+}
+
+/// Makes a directory that belongs to this user, or to the server's.
+pub(super) fn create(dir: &Path, user: Option<u32>) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(ONLY_OWNER).create(dir)?;
+    let own = getuid();
+    let owner = user.unwrap_or(own.as_raw());
+    // Only root has given it to somebody else, and only root can take it back.
+    if own.is_root() && fs::symlink_metadata(dir)?.uid() != owner { hand_over(dir, owner) } else { Ok(()) }
+}
+
+/// What earlier stages left belongs to the next one, also if another setting is in force since.
+fn hand_over(path: &Path, owner: u32) -> io::Result<()> {
+    if fs::symlink_metadata(path)?.is_dir() {
+        for entry in fs::read_dir(path)? {
+            hand_over(&entry?.path(), owner)?;
+        }
+    }
+    // The directory itself last: if this is cut off, it is done again.
+    lchown(path, Some(owner), Some(owner))
 }
 
 pub(super) fn remove_unless(work_dir: &Path, keep: impl Fn(DeploymentId) -> bool) {
     let Ok(entries) = fs::read_dir(work_dir) else { return };
     for entry in entries.flatten() {
-        let Some(deployment) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let name = entry.file_name();
+        let id = name.to_str().map(|name| name.strip_suffix(TEMPORARY).unwrap_or(name));
+        let Some(deployment) = id.and_then(|id| id.parse().ok()) else { continue };
         if keep(deployment) {
             continue;
         }

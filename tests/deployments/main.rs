@@ -8,6 +8,7 @@ mod analysis_catalogue;
 mod approving;
 mod cancelling;
 mod fixes;
+mod isolation;
 mod killed;
 mod logs;
 mod many;

@@ -45,11 +45,20 @@ impl Default for Setup {
             // A small log and no reserve, so that a hundred servers fit on a small disk.
             settings: "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n".to_owned(),
             organizations: Vec::new(),
-            variables: vec![("LOCKKEEPER_BOOTSTRAP_TOKEN".to_owned(), ADMIN_TOKEN.to_owned())],
+            variables: vec![
+                ("LOCKKEEPER_BOOTSTRAP_TOKEN".to_owned(), ADMIN_TOKEN.to_owned()),
+                ("LOCKKEEPER_RUNNER_ISOLATION".to_owned(), isolation()),
+            ],
             wrapper: Vec::new(),
             arguments: Vec::new(),
         }
     }
+}
+
+/// Most tests look at processes and files of steps from outside, which confined steps hide: `tests/deployments/isolation` is
+/// about those.
+fn isolation() -> String {
+    std::env::var("LOCKKEEPER_TEST_ISOLATION").unwrap_or_else(|_| "off".to_owned())
 }
 
 impl Setup {
@@ -62,6 +71,12 @@ impl Setup {
     /// An organization in TOML; without any, the sample is served.
     pub fn organization(mut self, toml: &str) -> Self {
         self.organizations.push(toml.to_owned());
+        self
+    }
+
+    /// These instead of all others.
+    pub fn organizations(mut self, tomls: &[&str]) -> Self {
+        self.organizations = tomls.iter().map(|toml| (*toml).to_owned()).collect();
         self
     }
 

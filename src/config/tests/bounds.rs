@@ -36,7 +36,7 @@ fn every_number_is_taken_at_its_bounds_and_refused_beyond_them() {
             }
         }
     }
-    assert_eq!(numbers, 34);
+    assert_eq!(numbers, 39);
 }
 
 #[test]
@@ -88,6 +88,26 @@ fn each_kind_says_what_it_takes() {
             "runner.path = \"/bin\\u0000\"",
             "runner.path must be absolute directories with ':' between them, at most 4096 bytes in all",
         ),
+        (
+            "runner.isolation = 'strickt'",
+            "runner.isolation must be \"strict\", \"best\" or \"off\"; did you mean `strict`?",
+        ),
+        (
+            "runner.user_range = '0-5'",
+            "runner.user_range must be two user ids from 1000 to 4294967293 with '-' between them, the lower one first",
+        ),
+        (
+            "runner.user_range = '5001-5000'",
+            "runner.user_range must be two user ids from 1000 to 4294967293 with '-' between them, the lower one first",
+        ),
+        (
+            "runner.writable_paths = ['cache']",
+            "runner.writable_paths must be a list of at most 64 absolute paths other than \"/\"",
+        ),
+        (
+            "runner.read_only_paths = ['/']",
+            "runner.read_only_paths must be a list of at most 64 absolute paths other than \"/\"",
+        ),
         ("organizations = 'a'", "organizations must be a list of at most 1000 paths of files, got a string"),
         ("organizations = ['']", "organizations must be paths of files, got empty"),
     ] {
@@ -109,6 +129,13 @@ fn the_search_path_of_steps_has_a_bound() {
     let of_bytes = |bytes: usize| load_variables(&[("LOCKKEEPER_RUNNER_PATH", &format!("/{}", "a".repeat(bytes - 1)))]);
     assert_eq!(of_bytes(4_096).unwrap().runner.path.len(), 4_096);
     assert!(of_bytes(4_097).unwrap_err()[0].contains("runner.path must be absolute directories"));
+}
+
+#[test]
+fn the_added_paths_of_steps_have_a_bound_and_are_separated_by_colons() {
+    let of = |count: usize| load_variables(&[("LOCKKEEPER_RUNNER_READ_ONLY_PATHS", &"/srv/a:".repeat(count))]);
+    assert_eq!(of(64).unwrap().runner.read_only_paths, vec![std::path::PathBuf::from("/srv/a"); 64]);
+    assert!(of(65).unwrap_err()[0].ends_with("other than \"/\", got 65 of them"));
 }
 
 #[test]

@@ -10,8 +10,8 @@ use toml::de::{DeTable, DeValue};
 use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Log, LogFormat,
-    RateLimit, Runner, Storage, Webhooks, check_file,
+    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
+    LogFormat, RateLimit, Runner, Storage, UserRange, Webhooks, check_file,
 };
 
 #[test]
@@ -70,6 +70,15 @@ fn without_any_configuration_every_setting_is_as_documented() {
             termination_grace: Duration::from_secs(10),
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             log_bytes_per_step: 8192 * 1024,
+            isolation: Isolation::Best,
+            users: UserRange { first: 1_900_000_000, last: 1_900_065_535 },
+            read_only_paths: Vec::new(),
+            writable_paths: Vec::new(),
+            max_processes: Some(8_192),
+            max_memory_bytes: Some(32 << 30),
+            max_file_bytes: Some(64 << 30),
+            max_open_files: Some(65_536),
+            max_cpu_seconds: Some(86_400),
         }
     );
     assert_eq!(settings.outbound.allow, []);

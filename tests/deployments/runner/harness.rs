@@ -115,6 +115,7 @@ impl Harness {
             work_dir: work_dir.clone(),
             log_bytes_per_step,
             supervisor: PathBuf::from(env!("CARGO_BIN_EXE_lockkeeper")),
+            isolation: None,
         };
         let runner = Runner::new(options, logs.clone(), host.clone());
         Self { runner, logs, host, reports, work_dir, _dir: dir }

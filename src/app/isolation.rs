@@ -1,0 +1,191 @@
+//! How steps are confined on this machine: tried at the start, and said to the operator.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::error::ServeError;
+use super::step_users;
+use crate::config::{self, Settings};
+use crate::domain::Identifier;
+use crate::runner::{self, Confinement, ControlGroups, Isolation, Layer, Layers, StepLimits};
+use crate::store::Store;
+
+/// In the folder of working directories, where those of deployments have ids for names.
+const PROBE_DIR: &str = "probe";
+
+pub struct FoundIsolation {
+    pub isolation: Option<Isolation>,
+    /// For the operator: the setting, and what came of it.
+    pub summary: String,
+}
+
+/// `work_dir` holds the working directories of deployments; it is inside the data directory.
+pub async fn find(
+    settings: &Settings,
+    store: &dyn Store,
+    data_dir: &Path,
+    work_dir: &Path,
+) -> Result<FoundIsolation, ServeError> {
+    let mode = settings.runner.isolation;
+    if mode == config::Isolation::Off {
+        let summary = "off; steps may do whatever the server's user may, also to other organizations".to_owned();
+        tracing::warn!("steps are not confined, since runner.isolation is \"off\"");
+        return Ok(FoundIsolation { isolation: None, summary });
+    }
+    let organizations: Vec<_> = settings.organizations.iter().map(|organization| &organization.id).collect();
+    let users = if rustix::process::getuid().is_root() {
+        step_users::open(store, &organizations, settings.runner.users).await?
+    } else {
+        BTreeMap::new()
+    };
+    let wanted = confinement(settings, data_dir, work_dir, users.values().next().copied())?;
+    let tried = wanted.clone();
+    let probed = tokio::task::spawn_blocking(move || {
+        let groups = ControlGroups::open(Path::new(&tried.data_dir), &tried.limits);
+        let layers = runner::probe(Path::new(runner::OWN_PROGRAM), &tried, &groups);
+        (layers, groups.ok())
+    });
+    let (layers, groups) = probed.await.expect("trying to confine a process does not panic");
+    let groups = groups.filter(|_| layers.has(Layer::ControlGroups));
+    if mode == config::Isolation::Strict && layers.lacking().next().is_some() {
+        return Err(ServeError::Isolation(refusal(&layers)));
+    }
+    let summary = summary(mode, &layers, groups.as_ref().map(ControlGroups::summary).as_deref());
+    if layers.lacking().next().is_some() {
+        tracing::warn!(isolation = summary, "steps are not completely confined");
+    } else {
+        tracing::info!(isolation = summary, "steps are confined");
+    }
+    Ok(FoundIsolation { isolation: Some(isolation(wanted, &layers, users, groups)), summary })
+}
+
+fn isolation(
+    wanted: Confinement,
+    layers: &Layers,
+    users: BTreeMap<Identifier, u32>,
+    groups: Option<ControlGroups>,
+) -> Isolation {
+    let template = Confinement {
+        user: None,
+        namespaces: layers.has(Layer::Namespaces),
+        file_rules: layers.has(Layer::FileRules),
+        ..wanted
+    };
+    Isolation { template, users: if layers.has(Layer::Users) { users } else { BTreeMap::new() }, groups }
+}
+
+/// Everything that could confine a step, for the probe's.
+fn confinement(
+    settings: &Settings,
+    data_dir: &Path,
+    work_dir: &Path,
+    user: Option<u32>,
+) -> Result<Confinement, ServeError> {
+    let given = &settings.runner;
+    let search_path = given.path.split(':').map(PathBuf::from).filter(|path| !runner::is_of_system(path));
+    // What the operator has put on the PATH is for steps to execute, unless it is where others can be harmed.
+    let programs = search_path.filter_map(|path| path.canonicalize().ok()).filter(|path| is_apart(path, data_dir));
+    let mut read_only = checked("runner.read_only_paths", &given.read_only_paths, data_dir)?;
+    read_only.extend(programs.map(|path| text(&path)));
+    let probe_dir = work_dir.join(PROBE_DIR);
+    Ok(Confinement {
+        user,
+        namespaces: true,
+        file_rules: true,
+        data_dir: text(data_dir),
+        temporary_dir: text(&probe_dir) + ".tmp",
+        work_dir: text(&probe_dir),
+        read_only,
+        writable: checked("runner.writable_paths", &given.writable_paths, data_dir)?,
+        limits: StepLimits {
+            processes: given.max_processes.map(u64::from),
+            memory_bytes: given.max_memory_bytes,
+            file_bytes: given.max_file_bytes,
+            open_files: given.max_open_files.map(u64::from),
+            cpu_seconds: given.max_cpu_seconds.map(u64::from),
+        },
+        control_groups: Vec::new(),
+    })
+}
+
+/// The real places of these paths.
+fn checked(setting: &str, paths: &[PathBuf], data_dir: &Path) -> Result<Vec<String>, ServeError> {
+    let mut real = Vec::with_capacity(paths.len());
+    for path in paths {
+        let Ok(found) = path.canonicalize() else {
+            tracing::warn!(setting, path = %path.display(), "there is no such path, so no step can use it");
+            continue;
+        };
+        if !is_apart(&found, data_dir) {
+            let (path, data_dir) = (path.display(), data_dir.display());
+            let message = "steps could read the data of all organizations there; name a directory beside it";
+            return Err(ServeError::Isolation(format!("{setting}: {path} is inside or above {data_dir}: {message}")));
+        }
+        real.push(text(&found));
+    }
+    Ok(real)
+}
+
+fn is_apart(path: &Path, data_dir: &Path) -> bool {
+    !data_dir.starts_with(path) && !path.starts_with(data_dir)
+}
+
+fn text(path: &Path) -> String {
+    path.to_string_lossy().into_owned()
+}
+
+/// One line.
+fn summary(mode: config::Isolation, layers: &Layers, groups: Option<&str>) -> String {
+    let held = layers.held.iter().map(|layer| match (layer, groups) {
+        (Layer::ControlGroups, Some(groups)) => format!("{} ({groups})", layer.name()),
+        (Layer::Namespaces | Layer::Users | Layer::FileRules | Layer::ControlGroups, _) => layer.name().to_owned(),
+    });
+    let held: Vec<_> = held.chain(["limits".to_owned()]).collect();
+    let mut text = format!("{}: {}", mode.as_str(), held.join(", "));
+    for (layer, reason) in &layers.missing {
+        text += &format!("; no {}: {reason}", layer.name());
+    }
+    text
+}
+
+fn refusal(layers: &Layers) -> String {
+    let mut text = "runner.isolation is \"strict\", and this machine cannot confine steps completely:".to_owned();
+    for (layer, reason) in layers.lacking() {
+        text += &format!("\n  no {}: {reason}; {}", layer.name(), layer.advice());
+    }
+    text + "\nOr set runner.isolation = \"best\" to start with what there is."
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn layers() -> Layers {
+        Layers { held: vec![Layer::FileRules], missing: vec![(Layer::Namespaces, "a seccomp filter".to_owned())] }
+    }
+
+    #[test]
+    fn the_summary_names_what_there_is_and_what_is_missing() {
+        let text = summary(config::Isolation::Best, &layers(), None);
+        assert_eq!(text, "best: Landlock, limits; no namespaces: a seccomp filter");
+    }
+
+    #[test]
+    fn the_refusal_says_what_to_do_about_each_missing_layer() {
+        let text = refusal(&layers());
+        assert!(text.contains("no namespaces: a seccomp filter; allow user namespaces"), "{text}");
+        assert!(text.ends_with("set runner.isolation = \"best\" to start with what there is."), "{text}");
+    }
+
+    #[test]
+    fn no_path_of_steps_may_lead_to_the_data_of_all() {
+        let data_dir = std::env::temp_dir().canonicalize().unwrap();
+        for path in [&data_dir, &data_dir.join(".."), &PathBuf::from("/tmp/..")] {
+            let refused = checked("runner.writable_paths", std::slice::from_ref(path), &data_dir.join("."));
+            assert!(refused.is_err(), "{}", path.display());
+        }
+        assert_eq!(checked("x", &["/usr".into(), "/no/such/path".into()], &data_dir).unwrap(), ["/usr"]);
+    }
+}

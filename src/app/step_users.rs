@@ -1,0 +1,113 @@
+//! The user ids of organizations, for their steps if the server is root. An organization keeps its own for ever, so that no
+//! other finds its files.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::ServeError;
+use crate::config::UserRange;
+use crate::domain::Identifier;
+use crate::store::record::{self, Record};
+use crate::store::{Batch, Store, StoreError, commit_durably};
+
+/// The keys of the records: `ru/{organization}`.
+const PREFIX: &[u8] = b"ru/";
+const AFTER_PREFIX: &[u8] = b"ru0";
+/// More than there have ever been organizations here.
+const RECORDS_MAX: usize = 1_000_000;
+
+#[derive(Serialize, Deserialize)]
+struct StepUser {
+    id: u32,
+}
+
+impl Record<'_> for StepUser {
+    const KIND: &'static str = "step user";
+
+    fn usual_bytes(&self) -> usize {
+        8
+    }
+}
+
+/// The users of these organizations; new ones are remembered.
+pub async fn open(
+    store: &dyn Store,
+    organizations: &[&Identifier],
+    range: UserRange,
+) -> Result<BTreeMap<Identifier, u32>, ServeError> {
+    let known = known(store)?;
+    let users = assign(&known, organizations, range).map_err(ServeError::Isolation)?;
+    let mut batch = Batch::default();
+    for (organization, id) in users.iter().filter(|(organization, id)| known.get(organization.as_str()) != Some(id)) {
+        batch.put([PREFIX, organization.as_str().as_bytes()].concat(), record::encode(&StepUser { id: *id }));
+    }
+    commit_durably(store, batch).await?;
+    Ok(users)
+}
+
+fn known(store: &dyn Store) -> Result<BTreeMap<String, u32>, StoreError> {
+    let mut known = BTreeMap::new();
+    for (key, value) in store.scan(PREFIX, AFTER_PREFIX, RECORDS_MAX)? {
+        let organization = String::from_utf8_lossy(&key[PREFIX.len()..]).into_owned();
+        known.insert(organization, record::decode::<StepUser>(&value)?.id);
+    }
+    Ok(known)
+}
+
+/// An organization keeps the user it has, if the range has it; another gets the lowest that nobody ever had.
+fn assign(
+    known: &BTreeMap<String, u32>,
+    organizations: &[&Identifier],
+    range: UserRange,
+) -> Result<BTreeMap<Identifier, u32>, String> {
+    let taken: BTreeSet<u32> = known.values().copied().collect();
+    let mut free = (range.first..=range.last).filter(|id| !taken.contains(id));
+    let mut users = BTreeMap::new();
+    for organization in organizations {
+        let kept = known.get(organization.as_str()).copied().filter(|id| (range.first..=range.last).contains(id));
+        let Some(id) = kept.or_else(|| free.next()) else {
+            let advice = "each organization keeps its own for ever; widen the range";
+            return Err(format!("runner.user_range has no user left for the steps of `{organization}`: {advice}"));
+        };
+        users.insert((*organization).clone(), id);
+    }
+    Ok(users)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::store::MemoryStore;
+
+    fn id(text: &str) -> Identifier {
+        Identifier::parse(text).unwrap()
+    }
+
+    #[actix::test]
+    async fn an_organization_keeps_its_user_and_no_other_ever_gets_it() {
+        let store = MemoryStore::default();
+        let (acme, beta, gamma) = (id("acme"), id("beta"), id("gamma"));
+        let range = UserRange { first: 5_000, last: 5_002 };
+        let users = open(&store, &[&acme, &beta], range).await.unwrap();
+        assert_eq!(users.values().copied().collect::<Vec<_>>(), [5_000, 5_001]);
+        // Without acme, and again with it.
+        let users = open(&store, &[&gamma, &beta], range).await.unwrap();
+        assert_eq!((users[&gamma], users[&beta]), (5_002, 5_001));
+        let users = open(&store, &[&beta, &acme], range).await.unwrap();
+        assert_eq!((users[&acme], users[&beta]), (5_000, 5_001));
+        let refused = open(&store, &[&id("delta")], range).await.unwrap_err().to_string();
+        assert!(refused.contains("no user left for the steps of `delta`"), "{refused}");
+    }
+
+    #[actix::test]
+    async fn another_range_gives_other_users() {
+        let store = MemoryStore::default();
+        let (acme, beta) = (id("acme"), id("beta"));
+        open(&store, &[&acme], UserRange { first: 5_000, last: 5_000 }).await.unwrap();
+        let users = open(&store, &[&beta, &acme], UserRange { first: 6_000, last: 6_009 }).await.unwrap();
+        assert_eq!((users[&beta], users[&acme]), (6_000, 6_001));
+    }
+}

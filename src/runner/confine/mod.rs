@@ -1,0 +1,26 @@
+//! Confines a step before it runs: what it may reach on the machine, whom it may signal, how much it may take.
+//!
+//! A confined step has an *init* (`init.rs`): this program again, started by the step's supervisor inside new namespaces.
+//! It puts on one layer after another, starts the step, and waits for everything that the step starts. If its supervisor is
+//! killed, the kernel ends the init, and with it every process of its namespace.
+//!
+//! Nothing here decides which layers a machine has: the server tries them at its start (`probe.rs`) and names them in each
+//! order. A layer that is named and fails stops the step.
+//!
+//! From top to bottom: `probe`, `init` → `apply` → `namespaces`, `mounts`, `file_rules`, `privileges`, `layers`.
+
+mod apply;
+mod file_rules;
+mod init;
+mod layers;
+mod mounts;
+mod namespaces;
+mod privileges;
+mod probe;
+
+pub(super) use init::{Init, RunningInit, start};
+
+pub use file_rules::is_of_system;
+pub use init::confine;
+pub use layers::{Layer, Layers};
+pub use probe::probe;

@@ -1,0 +1,101 @@
+//! Tries which layers this machine has, by really confining a process.
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::super::chain;
+use super::super::control_groups::ControlGroups;
+use super::super::protocol::{self, Confinement, SUPERVISE_COMMAND, Status, StepOrder};
+use super::super::work_dirs;
+use super::init::NOT_CONFINED;
+use super::layers::{Layer, Layers};
+
+/// Stands where the id of a deployment stands otherwise.
+const PROBE: &str = "probe";
+
+/// Adds one layer after another and keeps those that work together. Blocking, for some milliseconds.
+pub fn probe(supervisor: &Path, wanted: &Confinement, groups: &Result<ControlGroups, String>) -> Layers {
+    let mut tried = Confinement { namespaces: false, user: None, file_rules: false, ..wanted.clone() };
+    let mut layers = Layers { held: Vec::new(), missing: Vec::new() };
+    for layer in Layer::ALL {
+        let more = add(layer, &tried, wanted, groups);
+        match more.and_then(|more| attempt(supervisor, &more).map(|()| more)) {
+            Ok(more) => {
+                tried = more;
+                layers.held.push(layer);
+            }
+            Err(reason) => layers.missing.push((layer, reason)),
+        }
+    }
+    if let Ok(groups) = groups {
+        groups.remove(PROBE);
+    }
+    layers
+}
+
+/// One layer more than before.
+fn add(
+    layer: Layer,
+    before: &Confinement,
+    wanted: &Confinement,
+    groups: &Result<ControlGroups, String>,
+) -> Result<Confinement, String> {
+    let mut more = before.clone();
+    match layer {
+        Layer::Namespaces => more.namespaces = true,
+        Layer::FileRules => more.file_rules = true,
+        Layer::Users if wanted.user.is_none() => return Err("only root may change users".to_owned()),
+        Layer::Users => more.user = wanted.user,
+        Layer::ControlGroups => {
+            let made = groups.as_ref().map_err(Clone::clone)?.make(PROBE).map_err(|error| error.to_string())?;
+            more.control_groups = made.iter().map(|group| group.to_string_lossy().into_owned()).collect();
+        }
+    }
+    Ok(more)
+}
+
+/// The error is the rest of a sentence.
+fn attempt(supervisor: &Path, confinement: &Confinement) -> Result<(), String> {
+    let (work_dir, temporary_dir) = (Path::new(&confinement.work_dir), Path::new(&confinement.temporary_dir));
+    let made = [work_dir, temporary_dir].into_iter().try_for_each(|dir| work_dirs::create(dir, confinement.user));
+    let made = made.map_err(|error| io::Error::other(format!("no directory can be made for it: {error}")));
+    let tried = made.and_then(|()| run(supervisor, confinement));
+    for dir in [work_dir, temporary_dir] {
+        std::fs::remove_dir_all(dir).ok();
+    }
+    tried.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+fn run(supervisor: &Path, confinement: &Confinement) -> io::Result<Result<(), String>> {
+    let nothing = StepOrder {
+        arguments: Vec::new(),
+        variables: Vec::new(),
+        work_dir: confinement.work_dir.clone(),
+        grace: Duration::ZERO,
+        umask: 0o077,
+    };
+    let mut command = Command::new(supervisor);
+    command.args([SUPERVISE_COMMAND, PROBE]).env_clear();
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    if let Some(input) = &mut child.stdin {
+        input.write_all(&protocol::encode(&Some(confinement))?)?;
+        input.write_all(&protocol::encode(&nothing)?)?;
+    }
+    let mut outcome = Err("its supervisor ended without a word".to_owned());
+    if let Some(reports) = &mut child.stderr {
+        loop {
+            match chain::read_message(reports) {
+                Ok(Status::Started) => outcome = Ok(()),
+                Ok(Status::NotStarted(reason)) => {
+                    outcome = Err(reason.strip_prefix(NOT_CONFINED).unwrap_or(&reason).to_owned());
+                }
+                Ok(Status::Exited(_)) => {}
+                Ok(Status::Gone { .. }) | Err(_) => break,
+            }
+        }
+    }
+    child.wait()?;
+    Ok(outcome)
+}

@@ -1,0 +1,104 @@
+//! Ordinary work in the box.
+
+use std::process::Command;
+
+use super::harness::{Boxed, Who, everybody, has};
+
+const PIPELINE: &str = r#"
+set -e
+printf 'b\na\nc\n' > list; file=$(mktemp); sort list | tee "$file" | head -1; wc -l < "$file"
+t=${TMPDIR:-/tmp}; echo kept > $t/kept; cat $t/kept
+(echo one; echo two) | while read -r line; do echo "$line" > /dev/stderr; done
+test "$(pwd -P)" = "$PWD"; cd "$PWD"; ls -a
+dd if=/dev/zero bs=1k count=2 2>/dev/null | wc -c; ps -e 2>/dev/null | wc -l > /dev/null
+echo piped
+"#;
+
+#[tokio::test]
+async fn a_shell_pipeline_with_temporary_files_works() {
+    for who in everybody() {
+        let boxed = Boxed::start(who, "best").await;
+        let (status, log) = boxed.run(&boxed.acme, PIPELINE).await;
+        assert_eq!(status, "succeeded", "{who:?}: {log}");
+        assert_eq!(log, "a\n3\nkept\none\ntwo\n.\n..\nlist\n2048\npiped\n", "{who:?}");
+    }
+}
+
+const GIT: &str = r#"
+set -e
+export HOME=$PWD
+git init -q origin; cd origin; git config user.email a@example.org; git config user.name a
+echo hello > file; git add file; git commit -q -m first; cd ..
+git clone -q "file://$PWD/origin" copy; cat copy/file; git -C copy log --oneline | wc -l
+echo cloned
+"#;
+const PYTHON: &str = r#"
+set -e
+/usr/bin/python3 - <<'END'
+import multiprocessing, os, sqlite3, subprocess, tempfile, threading
+with tempfile.TemporaryDirectory() as d:
+    db = sqlite3.connect(os.path.join(d, "x.db")); db.execute("create table t (a)"); db.commit()
+lock = multiprocessing.Lock()
+print(subprocess.run(["sh", "-c", "echo sub"], capture_output=True, text=True).stdout.strip())
+t = threading.Thread(target=lambda: print("thread")); t.start(); t.join()
+print("python done")
+END
+"#;
+const NPM: &str = r#"
+set -e
+export HOME=$PWD npm_config_cache=$PWD/.npm npm_config_update_notifier=false
+mkdir package; cd package
+cat > package.json <<END
+{"name": "tiny", "version": "1.0.0", "scripts": {"build": "node -e \"console.log('built by node')\""}}
+END
+npm install --offline --no-audit --no-fund; npm run build; npm pack --silent
+ls *.tgz
+"#;
+const CARGO: &str = r#"
+set -e
+export HOME=$PWD CARGO_HOME=$PWD/.cargo PATH=$TOOLCHAIN/bin:$PATH
+mkdir -p tiny/src; cd tiny
+printf '[package]\nname = "tiny"\nversion = "0.1.0"\nedition = "2021"\n' > Cargo.toml
+printf 'fn main() { println!("built by cargo"); }\n#[test] fn works() {}\n' > src/main.rs
+cargo run --offline; cargo test --offline 2>&1 | tail -3
+"#;
+
+#[tokio::test]
+async fn git_python_and_npm_work() {
+    for who in everybody() {
+        let boxed = Boxed::start(who, "best").await;
+        let (status, log) = boxed.run(&boxed.acme, GIT).await;
+        assert!(status == "succeeded" && log.ends_with("hello\n1\ncloned\n"), "{who:?}: {log}");
+        if has("/usr/bin/python3") && who != Who::Bare {
+            let (status, log) = boxed.run(&boxed.beta, PYTHON).await;
+            assert!(status == "succeeded" && log.ends_with("sub\nthread\npython done\n"), "{who:?}: {log}");
+        }
+        if has("/usr/bin/npm") {
+            let deployment = boxed.begin(&boxed.acme, "review-2", NPM).await;
+            boxed.finished(&boxed.acme, &deployment).await;
+            let log = boxed.log(&boxed.acme, &deployment).await;
+            assert!(log.contains("built by node") && log.contains("tiny-1.0.0.tgz"), "{who:?}: {log}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn cargo_works_with_a_toolchain_that_the_operator_has_added() {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap().stdout;
+    let sysroot = String::from_utf8(sysroot).unwrap().trim().to_owned();
+    for who in everybody() {
+        // Where the server's user can reach it, as an operator would install it.
+        let dir = tempfile::tempdir_in("/var/tmp").unwrap();
+        let toolchain = dir.path().join("toolchain");
+        std::fs::create_dir(&toolchain).unwrap();
+        std::os::unix::fs::chown(dir.path(), Some(super::harness::ORDINARY), None).unwrap();
+        let mount = format!("mount --bind {sysroot} {} && exec \"$@\"", toolchain.display());
+        let around = ["unshare", "-m", "sh", "-c", &mount, "sh"].map(str::to_owned);
+        let more = format!("read_only_paths = [{toolchain:?}]");
+        let boxed = Boxed::start_with(who, "best", &more, &around).await;
+        let script = format!("TOOLCHAIN={}\n{CARGO}", toolchain.display());
+        let (status, log) = boxed.run(&boxed.acme, &script).await;
+        assert!(status == "succeeded" && log.contains("built by cargo"), "{who:?}: {log}");
+        assert!(log.contains("1 passed"), "{who:?}: {log}");
+    }
+}

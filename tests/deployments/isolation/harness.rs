@@ -1,0 +1,197 @@
+//! A server with two organizations, run as root, as an ordinary user, or as root without capabilities, and steps that
+//! say what they got.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::site::{id, is_finished, sh};
+use crate::support::{ADMIN_TOKEN, Client, Server, Setup};
+
+/// An ordinary user that this machine does not have.
+pub const ORDINARY: u32 = 54_321;
+
+const ACME: &str = include_str!("../../../config/acme.toml");
+/// The sample without its declared stages would do; another organization is needed in any case.
+const BETA: &str = r#"
+organization = { id = "beta" }
+members = [{ name = "bea", role = "admin" }]
+[[pipelines]]
+id = "web"
+environments = [{ name = "review-1" }, { name = "review-2" }, { name = "review-3" }]
+"#;
+
+/// Who runs the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Who {
+    Root,
+    Ordinary,
+    /// Root as in many containers: it may change neither users nor namespaces.
+    Bare,
+}
+
+impl Who {
+    /// The programs that the server is started with.
+    fn wrapper(self) -> Vec<String> {
+        let words: Vec<String> = match self {
+            Who::Root => Vec::new(),
+            Who::Ordinary => {
+                let id = ORDINARY.to_string();
+                ["setpriv", "--reuid", &id, "--regid", &id, "--clear-groups"].map(str::to_owned).to_vec()
+            }
+            Who::Bare => ["setpriv", "--bounding-set=-all", "--inh-caps=-all"].map(str::to_owned).to_vec(),
+        };
+        words
+    }
+}
+
+/// Whether the tests run as root; if not, only an ordinary user's server can be tested.
+pub fn can_be_root() -> bool {
+    let is_root = rustix::process::getuid().is_root();
+    if !is_root {
+        println!("skipped: servers of other users, since the tests do not run as root");
+    }
+    is_root
+}
+
+/// All who can run a server here.
+pub fn everybody() -> Vec<Who> {
+    if can_be_root() { vec![Who::Root, Who::Ordinary, Who::Bare] } else { Vec::new() }
+}
+
+pub struct Boxed {
+    pub server: Server,
+    /// Of the admin of `acme`.
+    pub acme: Client,
+    pub beta: Client,
+    /// A directory that every step may write to, and everybody may read.
+    pub open: PathBuf,
+    _home: TempDir,
+}
+
+impl Boxed {
+    pub async fn start(who: Who, mode: &str) -> Self {
+        Self::start_with(who, mode, "", &[]).await
+    }
+
+    /// With more lines for `[runner]`, and programs that start the server's.
+    pub async fn start_with(who: Who, mode: &str, more: &str, around: &[String]) -> Self {
+        let home = home(who);
+        let (open, extra) = (home.path().join("open"), home.path().join("extra"));
+        for dir in [&open, &extra] {
+            std::fs::create_dir(dir).unwrap();
+            std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o777)).unwrap();
+        }
+        let settings = format!(
+            "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\nisolation = {mode:?}\ntermination_grace_seconds = 1\n\
+             writable_paths = [{open:?}]\n{more}\n",
+        );
+        let words: Vec<String> = around.iter().cloned().chain(who.wrapper()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        let setup = Setup::default().without_variable("LOCKKEEPER_RUNNER_ISOLATION").settings(&settings).under(&words);
+        // The operator's token is that of the first organization's admin: of beta at first, and then of acme.
+        let mut server = setup.organization(BETA).organization(ACME).start_at(home.path());
+        let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "test" })).await.created();
+        let token = made.data()["token"].as_str().unwrap().to_owned();
+        assert!(server.terminate().success());
+        server.change_setup(|setup| setup.organizations(&[ACME, BETA]));
+        server.start_again();
+        let (acme, beta) = (server.with_token(ADMIN_TOKEN), server.with_token(&token).in_organization("beta"));
+        Self { server, acme, beta, open, _home: home }
+    }
+
+    /// What an attacker would find out anyway.
+    fn variables(&self) -> Value {
+        json!({
+            "SERVER": self.server.pid().to_string(), "ADDRESS": self.server.address,
+            "DATA": self.server.data_dir(), "OPEN": self.open,
+        })
+    }
+
+    /// A deployment of one step, in whatever session has the environment afterwards.
+    pub async fn begin(&self, client: &Client, environment: &str, script: &str) -> String {
+        let body = json!({ "stages": [{ "name": "only", "steps": [sh(script)] }], "variables": self.variables() });
+        client.put("/pipelines/web", body).await.ok();
+        let session = client.force_claim(environment, json!({})).await.created().session();
+        id(&client.deploy(environment, &session, json!({ "commitId": "c0ffee1" })).await.has_status(202))
+    }
+
+    pub async fn finished(&self, client: &Client, deployment: &str) -> Value {
+        client.until(&format!("/deployments/{deployment}"), is_finished).await
+    }
+
+    pub async fn log(&self, client: &Client, deployment: &str) -> String {
+        client.get(&format!("/deployments/{deployment}/logs")).await.ok().text
+    }
+
+    /// Runs a step to its end: its status, and what it wrote.
+    pub async fn run(&self, client: &Client, script: &str) -> (String, String) {
+        let deployment = self.begin(client, "review-1", script).await;
+        let end = self.finished(client, &deployment).await;
+        (end["status"].as_str().unwrap().to_owned(), self.log(client, &deployment).await)
+    }
+
+    pub async fn until_printed(&self, client: &Client, deployment: &str, text: &str) {
+        let path = client.path(&format!("/deployments/{deployment}/logs?follow=true"));
+        let mut response = client.request(reqwest::Method::GET, &path).send().await.unwrap();
+        let mut seen = Vec::new();
+        while let Some(chunk) = response.chunk().await.unwrap() {
+            seen.extend_from_slice(&chunk);
+            if String::from_utf8_lossy(&seen).contains(text) {
+                return;
+            }
+        }
+        panic!("{text:?} was never printed: {}", String::from_utf8_lossy(&seen));
+    }
+}
+
+/// A directory that belongs to the server's user.
+pub fn home(who: Who) -> TempDir {
+    let home = tempfile::tempdir().unwrap();
+    if who == Who::Ordinary {
+        chown(home.path(), Some(ORDINARY), Some(ORDINARY)).unwrap();
+    }
+    home
+}
+
+/// The processes of this machine whose command line has this text.
+pub fn processes_with(text: &str) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if contains(&line, text.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
+/// The one process with this text, as soon as it is there.
+pub fn process_with(text: &str) -> i32 {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match processes_with(text)[..] {
+            [] => assert!(Instant::now() < deadline, "{text:?} never runs"),
+            [pid] => return pid,
+            ref many => panic!("{many:?} have {text:?}"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+fn contains(bytes: &[u8], text: &[u8]) -> bool {
+    bytes.windows(text.len()).any(|window| window == text)
+}
+
+/// Whether a program is installed; says so if a test must do without.
+pub fn has(program: &str) -> bool {
+    let found = Path::new(program).exists();
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
