@@ -82,16 +82,7 @@ impl Site {
 
     /// Waits until the log has this text, which a step prints when it has got so far.
     pub async fn until_printed(&self, deployment: &str, text: &str) {
-        let path = self.admin.path(&format!("/deployments/{deployment}/logs?follow=true"));
-        let mut response = self.admin.request(reqwest::Method::GET, &path).send().await.unwrap();
-        let mut seen = Vec::new();
-        while let Some(chunk) = response.chunk().await.unwrap() {
-            seen.extend_from_slice(&chunk);
-            if String::from_utf8_lossy(&seen).contains(text) {
-                return;
-            }
-        }
-        panic!("{text:?} was never printed: {}", String::from_utf8_lossy(&seen));
+        self.admin.until_printed(deployment, text).await;
     }
 
     pub async fn log(&self, deployment: &str) -> String {

@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::{Client, Server, Setup};
 
-const ACME: &str = include_str!("../../config/acme.toml");
-const BETA: &str = r#"
+pub const ACME: &str = include_str!("../../config/acme.toml");
+pub const BETA: &str = r#"
 organization = { id = "beta" }
 members = [{ name = "bea", role = "admin" }]
 [[pipelines]]

@@ -73,6 +73,20 @@ impl Client {
         found.data()
     }
 
+    /// Waits until the log of a deployment has this text.
+    pub async fn until_printed(&self, deployment: &str, text: &str) {
+        let path = self.path(&format!("/deployments/{deployment}/logs?follow=true"));
+        let mut response = self.request(Method::GET, &path).send().await.unwrap();
+        let mut seen = Vec::new();
+        while let Some(chunk) = response.chunk().await.unwrap() {
+            seen.extend_from_slice(&chunk);
+            if String::from_utf8_lossy(&seen).contains(text) {
+                return;
+            }
+        }
+        panic!("{text:?} was never printed: {}", String::from_utf8_lossy(&seen));
+    }
+
     pub async fn until_environment(&self, environment: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.until(&at(environment), wanted).await
     }

@@ -57,7 +57,7 @@ async fn spied(boxed: &Boxed) -> String {
     let marker = format!("7{}", boxed.server.pid());
     let victim = format!("echo acme-secret > secret.txt; echo acme-log; sleep 3{marker} & echo begun; wait");
     let other = boxed.begin(&boxed.acme, "review-2", &victim).await;
-    boxed.until_printed(&boxed.acme, &other, "begun").await;
+    boxed.acme.until_printed(&other, "begun").await;
     let victim = process_with(&format!("sleep\03{marker}"));
     let ptrace = if has("/usr/bin/strace") { PTRACE } else { "" };
     let script = format!("OTHER={victim}\n{ATTACKER}\n{ptrace}{SPY}");

@@ -33,7 +33,7 @@ async fn nothing_is_left_when_the_server_and_the_supervisor_are_killed() {
         let marker = marker(&boxed);
         let script = format!("{} exec sleep 1000", detaching(&marker));
         let deployment = boxed.begin(&boxed.acme, "review-1", &script).await;
-        boxed.until_printed(&boxed.acme, &deployment, "begun").await;
+        boxed.acme.until_printed(&deployment, "begun").await;
         assert!(!processes_with(&marker).is_empty(), "{who:?}");
         let supervisor = process_with(&format!("supervise-step\0{deployment}"));
         let mut kill = Command::new("kill");
@@ -63,7 +63,7 @@ async fn a_confined_step_that_is_cancelled_may_clean_up_and_is_gone_then() {
         let marker = marker(&boxed);
         let script = format!("trap 'echo cleaned; exit 0' TERM; {} while :; do sleep 0.05; done", detaching(&marker));
         let deployment = boxed.begin(&boxed.acme, "review-1", &script).await;
-        boxed.until_printed(&boxed.acme, &deployment, "begun").await;
+        boxed.acme.until_printed(&deployment, "begun").await;
         boxed.acme.post(&format!("/deployments/{deployment}/stages/only/cancel"), json!({})).await.has_status(202);
         let end = boxed.finished(&boxed.acme, &deployment).await;
         assert_eq!((&end["status"], processes_with(&marker)), (&json!("cancelled"), Vec::new()), "{who:?}");

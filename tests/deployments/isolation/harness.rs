@@ -9,20 +9,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::site::{id, is_finished, sh};
+use crate::support::tenants::{ACME, BETA};
 use crate::support::{ADMIN_TOKEN, Client, Server, Setup};
 
 /// An ordinary user that this machine does not have.
 pub const ORDINARY: u32 = 54_321;
-
-const ACME: &str = include_str!("../../../config/acme.toml");
-/// The sample without its declared stages would do; another organization is needed in any case.
-const BETA: &str = r#"
-organization = { id = "beta" }
-members = [{ name = "bea", role = "admin" }]
-[[pipelines]]
-id = "web"
-environments = [{ name = "review-1" }, { name = "review-2" }, { name = "review-3" }]
-"#;
 
 /// Who runs the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,19 +123,6 @@ impl Boxed {
         let deployment = self.begin(client, "review-1", script).await;
         let end = self.finished(client, &deployment).await;
         (end["status"].as_str().unwrap().to_owned(), self.log(client, &deployment).await)
-    }
-
-    pub async fn until_printed(&self, client: &Client, deployment: &str, text: &str) {
-        let path = client.path(&format!("/deployments/{deployment}/logs?follow=true"));
-        let mut response = client.request(reqwest::Method::GET, &path).send().await.unwrap();
-        let mut seen = Vec::new();
-        while let Some(chunk) = response.chunk().await.unwrap() {
-            seen.extend_from_slice(&chunk);
-            if String::from_utf8_lossy(&seen).contains(text) {
-                return;
-            }
-        }
-        panic!("{text:?} was never printed: {}", String::from_utf8_lossy(&seen));
     }
 }
 
