@@ -218,7 +218,7 @@ impl Waiter {
         Arc::new(Self { known: true, ..self.clone() })
     }
 
-    pub(super) fn expired(self: &Arc<Self>, why: Expiry, now: Now) -> Departure {
+    pub fn expired(self: &Arc<Self>, why: Expiry, now: Now) -> Departure {
         self.departure(Ended { at: now.at, by: None, how: EndedHow::Expired(why) })
     }
 

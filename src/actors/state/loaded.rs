@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::recent::{DeploymentUpdate, RecentDeployments, RecentPages};
+use super::recent::{DeploymentUpdate, RecentDepartures, RecentDeployments, RecentPages};
 use super::records::Records;
 use crate::actors::stored::{Keeping, Page, StoredEnvironment};
 use crate::domain::{
@@ -22,6 +22,7 @@ pub struct Loaded {
     pub retry_at: Option<Tick>,
     pub(super) keeping: Keeping,
     pub(super) pages: RecentPages,
+    departures: RecentDepartures,
     pub(super) deployments: RecentDeployments,
     /// Whether the store has a wake record: the lock runs out by itself.
     pub(super) has_wake_record: bool,
@@ -58,6 +59,7 @@ impl Loaded {
             retry_at: None,
             keeping,
             pages: RecentPages::default(),
+            departures: RecentDepartures::default(),
             deployments: RecentDeployments::default(),
             has_wake_record: expires(&environment),
             has_unfinished_record: is_unfinished(&environment),
@@ -100,19 +102,23 @@ impl Loaded {
             self.queue_due = Some(now.tick.plus(ASK_WITHIN_MILLIS));
         }
         self.pages.advance(pages, sequence, &settled);
+        self.departures.advance(left, sequence, &settled);
         let deployments = records.iter().map(|record| record.deployment.id).collect();
         self.deployments.advance(records, blueprints, updates, sequence, settled);
         let view = moved.then(|| self.environment.clone());
         Advance { view, sessions, deployments, was_held_back: before.held_back }
     }
 
-    /// A session that is no longer part of the environment, from the history.
+    /// A session that is no longer part of the environment: one that left the queue, or one from the history.
     pub fn ended_session(
         &self,
         records: &Records,
         key: &EnvironmentKey,
         id: SessionId,
     ) -> Result<Option<Session>, StoreError> {
+        if let Some(session) = self.departures.session(id) {
+            return Ok(Some(session.clone()));
+        }
         match self.pages.session(id)? {
             Some(session) => {
                 let remembered = self.environment.remembered_sessions(records.history_retention);

@@ -49,6 +49,24 @@ impl RecentPages {
     }
 }
 
+/// Sessions that have left the queue, until the store shows how they ended.
+#[derive(Default)]
+pub struct RecentDepartures {
+    of: Vec<(Sequence, Session)>,
+}
+
+impl RecentDepartures {
+    /// Adds the sessions handed in, and drops those that are durable.
+    pub fn advance(&mut self, left: Vec<Session>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
+        self.of.retain(|(written, _)| !settled(*written));
+        self.of.extend(left.into_iter().map(|session| (sequence, session)));
+    }
+
+    pub fn session(&self, id: SessionId) -> Option<&Session> {
+        self.of.iter().map(|(_, session)| session).find(|session| session.id == id)
+    }
+}
+
 /// The recent changes to deployments with stages. A command on an ended deployment must know how it ended.
 #[derive(Default)]
 pub struct RecentDeployments {

@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{pause, sleep};
 
 use super::*;
-use crate::domain::{Delete, EndedHow, Expiry, Labels, Seen, SessionStatus};
+use crate::domain::{Delete, EndedHow, Expiry, Heartbeat, Labels, Seen, SessionStatus};
 
 const LONG: Patience = Patience { wait: Duration::from_secs(300), queue: false };
 const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
@@ -50,6 +50,33 @@ async fn waiters_get_the_lock_in_turn_and_in_the_same_commit_as_the_release() {
     assert!(!third.is_finished());
     bench.release(&second).await.unwrap();
     assert_eq!(granted(third.await.unwrap().unwrap()).user.id, person(3).id);
+}
+
+#[actix::test]
+async fn a_queued_session_that_is_released_twice_at_once_ends_once_and_both_are_told_how() {
+    let bench = Bench::with_environment().await;
+    bench.claim(1).await.unwrap();
+    let session = bench.queued(2).await;
+    bench.store.hold();
+    let releases: Vec<_> = (0..2)
+        .map(|_| {
+            let (environments, id, by) = (bench.environments.clone(), session.id, session.user.clone());
+            let release = Release { session: id.into(), by, any: false };
+            actix::spawn(async move { environments.ask(&key(), release).await })
+        })
+        .collect();
+    bench.let_others_run().await;
+    let (environments, by) = (bench.environments.clone(), session.user.clone());
+    let heartbeat = Heartbeat { session: session.id.into(), by, fencing_token: None };
+    let heartbeat = actix::spawn(async move { environments.ask(&key(), heartbeat).await });
+    bench.let_others_run().await;
+    bench.store.release();
+    for release in releases {
+        assert_eq!(release.await.unwrap().unwrap().status(), SessionStatus::Released);
+    }
+    let refused = heartbeat.await.unwrap();
+    assert!(matches!(refused, Err(Failure::Rejected(Rejection::SessionEnded { .. }))), "{refused:?}");
+    assert_eq!(bench.release(&session).await.unwrap().status(), SessionStatus::Released, "from the store");
 }
 
 #[actix::test]
