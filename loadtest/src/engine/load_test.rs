@@ -18,6 +18,7 @@ use crate::report::model::{Check, FORMAT, Goal, Run};
 use crate::scenario::Common;
 use crate::server::Server;
 use crate::server::running::ProcessError;
+use crate::server::token::Token;
 use crate::wire::request::Place;
 
 /// Enough to make a million environments at under 2,000 a second.
@@ -67,6 +68,8 @@ pub enum Fault {
         "only {opened} of {wanted} connections could be opened: check the server's limit on open files (ulimit -n)"
     )]
     NotConnected { opened: u64, wanted: u32 },
+    #[error("the neighbour: {0}")]
+    Neighbour(String),
     #[error("only {made} of {wanted} environments could be created, so nothing was measured")]
     NotPrepared { made: u64, wanted: u32 },
 }
@@ -180,6 +183,12 @@ impl LoadTest {
         self.server.kill()?;
         self.threads.clients.iter().for_each(|thread| thread.drop_connections());
         Ok(self.server.start_again().await?)
+    }
+
+    /// The same with further settings, and another token for the first organization's admin.
+    pub async fn restart_with(&mut self, variables: Vec<(String, String)>, token: Token) -> Result<(), Fault> {
+        self.server.change(variables, token)?;
+        self.restart().await.map(|_| ())
     }
 
     /// An error if somebody has asked for the end.

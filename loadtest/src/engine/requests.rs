@@ -124,6 +124,12 @@ impl Client {
         .await
     }
 
+    /// A page of the pipeline's environments.
+    pub async fn list(&mut self) -> Result<(), Failure> {
+        self.thread.requests.list.write(0, "", &mut self.request);
+        self.ask(plain(Operation::List, &[200]), |_| unrecorded(())).await
+    }
+
     /// A page of the history; says how many there are.
     pub async fn page(&mut self, operation: Operation, environment: u32, page: &Template) -> Result<u64, Failure> {
         page.write(environment, "", &mut self.request);

@@ -30,10 +30,11 @@ pub enum Operation {
     Heartbeat,
     FirstPage,
     LastPage,
+    List,
 }
 
 impl Operation {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Put,
         Self::Health,
         Self::Claim,
@@ -45,6 +46,7 @@ impl Operation {
         Self::Heartbeat,
         Self::FirstPage,
         Self::LastPage,
+        Self::List,
     ];
 
     pub fn name(self) -> &'static str {
@@ -60,6 +62,7 @@ impl Operation {
             Self::Heartbeat => "heartbeat",
             Self::FirstPage => "first page",
             Self::LastPage => "last page",
+            Self::List => "list",
         }
     }
 }

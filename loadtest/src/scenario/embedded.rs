@@ -15,6 +15,7 @@ scenarios!(
     "readers",
     "many-environments",
     "long-queue",
+    "neighbour",
     "restart",
     "churn",
     "soak",

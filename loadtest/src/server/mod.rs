@@ -9,7 +9,7 @@ pub mod target;
 pub mod token;
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -128,6 +128,17 @@ impl Server {
     /// Bytes that its data takes on the disk.
     pub fn data_bytes(&self) -> Option<u64> {
         disk::bytes(self.process.as_ref()?.data_dir()).ok()
+    }
+
+    /// A directory that lives as long as the server, if it is ours.
+    pub fn home(&self) -> Option<&Path> {
+        self.process.as_ref().map(Process::home)
+    }
+
+    /// For its next start: further settings, and another token for the first organization's admin.
+    pub fn change(&mut self, variables: Vec<(String, String)>, token: Token) -> Result<(), ProcessError> {
+        self.process.as_mut().ok_or(ProcessError::NotOurs)?.change(variables, token);
+        Ok(())
     }
 
     /// `kill -9`.

@@ -51,6 +51,16 @@ impl Process {
         &self.data_dir
     }
 
+    pub fn home(&self) -> &Path {
+        self.home.path()
+    }
+
+    /// For the next start.
+    pub fn change(&mut self, variables: Vec<(String, String)>, token: Token) {
+        self.launch.variables.extend(variables);
+        self.launch.token = token;
+    }
+
     pub fn pid(&self) -> Option<u32> {
         self.running.as_ref().and_then(Running::pid)
     }

@@ -96,6 +96,12 @@ pub fn queued_session(body: &[u8]) -> Option<String> {
     usable_in_a_path(&id).then_some(id)
 }
 
+/// The id of something that was made.
+pub fn made_id(body: &[u8], member: &str) -> Option<String> {
+    let id = serde_json::from_slice::<Wrapped<serde_json::Value>>(body).ok()?.data.get(member)?.as_str()?.to_owned();
+    usable_in_a_path(&id).then_some(id)
+}
+
 /// How many pages the history has.
 pub fn total_pages(body: &[u8]) -> Option<u64> {
     #[derive(Deserialize)]

@@ -64,6 +64,7 @@ pub struct Requests {
     pub deploy: Template,
     pub heartbeat: Template,
     pub force_claim: Template,
+    pub list: Template,
     base: String,
     prefix: String,
     authorized: String,
@@ -90,6 +91,7 @@ impl Requests {
             read_session: build.without_body("GET", "/sessions/", ""),
             deploy: build.with_body("POST", "/sessions/", "/deploy", r#"{"commitId":"c0ffee1"}"#),
             heartbeat: build.with_body("POST", "/sessions/", "/heartbeat", "{}"),
+            list: build.list(),
             force_claim: build.with_body("POST", "/force-claim", "", "{}"),
             prefix: place.prefix.clone(),
             base,
@@ -152,6 +154,14 @@ impl Builder<'_> {
 
     fn of_no_environment(&self, method: &str, path: &str, body: &str) -> Template {
         let head = format!("{method} {}{path}{}", self.base, self.body(body)).into_bytes();
+        Template { head, numbered: false, middle: Vec::new(), tail: Vec::new() }
+    }
+
+    /// A page of the pipeline's environments.
+    fn list(&self) -> Template {
+        // The path without the slash that an environment's name would follow.
+        let base = self.base.trim_end_matches('/');
+        let head = format!("GET {base}?limit=50{}\r\n", self.authorized).into_bytes();
         Template { head, numbered: false, middle: Vec::new(), tail: Vec::new() }
     }
 

@@ -11,6 +11,7 @@ mod hot;
 mod kind;
 mod long_queue;
 mod many_environments;
+mod neighbour;
 mod readers;
 mod restart;
 mod soak;
@@ -65,6 +66,7 @@ kinds! {
     "readers" => Readers(readers::Settings),
     "many-environments" => ManyEnvironments(many_environments::Settings),
     "long-queue" => LongQueue(long_queue::Settings),
+    "neighbour" => Neighbour(neighbour::Settings),
     "restart" => Restart(restart::Settings),
     "churn" => Churn(churn::Settings),
     "soak" => Soak(soak::Settings),

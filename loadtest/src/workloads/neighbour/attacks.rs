@@ -1,0 +1,249 @@
+//! Owns what the neighbour does: each attack is for something of which the server has only so much.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::net::TcpListener;
+use tokio::task::JoinSet;
+
+use super::tenant::Tenant;
+use crate::engine::load_test::Fault;
+use crate::wire::answer::problem_code;
+use crate::wire::connection::Connection;
+
+/// After a refusal: it comes again at once, but does not wear out the load generator.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A stream or a log that is followed is left after this long, and taken again.
+const HELD: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Attack {
+    /// A new idempotency key with every heartbeat.
+    Keys,
+    /// All environments of a large pipeline.
+    Lists,
+    /// Claims that wait for a lock that nobody releases.
+    Waits,
+    /// Event streams that nobody reads.
+    Streams,
+    /// Logs that are followed and not read.
+    Followers,
+    /// Deployments with much output.
+    Deployments,
+    /// Git remotes that never answer.
+    Syncs,
+    /// Receivers of webhooks that never answer.
+    Webhooks,
+}
+
+impl Attack {
+    pub const ALL: [Self; 8] = [
+        Self::Keys,
+        Self::Lists,
+        Self::Waits,
+        Self::Streams,
+        Self::Followers,
+        Self::Deployments,
+        Self::Syncs,
+        Self::Webhooks,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Keys => "keyed heartbeats",
+            Self::Lists => "lists",
+            Self::Waits => "waiting claims",
+            Self::Streams => "event streams",
+            Self::Followers => "followed logs",
+            Self::Deployments => "deployments",
+            Self::Syncs => "syncs of registries",
+            Self::Webhooks => "webhook tests",
+        }
+    }
+}
+
+/// Attacks under way; dropped, they end.
+pub struct Attacking {
+    attackers: JoinSet<Result<(), Fault>>,
+    seen: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+pub fn begin(tenant: &Arc<Tenant>, each: u32) -> Attacking {
+    let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
+    let mut attackers = JoinSet::new();
+    for attack in Attack::ALL {
+        let (tenant, seen) = (tenant.clone(), seen.clone());
+        attackers.spawn(async move { Attacker { tenant, seen, attack }.all(each).await });
+    }
+    Attacking { attackers, seen }
+}
+
+impl Attacking {
+    /// What each attack was told, by its kind and code. One that was never answered has not taken place, which is an error.
+    pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
+        if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
+            return Err(fault);
+        }
+        self.attackers.shutdown().await;
+        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
+        for attack in Attack::ALL {
+            if !seen.keys().any(|what| what.starts_with(attack.name())) {
+                return Err(Fault::Neighbour(format!("none of its {} was answered", attack.name())));
+            }
+        }
+        Ok(seen)
+    }
+}
+
+struct Attacker {
+    tenant: Arc<Tenant>,
+    seen: Arc<Mutex<BTreeMap<String, u64>>>,
+    attack: Attack,
+}
+
+impl Attacker {
+    async fn all(self, each: u32) -> Result<(), Fault> {
+        let attacker = Arc::new(self);
+        let mut tasks = JoinSet::new();
+        let hole = TcpListener::bind("127.0.0.1:0").await.map_err(|error| Fault::Neighbour(error.to_string()))?;
+        let silent = hole.local_addr().map_err(|error| Fault::Neighbour(error.to_string()))?.to_string();
+        tasks.spawn(take_and_never_answer(hole));
+        for number in 0..each {
+            let (attacker, silent) = (attacker.clone(), silent.clone());
+            tasks.spawn(async move { attacker.one(number, &silent).await });
+        }
+        while let Some(ended) = tasks.join_next().await {
+            ended.expect("an attacker neither panics nor is aborted")?;
+        }
+        Ok(())
+    }
+
+    async fn one(&self, number: u32, silent: &str) -> Result<(), Fault> {
+        let tenant = &self.tenant;
+        let mut connection = tenant.connect().await?;
+        match self.attack {
+            Attack::Keys => {
+                let environment = self.environment(&mut connection, "crowd", &format!("keys-{number}")).await?;
+                let session = self.claim(&mut connection, &environment).await?;
+                let path = format!("{environment}/sessions/{session}/heartbeat");
+                for beat in 0_u64.. {
+                    let key = format!("Idempotency-Key: {session}-{beat}\r\n");
+                    self.again(&mut connection, tenant.request("POST", &path, &key, "{}")).await;
+                }
+            }
+            Attack::Lists => {
+                let list = tenant.request("GET", "/pipelines/crowd/ephemeral-environments", "", "");
+                self.over_and_over(&mut connection, list).await;
+            }
+            Attack::Waits => {
+                let environment = self.environment(&mut connection, "crowd", &format!("waits-{number}")).await?;
+                self.claim(&mut connection, &environment).await?;
+                let wait = tenant.request("POST", &format!("{environment}/sessions"), "", r#"{"waitSeconds":1}"#);
+                self.over_and_over(&mut connection, wait).await;
+            }
+            Attack::Streams => self.hold_over_and_over(&tenant.request("GET", "/events/stream", "", "")).await,
+            Attack::Followers => {
+                let deployment = self.deploy(&mut connection, &format!("logs-{number}")).await?;
+                let follow = format!("/deployments/{deployment}/logs?follow=true");
+                self.hold_over_and_over(&tenant.request("GET", &follow, "", "")).await;
+            }
+            Attack::Deployments => loop {
+                self.deploy(&mut connection, &format!("loud-{number}")).await?;
+            },
+            Attack::Syncs => {
+                let name = format!("silent-{number}-{}", silent.replace([':', '.'], "-"));
+                let body = format!(r#"{{"name":"{name}","git":{{"url":"https://{silent}/steps.git","ref":"main"}}}}"#);
+                let registry = tenant.make(&mut connection, "/step-registries", &body, "registryId").await?;
+                let sync = tenant.request("POST", &format!("/step-registries/{registry}/sync"), "", "{}");
+                self.over_and_over(&mut connection, sync).await;
+            }
+            Attack::Webhooks => {
+                let body = format!(r#"{{"url":"http://{silent}/"}}"#);
+                let webhook = tenant.make(&mut connection, "/webhooks", &body, "webhookId").await?;
+                let test = tenant.request("POST", &format!("/webhooks/{webhook}/test"), "", "{}");
+                self.over_and_over(&mut connection, test).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn environment(&self, connection: &mut Connection, pipeline: &str, name: &str) -> Result<String, Fault> {
+        self.tenant.put(connection, pipeline, name).await?;
+        Ok(format!("/pipelines/{pipeline}/ephemeral-environments/{name}"))
+    }
+
+    /// The session; a round before this one may hold the lock.
+    async fn claim(&self, connection: &mut Connection, environment: &str) -> Result<String, Fault> {
+        self.tenant.make(connection, &format!("{environment}/force-claim"), "{}", "sessionId").await
+    }
+
+    async fn deploy(&self, connection: &mut Connection, name: &str) -> Result<String, Fault> {
+        let environment = self.environment(connection, "loud", name).await?;
+        let session = self.claim(connection, &environment).await?;
+        let path = format!("{environment}/sessions/{session}/deploy");
+        let body = r#"{"commitId":"c0ffee1","waitSeconds":10}"#;
+        let made = self.tenant.make(connection, &path, body, "deploymentId").await?;
+        self.count("done");
+        Ok(made)
+    }
+
+    async fn over_and_over(&self, connection: &mut Connection, request: Vec<u8>) {
+        loop {
+            self.again(connection, request.clone()).await;
+        }
+    }
+
+    async fn again(&self, connection: &mut Connection, request: Vec<u8>) {
+        let told = match connection.exchange(&request).await {
+            Ok(200..=299) => return self.count("done"),
+            Ok(status) => problem_code(connection.body()).map_or_else(|| status.to_string(), str::to_owned),
+            Err(_) => "cut off".to_owned(),
+        };
+        self.count(&told);
+        tokio::time::sleep(PAUSE).await;
+        if told == "cut off" || connection.closes() {
+            *connection = self.connected().await;
+        }
+    }
+
+    /// Asks and reads nothing, for a while.
+    async fn hold_over_and_over(&self, request: &[u8]) {
+        loop {
+            let mut connection = self.connected().await;
+            match connection.send(request).await {
+                Ok(()) => {
+                    self.count("held");
+                    tokio::time::sleep(HELD).await;
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    async fn connected(&self) -> Connection {
+        loop {
+            match self.tenant.connect().await {
+                Ok(connection) => return connection,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    fn count(&self, told: &str) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *seen.entry(format!("{}: {told}", self.attack.name())).or_default() += 1;
+    }
+}
+
+/// Holds what connects, up to what one server may open to it.
+async fn take_and_never_answer(hole: TcpListener) -> Result<(), Fault> {
+    let mut held = std::collections::VecDeque::new();
+    loop {
+        let (connection, _) = hole.accept().await.map_err(|error| Fault::Neighbour(error.to_string()))?;
+        held.push_back(connection);
+        if held.len() > 500 {
+            held.pop_front();
+        }
+    }
+}

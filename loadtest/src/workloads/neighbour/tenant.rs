@@ -1,0 +1,108 @@
+//! Owns the neighbour: a second organization on the server under test, with a token of its own admin.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::engine::load_test::{Fault, LoadTest};
+use crate::server::running::ProcessError;
+use crate::server::token::Token;
+use crate::wire::answer::made_id;
+use crate::wire::connection::Connection;
+
+const NAME: &str = "neighbour";
+/// A stage that prints 4 MB, and one environment for each that is to deploy it.
+const ORGANIZATION: &str = r#"
+organization = { id = "neighbour" }
+members = [{ name = "nell", role = "admin" }]
+[[pipelines]]
+id = "crowd"
+[[pipelines]]
+id = "loud"
+[[pipelines.stages]]
+name = "shout"
+steps = [{ run = ["sh", "-c", "head -c 3000000 /dev/zero | base64"] }]
+"#;
+/// The sample organization, as the server has it built in.
+const SAMPLE: &str = include_str!("../../../../config/acme.toml");
+
+pub struct Tenant {
+    pub address: SocketAddr,
+    /// Of every request: host and token.
+    headers: String,
+}
+
+impl Tenant {
+    /// Restarts the server with a second organization. A new bootstrap token is that of the first organization listed; the
+    /// one before stays valid.
+    pub async fn move_in(test: &mut LoadTest) -> Result<Self, Fault> {
+        let token = Token::random();
+        let home = test.server.home().ok_or(ProcessError::NotOurs)?;
+        let (first, second) = (home.join("neighbour.toml"), home.join("acme.toml"));
+        for (path, text) in [(&first, ORGANIZATION), (&second, SAMPLE)] {
+            std::fs::write(path, text).map_err(ProcessError::Home)?;
+        }
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let files = format!("{}:{}", text(&first), text(&second));
+        test.restart_with(vec![("LOCKKEEPER_ORGANIZATIONS".to_owned(), files)], token.clone()).await?;
+        let address = test.server.address;
+        let headers = format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token.reveal());
+        Ok(Self { address, headers })
+    }
+
+    pub async fn prepare(&self, crowd: u32) -> Result<(), Fault> {
+        let mut connection = self.connect().await?;
+        for number in 0..crowd {
+            self.put(&mut connection, "crowd", &format!("crowd-{number:06}")).await?;
+        }
+        Ok(())
+    }
+
+    pub async fn connect(&self) -> Result<Connection, Fault> {
+        Connection::open(self.address).await.map_err(|error| Fault::Neighbour(error.to_string()))
+    }
+
+    /// Puts an environment of the neighbour where it can be claimed.
+    pub async fn put(&self, connection: &mut Connection, pipeline: &str, name: &str) -> Result<(), Fault> {
+        let path = format!("/pipelines/{pipeline}/ephemeral-environments/{name}");
+        self.ask(connection, "PUT", &path, "{}").await.map(|_| ())
+    }
+
+    /// An answer that must be a good one.
+    pub async fn ask(
+        &self,
+        connection: &mut Connection,
+        method: &str,
+        path: &str,
+        body: &str,
+    ) -> Result<Vec<u8>, Fault> {
+        let request = self.request(method, path, "", body);
+        match connection.exchange(&request).await {
+            Ok(200..=299) => Ok(connection.body().to_vec()),
+            Ok(status) => Err(Fault::Neighbour(format!("{method} {path} was answered with {status}"))),
+            Err(error) => Err(Fault::Neighbour(format!("{method} {path}: {error}"))),
+        }
+    }
+
+    /// The id of what was made.
+    pub async fn make(
+        &self,
+        connection: &mut Connection,
+        path: &str,
+        body: &str,
+        id: &'static str,
+    ) -> Result<String, Fault> {
+        let answer = self.ask(connection, "POST", path, body).await?;
+        made_id(&answer, id).ok_or_else(|| Fault::Neighbour(format!("the answer to POST {path} has no {id}")))
+    }
+
+    /// A request within the neighbour's organization; `extra` are further headers, each with its line end.
+    pub fn request(&self, method: &str, path: &str, extra: &str, body: &str) -> Vec<u8> {
+        let (headers, length) = (&self.headers, body.len());
+        let content = match method {
+            "GET" | "DELETE" => String::new(),
+            _ => format!("Content-Type: application/json\r\nContent-Length: {length}\r\n"),
+        };
+        format!("{method} /api/v1/organizations/{NAME}{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}")
+            .into_bytes()
+    }
+}
