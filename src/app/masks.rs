@@ -14,7 +14,7 @@ pub struct PipelineMasks {
     shared: Arc<SharedMasks<SecretVersions>>,
 }
 
-/// What the steps of a pipeline get, and what masks it in their output.
+/// The secrets of a pipeline's steps, and the mask that hides them in the output.
 pub struct StepSecrets {
     pub by_name: Vec<(VariableName, SecretValue)>,
     /// The error is one sentence.

@@ -87,7 +87,7 @@ pub fn run() -> ExitCode {
         Ok(variables) => variables,
         Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
     };
-    // Whatever this process makes, and git for it, is its owner's alone; steps get back the mask it was started with.
+    // Files of this process and of its git are the owner's alone; steps get the mask that the process was started with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
     match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
         Command::Serve(arguments) => serve(arguments, variables, umask),

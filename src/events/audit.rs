@@ -1,7 +1,7 @@
 //! The audit: whether an organization's events are those that were recorded. Each is chained to the one before by its hash,
 //! and the beginning and the end of the journal are stored beside its pages.
 //!
-//! Whoever can write to the data directory can also forge a whole chain, but not the seals along it, which take the audit
+//! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the audit
 //! key. They can still put back an older state as a whole: a head that was noted elsewhere before (an [`Expectation`]) is
 //! not part of that one.
 

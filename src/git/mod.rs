@@ -1,7 +1,7 @@
 //! Runs the installed `git`: looks up and reads remotes, and pushes a branch of changes. Knows nothing of registries or
 //! pipelines.
 //!
-//! Whoever names a remote is not trusted with the machine: a URL has one of a few forms; no option, helper, hook, filter or
+//! A user who may name a remote is not trusted with the machine: a URL has one of a few forms; no option, helper, hook, filter or
 //! submodule of a repository runs; neither the server's environment nor the user's git configuration is visible; and every
 //! process ends within its time limit, with everything it started. A credential appears in no argument and in no error.
 //! Git connects only through a proxy of ours, under the policy of [`outbound`](crate::outbound).

@@ -32,7 +32,7 @@ pub struct Routes {
     /// Answered here too, although they are not allowed.
     pub refused: Vec<Endpoint>,
     pub content: Content,
-    /// For those who watch over the server.
+    /// For monitoring.
     pub is_probe: bool,
 }
 

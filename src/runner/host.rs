@@ -84,7 +84,7 @@ pub struct StageJob {
     pub order: StageOrder,
 }
 
-/// What the steps of a stage get.
+/// The variables and secrets of a stage's steps.
 #[derive(Clone)]
 pub struct StepInputs {
     /// Of two with the same name the later one wins.

@@ -1,4 +1,4 @@
-//! Dividing a space that organizations fill: whoever fills little keeps all of it, the others get equal parts of the rest.
+//! Dividing a space that organizations fill: one that fills little keeps all of it, the others share the rest equally.
 
 /// How much each organization may keep so that together they keep at most `total`; `u64::MAX` if everything fits. An
 /// organization that has at most an equal part of `total` is never above it.

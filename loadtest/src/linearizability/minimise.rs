@@ -1,4 +1,4 @@
-//! Owns the shortening of a history that was refused, for whoever has to understand it.
+//! Owns the shortening of a history that was refused, for its reader.
 
 use crate::linearizability::checker::{Verdict, check};
 use crate::linearizability::history::{Answer, History, Record, Request};
@@ -6,7 +6,7 @@ use crate::linearizability::history::{Answer, History, Record, Request};
 /// The search is repeated once for every record; a history that takes long to check is not shortened.
 const MAX_RECORDS: usize = 2_000;
 
-/// What was sent after the answer that cannot be explained goes, if nothing of it is needed, and every request without effect that the contradiction
+/// Drops what was sent after the answer that cannot be explained, and every request without effect that the contradiction
 /// does not need. Requests that may have had an effect stay: without them the rest would prove nothing.
 pub fn minimised(history: &History) -> History {
     let Verdict::Violation(violation) = check(history) else { return history.clone() };

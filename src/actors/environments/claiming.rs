@@ -159,7 +159,7 @@ impl Environments {
             })),
             None => Some(KeptBy::Connection),
         };
-        // Whoever waits on its connection first is told later; without a key there is no other way to the session.
+        // A client that waits on its connection first is told later; without a key it has no other way to the session.
         let known = patience.wait.is_zero() || keyed.is_some();
         let ticket = self.services().waiters.next_ticket();
         let via = self.by.as_ref().and_then(|initiator| initiator.via.clone());

@@ -42,7 +42,7 @@ impl Environments {
             let released = pool.release(services, id, by, any, self.by.as_deref())?;
             if let Some((session, sequence)) = released {
                 durable_up_to(services.store(), sequence).await;
-                // Whoever has this answer finds it so when reading.
+                // A read after this answer shows the session as ended.
                 while pool.session(id).is_some() {
                     watch.changed().await;
                 }

@@ -1,6 +1,6 @@
 //! The pool of one pipeline, shared by the pipeline's actors.
 //!
-//! Whoever holds the lock of `inner` neither waits nor sends: offers and answers go out after it.
+//! While the lock of `inner` is held, nothing waits and nothing is sent: offers and answers go out afterwards.
 
 use std::collections::HashMap;
 use std::sync::Arc;

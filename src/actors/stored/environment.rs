@@ -1,4 +1,4 @@
-//! Environments, and those who wait, as they lie in the store.
+//! The stored forms of environments and waiters.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

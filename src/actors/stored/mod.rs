@@ -100,7 +100,7 @@ fn decode_session(bytes: &[u8]) -> Result<Session, RecordError> {
     stored::read(bytes)
 }
 
-/// One who waits, and for those who wait for any environment: which.
+/// A waiter, and for a waiter of a pool its labels.
 pub fn encode_waiter(waiter: &Waiter, labels: Option<&Labels>) -> Vec<u8> {
     let form = WaiterV1 {
         ticket: waiter.ticket.0,

@@ -415,7 +415,7 @@ async fn an_organization_that_waits_everywhere_leaves_places_to_wait_to_another(
         bench.release_in(&other, &session).await.unwrap();
     }
 
-    // Whoever leaves makes room, in whichever way.
+    // Every way of leaving makes room.
     let [first, second] = on_connections;
     first.abort();
     bench.let_others_run().await;

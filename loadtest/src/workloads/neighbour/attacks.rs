@@ -16,6 +16,7 @@ use crate::wire::connection::Connection;
 const PAUSE: Duration = Duration::from_millis(20);
 /// A stream or a log that is followed is left after this long, and taken again.
 const HELD: Duration = Duration::from_secs(5);
+const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Attack {
@@ -80,19 +81,36 @@ pub fn begin(tenant: &Arc<Tenant>, each: u32) -> Attacking {
 }
 
 impl Attacking {
-    /// What each attack was told, by its kind and code. One that was never answered has not taken place, which is an error.
+    /// Until each attack has been answered at least once.
+    pub async fn is_under_way(&mut self) -> Result<(), Fault> {
+        let under_way = async {
+            while self.missing().is_some() {
+                if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
+                    return Err(fault);
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(UNDER_WAY_LIMIT, under_way).await {
+            Ok(under_way) => under_way,
+            Err(_) => Err(Fault::Neighbour(format!("none of its {} was answered", self.missing().unwrap_or_default()))),
+        }
+    }
+
+    fn missing(&self) -> Option<&'static str> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = Attack::ALL.into_iter().map(Attack::name);
+        names.into_iter().find(|name| !seen.keys().any(|what| what.starts_with(name)))
+    }
+
+    /// What each attack was told, by its kind and code.
     pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
         if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
             return Err(fault);
         }
         self.attackers.shutdown().await;
-        let seen = std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner));
-        for attack in Attack::ALL {
-            if !seen.keys().any(|what| what.starts_with(attack.name())) {
-                return Err(Fault::Neighbour(format!("none of its {} was answered", attack.name())));
-            }
-        }
-        Ok(seen)
+        Ok(std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 
@@ -144,12 +162,12 @@ impl Attacker {
             }
             Attack::Streams => self.hold_over_and_over(&tenant.request("GET", "/events/stream", "", "")).await,
             Attack::Followers => {
-                let deployment = self.deploy(&mut connection, &format!("logs-{number}")).await?;
+                let deployment = self.deploy(&mut connection, &format!("logs-{number}"), 0).await?;
                 let follow = format!("/deployments/{deployment}/logs?follow=true");
                 self.hold_over_and_over(&tenant.request("GET", &follow, "", "")).await;
             }
             Attack::Deployments => loop {
-                self.deploy(&mut connection, &format!("loud-{number}")).await?;
+                self.deploy(&mut connection, &format!("loud-{number}"), 5).await?;
             },
             Attack::Syncs => {
                 let name = format!("silent-{number}-{}", silent.replace([':', '.'], "-"));
@@ -178,12 +196,12 @@ impl Attacker {
         self.tenant.make(connection, &format!("{environment}/force-claim"), "{}", "sessionId").await
     }
 
-    async fn deploy(&self, connection: &mut Connection, name: &str) -> Result<String, Fault> {
+    async fn deploy(&self, connection: &mut Connection, name: &str, wait_seconds: u32) -> Result<String, Fault> {
         let environment = self.environment(connection, "loud", name).await?;
         let session = self.claim(connection, &environment).await?;
         let path = format!("{environment}/sessions/{session}/deploy");
-        let body = r#"{"commitId":"c0ffee1","waitSeconds":10}"#;
-        let made = self.tenant.make(connection, &path, body, "deploymentId").await?;
+        let body = format!(r#"{{"commitId":"c0ffee1","waitSeconds":{wait_seconds}}}"#);
+        let made = self.tenant.make(connection, &path, &body, "deploymentId").await?;
         self.count("done");
         Ok(made)
     }
@@ -195,6 +213,7 @@ impl Attacker {
     }
 
     async fn again(&self, connection: &mut Connection, request: Vec<u8>) {
+        self.count("asked");
         let told = match connection.exchange(&request).await {
             Ok(200..=299) => return self.count("done"),
             Ok(status) => problem_code(connection.body()).map_or_else(|| status.to_string(), str::to_owned),

@@ -29,8 +29,6 @@ const ALONE: &str = "alone";
 const BESIDE: &str = "beside a neighbour";
 /// How much slower than alone anything may be.
 const AT_MOST: f64 = 3.0;
-/// What is not counted: the neighbour must first be in the way everywhere.
-const BEFORE: Duration = Duration::from_secs(1);
 const MEASURED: [Operation; 4] = [Operation::Claim, Operation::Deploy, Operation::List, Operation::Release];
 
 #[derive(Debug, Deserialize)]
@@ -83,8 +81,10 @@ impl Settings {
         tenant: Option<&Arc<Tenant>>,
     ) -> Result<Vec<(&'static str, f64)>, Fault> {
         let phase = if tenant.is_some() { BESIDE } else { ALONE };
-        let attacking = tenant.map(|tenant| attacks::begin(tenant, self.each));
-        tokio::time::sleep(BEFORE).await;
+        let mut attacking = tenant.map(|tenant| attacks::begin(tenant, self.each));
+        if let Some(attacking) = &mut attacking {
+            attacking.is_under_way().await?;
+        }
         let stream = Stream::open(test, self.environments + 1).await?;
         let (limit, load) = (Duration::from_secs(test.common.seconds), self.load(test.common.connections));
         let mut shown = Vec::new();

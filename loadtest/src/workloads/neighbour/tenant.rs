@@ -1,7 +1,7 @@
 //! Owns the neighbour: a second organization on the server under test, with a token of its own admin.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::PathBuf;
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::server::running::ProcessError;
@@ -32,21 +32,26 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Restarts the server with a second organization. A new bootstrap token is that of the first organization listed; the
-    /// one before stays valid.
+    /// Restarts the server with a second organization. The token that a server is started with is that of the first
+    /// organization's admin: so the neighbour is the first until it has a token of its own.
     pub async fn move_in(test: &mut LoadTest) -> Result<Self, Fault> {
-        let token = Token::random();
         let home = test.server.home().ok_or(ProcessError::NotOurs)?;
-        let (first, second) = (home.join("neighbour.toml"), home.join("acme.toml"));
-        for (path, text) in [(&first, ORGANIZATION), (&second, SAMPLE)] {
+        let (neighbour, sample) = (home.join("neighbour.toml"), home.join("acme.toml"));
+        for (path, text) in [(&neighbour, ORGANIZATION), (&sample, SAMPLE)] {
             std::fs::write(path, text).map_err(ProcessError::Home)?;
         }
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let files = format!("{}:{}", text(&first), text(&second));
-        test.restart_with(vec![("LOCKKEEPER_ORGANIZATIONS".to_owned(), files)], token.clone()).await?;
-        let address = test.server.address;
+        let first = Token::random();
+        restart(test, [&neighbour, &sample], first.clone()).await?;
+        let tenant = Self::at(test.server.address, &first);
+        let made = tenant.make(&mut tenant.connect().await?, "/tokens", r#"{"name":"load"}"#, "token").await?;
+        restart(test, [&sample, &neighbour], test.place.token.clone()).await?;
+        let own = Token::parse(&made).map_err(|error| Fault::Neighbour(error.to_string()))?;
+        Ok(Self::at(test.server.address, &own))
+    }
+
+    fn at(address: SocketAddr, token: &Token) -> Self {
         let headers = format!("Host: {address}\r\nAuthorization: Bearer {}\r\n", token.reveal());
-        Ok(Self { address, headers })
+        Self { address, headers }
     }
 
     pub async fn prepare(&self, crowd: u32) -> Result<(), Fault> {
@@ -105,4 +110,10 @@ impl Tenant {
         format!("{method} /api/v1/organizations/{NAME}{path} HTTP/1.1\r\n{headers}{extra}{content}\r\n{body}")
             .into_bytes()
     }
+}
+
+async fn restart(test: &mut LoadTest, organizations: [&PathBuf; 2], token: Token) -> Result<(), Fault> {
+    let [first, second] = organizations.map(|path| path.display());
+    let files = format!("{first}:{second}");
+    test.restart_with(vec![("LOCKKEEPER_ORGANIZATIONS".to_owned(), files)], token).await
 }
