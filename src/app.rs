@@ -1,6 +1,7 @@
 //! Wires the parts together: from settings to a running server, and through its shutdown.
 
 mod analysing;
+mod certificates;
 mod chores;
 mod declared;
 mod error;
@@ -22,10 +23,11 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::opening::OpenedRealm;
 use crate::config::Settings;
 use crate::events::Sealer;
-use crate::http::{self, ListenOptions, RunningServer};
+use crate::http::{self, Encryption, ListenOptions, Listeners, RunningServer};
 use crate::runner::Runner;
 use crate::store::{self, LoggedStore};
 use crate::telemetry;
+use crate::tls::ServerTls;
 
 /// How long a stop waits for webhook receivers: long enough for one that works.
 const LAST_DELIVERIES_MAX: Duration = Duration::from_secs(5);
@@ -38,17 +40,18 @@ pub fn serve(settings: Settings, discard_damaged_log: bool, step_umask: u32) -> 
 async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step_umask: u32) -> Result<(), ServeError> {
     // A signal during the start stops the server as soon as it has started.
     let mut signals = Signals::new()?;
+    let hangup = settings.tls.as_ref().map(|_| signal(SignalKind::hangup())).transpose()?;
     let metrics = telemetry::metrics();
     let store = Arc::new(open_store(&settings, discard_damaged_log)?);
     let listen = listen_options(&settings);
-    let reserved = http::reserve(listen.listen).map_err(|error| ServeError::listen(listen.listen, &error))?;
+    let listeners = reserve(&settings)?;
     let node = opening::open_node(&settings, metrics.clone())?;
     let OpenedRealm { realm, runner, admin_token, isolation } =
         opening::open_realm(&settings, store.clone(), &node, step_umask).await?;
     let running =
-        http::start(&listen, reserved, node, realm).map_err(|error| ServeError::listen(listen.listen, &error))?;
+        http::start(&listen, listeners, node, realm).map_err(|error| ServeError::listen(settings.listen, &error))?;
     greeting::greet(&settings, &running, &isolation, admin_token.as_ref());
-    let chores = chores::begin(&running, &runner, &settings, metrics);
+    let chores = chores::begin(&running, &runner, &settings, metrics, hangup);
     let webhooks = running.realm.webhooks.clone();
     let delivering = actix_web::rt::spawn(async move { webhooks.run().await });
 
@@ -142,9 +145,20 @@ fn event_counter() -> store::journal::Appended {
     Arc::new(move |organization, event| counter.count(organization, event))
 }
 
+/// Binds the addresses, and reads the certificate if there is one.
+fn reserve(settings: &Settings) -> Result<Listeners, ServeError> {
+    let reserve = |address| http::reserve(address).map_err(|error| ServeError::listen(address, &error));
+    let main = reserve(settings.listen)?;
+    let Some(options) = &settings.tls else {
+        return Ok(Listeners { main, encryption: None });
+    };
+    let tls = Arc::new(ServerTls::open(options.files.clone()).map_err(ServeError::Tls)?);
+    let plain = options.plain_listen.map(reserve).transpose()?;
+    Ok(Listeners { main, encryption: Some(Encryption { tls, hsts: options.hsts, plain }) })
+}
+
 fn listen_options(settings: &Settings) -> ListenOptions {
     ListenOptions {
-        listen: settings.listen,
         workers: match settings.workers {
             0 => std::thread::available_parallelism().map_or(2, usize::from),
             workers => workers,

@@ -67,4 +67,5 @@ pub mod steady_clock;
 pub mod store;
 mod stored;
 pub mod telemetry;
+pub mod tls;
 pub mod webhooks;

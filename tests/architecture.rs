@@ -32,7 +32,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("logs", &["domain", "shares"]),
     ("runner", &["domain", "logs", "outbound", "shares"]),
     ("forms", &["domain", "pipelines"]),
-    ("config", &["auth", "domain", "forms", "outbound", "pipelines", "secrets"]),
+    ("tls", &[]),
+    ("config", &["auth", "domain", "forms", "outbound", "pipelines", "secrets", "tls"]),
     ("idempotency", &["domain", "shares", "steady_clock", "store", "stored"]),
     ("auth", &["domain", "entropy", "events", "idempotency", "store", "stored"]),
     ("pipelines", &["domain", "events", "store", "stored"]),
@@ -60,6 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "secrets",
             "shares",
             "store",
+            "tls",
             "webhooks",
         ],
     ),
@@ -86,6 +88,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "steady_clock",
             "store",
             "telemetry",
+            "tls",
             "webhooks",
         ],
     ),
@@ -130,6 +133,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("aho_corasick", &["analysis", "runner"]),
     ("regex", &["analysis"]),
     ("reqwest", &["analysis", "fixes", "outbound", "runner", "webhooks"]),
+    ("rustls", &["app", "outbound", "tls"]),
+    ("tokio_rustls", &["http"]),
     ("hmac", &["events", "webhooks"]),
     ("url", &["outbound", "webhooks"]),
 ];
@@ -155,6 +160,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "store",
     "stored",
     "telemetry",
+    "tls",
     "webhooks",
 ];
 

@@ -4,8 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusHandle;
+use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
+use super::certificates;
 use crate::actors::Environments;
 use crate::config::Settings;
 use crate::domain::{DeploymentId, Identifier};
@@ -43,10 +45,11 @@ pub fn begin(
     runner: &Runner,
     settings: &Settings,
     metrics: PrometheusHandle,
+    hangup: Option<Signal>,
 ) -> Vec<JoinHandle<()>> {
     let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let (node, realm) = (&running.node, &running.realm);
-    vec![
+    let mut chores = vec![
         actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         actix_web::rt::spawn(watch_connections(node.clone())),
         actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
@@ -55,7 +58,12 @@ pub fn begin(
         actix_web::rt::spawn(seal_events(realm.clone())),
         actix_web::rt::spawn(keep_time(realm.clone())),
         actix_web::rt::spawn(sweep_files(node.clone(), realm.clone(), runner.clone(), organizations)),
-    ]
+    ];
+    if let Some((encrypted, hangup)) = running.encrypted.as_ref().zip(hangup) {
+        chores.push(actix_web::rt::spawn(certificates::keep_fresh(encrypted.tls.clone(), hangup)));
+        chores.push(actix_web::rt::spawn(certificates::report_handshakes(encrypted.handshakes.clone())));
+    }
+    chores
 }
 
 async fn do_chores_of_node(node: Arc<Node>, runner: Runner, metrics: PrometheusHandle) {

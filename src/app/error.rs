@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use crate::actors::Failure;
-use crate::{secrets, store};
+use crate::{secrets, store, tls};
 
 /// Why the server did not start, or stopped by itself: one sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,8 @@ pub enum ServeError {
     Open(#[from] store::OpenError),
     #[error(transparent)]
     Secrets(#[from] secrets::OpenError),
+    #[error("{}", said(.0))]
+    Tls(Vec<tls::Unfit>),
     #[error("cannot listen on {address}: {reason}")]
     Listen { address: SocketAddr, reason: String },
     #[error("cannot prepare the data directory: {0}")]
@@ -40,4 +42,8 @@ impl ServeError {
         };
         Self::Listen { address, reason }
     }
+}
+
+fn said(unfit: &[tls::Unfit]) -> String {
+    unfit.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n  ")
 }

@@ -10,8 +10,15 @@ use crate::http::RunningServer;
 /// The address, the admin token and a first command. On stdout, separate from the log.
 pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admin_token: Option<&TokenText>) {
     let address = running.address;
-    let mut text = format!("Lockkeeper {} serves on http://{address}\n", env!("CARGO_PKG_VERSION"));
-    text += &format!("API explorer:  http://{address}/docs/\n");
+    let url = url(running);
+    let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
+    text += &format!("API explorer:  {url}/docs/\n");
+    if let Some(encrypted) = &running.encrypted {
+        text += &format!("Certificate:   {}\n", encrypted.tls.certificate());
+        if let Some(address) = encrypted.plain_address {
+            text += &format!("Plain HTTP:    http://{address}, only on this machine\n");
+        }
+    }
     text += &format!("Data:          {}\n", settings.data_dir.display());
     text += &format!("Isolation:     {isolation}\n");
     if let Some(token) = admin_token {
@@ -19,7 +26,7 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
         text += &format!("Admin token:   {token}   (shown only this once)\n");
         if let Some((organization, pipeline, environment)) = first_environment(settings) {
             text += &format!(
-                "\nClaim {environment}:\n\n  curl -sS -X POST http://{address}/api/v1/organizations/{organization}/pipelines/\
+                "\nClaim {environment}:\n\n  curl -sS -X POST {url}/api/v1/organizations/{organization}/pipelines/\
                  {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
                  -H 'Content-Type: application/json' -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\"}}'\n"
             );
@@ -32,7 +39,20 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
     let mut stdout = std::io::stdout().lock();
     // A closed stdout must not stop the server.
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
-    tracing::info!(%address, sample = settings.sample, "serving");
+    let tls = running.encrypted.is_some();
+    tracing::info!(%address, tls, sample = settings.sample, "serving");
+}
+
+/// With TLS, by a name of the certificate if it has one: clients would refuse it for an address.
+fn url(running: &RunningServer) -> String {
+    let Some(encrypted) = &running.encrypted else {
+        return format!("http://{}", running.address);
+    };
+    let names = encrypted.tls.certificate().names;
+    match names.iter().find(|name| !name.starts_with('*')) {
+        Some(name) => format!("https://{name}:{}", running.address.port()),
+        None => format!("https://{}", running.address),
+    }
 }
 
 fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Identifier)> {

@@ -25,7 +25,9 @@ use crate::{app, outbound, runner, telemetry};
     after_help = "Without a command it runs `serve`. Exit codes: 0 stopped on request, 1 failed to start or to continue, \
                   2 invalid usage, 74 disk failure, 78 invalid configuration.\n\n\
                   Examples:\n  lockkeeper\n  lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
-                  lockkeeper check config/acme.toml\n  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve"
+                  lockkeeper check config/acme.toml\n  \
+                  LOCKKEEPER_TLS_CERTIFICATE=cert.pem LOCKKEEPER_TLS_KEY=key.pem lockkeeper serve --listen 0.0.0.0:8443\n  \
+                  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -101,7 +103,7 @@ pub fn run() -> ExitCode {
 
 fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
     let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
-    let settings = match config::load(&flags, variables) {
+    let settings = match config::load_to_serve(&flags, variables) {
         Ok(settings) => settings,
         Err(faults) => return complain(EXIT_CONFIG, &faults),
     };

@@ -76,6 +76,34 @@ impl Given<'_> {
         self.text()?.parse().map_err(|_| Unfit::Unsaid)
     }
 
+    pub(super) fn loopback_or_off(&self) -> Result<Option<(SocketAddr, Place)>, Unfit> {
+        if self.text()? == "off" {
+            return Ok(None);
+        }
+        let address = self.address()?;
+        if !address.ip().is_loopback() {
+            return Err(Unfit::is("an address that others may reach"));
+        }
+        Ok(Some((address, self.place())))
+    }
+
+    /// Relative to the file that names it; in a variable, to the working directory.
+    pub(super) fn file(&self) -> Result<Option<(PathBuf, Place)>, Unfit> {
+        let is_empty = match self {
+            Given::InFile { .. } => self.text()?.is_empty(),
+            Given::Text { text, .. } => text.is_empty(),
+        };
+        if is_empty {
+            return Ok(None);
+        }
+        let path = self.path()?;
+        let path = match self {
+            Given::InFile { document, .. } => document.directory().join(path),
+            Given::Text { .. } => path,
+        };
+        Ok(Some((path, self.place())))
+    }
+
     pub(super) fn path(&self) -> Result<PathBuf, Unfit> {
         match self {
             Given::InFile { .. } => sane_path(Path::new(self.text()?)),

@@ -12,9 +12,10 @@ use crate::secrets::{MasterKey, SecretValue};
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
-    LogFormat, Outbound, Runner, Settings, Storage, UserRange, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, ClientCertificates, Environments, Events, FileUrls, Git, Http, Idempotency,
+    Isolation, Log, LogFormat, Outbound, Runner, Settings, Storage, UserRange, Webhooks,
 };
+use super::tls::TlsDraft;
 
 /// The settings while the layers are laid over each other.
 pub(super) struct Draft {
@@ -24,6 +25,7 @@ pub(super) struct Draft {
     pub(super) burst: NonZeroU32,
     /// The server of the model, if there is one or not.
     pub(super) llm: AnalysisLlm,
+    pub(super) tls: TlsDraft,
     /// The organization files, with the places that name them.
     pub(super) organizations: Vec<(PathBuf, Place)>,
 }
@@ -49,6 +51,7 @@ impl Draft {
                 drain: Duration::ZERO,
                 max_connections: 0,
             },
+            tls: None,
             storage: Storage {
                 history_retention: 0,
                 log_segment_bytes: 0,
@@ -96,7 +99,8 @@ impl Draft {
         };
         let (url, model) = (String::new(), String::new());
         let llm = AnalysisLlm { url, model, key: None, timeout: Duration::ZERO, max_log_bytes: 0 };
-        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, organizations: Vec::new() }
+        let (tls, organizations) = (TlsDraft::default(), Vec::new());
+        Self { settings, per_second: None, burst: NonZeroU32::MIN, llm, tls, organizations }
     }
 }
 
@@ -108,6 +112,8 @@ pub(super) struct Key {
 /// The type of a key, and its target.
 pub(super) enum Kind {
     Address(fn(&mut Draft, SocketAddr)),
+    /// An address that only this machine can reach, with the place that names it, or none.
+    LoopbackOrOff(fn(&mut Draft, Option<(SocketAddr, Place)>)),
     Directory(fn(&mut Draft, PathBuf)),
     Number(u32, u32, fn(&mut Draft, u32)),
     NumberOrOff(u32, u32, fn(&mut Draft, Option<u32>)),
@@ -117,6 +123,9 @@ pub(super) enum Kind {
     LogFilter(fn(&mut Draft, String)),
     LogFormat(fn(&mut Draft, LogFormat)),
     OrganizationFiles,
+    /// A file with the place that names it, or none.
+    File(fn(&mut Draft, Option<(PathBuf, Place)>)),
+    ClientCertificates(fn(&mut Draft, ClientCertificates)),
     SearchPath(fn(&mut Draft, String)),
     Isolation(fn(&mut Draft, Isolation)),
     Users(fn(&mut Draft, UserRange)),
@@ -145,6 +154,7 @@ impl Kind {
         match self {
             Kind::Token(_) | Kind::MasterKey(_) | Kind::Secret(_) => true,
             Kind::Address(_)
+            | Kind::LoopbackOrOff(_)
             | Kind::Directory(_)
             | Kind::Number(..)
             | Kind::NumberOrOff(..)
@@ -153,6 +163,8 @@ impl Kind {
             | Kind::LogFilter(_)
             | Kind::LogFormat(_)
             | Kind::OrganizationFiles
+            | Kind::File(_)
+            | Kind::ClientCertificates(_)
             | Kind::SearchPath(_)
             | Kind::Isolation(_)
             | Kind::Users(_)
@@ -206,6 +218,12 @@ pub(super) const KEYS: &[Key] = &[
     key("http.keep_alive_seconds", Kind::Number(1, 3_600, |d, n| d.settings.http.keep_alive = seconds(n))),
     key("http.drain_seconds", Kind::Number(0, 600, |d, n| d.settings.http.drain = seconds(n))),
     key("http.max_connections", Kind::Number(1, 1_000_000, |d, n| d.settings.http.max_connections = n as usize)),
+    key("tls.certificate", Kind::File(|d, file| d.tls.certificate = file)),
+    key("tls.key", Kind::File(|d, file| d.tls.key = file)),
+    key("tls.plain_listen", Kind::LoopbackOrOff(|d, address| d.tls.plain_listen = address)),
+    key("tls.client_certificates", Kind::ClientCertificates(|d, clients| d.tls.client_certificates = clients)),
+    key("tls.client_ca", Kind::File(|d, file| d.tls.client_ca = file)),
+    key("tls.hsts_seconds", Kind::Number(0, 63_072_000, |d, n| d.tls.hsts = seconds(n))),
     key("storage.history_retention", Kind::Number(1, 10_000_000, |d, n| d.settings.storage.history_retention = n)),
     key("storage.log_segment_mb", Kind::Number(4, 1_024, |d, n| d.settings.storage.log_segment_bytes = mebibytes(n))),
     key("storage.cache_mb", Kind::Number(8, 65_536, |d, n| d.settings.storage.cache_bytes = mebibytes(n))),
@@ -283,6 +301,11 @@ impl Key {
     pub(super) fn put(&self, given: &Given<'_>, draft: &mut Draft, faults: &mut Vec<Fault>) {
         let fits = match self.kind {
             Kind::Address(put) => given.address().map(|address| put(draft, address)),
+            Kind::LoopbackOrOff(put) => given.loopback_or_off().map(|address| put(draft, address)),
+            Kind::File(put) => given.file().map(|file| put(draft, file)),
+            Kind::ClientCertificates(put) => {
+                given.choice(ClientCertificates::ALL, ClientCertificates::as_str).map(|clients| put(draft, clients))
+            }
             Kind::Directory(put) => given.path().map(|path| put(draft, path)),
             Kind::Number(min, max, put) => given.number(min, max).map(|n| put(draft, n)),
             Kind::NumberOrOff(min, max, put) => given.number_or_off(min, max).map(|n| put(draft, n)),
@@ -329,6 +352,12 @@ impl Key {
     fn allowed(&self) -> String {
         match self.kind {
             Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned(),
+            Kind::LoopbackOrOff(_) => {
+                let why = "everybody on the way could read what is sent without TLS";
+                format!("an address of this machine alone, such as 127.0.0.1:8081, or \"off\", since {why}")
+            }
+            Kind::File(_) => "the path of a file, or \"\"".to_owned(),
+            Kind::ClientCertificates(_) => "\"off\", \"optional\" or \"required\"".to_owned(),
             Kind::Directory(_) => "the path of a directory".to_owned(),
             Kind::Number(min, max, _) => format!("an integer from {min} to {max}"),
             Kind::NumberOrOff(min, max, _) => format!("an integer from {min} to {max}, or \"off\""),

@@ -14,6 +14,7 @@ mod settings;
 mod step_file;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
@@ -25,7 +26,7 @@ pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
-    LogFormat, Outbound, RateLimit, Runner, Settings, Storage, UserRange, Webhooks,
+    LogFormat, Outbound, RateLimit, Runner, Settings, Storage, Tls, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 
@@ -40,6 +41,34 @@ pub const SAMPLE_TOML: &str = include_str!("../../config/acme.toml");
 
 /// Loads all settings: the defaults, then the file, then `environment` (all variables of the process), then `flags`.
 pub fn load<K, V>(flags: &Flags, environment: impl IntoIterator<Item = (K, V)>) -> Result<Settings, Faults>
+where
+    K: Into<OsString>,
+    V: Into<OsString>,
+{
+    load_for(Purpose::Other, flags, environment)
+}
+
+/// The same for a server: also checks the files of TLS, which no other command needs.
+pub fn load_to_serve<K, V>(flags: &Flags, environment: impl IntoIterator<Item = (K, V)>) -> Result<Settings, Faults>
+where
+    K: Into<OsString>,
+    V: Into<OsString>,
+{
+    load_for(Purpose::Serve, flags, environment)
+}
+
+/// What settings are loaded for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Serve,
+    Other,
+}
+
+fn load_for<K, V>(
+    purpose: Purpose,
+    flags: &Flags,
+    environment: impl IntoIterator<Item = (K, V)>,
+) -> Result<Settings, Faults>
 where
     K: Into<OsString>,
     V: Into<OsString>,
@@ -59,6 +88,9 @@ where
     }
     layers::lay_environment(&environment, &mut draft, &mut faults);
     layers::lay_flags(flags, &mut draft, &mut faults);
+    if purpose == Purpose::Serve {
+        draft.tls.check_files(&mut faults);
+    }
     let settings = settle(draft, &mut faults);
     Faults::none_of(faults)?;
     Ok(settings)
@@ -89,6 +121,7 @@ fn settle(draft: Draft, faults: &mut Vec<Fault>) -> Settings {
     let mut settings = draft.settings;
     settings.rate_limit = draft.per_second.map(|per_second| RateLimit { per_second, burst: draft.burst });
     settings.analysis.llm = settle_llm(draft.llm, settings.analysis.engine, faults);
+    settings.tls = draft.tls.settle(settings.listen, faults);
     settings.sample = draft.organizations.is_empty();
     settings.organizations = if settings.sample {
         let document = Document::new(Path::new("config/acme.toml (embedded)"), SAMPLE_TOML.to_owned());
@@ -170,18 +203,23 @@ fn check_document(document: &Document, faults: &mut Vec<Fault>) -> Summary {
         return Summary {
             settings: None,
             organizations: organization.into_iter().map(|(found, _)| (path.clone(), found)).collect(),
+            warnings: Vec::new(),
         };
     }
     let mut draft = defaults(faults);
     layers::lay_file(document, &mut draft, faults);
-    Summary { settings: Some(path), organizations: read_organizations(draft.organizations, faults) }
+    let warnings = draft.tls.check_files(faults);
+    draft.tls.settle(draft.settings.listen, faults);
+    Summary { settings: Some(path), organizations: read_organizations(draft.organizations, faults), warnings }
 }
 
-/// A summary of checked files, one line per file.
+/// A summary of checked files, one line per file and warning.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
     pub settings: Option<PathBuf>,
     pub organizations: Vec<(PathBuf, Organization)>,
+    /// What is no fault, and should not stay so.
+    pub warnings: Vec<String>,
 }
 
 impl fmt::Display for Summary {
@@ -213,7 +251,7 @@ impl fmt::Display for Summary {
                 write!(f, "; {} of registries, which only a server can check", counted(uses, "step"))?;
             }
         }
-        Ok(())
+        self.warnings.iter().try_for_each(|warning| write!(f, "\nwarning: {warning}"))
     }
 }
 

@@ -9,6 +9,7 @@ use super::Organization;
 use crate::auth::TokenText;
 use crate::outbound::Destination;
 use crate::secrets::{MasterKey, SecretValue};
+use crate::tls;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
@@ -25,6 +26,8 @@ pub struct Settings {
     pub rate_limit: Option<RateLimit>,
     pub log: Log,
     pub http: Http,
+    /// `None`: plain HTTP.
+    pub tls: Option<Tls>,
     pub storage: Storage,
     pub environments: Environments,
     pub idempotency: Idempotency,
@@ -83,6 +86,36 @@ pub struct Http {
     pub drain: Duration,
     /// Of one worker.
     pub max_connections: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tls {
+    pub files: tls::Files,
+    /// A listener for plain HTTP beside the encrypted one, only for this machine.
+    pub plain_listen: Option<SocketAddr>,
+    /// How long browsers remember to use TLS; zero: not at all.
+    pub hsts: Duration,
+}
+
+/// Whether clients show certificates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClientCertificates {
+    Off,
+    Optional,
+    Required,
+}
+
+impl ClientCertificates {
+    pub(super) const ALL: [ClientCertificates; 3] =
+        [ClientCertificates::Off, ClientCertificates::Optional, ClientCertificates::Required];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ClientCertificates::Off => "off",
+            ClientCertificates::Optional => "optional",
+            ClientCertificates::Required => "required",
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
@@ -197,19 +197,17 @@ impl Connection {
         }
     }
 
-    /// The client's end has no room for what is to be written.
-    pub fn write_blocked(&self) {
-        if !self.is_unread() {
-            self.unread_since_millis.store(self.tally.now_millis(), Ordering::Relaxed);
-        }
-    }
-
-    /// The client has taken something.
-    pub fn write_done(&self) {
-        if self.is_unread() {
+    /// Notes whether the client's end has had room for what was written.
+    pub fn note_write<T>(&self, written: Poll<T>) -> Poll<T> {
+        if written.is_pending() {
+            if !self.is_unread() {
+                self.unread_since_millis.store(self.tally.now_millis(), Ordering::Relaxed);
+            }
+        } else if self.is_unread() {
             self.unread_since_millis.store(0, Ordering::Relaxed);
             self.read_on();
         }
+        written
     }
 
     /// The web server is to be woken when it may read on.

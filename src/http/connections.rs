@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 
 use super::connection::{Connection, Expendable, Patience, Stall, Tally};
 use super::socket::Socket;
-use super::stream::Stream;
+use super::transport::Plain;
 
 /// The share of all connections that is closed at once to make room: each search looks at all of them.
 const ROOM_SHARE: usize = 256;
@@ -70,14 +70,14 @@ impl Connections {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// Registers a new connection, and returns the web server's side of it.
-    pub fn opened(&self, tcp: TcpStream) -> Stream {
+    /// Registers a new connection, which ends when what is returned is dropped.
+    pub fn opened(&self, tcp: TcpStream) -> Plain {
         let connection = Arc::new(Connection::new(Socket::new(tcp), self.tally.clone()));
         if self.excess() > 0 && !self.make_room() {
             connection.set_surplus(true);
         }
         self.open.lock().push(Arc::downgrade(&connection));
-        Stream::new(connection)
+        Plain::new(connection)
     }
 
     /// Whether only probes are answered on this connection. Ends when there is room again.
@@ -179,11 +179,12 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
+    use crate::http::stream::Stream;
 
     const PATIENCE: Patience = Patience { silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
 
     struct Open {
-        stream: Stream,
+        stream: Stream<Plain>,
         connection: Arc<Connection>,
         client: std::net::TcpStream,
     }
@@ -198,7 +199,7 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
-        let stream = connections.opened(TcpStream::from_std(accepted).unwrap());
+        let stream = Stream::new(connections.opened(TcpStream::from_std(accepted).unwrap()));
         let mut data = Extensions::new();
         stream.introduce(&mut data);
         let connection = data.remove::<Arc<Connection>>().unwrap();

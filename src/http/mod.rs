@@ -4,8 +4,8 @@
 //!
 //! - the wire: `codes`, `problem`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
 //!   problems), `paging` (queries and pages)
-//! - connections and limits: `socket`, `connection`, `stream`, `connections`, `streaming`, `scans`, `rate_limit`,
-//!   `event_hubs`
+//! - connections and limits: `socket`, `connection`, `transport` (plain or TLS), `stream`, `connections`, `handshake`,
+//!   `streaming`, `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
 //! - the request: `call`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait)
 //! - `resources`: the handlers
@@ -24,6 +24,7 @@ mod connection;
 mod connections;
 mod dto;
 mod event_hubs;
+mod handshake;
 mod idempotent;
 mod meter;
 mod observe;
@@ -43,13 +44,15 @@ mod socket;
 mod state;
 mod stream;
 mod streaming;
+mod transport;
 
 pub use connection::Patience;
 pub use connections::Connections;
 pub use dto::webhook_body;
 pub use event_hubs::{EventHubs, StreamTiming};
+pub use handshake::Handshakes;
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;
-pub use server::{ListenOptions, RunningServer, reserve, start};
+pub use server::{EncryptedServer, Encryption, ListenOptions, Listeners, RunningServer, reserve, start};
 pub use state::{Node, Realm, WallClock};

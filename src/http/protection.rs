@@ -1,8 +1,11 @@
 //! Headers that tell browsers and caches how to treat every answer.
 
+use std::time::Duration;
+
+use actix_web::dev::ServiceResponse;
 use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderMap, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
-    X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 
 /// What an answer is.
@@ -40,5 +43,55 @@ pub fn protect(headers: &mut HeaderMap, content: Content) {
     headers.insert(REFERRER_POLICY, NO_REFERRER);
     if content == Content::Data {
         headers.insert(CACHE_CONTROL, NO_STORE);
+    }
+}
+
+/// What every answer over TLS has beyond that: browsers are not to come without TLS again.
+#[derive(Clone)]
+pub struct TransportSecurity {
+    policy: Option<HeaderValue>,
+}
+
+impl TransportSecurity {
+    /// Browsers remember it for so long; zero: not at all.
+    pub fn new(remembered: Duration) -> Self {
+        let policy = (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs()));
+        Self { policy: policy.and_then(|policy| policy.try_into().ok()) }
+    }
+
+    pub fn protect(&self, response: &mut ServiceResponse) {
+        let host = response.request().headers().get(HOST).and_then(|host| host.to_str().ok());
+        if let Some(policy) = self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
+            let policy = policy.clone();
+            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, policy);
+        }
+    }
+}
+
+/// Browsers would remember it for all ports of the name, and so for everything else that somebody develops on a machine.
+fn is_this_machine(host: &str) -> bool {
+    let name = host.rsplit_once(':').map_or(host, |(name, _)| name).trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_are_left_out() {
+        for local in ["localhost", "localhost:8443", "LOCALHOST.:1", "lock.localhost"] {
+            assert!(is_this_machine(local), "{local}");
+        }
+        for other in ["lock.example", "lock.example:8443", "localhost.example", "notlocalhost", "[::1]:8443", ""] {
+            assert!(!is_this_machine(other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_policy_of_no_time_is_none() {
+        assert_eq!(TransportSecurity::new(Duration::ZERO).policy, None);
+        let year = TransportSecurity::new(Duration::from_secs(31_536_000));
+        assert_eq!(year.policy, Some(HeaderValue::from_static("max-age=31536000")));
     }
 }

@@ -13,33 +13,61 @@ use actix_http::error::DispatchError;
 use actix_server::{GracefulShutdownSignal, Server, ServerHandle};
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::App;
-use actix_web::dev::AppConfig;
+use actix_web::dev::{AppConfig, ServiceResponse};
 use actix_web::rt::net::TcpStream;
 use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
+use super::handshake::Handshakes;
+use super::protection::TransportSecurity;
 use super::router::Router;
 use super::state::{Node, Realm};
 use super::stream::Stream;
+use super::transport::Transport;
 use super::{observe, state};
+use crate::tls::ServerTls;
 
 #[derive(Debug, Clone)]
 pub struct ListenOptions {
-    pub listen: SocketAddr,
     pub workers: usize,
     pub head_timeout: Duration,
     pub keep_alive: Duration,
     pub max_connections: usize,
 }
 
+/// What the server listens on.
+pub struct Listeners {
+    pub main: ReservedAddress,
+    /// `None`: the main listener speaks plain HTTP.
+    pub encryption: Option<Encryption>,
+}
+
+/// The main listener speaks TLS.
+pub struct Encryption {
+    pub tls: Arc<ServerTls>,
+    /// How long browsers remember that; zero: not at all.
+    pub hsts: Duration,
+    /// A plain listener beside it.
+    pub plain: Option<ReservedAddress>,
+}
+
 /// A server that accepts requests.
 pub struct RunningServer {
     pub address: SocketAddr,
+    pub encrypted: Option<EncryptedServer>,
     pub node: Arc<Node>,
     pub realm: Arc<Realm>,
     handle: ServerHandle,
     ended: actix_web::rt::task::JoinHandle<io::Result<()>>,
+}
+
+/// What there is of a server only with TLS.
+pub struct EncryptedServer {
+    pub tls: Arc<ServerTls>,
+    pub handshakes: Arc<Handshakes>,
+    /// Where it serves without TLS.
+    pub plain_address: Option<SocketAddr>,
 }
 
 /// Connections that the kernel queues while all workers are busy: enough for a fleet that starts at once.
@@ -69,62 +97,133 @@ pub fn reserve(address: SocketAddr) -> io::Result<ReservedAddress> {
     Ok(ReservedAddress(socket))
 }
 
-pub fn start(
-    options: &ListenOptions,
-    ReservedAddress(socket): ReservedAddress,
-    node: Node,
-    realm: Realm,
-) -> io::Result<RunningServer> {
+pub fn start(options: &ListenOptions, listeners: Listeners, node: Node, realm: Realm) -> io::Result<RunningServer> {
     let (node, realm) = (Arc::new(node), Arc::new(realm));
     let per_worker = connections_per_worker(options);
     let limit = per_worker.usual.saturating_mul(options.workers);
     node.share_connections(limit);
     node.connections.set_limit(limit);
-    socket.listen(BACKLOG as i32)?;
-    let listener = TcpListener::from(socket);
-    let address = listener.local_addr()?;
-    let builder = Server::build()
+    let mut builder = Server::build()
         .workers(options.workers)
         .max_concurrent_connections(per_worker.usual.saturating_add(per_worker.surplus))
         .shutdown_timeout(LINGER_SECONDS)
         .disable_signals();
-    let stopping = builder.graceful_shutdown_signal();
-    let serve = {
-        let (options, node, realm) = (options.clone(), node.clone(), realm.clone());
-        move || serve(&options, state::App::new(node.clone(), realm.clone()), stopping.clone())
+    let service = Service {
+        options: options.clone(),
+        node: node.clone(),
+        realm: realm.clone(),
+        stopping: builder.graceful_shutdown_signal(),
     };
-    let server = builder.listen("http", listener, serve)?.run();
+    let (main, address) = listen(listeners.main)?;
+    let encrypted = match listeners.encryption {
+        None => {
+            builder = builder.listen("http", main, move || service.plain())?;
+            None
+        }
+        Some(Encryption { tls, hsts, plain }) => {
+            let mut plain_address = None;
+            if let Some((listener, address)) = plain.map(listen).transpose()? {
+                let service = service.clone();
+                builder = builder.listen("http", listener, move || service.plain())?;
+                plain_address = Some(address);
+            }
+            let handshakes = Arc::new(Handshakes::new(tls.clone(), options.head_timeout));
+            let (security, shaking) = (TransportSecurity::new(hsts), handshakes.clone());
+            builder = builder.listen("https", main, move || service.encrypted(&shaking, &security))?;
+            Some(EncryptedServer { tls, handshakes, plain_address })
+        }
+    };
+    let server = builder.run();
     let handle = server.handle();
-    Ok(RunningServer { address, node, realm, handle, ended: actix_web::rt::spawn(server) })
+    Ok(RunningServer { address, encrypted, node, realm, handle, ended: actix_web::rt::spawn(server) })
 }
 
-/// How a worker serves its connections: as the web framework's own server does, but with sockets that we can check while a
-/// request is in flight.
-fn serve(
-    options: &ListenOptions,
-    app: state::App,
+fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, SocketAddr)> {
+    socket.listen(BACKLOG as i32)?;
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// How each worker serves its connections: as the web framework's own server does, but with sockets that we can check while
+/// a request is in flight.
+#[derive(Clone)]
+struct Service {
+    options: ListenOptions,
+    node: Arc<Node>,
+    realm: Arc<Realm>,
     stopping: GracefulShutdownSignal,
-) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
-    let (connections, router) = (app.node.connections.clone(), Rc::new(Router::new()));
-    // One service for everything: layers of the web framework would cost more than the work they do.
-    let answer = move |request| observe::observe(app.clone(), router.clone(), request).map_err(Into::into);
-    let app = App::new().default_service(fn_service(answer));
-    let http = HttpService::build()
-        .client_request_timeout(options.head_timeout)
-        .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
-        .keep_alive(options.keep_alive)
-        .graceful_shutdown_signal(move || {
-            let stopping = stopping.clone();
-            async move { stopping.notified().await }
-        })
-        .on_connect_ext(Stream::introduce)
-        // Nothing uses the framework's host name or address.
-        .h1(map_config(app, |()| AppConfig::default()));
-    let open = move |tcp: TcpStream| {
-        let peer = tcp.peer_addr().ok();
-        ready(Ok((connections.opened(tcp), peer)))
-    };
-    fn_service(open).and_then(http)
+}
+
+impl Service {
+    fn plain(
+        &self,
+    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
+        let connections = self.node.connections.clone();
+        let open = move |tcp: TcpStream| {
+            let peer = tcp.peer_addr().ok();
+            ready(Ok((Stream::new(connections.opened(tcp)), peer)))
+        };
+        fn_service(open).and_then(self.http(|response| response))
+    }
+
+    /// A connection counts from its beginning, before its handshake.
+    fn encrypted(
+        &self,
+        handshakes: &Arc<Handshakes>,
+        security: &TransportSecurity,
+    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
+        let (connections, handshakes) = (self.node.connections.clone(), handshakes.clone());
+        let (stopping, security) = (self.stopping.clone(), security.clone());
+        let open = move |tcp: TcpStream| {
+            let peer = tcp.peer_addr().ok();
+            let opened = connections.opened(tcp);
+            let (handshakes, stopping) = (handshakes.clone(), stopping.clone());
+            async move {
+                let encrypted = tokio::select! {
+                    encrypted = handshakes.complete(opened, peer) => encrypted?,
+                    () = stopping.notified() => return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
+                };
+                Ok((Stream::new(encrypted), peer))
+            }
+        };
+        fn_service(open).and_then(self.http(move |mut response: ServiceResponse| {
+            security.protect(&mut response);
+            response
+        }))
+    }
+
+    /// HTTP over a connection, with a last step for every answer.
+    fn http<T: Transport, F: Fn(ServiceResponse) -> ServiceResponse + Clone + 'static>(
+        &self,
+        finish: F,
+    ) -> impl ServiceFactory<
+        (Stream<T>, Option<SocketAddr>),
+        Config = (),
+        Response = (),
+        Error = DispatchError,
+        InitError = (),
+    > + use<T, F> {
+        let (app, router) = (state::App::new(self.node.clone(), self.realm.clone()), Rc::new(Router::new()));
+        // One service for everything: layers of the web framework would cost more than the work they do.
+        let answer = move |request| {
+            let finish = finish.clone();
+            observe::observe(app.clone(), router.clone(), request).map_ok(finish).map_err(Into::into)
+        };
+        let app = App::new().default_service(fn_service(answer));
+        let stopping = self.stopping.clone();
+        HttpService::build()
+            .client_request_timeout(self.options.head_timeout)
+            .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
+            .keep_alive(self.options.keep_alive)
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            .on_connect_ext(Stream::introduce)
+            // Nothing uses the framework's host name or address.
+            .h1(map_config(app, |()| AppConfig::default()))
+    }
 }
 
 /// The largest numbers of connections of a worker.

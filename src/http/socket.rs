@@ -122,9 +122,22 @@ impl Socket {
             Poll::Pending => false,
         };
         if ended {
-            self.ended.store(true, Ordering::Relaxed);
+            self.note_end();
         }
         read
+    }
+
+    /// Waits for the first byte that the client sends, and leaves it unread. `None` if it ends instead.
+    pub fn poll_first_byte(&self, context: &mut Context<'_>) -> Poll<io::Result<Option<u8>>> {
+        let mut byte = [0];
+        let mut buffer = ReadBuf::new(&mut byte);
+        let peeked = self.with(|tcp| tcp.poll_peek(context, &mut buffer));
+        peeked.map_ok(|length| (length > 0).then_some(byte[0]))
+    }
+
+    /// The client has ended what it sends.
+    pub fn note_end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     pub fn with<T>(&self, act: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {

@@ -1,5 +1,5 @@
-//! The web server's side of a connection: it reads and writes through this. Notes when the client takes nothing of its
-//! answer, and bounds what a client may send ahead of its answers.
+//! The web server's side of a connection: it reads and writes through this. Bounds what a client may send ahead of its
+//! answers.
 //!
 //! The web server parses every request that it finds in what it has read, and keeps each in several KiB until its turn
 //! comes; and when it has read 128 KiB that it cannot use yet, it asks again and again. So it gets few requests at a
@@ -7,13 +7,12 @@
 
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use actix_web::dev::Extensions;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::Connection;
+use super::transport::Transport;
 
 /// Requests that the web server gets at a time.
 const REQUESTS_MAX: usize = 16;
@@ -24,10 +23,9 @@ const TURN_MAX: usize = 8 * 1024;
 /// Bytes that are read ahead while a request is being answered.
 const AHEAD_MAX: usize = 16 * 1024;
 
-/// Closes its connection when dropped.
-pub struct Stream {
-    connection: Arc<Connection>,
-    /// Read from the socket, and not yet by the web server.
+pub struct Stream<T> {
+    transport: T,
+    /// Read from the transport, and not yet by the web server.
     rest: Vec<u8>,
     /// Bytes read in this turn of the web server.
     turn: usize,
@@ -36,18 +34,18 @@ pub struct Stream {
     requests: usize,
 }
 
-impl Stream {
-    pub fn new(connection: Arc<Connection>) -> Self {
-        Self { connection, rest: Vec::new(), turn: 0, ahead: 0, requests: 0 }
+impl<T: Transport> Stream<T> {
+    pub fn new(transport: T) -> Self {
+        Self { transport, rest: Vec::new(), turn: 0, ahead: 0, requests: 0 }
     }
 
     /// Makes the connection available to its requests.
     pub fn introduce(&self, data: &mut Extensions) {
-        data.insert(self.connection.clone());
+        data.insert(self.transport.connection().clone());
     }
 
     fn must_wait(&mut self) -> bool {
-        let connection = &self.connection;
+        let connection = self.transport.connection();
         if connection.is_unread() {
             return true;
         }
@@ -57,7 +55,7 @@ impl Stream {
         (self.ahead >= AHEAD_MAX || self.requests >= REQUESTS_MAX) && !connection.is_receiving()
     }
 
-    /// Reads from the rest, then from the socket.
+    /// Reads from the rest, then from the transport.
     fn read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         if !self.rest.is_empty() {
             let length = buffer.remaining().min(self.rest.len());
@@ -65,17 +63,11 @@ impl Stream {
             self.rest.drain(..length);
             return Poll::Ready(Ok(()));
         }
-        self.connection.socket.poll_read(context, buffer)
+        Pin::new(&mut self.transport).poll_read(context, buffer)
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
-        self.connection.closed();
-    }
-}
-
-impl AsyncRead for Stream {
+impl<T: Transport> AsyncRead for Stream<T> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -83,7 +75,7 @@ impl AsyncRead for Stream {
     ) -> Poll<io::Result<()>> {
         if self.must_wait() {
             self.turn = 0;
-            self.connection.hold(context);
+            self.transport.connection().hold(context);
             return Poll::Pending;
         }
         if self.turn >= TURN_MAX {
@@ -94,14 +86,14 @@ impl AsyncRead for Stream {
         let before = buffer.filled().len();
         let read = self.read(context, buffer);
         let bytes = &buffer.filled()[before..];
-        let is_ahead = self.connection.is_busy();
+        let is_ahead = self.transport.connection().is_busy();
         if !matches!(read, Poll::Ready(Ok(()))) {
             self.turn = 0;
         } else if is_ahead || bytes.len() > FEW_BYTES {
             let piece = Piece::of(bytes, REQUESTS_MAX.saturating_sub(self.requests).max(1));
             if is_ahead && piece.requests > 0 {
                 // The web server does not parse what it has no room for, and would forget it.
-                self.connection.hold(context);
+                self.transport.connection().hold(context);
             }
             self.turn += piece.length;
             self.ahead += piece.length;
@@ -120,23 +112,17 @@ impl AsyncRead for Stream {
     }
 }
 
-impl AsyncWrite for Stream {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = self.connection.socket.with(|tcp| tcp.poll_write(context, bytes));
-        if written.is_pending() {
-            self.connection.write_blocked();
-        } else {
-            self.connection.write_done();
-        }
-        written
+impl<T: Transport> AsyncWrite for Stream<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.transport).poll_write(context, bytes)
     }
 
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection.socket.with(|tcp| tcp.poll_flush(context))
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_flush(context)
     }
 
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.connection.socket.with(|tcp| tcp.poll_shutdown(context))
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.transport).poll_shutdown(context)
     }
 }
 
@@ -169,27 +155,29 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use std::future::poll_fn;
     use std::io::Write;
+    use std::sync::Arc;
 
     use actix_web::rt::net::TcpStream;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::http::connection::Tally;
+    use crate::http::connection::{Connection, Tally};
     use crate::http::socket::Socket;
+    use crate::http::transport::Plain;
 
     const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    fn pair() -> (Stream, std::net::TcpStream) {
+    fn pair() -> (Stream<Plain>, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
         let socket = Socket::new(TcpStream::from_std(accepted).unwrap());
-        (Stream::new(Arc::new(Connection::new(socket, Tally::new()))), client)
+        (Stream::new(Plain::new(Arc::new(Connection::new(socket, Tally::new())))), client)
     }
 
     /// What the web server gets in one turn: it reads until there is nothing more for now.
-    async fn turn(stream: &mut Stream) -> Vec<u8> {
+    async fn turn(stream: &mut Stream<Plain>) -> Vec<u8> {
         let mut got = Vec::new();
         poll_fn(|context| {
             loop {
@@ -208,7 +196,7 @@ mod tests {
     }
 
     /// Whether nothing is read for now although something has been sent.
-    fn is_held(stream: &mut Stream) -> bool {
+    fn is_held(stream: &mut Stream<Plain>) -> bool {
         let mut bytes = [0; 1];
         let mut context = Context::from_waker(std::task::Waker::noop());
         Pin::new(stream).poll_read(&mut context, &mut ReadBuf::new(&mut bytes)).is_pending()
@@ -250,7 +238,7 @@ mod tests {
     #[actix::test]
     async fn while_a_request_is_answered_little_more_is_read_unless_it_is_its_body() {
         let (mut stream, mut client) = pair();
-        let connection = stream.connection.clone();
+        let connection = stream.transport.connection().clone();
         let request = connection.request_began();
         client.write_all(&[b'x'; 64 * 1024]).unwrap();
         let mut read = 0;
@@ -271,7 +259,7 @@ mod tests {
     #[actix::test]
     async fn behind_a_request_that_is_being_answered_few_others_are_read() {
         let (mut stream, mut client) = pair();
-        let request = stream.connection.request_began();
+        let request = stream.transport.connection().request_began();
         client.write_all(&REQUEST.repeat(100)).unwrap();
         let mut got = turn(&mut stream).await;
         assert!(Piece::of(&got, usize::MAX).requests <= REQUESTS_MAX && is_held(&mut stream));
@@ -284,10 +272,10 @@ mod tests {
     #[actix::test]
     async fn a_client_that_does_not_read_is_not_read_from_until_it_does() {
         let (mut stream, mut client) = pair();
-        let connection = stream.connection.clone();
+        let connection = stream.transport.connection().clone();
         client.write_all(REQUEST).unwrap();
         stream.write_all(&[0]).await.unwrap();
-        let blocked = |context: &mut Context<'_>, stream: &mut Stream| {
+        let blocked = |context: &mut Context<'_>, stream: &mut Stream<Plain>| {
             while Pin::new(&mut *stream).poll_write(context, &[0; 64 * 1024]).is_ready() {}
             Poll::Ready(())
         };

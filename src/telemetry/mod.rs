@@ -63,6 +63,15 @@ fn describe() {
         "lockkeeper_connections_cut_off_total",
         "Connections shut down: silent, unread (its answer), or crowded (for another one)"
     );
+    describe_counter!(
+        "lockkeeper_tls_handshakes_total",
+        "TLS handshakes: anonymous, certified (with a client certificate), failed, or timed_out"
+    );
+    describe_counter!("lockkeeper_tls_reloads_total", "Changed TLS files that were used (replaced) or refused");
+    describe_gauge!(
+        "lockkeeper_tls_certificate_expires_timestamp_seconds",
+        "When the server's certificate expires, in seconds since 1970"
+    );
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "Durable events, by type");
     describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");

@@ -17,4 +17,5 @@ mod sessions;
 mod shares;
 #[path = "../support/mod.rs"]
 mod support;
+mod tls;
 mod webhooks;

@@ -8,6 +8,7 @@
     reason = "shared by several test binaries"
 )]
 
+pub mod authority;
 pub mod model;
 pub mod namespace;
 pub mod recorded;
@@ -188,7 +189,7 @@ pub struct Server {
     setup: Setup,
     home: Home,
     child: Child,
-    /// `http://127.0.0.1:port`
+    /// `http://127.0.0.1:port`; with TLS, `https://` and a name of its certificate.
     pub address: String,
     /// What it printed on stdout up to and including the line about the token.
     pub greeting: String,
@@ -201,6 +202,10 @@ impl Server {
 
     pub fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    pub fn port(&self) -> u16 {
+        self.address.rsplit(':').next().unwrap().parse().unwrap()
     }
 
     pub fn home(&self) -> &Path {
@@ -331,9 +336,13 @@ pub fn assert_is_time(value: &Value) {
 }
 
 fn http() -> reqwest::Client {
+    http_builder().build().unwrap()
+}
+
+pub fn http_builder() -> reqwest::ClientBuilder {
     // reqwest is built without a provider of TLS; that it has been installed before is no fault.
     rustls::crypto::ring::default_provider().install_default().ok();
-    reqwest::Client::builder().timeout(Duration::from_secs(60)).build().unwrap()
+    reqwest::Client::builder().timeout(Duration::from_secs(60))
 }
 
 /// Makes requests for one token. Paths are below the organization unless they say otherwise.
@@ -419,6 +428,11 @@ impl Answer {
 }
 
 impl Client {
+    /// The same client with other connections.
+    pub fn over(self, http: reqwest::Client) -> Self {
+        Self { http, ..self }
+    }
+
     pub fn in_organization(mut self, organization: &str) -> Self {
         organization.clone_into(&mut self.organization);
         self
@@ -427,6 +441,12 @@ impl Client {
     /// The same client after the server has started again, which changes its port.
     pub fn at(mut self, server: &Server) -> Self {
         server.address.clone_into(&mut self.base);
+        self
+    }
+
+    /// The same client of another address of the server, like `http://127.0.0.1:port`.
+    pub fn at_address(mut self, address: &str) -> Self {
+        address.clone_into(&mut self.base);
         self
     }
 

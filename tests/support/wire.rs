@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::{ADMIN_TOKEN, Answer, Server};
@@ -11,17 +11,39 @@ use super::{ADMIN_TOKEN, Answer, Server};
 /// Only there so that a server that forgets a client fails the test instead of hanging it.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub struct Wire {
-    stream: TcpStream,
+pub struct Wire<S = TcpStream> {
+    stream: S,
     unread: Vec<u8>,
 }
 
 impl Wire {
     pub async fn open(server: &Server) -> Self {
-        let address = server.address.trim_start_matches("http://");
-        let stream = TcpStream::connect(address).await.unwrap();
+        let stream = TcpStream::connect(("127.0.0.1", server.port())).await.unwrap();
         stream.set_nodelay(true).unwrap();
+        Self::over(stream)
+    }
+
+    /// Breaks the connection off instead of closing it.
+    pub fn reset(self) {
+        // Without lingering a close is a reset.
+        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
+    }
+
+    /// Sends bytes and the end of what we send in one piece.
+    pub async fn send_last(&mut self, bytes: impl AsRef<[u8]>) {
+        socket2::SockRef::from(&self.stream).set_tcp_cork(true).unwrap();
+        self.send(bytes).await;
+        self.finish().await;
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Wire<S> {
+    pub fn over(stream: S) -> Self {
         Self { stream, unread: Vec::new() }
+    }
+
+    pub fn stream(&mut self) -> &mut S {
+        &mut self.stream
     }
 
     /// Bytes as they are. The server may have closed already; then the answer, or its lack, tells.
@@ -32,12 +54,6 @@ impl Wire {
     /// Nothing more will come from us; what the server sends is still read.
     pub async fn finish(&mut self) {
         self.stream.shutdown().await.ok();
-    }
-
-    /// Breaks the connection off instead of closing it.
-    pub fn reset(self) {
-        // Without lingering a close is a reset.
-        socket2::SockRef::from(&self.stream).set_linger(Some(Duration::ZERO)).unwrap();
     }
 
     /// The next answer, or none if the server closes the connection instead.
@@ -71,13 +87,6 @@ impl Wire {
     /// Waits for the first bytes of an answer.
     pub async fn read_some(&mut self) {
         assert!(self.read_more().await, "the server closed the connection");
-    }
-
-    /// Sends bytes and the end of what we send in one piece.
-    pub async fn send_last(&mut self, bytes: impl AsRef<[u8]>) {
-        socket2::SockRef::from(&self.stream).set_tcp_cork(true).unwrap();
-        self.send(bytes).await;
-        self.finish().await;
     }
 
     /// Waits until the server has closed the connection.

@@ -39,6 +39,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             max_connections: 25_000,
         }
     );
+    assert_eq!(settings.tls, None);
     assert_eq!(
         settings.storage,
         Storage {

@@ -8,6 +8,7 @@ mod layering;
 mod organizations;
 mod pipelines;
 mod properties;
+mod tls;
 
 use std::fs;
 use std::path::{Path, PathBuf};
