@@ -3,9 +3,10 @@
 //! Layout: `LOCK` (held while the store lives), `FORMAT` (kind and format number), `log/` (redo log), `sled/` (database).
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use super::sync_dir::sync_dir;
 
@@ -21,6 +22,10 @@ const OLDEST_FORMAT: u32 = 4;
 const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
 const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
+
+/// A server that was killed while it started a program may leave its lock to that process, until it executes the program.
+const HANDED_BACK_WITHIN: Duration = Duration::from_secs(5);
+const TRY_AGAIN: Duration = Duration::from_millis(5);
 
 /// Why the store did not open: one sentence each, with what to do.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +71,15 @@ impl OpenError {
 pub enum Holder {
     Process(u32),
     Unknown,
+}
+
+impl Holder {
+    fn is_gone(self) -> bool {
+        match self {
+            Holder::Process(pid) => !Path::new(&format!("/proc/{pid}")).exists(),
+            Holder::Unknown => false,
+        }
+    }
 }
 
 impl std::fmt::Display for Holder {
@@ -177,17 +191,20 @@ fn lock(path: &Path) -> Result<File, OpenError> {
         .write(true)
         .open(&file)
         .map_err(OpenError::io("open", &file))?;
-    match lock.try_lock() {
-        Ok(()) => {}
-        Err(TryLockError::WouldBlock) => {
-            let mut content = String::new();
-            let holder = match lock.read_to_string(&mut content).map(|_| content.trim().parse()) {
-                Ok(Ok(pid)) => Holder::Process(pid),
-                _ => Holder::Unknown,
-            };
-            return Err(OpenError::InUse { path: path.to_owned(), holder });
+    let began = Instant::now();
+    loop {
+        match lock.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) => {
+                let holder = std::fs::read_to_string(&file).ok().and_then(|content| content.trim().parse().ok());
+                let holder = holder.map_or(Holder::Unknown, Holder::Process);
+                if !holder.is_gone() || began.elapsed() > HANDED_BACK_WITHIN {
+                    return Err(OpenError::InUse { path: path.to_owned(), holder });
+                }
+                std::thread::sleep(TRY_AGAIN);
+            }
+            Err(TryLockError::Error(error)) => return Err(OpenError::io("lock", &file)(error)),
         }
-        Err(TryLockError::Error(error)) => return Err(OpenError::io("lock", &file)(error)),
     }
     lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id())).map_err(OpenError::io("write", &file))?;
     Ok(lock)
@@ -237,6 +254,17 @@ mod tests {
         }
         set(0o700);
         DataDir::open(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn a_lock_that_a_killed_server_left_to_a_child_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = DataDir::open(dir.path()).unwrap();
+        // No process has such a number.
+        std::fs::write(dir.path().join(LOCK), "4194305\n").unwrap();
+        let child = std::thread::spawn(move || drop(held));
+        DataDir::open(dir.path()).unwrap();
+        child.join().unwrap();
     }
 
     #[test]
