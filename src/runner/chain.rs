@@ -32,6 +32,16 @@ pub(super) fn single_threaded() -> io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
+/// Closes whatever the server was started with and does not know of. To be called before anything is opened.
+pub(super) fn close_inherited() {
+    let listed = std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<i32> = listed.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for number in numbers.into_iter().filter(|number| *number > 2) {
+        // Among them is the one that listed them, which is closed by now.
+        nix::unistd::close(number).ok();
+    }
+}
+
 /// From here on, no other process of the same user can read this one's memory, environment or files, or trace it.
 pub(super) fn shut_off() -> io::Result<()> {
     Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)

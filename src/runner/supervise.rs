@@ -26,6 +26,7 @@ const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
 
 /// Reads an order from standard input and runs the step until none of its processes is left.
 pub fn supervise() -> ExitCode {
+    chain::close_inherited();
     let supervised = chain::single_threaded().and_then(|runtime| runtime.block_on(run()));
     match supervised {
         Ok(()) => ExitCode::SUCCESS,

@@ -7,6 +7,8 @@ use landlock::{
     Scope, path_beneath_rules,
 };
 
+use rustix::process::getuid;
+
 use super::super::protocol::Confinement;
 use super::mounts::TEMPORARY;
 
@@ -59,8 +61,10 @@ fn rules(confinement: &Confinement) -> Result<RulesetCreated, RulesetError> {
         .add_rules(path_beneath_rules(&confinement.writable, all))?
         .add_rules(path_beneath_rules(own, all))?;
     if confinement.namespaces {
+        // Root may change the kernel's settings there without any capability.
+        let process_files = if getuid().is_root() { read } else { read | AccessFs::WriteFile };
         return rules
-            .add_rules(path_beneath_rules(["/proc"], read | AccessFs::WriteFile))?
+            .add_rules(path_beneath_rules(["/proc"], process_files))?
             .add_rules(path_beneath_rules(TEMPORARY, all))?
             .add_rules(path_beneath_rules(OWN_TERMINALS, all));
     }

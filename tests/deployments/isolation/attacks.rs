@@ -95,3 +95,14 @@ async fn without_the_box_a_step_gets_all_of_it() {
         assert!(!log.contains(&format!("{what}: GOT")), "{what}: {log}");
     }
 }
+
+#[tokio::test]
+async fn a_step_inherits_no_file_that_the_server_was_started_with() {
+    for who in everybody() {
+        let around = ["sh", "-c", "exec 7</etc/passwd; exec \"$@\"", "sh"].map(str::to_owned);
+        let boxed = Boxed::start_with(who, "best", "", &around).await;
+        let script = "[ -e /proc/$$/fd/1 ] && echo seen; [ -e /proc/$$/fd/7 ] && echo inherited; echo over";
+        let (_, log) = boxed.run(&boxed.beta, script).await;
+        assert_eq!(log, "seen\nover\n", "{who:?}");
+    }
+}
