@@ -7,7 +7,7 @@ use super::error::ServeError;
 use super::step_users;
 use crate::config::{self, Settings};
 use crate::domain::Identifier;
-use crate::runner::{self, Confinement, ControlGroups, Isolation, Layer, Layers, StepLimits};
+use crate::runner::{self, Confinement, ControlGroups, Isolation, Layer, Layers, StepLimits, StepNetwork};
 use crate::store::Store;
 
 /// In the folder of working directories, where those of deployments have ids for names.
@@ -27,7 +27,11 @@ pub async fn find(
     work_dir: &Path,
 ) -> Result<FoundIsolation, ServeError> {
     let mode = settings.runner.isolation;
+    let network = settings.runner.network;
     if mode == config::Isolation::Off {
+        if network != config::StepNetwork::Open {
+            return Err(ServeError::Isolation(no_network(network, "runner.isolation is \"off\"")));
+        }
         let summary = "off; steps may do whatever the server's user may, also to other organizations".to_owned();
         tracing::warn!("steps are not confined, since runner.isolation is \"off\"");
         return Ok(FoundIsolation { isolation: None, summary });
@@ -49,6 +53,11 @@ pub async fn find(
     let groups = groups.filter(|_| layers.has(Layer::ControlGroups));
     if mode == config::Isolation::Strict && layers.lacking().next().is_some() {
         return Err(ServeError::Isolation(refusal(&layers)));
+    }
+    let without = layers.missing.iter().find(|(layer, _)| *layer == Layer::Namespaces);
+    if let Some((layer, reason)) = without.filter(|_| network != config::StepNetwork::Open) {
+        let reason = format!("there are no namespaces: {reason}; {}", layer.advice());
+        return Err(ServeError::Isolation(no_network(network, &reason)));
     }
     let summary = summary(mode, &layers, groups.as_ref().map(ControlGroups::summary).as_deref());
     if layers.lacking().next().is_some() {
@@ -92,6 +101,10 @@ fn confinement(
         user,
         namespaces: true,
         file_rules: true,
+        network: match given.network {
+            config::StepNetwork::Open => StepNetwork::Open,
+            config::StepNetwork::None => StepNetwork::None,
+        },
         data_dir: text(data_dir),
         temporary_dir: text(&probe_dir) + ".tmp",
         work_dir: text(&probe_dir),
@@ -146,6 +159,13 @@ fn summary(mode: config::Isolation, layers: &Layers, groups: Option<&str>) -> St
         text += &format!("; no {}: {reason}", layer.name());
     }
     text
+}
+
+fn no_network(network: config::StepNetwork, reason: &str) -> String {
+    let network = network.as_str();
+    format!(
+        "runner.network is \"{network}\", which steps cannot have here: {reason}\nOr set runner.network = \"open\"."
+    )
 }
 
 fn refusal(layers: &Layers) -> String {

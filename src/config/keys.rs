@@ -13,7 +13,7 @@ use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
     Analysis, AnalysisEngine, AnalysisLlm, ClientCertificates, Environments, Events, FileUrls, Git, Http, Idempotency,
-    Isolation, Log, LogFormat, Outbound, Runner, Settings, Storage, UserRange, Webhooks,
+    Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange, Webhooks,
 };
 use super::tls::TlsDraft;
 
@@ -75,6 +75,7 @@ impl Draft {
                 path: String::new(),
                 log_bytes_per_step: 0,
                 isolation: Isolation::Off,
+                network: StepNetwork::Open,
                 users: UserRange { first: UserRange::LOWEST, last: UserRange::LOWEST },
                 read_only_paths: Vec::new(),
                 writable_paths: Vec::new(),
@@ -128,6 +129,7 @@ pub(super) enum Kind {
     ClientCertificates(fn(&mut Draft, ClientCertificates)),
     SearchPath(fn(&mut Draft, String)),
     Isolation(fn(&mut Draft, Isolation)),
+    StepNetwork(fn(&mut Draft, StepNetwork)),
     Users(fn(&mut Draft, UserRange)),
     /// Absolute paths.
     Paths(fn(&mut Draft, Vec<PathBuf>)),
@@ -167,6 +169,7 @@ impl Kind {
             | Kind::ClientCertificates(_)
             | Kind::SearchPath(_)
             | Kind::Isolation(_)
+            | Kind::StepNetwork(_)
             | Kind::Users(_)
             | Kind::Paths(_)
             | Kind::AnalysisEngine(_)
@@ -249,6 +252,7 @@ pub(super) const KEYS: &[Key] = &[
     key("runner.termination_grace_seconds", Kind::Number(0, 600, |d, n| d.settings.runner.termination_grace = seconds(n))),
     key("runner.path", Kind::SearchPath(|d, path| d.settings.runner.path = path)),
     key("runner.log_kb_per_step", Kind::Number(64, 1_048_576, |d, n| d.settings.runner.log_bytes_per_step = kibibytes(n))),
+    key("runner.network", Kind::StepNetwork(|d, network| d.settings.runner.network = network)),
     key("runner.isolation", Kind::Isolation(|d, isolation| d.settings.runner.isolation = isolation)),
     key("runner.user_range", Kind::Users(|d, range| d.settings.runner.users = range)),
     key("runner.read_only_paths", Kind::Paths(|d, paths| d.settings.runner.read_only_paths = paths)),
@@ -314,6 +318,9 @@ impl Key {
             Kind::LogFilter(put) => given.log_filter().map(|filter| put(draft, filter)),
             Kind::LogFormat(put) => given.log_format().map(|format| put(draft, format)),
             Kind::SearchPath(put) => given.search_path().map(|path| put(draft, path)),
+            Kind::StepNetwork(put) => {
+                given.choice(StepNetwork::ALL, StepNetwork::as_str).map(|choice| put(draft, choice))
+            }
             Kind::Isolation(put) => given.choice(Isolation::ALL, Isolation::as_str).map(|choice| put(draft, choice)),
             Kind::Users(put) => given.user_range().map(|range| put(draft, range)),
             Kind::Paths(put) => given.absolute_paths().map(|paths| put(draft, paths)),
@@ -376,6 +383,7 @@ impl Key {
             Kind::SearchPath(_) => {
                 format!("absolute directories with ':' between them, at most {SEARCH_PATH_MAX} bytes in all")
             }
+            Kind::StepNetwork(_) => "\"open\" or \"none\"".to_owned(),
             Kind::Isolation(_) => "\"strict\", \"best\" or \"off\"".to_owned(),
             Kind::Users(_) => {
                 let (lowest, highest) = (UserRange::LOWEST, UserRange::HIGHEST);

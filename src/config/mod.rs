@@ -26,7 +26,7 @@ pub use layers::{Flags, is_secret_variable};
 pub use organization::{Environment, Member, Organization, Pipeline};
 pub use settings::{
     Analysis, AnalysisEngine, AnalysisLlm, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
-    LogFormat, Outbound, RateLimit, Runner, Settings, Storage, Tls, UserRange, Webhooks,
+    LogFormat, Outbound, RateLimit, Runner, Settings, StepNetwork, Storage, Tls, UserRange, Webhooks,
 };
 pub use step_file::read_step;
 

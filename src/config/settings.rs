@@ -168,6 +168,7 @@ pub struct Runner {
     pub path: String,
     pub log_bytes_per_step: u64,
     pub isolation: Isolation,
+    pub network: StepNetwork,
     pub users: UserRange,
     /// Steps may read these besides the paths of the system.
     pub read_only_paths: Vec<PathBuf>,
@@ -178,6 +179,25 @@ pub struct Runner {
     pub max_file_bytes: Option<u64>,
     pub max_open_files: Option<u32>,
     pub max_cpu_seconds: Option<u32>,
+}
+
+/// What the programs of steps can connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StepNetwork {
+    /// Whatever the machine can.
+    Open,
+    None,
+}
+
+impl StepNetwork {
+    pub(super) const ALL: [StepNetwork; 2] = [StepNetwork::Open, StepNetwork::None];
+
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            StepNetwork::Open => "open",
+            StepNetwork::None => "none",
+        }
+    }
 }
 
 /// How steps are confined.

@@ -35,5 +35,5 @@ pub use control_groups::ControlGroups;
 pub use host::{Host, Isolation, OWN_PROGRAM, Options, RUNNING_MAX, StageJob, StepInputs, Variable};
 pub use jobs::Runner;
 pub use mask::{Mask, SharedMasks};
-pub use protocol::{CONFINE_COMMAND, Confinement, SUPERVISE_COMMAND, StepLimits};
+pub use protocol::{CONFINE_COMMAND, Confinement, SUPERVISE_COMMAND, StepLimits, StepNetwork};
 pub use supervise::supervise;

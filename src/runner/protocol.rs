@@ -48,6 +48,7 @@ pub struct Confinement {
     pub namespaces: bool,
     /// Landlock.
     pub file_rules: bool,
+    pub network: StepNetwork,
     /// Hidden from the step, except for its own directories.
     pub data_dir: String,
     /// The step's working directory.
@@ -60,6 +61,15 @@ pub struct Confinement {
     pub limits: StepLimits,
     /// The directories of control groups to join.
     pub control_groups: Vec<String>,
+}
+
+/// What the programs of a confined step can connect to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepNetwork {
+    /// Whatever the machine can.
+    Open,
+    /// A loopback of their own.
+    None,
 }
 
 /// The limits of a confined step; none: no limit of ours.

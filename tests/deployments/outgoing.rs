@@ -9,10 +9,10 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::site::Site;
-use crate::support::Setup;
 use crate::support::namespace::{
     METADATA, Namespace, OpenPort, PRIVATE, PUBLIC, UNROUTABLE, answer_names, closed_port,
 };
+use crate::support::{Setup, refusal};
 
 /// What the server connects for.
 const KINDS: [&str; 4] = ["step", "webhook", "https", "ssh"];
@@ -201,6 +201,76 @@ async fn a_redirect_leads_nobody_to_a_private_address() {
     }
     let again = format!("https://pub.example:{0}/to/pub.example:{0}/x.git", server.port);
     assert_eq!(tenant.registry(&again).await["status"], "ready", "a redirect to a public address is followed");
+}
+
+/// The log of a step that asks for this.
+async fn asked(tenant: &Tenant, curl: &str) -> String {
+    let script = format!("curl -sS --max-time 20 {curl} 2>&1");
+    tenant
+        .site
+        .put_stages(json!([{ "name": "call", "steps": [{ "name": "ask", "run": ["sh", "-c", script] }] }]))
+        .await;
+    let deployment = tenant.site.deploy(&tenant.session).await;
+    tenant.site.finished(&deployment).await;
+    tenant.site.log(&deployment).await
+}
+
+#[tokio::test]
+async fn programs_of_steps_have_no_network_where_the_operator_says_so() {
+    let test = "outgoing::programs_of_steps_have_no_network_where_the_operator_says_so";
+    let Some(_namespace) = Namespace::enter(test).filter(|_| are_installed(&[("curl", "--version"), PYTHON])) else {
+        return;
+    };
+    answer_names(&[("pub.example", &[PUBLIC])]);
+    let (port, there) = (OpenPort::new(), redirecting("http://db.example/"));
+    let network = |network: &str| {
+        let confined = Setup::default().variable("LOCKKEEPER_RUNNER_ISOLATION", "best");
+        confined.variable("LOCKKEEPER_RUNNER_NETWORK", network)
+    };
+    if refusal_is_given(&network("none")) {
+        return;
+    }
+    let public = format!("http://pub.example:{there}/");
+    let tenant = Tenant::of(network("none")).await;
+    for host in [PUBLIC, PRIVATE, METADATA, "127.0.0.1", "[::1]", "pub.example"] {
+        let answered = asked(&tenant, &format!("http://{host}:{}/", port.number)).await;
+        assert!(answered.contains("curl: ("), "{host}: {answered}");
+    }
+    assert_eq!(port.connected(), [] as [IpAddr; 0]);
+    let own = "file:///dev/null; python3 -m http.server --bind 127.0.0.1 8000 >/dev/null 2>&1 & \
+               curl -sS --retry 50 --retry-connrefused --retry-delay 1 -o /dev/null -w 'got %{http_code}' http://127.0.0.1:8000/";
+    let answered = asked(&tenant, own).await;
+    assert!(answered.contains("got 200"), "it has a loopback of its own: {answered}");
+    let told = tenant.step(&public).await["error"].clone();
+    assert_eq!(told, "stage `call`: step `ask` was answered with status 302", "a request goes out from the server");
+    let tenant = Tenant::of(network("open")).await;
+    assert!(asked(&tenant, &format!("-w '%{{http_code}}' {public}")).await.contains("302"));
+}
+
+/// Whether this machine cannot do it; says so.
+fn refusal_is_given(setup: &Setup) -> bool {
+    let home = tempfile::tempdir().unwrap();
+    let given = setup.command(home.path()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut server = given.unwrap();
+    let mut said = String::new();
+    let mut lines = BufReader::new(server.stderr.take().unwrap());
+    while lines.read_line(&mut said).unwrap() > 0 && !said.contains("steps are") && !said.contains("runner.network") {}
+    server.kill().ok();
+    server.wait().unwrap();
+    let is_refused = said.contains("runner.network is");
+    if is_refused {
+        println!("skipped: {said}");
+    }
+    is_refused
+}
+
+#[test]
+fn a_network_of_their_own_is_not_left_out_silently() {
+    let home = tempfile::tempdir().unwrap();
+    let setup = Setup::default().variable("LOCKKEEPER_RUNNER_NETWORK", "none");
+    let (code, said) = refusal(&setup.variable("LOCKKEEPER_RUNNER_ISOLATION", "off"), home.path());
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("runner.network is \"none\"") && said.contains("runner.isolation is \"off\""), "{said}");
 }
 
 /// The port of a server at the public address that redirects every request there.

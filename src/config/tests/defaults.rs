@@ -11,7 +11,7 @@ use super::load_variables;
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
     Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
-    LogFormat, RateLimit, Runner, Storage, UserRange, Webhooks, check_file,
+    LogFormat, RateLimit, Runner, StepNetwork, Storage, UserRange, Webhooks, check_file,
 };
 
 #[test]
@@ -72,6 +72,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             path: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin".to_owned(),
             log_bytes_per_step: 8192 * 1024,
             isolation: Isolation::Best,
+            network: StepNetwork::Open,
             users: UserRange { first: 1_900_000_000, last: 1_900_065_535 },
             read_only_paths: Vec::new(),
             writable_paths: Vec::new(),

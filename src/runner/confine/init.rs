@@ -14,7 +14,7 @@ use super::super::chain::{self, report};
 use super::super::host::OWN_PROGRAM;
 use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
 use super::super::status_reader::StatusReader;
-use super::{apply, namespaces};
+use super::{apply, namespaces, network};
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
 
@@ -107,6 +107,7 @@ fn run() -> Result<(), String> {
     setsid().map_err(failed)?;
     let mut input = chain::input().map_err(failed)?;
     let confinement: Confinement = chain::read_message(&mut input).map_err(failed)?;
+    network::enter(confinement.network).map_err(failed)?;
     apply::apply(&confinement).map_err(failed)?;
     chain::shut_off().map_err(failed)?;
     // After the change of users, which would clear it.

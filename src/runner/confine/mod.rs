@@ -7,7 +7,7 @@
 //! Nothing here decides which layers a machine has: the server tries them at its start (`probe.rs`) and names them in each
 //! order. A layer that is named and fails stops the step.
 //!
-//! From top to bottom: `probe`, `init` → `apply` → `namespaces`, `mounts`, `file_rules`, `privileges`, `layers`.
+//! From top to bottom: `probe`, `init` → `apply` → `namespaces`, `network`, `mounts`, `file_rules`, `privileges`, `layers`.
 
 mod apply;
 mod file_rules;
@@ -15,6 +15,7 @@ mod init;
 mod layers;
 mod mounts;
 mod namespaces;
+mod network;
 mod privileges;
 mod probe;
 

@@ -163,6 +163,7 @@ fn refused(place: impl AsRef<Path>) -> impl FnOnce(rustix::io::Errno) -> String 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runner::protocol::StepNetwork;
 
     fn confinement(data_dir: &str, read_only: &[&str], writable: &[&str]) -> Confinement {
         let texts = |paths: &[&str]| paths.iter().map(|path| (*path).to_owned()).collect();
@@ -170,6 +171,7 @@ mod tests {
             user: Some(7),
             namespaces: true,
             file_rules: true,
+            network: StepNetwork::Open,
             data_dir: data_dir.to_owned(),
             work_dir: format!("{data_dir}/work/one"),
             temporary_dir: format!("{data_dir}/work/one.tmp"),

@@ -25,15 +25,18 @@ pub(super) fn enter() -> Result<(), String> {
     for (name, text) in maps {
         fs::write(format!("/proc/self/{name}"), text).map_err(|error| refused("the ids of a user namespace", error))?;
     }
-    keep_mounting().map_err(|error| refused("the capabilities of a user namespace", error))
+    keep_capabilities().map_err(|error| refused("the capabilities of a user namespace", error))
 }
 
-/// Lets the init, another program, mount things in its namespace.
-fn keep_mounting() -> io::Result<()> {
+/// Lets the init, another program, mount things in its namespace, and bring up a loopback.
+fn keep_capabilities() -> io::Result<()> {
     let mut sets = capabilities(None)?;
-    sets.inheritable = CapabilitySet::SYS_ADMIN;
+    sets.inheritable = CapabilitySet::SYS_ADMIN | CapabilitySet::NET_ADMIN;
     set_capabilities(None, sets)?;
-    Ok(configure_capability_in_ambient_set(CapabilitySet::SYS_ADMIN, true)?)
+    for kept in [CapabilitySet::SYS_ADMIN, CapabilitySet::NET_ADMIN] {
+        configure_capability_in_ambient_set(kept, true)?;
+    }
+    Ok(())
 }
 
 fn refused(what: &str, error: io::Error) -> String {
