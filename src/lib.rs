@@ -53,6 +53,8 @@ pub mod entropy;
 pub mod events;
 pub mod fixes;
 pub mod forms;
+#[cfg(test)]
+mod fuzz;
 pub mod git;
 pub mod http;
 pub mod idempotency;

@@ -81,6 +81,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{IdSeed, Person, PipelineKey, RequestRef, TokenId, UserId};
+    use crate::fuzz::fuzz_record;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
     use crate::store::record::Fault;
 
@@ -153,5 +154,14 @@ mod tests {
     fn newer_analyses_come_first() {
         let of = |seed| key(&id("acme"), AnalysisId(IdSeed([seed; 12])));
         assert!(of(2) < of(1));
+    }
+
+    #[test]
+    fn fuzzed_analyses_are_read_or_refused() {
+        fuzz_record(
+            ["running", "completed", "failed"].map(|kind| format_4(&format!("analysis, {kind}"))),
+            decode,
+            encode,
+        );
     }
 }

@@ -139,6 +139,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::fuzz::fuzz_record;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {
@@ -183,5 +184,16 @@ mod tests {
         assert_eq!((read.name, read.last_four), (token.name, token.last_four));
         assert_eq!((read.created_at, read.expires_at), (token.created_at, token.expires_at));
         assert_eq!(read.usage.last_used_millis.into_inner(), 3);
+    }
+
+    #[test]
+    fn fuzzed_members_and_tokens_are_read_or_refused() {
+        let key = member_key(&identifier("acme"), &identifier("ana"));
+        fuzz_record([format_4("member")], |bytes| decode_member(&key, bytes), encode_member);
+        let key = declaration_key(&identifier("acme"), &identifier("ana"));
+        let decode = |bytes: &[u8]| decode_declaration(&key, bytes);
+        fuzz_record([format_4("member declaration")], decode, |(_, role)| encode_declaration(*role));
+        fuzz_record([format_4("token")], decode_token, encode_token);
+        fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
     }
 }

@@ -9,6 +9,8 @@
 //! From top to bottom: this file → `snapshot`, `work_tree` → `refs` → `process` → `scratch`, `names`, `fault`.
 
 mod fault;
+#[cfg(test)]
+mod fuzz;
 mod names;
 mod process;
 mod refs;

@@ -18,18 +18,33 @@ pub(super) struct Found {
 pub(super) async fn default_branch(program: &Program, remote: &Remote) -> Result<Option<RefName>, GitError> {
     let words = ["ls-remote", "--quiet", "--symref", "--", remote.url.as_str(), "HEAD"];
     let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
-    let text = String::from_utf8_lossy(&listed);
-    let target = text.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
-    Ok(target.and_then(|name| RefName::parse(name).ok()))
+    Ok(default_in(&listed))
 }
 
-/// A branch wins over a tag of the same name, as for `git clone --branch`.
+/// Of `ls-remote --symref`.
+pub(super) fn default_in(listed: &[u8]) -> Option<RefName> {
+    let text = String::from_utf8_lossy(listed);
+    let target = text.lines().find_map(|line| line.strip_prefix("ref: refs/heads/")?.strip_suffix("\tHEAD"));
+    target.and_then(|name| RefName::parse(name).ok())
+}
+
 pub(super) async fn find(program: &Program, remote: &Remote, reference: &RefName) -> Result<Found, GitError> {
-    let (branch, tag) = (format!("refs/heads/{reference}"), format!("refs/tags/{reference}"));
-    let peeled = format!("{tag}^{{}}");
+    let [branch, tag, peeled] = full_names(reference);
     let words = ["ls-remote", "--quiet", "--", remote.url.as_str(), &branch, &tag, &peeled];
     let listed = GitCommand::new(&words).with_remote(remote).run(program).await?;
-    let text = String::from_utf8_lossy(&listed);
+    let missing = || GitError::NotFound(format!("the repository has no branch or tag {reference}"));
+    found_in(&listed, reference).ok_or_else(missing)
+}
+
+/// The branch, the tag, and the commit of an annotated tag.
+fn full_names(reference: &RefName) -> [String; 3] {
+    [format!("refs/heads/{reference}"), format!("refs/tags/{reference}"), format!("refs/tags/{reference}^{{}}")]
+}
+
+/// Of `ls-remote`. A branch wins over a tag of the same name, as for `git clone --branch`.
+pub(super) fn found_in(listed: &[u8], reference: &RefName) -> Option<Found> {
+    let [branch, tag, peeled] = full_names(reference);
+    let text = String::from_utf8_lossy(listed);
     let commit_of = |wanted: &str| {
         let of_name = |line: &str| {
             let (commit, name) = line.split_once('\t')?;
@@ -38,12 +53,10 @@ pub(super) async fn find(program: &Program, remote: &Remote, reference: &RefName
         text.lines().find_map(of_name)
     };
     if let Some(commit) = commit_of(&branch) {
-        return Ok(Found { name: branch, commit });
+        return Some(Found { name: branch, commit });
     }
-    match commit_of(&peeled).or_else(|| commit_of(&tag)) {
-        Some(commit) => Ok(Found { name: tag, commit }),
-        None => Err(GitError::NotFound(format!("the repository has no branch or tag {reference}"))),
-    }
+    let commit = commit_of(&peeled).or_else(|| commit_of(&tag))?;
+    Some(Found { name: tag, commit })
 }
 
 /// Fetches the commit of a full name, without its history.

@@ -48,16 +48,15 @@ impl Snapshot {
             Err(GitError::TooLarge(_)) => return Err(too_many()),
             listed => listed?,
         };
-        let entries: Vec<&[u8]> = listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty()).collect();
-        if entries.len() > max {
+        if entries_in(&listed).count() > max {
             return Err(too_many());
         }
-        Ok(entries.into_iter().filter_map(file).collect())
+        Ok(files_in(&listed))
     }
 
     /// The contents of the files, in their order. `max_bytes` is the limit for all of them together.
     pub async fn read(&self, files: &[File], max_bytes: usize) -> Result<Vec<Vec<u8>>, GitError> {
-        let total: u64 = files.iter().map(|file| file.bytes).sum();
+        let total = total_bytes(files);
         if total > max_bytes as u64 {
             return Err(GitError::TooLarge(format!("the files have {total} bytes, the limit is {max_bytes}")));
         }
@@ -70,6 +69,20 @@ impl Snapshot {
         let output = command.output_max(max_bytes + frames).run(&self.program).await?;
         split(&output, files).ok_or_else(|| GitError::Failed("it returned other files than requested".to_owned()))
     }
+}
+
+fn entries_in(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
+    listed.split(|byte| *byte == 0).filter(|entry| !entry.is_empty())
+}
+
+/// Of `ls-tree -z --long`.
+pub(super) fn files_in(listed: &[u8]) -> Vec<File> {
+    entries_in(listed).filter_map(file).collect()
+}
+
+/// Of sizes that a program has printed: they may be any number.
+pub(super) fn total_bytes(files: &[File]) -> u64 {
+    files.iter().fold(0, |total, file| total.saturating_add(file.bytes))
 }
 
 /// Parses `mode kind hash size<TAB>path`; `None` if it is not a plain file or its name is not UTF-8.
@@ -85,7 +98,7 @@ fn file(entry: &[u8]) -> Option<File> {
 }
 
 /// Each file is `hash kind size`, a line break, its bytes, a line break.
-fn split(mut output: &[u8], files: &[File]) -> Option<Vec<Vec<u8>>> {
+pub(super) fn split(mut output: &[u8], files: &[File]) -> Option<Vec<Vec<u8>>> {
     let mut contents = Vec::with_capacity(files.len());
     for file in files {
         let end = output.iter().position(|byte| *byte == b'\n')?;

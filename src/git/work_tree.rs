@@ -137,13 +137,13 @@ fn as_patch_error(error: GitError) -> GitError {
     }
 }
 
-struct Change {
+pub(super) struct Change {
     path: String,
-    is_file_or_gone: bool,
+    pub is_file_or_gone: bool,
 }
 
 /// Of `:mode mode hash hash status`, NUL, path, NUL; for each.
-fn changes_of(raw: &[u8]) -> Vec<Change> {
+pub(super) fn changes_of(raw: &[u8]) -> Vec<Change> {
     let mut fields = raw.split(|byte| *byte == 0);
     let mut changes = Vec::new();
     while let (Some(head), Some(path)) = (fields.next(), fields.next()) {

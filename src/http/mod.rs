@@ -24,6 +24,8 @@ mod connection;
 mod connections;
 mod dto;
 mod event_hubs;
+#[cfg(test)]
+mod fuzz;
 mod handshake;
 mod idempotent;
 mod meter;

@@ -191,6 +191,7 @@ mod tests {
 
     use super::*;
     use crate::domain::PipelineKey;
+    use crate::fuzz::fuzz;
     use crate::store::fixtures::format_4;
 
     /// Of a record from before the steady clock was stored.
@@ -302,5 +303,27 @@ mod tests {
         assert_eq!(number_of(&index_of(&acme), &index_key(SHARED_INDEX, 1)), None);
         assert_eq!(organization_of(b"xo/short"), None);
         assert_eq!(organization_of(&index_key(SHARED_INDEX, 1)), None);
+    }
+
+    #[test]
+    fn fuzzed_answers_are_read_or_refused() {
+        let answer = StoredAnswer {
+            status: 201,
+            location: Some("/api/v1/organizations/acme/deployments/dep_010101010101010101010101".to_owned()),
+            subject: None,
+            body: b"{}".to_vec(),
+        };
+        let steady = SteadyTime { boot: Boot(1), tick: Tick(2) };
+        let newest = encode(Timestamp::from_millis(1), steady, 3, Fingerprint([4; 16]), &answer);
+        fuzz([format_4("answer under a key"), newest], &[], |bytes| match decode(bytes) {
+            Ok(record) => {
+                let age = record.age(Timestamp::from_millis(1 << 40), steady);
+                let (number, fingerprint, answer) = (record.number(), record.fingerprint(), record.into_answer());
+                let written = encode(Timestamp::from_millis(1), steady, number, fingerprint, &answer);
+                assert!(decode(&written).is_ok_and(|again| again.into_answer() == answer));
+                (age.as_millis().checked_ilog2().unwrap_or(0), written.len(), String::new())
+            }
+            Err(error) => (0, 0, error.to_string()),
+        });
     }
 }

@@ -81,6 +81,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{Action, ApprovalRule, IdSeed, Stage, Step, UserId, VariableValue};
+    use crate::fuzz::fuzz_record;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {
@@ -131,5 +132,10 @@ mod tests {
     #[test]
     fn what_a_file_declared_of_a_pipeline_in_format_4_is_what_it_would_declare_now() {
         assert_written_as_format_4("pipeline declaration", &encode_declaration(&definition()));
+    }
+
+    #[test]
+    fn fuzzed_pipelines_are_read_or_refused() {
+        fuzz_record([format_4("pipeline")], decode, encode);
     }
 }

@@ -105,6 +105,7 @@ mod tests {
 
     use super::*;
     use crate::domain::{Action, Description, IdSeed, Input, InputKind, InputValue, Timestamp, VariableValue};
+    use crate::fuzz::fuzz_record;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn identifier(text: &str) -> Identifier {
@@ -150,5 +151,10 @@ mod tests {
         };
         assert_written_as_format_4("registry", &encode(&registry));
         assert_eq!(decode(&format_4("registry")).unwrap(), registry);
+    }
+
+    #[test]
+    fn fuzzed_registries_are_read_or_refused() {
+        fuzz_record([format_4("registry")], decode, encode);
     }
 }

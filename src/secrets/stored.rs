@@ -141,6 +141,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+    use crate::fuzz::{fuzz, fuzz_record};
     use crate::secrets::kept;
     use crate::secrets::value::SecretValue;
     use crate::store::fixtures::format_4;
@@ -170,5 +171,17 @@ mod tests {
         assert_eq!(ring.open(&record.identity(), &record.sealed), Some(value.clone()));
         assert_eq!(record.encode(), format_4("secret"));
         assert_eq!(kept::open(&ring, &organization, "webhook/1", &format_4("sealed value")).unwrap(), value);
+    }
+
+    #[test]
+    fn fuzzed_secrets_are_read_or_refused() {
+        let organization = Identifier::parse("acme").unwrap();
+        let key = secret_key(&organization, None, &VariableName::parse("TOKEN").unwrap());
+        fuzz_record([format_4("secret")], |bytes| Record::decode(&key, bytes), Record::encode);
+        let key = ring_key(&organization);
+        fuzz([format_4("data keys")], &[], |bytes| {
+            let ring = WrappedRing::decode(&key, bytes).map_err(|error| error.to_string());
+            ring.map(|ring| ring.unwrap(&Key::from_bytes(&[7; 32]).unwrap()).is_some())
+        });
     }
 }

@@ -200,6 +200,7 @@ mod tests {
 
     use super::*;
     use crate::domain::Description;
+    use crate::fuzz::fuzz_record;
     use crate::store::fixtures::{assert_written_as_format_4, format_4};
 
     fn at(second: i64) -> Timestamp {
@@ -257,5 +258,15 @@ mod tests {
         assert_written_as_format_4("webhook delivery", &encode_delivery(&delivery));
         let key = delivery_key(&organization, id, delivery_id);
         assert_eq!(decode_delivery(&key, &format_4("webhook delivery")).unwrap(), delivery);
+    }
+
+    #[test]
+    fn fuzzed_webhooks_and_deliveries_are_read_or_refused() {
+        let (organization, id) = (Identifier::parse("acme").unwrap(), WebhookId(IdSeed([1; 12])));
+        let key = webhook_key(&organization, id);
+        fuzz_record([format_4("webhook")], |bytes| decode_webhook(&key, bytes), encode_webhook);
+        fuzz_record([format_4("webhook progress")], decode_progress, encode_progress);
+        let key = delivery_key(&organization, id, DeliveryId(IdSeed([2; 12])));
+        fuzz_record([format_4("webhook delivery")], |bytes| decode_delivery(&key, bytes), encode_delivery);
     }
 }

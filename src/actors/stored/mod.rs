@@ -5,6 +5,8 @@ mod deployment;
 mod environment;
 #[cfg(test)]
 mod fixtures;
+#[cfg(test)]
+mod fuzz;
 mod page;
 #[cfg(test)]
 mod properties;

@@ -4,6 +4,7 @@
 mod bounds;
 mod defaults;
 mod faults;
+mod fuzz;
 mod layering;
 mod organizations;
 mod pipelines;

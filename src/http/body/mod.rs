@@ -1,5 +1,8 @@
 //! Request bodies: read within bounds of size and time, parsed strictly, every fault of the fields reported at once.
 
+#[cfg(test)]
+mod fuzz;
+
 use std::sync::Arc;
 
 use actix_web::HttpRequest;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod fuzz;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;

@@ -91,9 +91,11 @@ fn time(text: &str) -> Result<Timestamp, Malformed> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use actix_web::http::Uri;
     use actix_web::test::TestRequest;
 
     use super::*;
+    use crate::fuzz::fuzz;
 
     fn filter(query: &str) -> Result<Filter, String> {
         let request = TestRequest::with_uri(&format!("/?{query}")).to_http_request();
@@ -141,5 +143,21 @@ mod tests {
         for wrong in ["since=yesterday", "until=2026-13-01T00:00:00Z", "since=2026-01-01", "actor=ana", "sessionId=x"] {
             assert!(filter(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn fuzzed_filters_are_taken_or_refused() {
+        let sample = "type=session.*,token.revoked&actor=system&pipelineId=web&envName=review-1&since=1970-01-01T01:00:00%2B01:00\
+                      &sessionId=ses_01a1dcfadc8773e9b7e277941&until=-009999-01-02T01:59:59Z";
+        let words =
+            ["&", "=", "%", "type=", ",", ".*", "since=", "Z", "+", "9999-12-31T23:59:60Z", "actor=usr_", "\u{e4}"];
+        fuzz([sample], &words, |text| {
+            let query: String = form_urlencoded::byte_serialize(text).collect();
+            // As it is, where that is a query at all; and as one value.
+            let plain = std::str::from_utf8(text).ok().filter(|text| format!("/?{text}").parse::<Uri>().is_ok());
+            let read =
+                [plain.map(filter), Some(filter(&format!("type={query}"))), Some(filter(&format!("since={query}")))];
+            read.map(|read| read.map(|read| read.map(|_| ()).map_err(|told| told.chars().take(30).collect::<String>())))
+        });
     }
 }

@@ -2,6 +2,7 @@
 
 mod decoding;
 mod encoders;
+mod fuzz;
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};
