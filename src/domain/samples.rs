@@ -46,6 +46,11 @@ pub fn by_key(number: u64) -> KeptBy {
     KeptBy::Key(PlaceKey { record: Arc::from(number.to_be_bytes()), fingerprint: [0; 16] })
 }
 
+/// How many cases a property is tried with: as `LOCKKEEPER_TEST_CASES` says, or the usual number.
+pub fn cases(usual: u32) -> u32 {
+    std::env::var("LOCKKEEPER_TEST_CASES").map_or(usual, |text| text.parse().unwrap())
+}
+
 /// A pipeline with so many plain stages, each with two steps.
 pub fn pipeline(stages: usize) -> PipelineNow {
     let step = |number| Step::own(identifier(&format!("step-{number}")), Action::Run(vec!["true".into()]));

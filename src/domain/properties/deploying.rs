@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use crate::domain::samples::{self, Subject, by_force, claim, commit, person, request, seed};
+use crate::domain::samples::{self, Subject, by_force, cases, claim, commit, person, request, seed};
 use crate::domain::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
 
     #[test]
     fn never_do_two_deployments_run_and_every_one_comes_to_an_end(

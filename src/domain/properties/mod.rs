@@ -13,13 +13,13 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::samples::{commit, number, person, seed};
+use super::samples::{cases, commit, number, person, seed};
 use super::*;
 use script::{Change, Step, Waits};
 
 proptest! {
     // So many scripts take a few seconds in a debug build.
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
 
     #[test]
     fn no_script_of_commands_breaks_an_invariant(resets in any::<bool>(), script in script::steps()) {

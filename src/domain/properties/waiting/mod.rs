@@ -9,12 +9,12 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::script::{self, Change, Waits};
-use crate::domain::samples::{self, number, person, seed};
+use crate::domain::samples::{self, cases, number, person, seed};
 use crate::domain::*;
 use model::{ClientState, Model, ModelEnvironment, ModelWaiter, Reset, Verdict, Wants};
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 4_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(4_000), ..ProptestConfig::default() })]
 
     #[test]
     fn the_environments_go_to_whom_the_model_gives_them(
