@@ -66,7 +66,7 @@ fn fuzzed_paths_and_queries_are_taken_or_refused() {
             Ok(resource) => {
                 let segments: Vec<_> = path_of(&request).split('/').collect();
                 for (name, position) in resource.parameters.iter() {
-                    assert!(segments[*position] != "", "{name} of {uri} is empty");
+                    assert!(!segments[*position].is_empty(), "{name} of {uri} is empty");
                 }
                 resource.parameters.iter().map(|(name, _)| name.as_str()).collect()
             }

@@ -101,7 +101,7 @@ fn fuzzed_groups_with_sound_checksums_are_replayed_or_refused() {
         payload
     };
     fuzz((0..24).map(sample), &["\0\0\0\0", "\x01\0\0\0", "journal"], |input| {
-        let Some((count, payload)) = input.split_first() else { return None };
+        let (count, payload) = input.split_first()?;
         let mut pages = vec![0; format::extent(payload.len())];
         format::seal(1, u32::from(*count), payload, &mut pages);
         let log = SimLog::default();
