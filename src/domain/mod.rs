@@ -14,6 +14,8 @@ mod event;
 mod force_claim;
 mod ids;
 mod intervene;
+#[cfg(test)]
+mod invariant_tests;
 pub mod invariants;
 mod lease;
 pub(crate) mod named;
@@ -26,6 +28,8 @@ mod rejection;
 mod release;
 mod reset;
 mod role;
+#[cfg(test)]
+mod rule_tests;
 mod run;
 mod running;
 #[cfg(test)]

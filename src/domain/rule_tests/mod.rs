@@ -1,0 +1,34 @@
+//! Single rules of the domain, each on its own. Random scripts and the simulation find faults in how they work together;
+//! these say which rule is broken.
+
+#![allow(clippy::unwrap_used)]
+
+mod claiming;
+mod configuring;
+mod deploying;
+mod pooling;
+mod queueing;
+mod values;
+
+use super::samples::{Subject, claim, person};
+use super::*;
+
+/// Locked by person 1 as session 1.
+fn locked() -> Subject {
+    let mut subject = Subject::with(Configuration::default());
+    subject.run(0, claim(1)).unwrap();
+    subject
+}
+
+fn holder(subject: &Subject) -> &Session {
+    subject.environment.lock.as_ref().unwrap()
+}
+
+fn release(subject: &mut Subject) -> Outcome {
+    let session = holder(subject).id.into();
+    subject.run(10, Release { session, by: person(1), any: true }).unwrap().1
+}
+
+fn types(outcome: &Outcome) -> Vec<EventType> {
+    outcome.events.iter().map(|event| event.event_type).collect()
+}
