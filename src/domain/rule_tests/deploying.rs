@@ -265,8 +265,9 @@ fn a_retry_that_is_past_its_stage_is_not_repeated() {
 fn only_the_holders_own_retry_renews_its_lease() {
     for (by, renewed) in [(1, true), (2, false)] {
         let (mut subject, target) = failed_beside_another();
-        let before = holder(&subject).expiry().unwrap().0.due;
+        let (before, revision) = (holder(&subject).expiry().unwrap().0.due, holder(&subject).revision);
         retry(&mut subject, target, "stage-2", by).unwrap();
+        assert!(holder(&subject).revision > revision, "the session's ETag changes");
         assert_eq!(holder(&subject).expiry().unwrap().0.due > before, renewed, "person {by}");
     }
 }
