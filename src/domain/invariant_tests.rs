@@ -62,9 +62,12 @@ fn sound_states_have_nothing_to_find() {
     assert_eq!(check(&stopped), Ok(()), "the pipeline is stopped");
 }
 
+/// What is found, the sound state, and what breaks it.
+type Case = (&'static str, fn() -> Subject, fn(&mut Environment));
+
 #[test]
 fn no_state_that_must_never_be_passes() {
-    let cases: [(&str, fn() -> Subject, fn(&mut Environment)); 24] = [
+    let cases: [Case; 24] = [
         ("a deleted environment is locked", subject, |e| e.configuration = None),
         ("a session that has ended holds the lock", subject, |e| {
             let at = Timestamp::from_millis(0);
