@@ -1,5 +1,6 @@
 //! Finds the actor of an environment, or starts it on the calling thread, and dismisses unused actors.
 
+use std::cell::Cell;
 use std::sync::{Arc, Weak};
 
 use actix::prelude::*;
@@ -159,7 +160,8 @@ impl Directory {
     fn start(&self, key: &EnvironmentKey) -> Resident {
         let (inbox, view): (Arc<Inbox>, Arc<PublishedView>) = Default::default();
         let (services, pool) = (self.services.clone(), self.pools.get(&key.pipeline));
-        let links = ActorLinks { key: key.clone(), services, pool, inbox: inbox.clone(), view: view.clone() };
+        let (inbox_of, view_of, pending) = (inbox.clone(), view.clone(), Cell::default());
+        let links = ActorLinks { key: key.clone(), services, pool, inbox: inbox_of, view: view_of, pending };
         Resident { address: EnvironmentActor::start(links), inbox, view }
     }
 

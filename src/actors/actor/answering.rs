@@ -60,9 +60,10 @@ impl Handler<Leave> for EnvironmentActor {
         self.attend(context, |_, _| {});
         // A successor cannot read this from the store, so it must not be lost.
         let needed = !self.undone.is_empty()
-            || self.loaded.as_ref().is_ok_and(|loaded| {
-                !self.links.view.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty()
-            });
+            || self
+                .loaded
+                .as_ref()
+                .is_ok_and(|loaded| !self.links.has_settled(loaded.handed_in) || !loaded.environment.queue.is_empty());
         if !needed {
             self.leave_if_unneeded(context);
         }
@@ -173,9 +174,7 @@ impl EnvironmentActor {
     /// Answers when everything handed in so far is durable.
     pub(super) fn when_settled(&self, answer: impl FnOnce() + 'static) {
         match &self.loaded {
-            Ok(loaded) if !self.links.view.has_settled(loaded.handed_in) => {
-                self.services().settlements.when_durable(loaded.handed_in, Box::new(answer));
-            }
+            Ok(loaded) if !self.links.has_settled(loaded.handed_in) => self.when_durable(loaded.handed_in, answer),
             Ok(_) | Err(_) => answer(),
         }
     }

@@ -13,8 +13,8 @@ use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::Change;
 use crate::actors::state::loaded::{Advance, Committed};
 use crate::domain::{
-    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Outcome, PipelineNow, Presence, Surroundings,
-    Tick, Ticket, Timestamp, Transition, Turn, Waiter,
+    self, Command, Configuration, Environment, IdSeed, Initiator, Now, Origin, Outcome, PipelineNow, Presence, Session,
+    Surroundings, Tick, Ticket, Timestamp, Transition, Turn, Waiter,
 };
 use crate::entropy;
 use crate::store::{Batch, StoreError};
@@ -106,6 +106,12 @@ impl EnvironmentActor {
             services.waiters.forget(&granted.waiter);
             Granted { ticket, client, session: granted.session, outsider: granted.outsider }
         });
+        // Somebody may have released a queued session whose client still waits on its connection.
+        let client_of = |session: &Session| match session.id.origin {
+            Origin::Queued(ticket) => self.held.remove(&ticket).map(|client| (client, session.clone())),
+            Origin::Granted(_) => None,
+        };
+        let sent_away = outcome.left.iter().filter_map(client_of).collect();
         // After the new holder has left `held`: it must get its answer, or the grant is taken back.
         for waiter in &outcome.dequeued {
             services.waiters.forget(waiter);
@@ -124,7 +130,7 @@ impl EnvironmentActor {
         let Advance { view, sessions, deployments, was_held_back } =
             loaded.advance(next, outcome, committed, now, |written| view.has_settled(written));
         self.note_held_back_after_decision(was_held_back);
-        Settlement { sequence, view, sessions, deployments, effects, granted, trim_on }
+        Settlement { sequence, view, sessions, deployments, effects, granted, sent_away, trim_on }
     }
 }
 

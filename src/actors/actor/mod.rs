@@ -13,6 +13,7 @@ mod reporting;
 mod settling;
 mod signals;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -49,6 +50,16 @@ pub struct ActorLinks {
     pub pool: Arc<PipelinePool>,
     pub inbox: Arc<Inbox>,
     pub view: Arc<PublishedView>,
+    /// How many settlements wait for the disk, or in line behind one of another environment.
+    pub pending: Cell<usize>,
+}
+
+impl ActorLinks {
+    /// Whether everything up to `sequence` is durable and has been shown to readers. While a settlement waits, a later one
+    /// must not overtake it, or readers would go back in time.
+    fn has_settled(&self, sequence: Sequence) -> bool {
+        self.pending.get() == 0 && self.view.has_settled(sequence)
+    }
 }
 
 impl EnvironmentActor {

@@ -7,7 +7,7 @@ use actix::prelude::*;
 use super::messages::Trim;
 use super::{ActorLinks, EnvironmentActor};
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
-use crate::domain::{DeploymentId, Effect, Environment, Session, SessionId, Ticket};
+use crate::domain::{DeploymentId, Effect, Environment, Rejection, Session, SessionId, Ticket};
 use crate::store::Sequence;
 
 /// A command that was decided and handed in.
@@ -24,6 +24,8 @@ pub struct Settlement {
     pub deployments: Vec<DeploymentId>,
     pub effects: Vec<Effect>,
     pub granted: Option<Granted>,
+    /// Clients that waited on their connection under a session that has ended.
+    pub sent_away: Vec<(HeldClient, Session)>,
     pub trim_on: bool,
 }
 
@@ -47,7 +49,7 @@ impl EnvironmentActor {
         let sequence = settlement.sequence;
         let trim_on = settlement.trim_on.then(|| context.address());
         let links = self.links.clone();
-        let already_durable = links.view.has_settled(sequence);
+        let already_durable = links.has_settled(sequence);
         let settle = move || {
             match &settlement.view {
                 Some(view) => links.view.publish(view.clone(), sequence),
@@ -65,8 +67,21 @@ impl EnvironmentActor {
         if already_durable {
             settle();
         } else {
-            self.services().settlements.when_durable(sequence, Box::new(settle));
+            self.when_durable(sequence, settle);
         }
+    }
+}
+
+impl EnvironmentActor {
+    /// Runs `settle` when the store is durable up to `sequence`, and after every settlement of this environment that waits.
+    pub(super) fn when_durable(&self, sequence: Sequence, settle: impl FnOnce() + 'static) {
+        let links = self.links.clone();
+        links.pending.update(|pending| pending + 1);
+        let in_turn = move || {
+            links.pending.update(|pending| pending - 1);
+            settle();
+        };
+        self.services().settlements.when_durable(sequence, Box::new(in_turn));
     }
 }
 
@@ -88,6 +103,9 @@ impl Settlement {
         }
         for effect in self.effects {
             services.perform(key, effect);
+        }
+        for (client, session) in self.sent_away {
+            client.refuse(Rejection::SessionEnded { session: Box::new(session) });
         }
         if let Some(Granted { client: Some(client), session, .. }) = self.granted {
             let session = Box::new(session);

@@ -8,7 +8,7 @@ use crate::actors::services::Services;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient};
 use crate::actors::state::change::record_events;
 use crate::actors::{keys, stored};
-use crate::domain::{Departure, HungUp, Initiator, Person, Session, SessionId, Ticket, Unserved, Waiter};
+use crate::domain::{Departure, HungUp, Initiator, Person, Rejection, Session, SessionId, Ticket, Unserved, Waiter};
 use crate::store::{Batch, Sequence, StoreError};
 
 /// How many overdue waiters are let go at once; the rest the next time.
@@ -181,11 +181,15 @@ impl PipelinePool {
         }
         let sequence = services.store().commit(batch)?;
         inner.remove(ticket);
-        let (pool, settled_services, id) = (self.clone(), services.clone(), session.id);
+        let (pool, settled_services) = (self.clone(), services.clone());
         let settle = move || {
             settled_services.waiters.forget(&waiter);
-            pool.settled(ticket);
-            settled_services.watchers.sessions.changed(&id.seed);
+            let client = pool.settled(ticket);
+            settled_services.watchers.sessions.changed(&session.id.seed);
+            // Somebody may have released it while its client waited on its connection.
+            if let Some(client) = client {
+                client.refuse(Rejection::SessionEnded { session: Box::new(session) });
+            }
         };
         services.settlements.when_durable(sequence, Box::new(settle));
         Ok(sequence)

@@ -140,9 +140,9 @@ impl PipelinePool {
         self.inner.lock().removed.get_mut(&ticket)?.client.take()
     }
 
-    /// What removed a waiter is durable.
-    pub fn settled(&self, ticket: Ticket) {
-        self.inner.lock().removed.remove(&ticket);
+    /// What removed a waiter is durable. Returns its client, if that has not been answered.
+    pub fn settled(&self, ticket: Ticket) -> Option<HeldClient> {
+        self.inner.lock().removed.remove(&ticket)?.client
     }
 
     /// Notes whether an environment is free, and returns whether a waiter here wants it.

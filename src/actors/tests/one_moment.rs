@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
-use crate::domain::Delete;
+use crate::domain::{Delete, Heartbeat};
 
 impl Bench {
     /// Deletes the environment; the store has it already, and readers do not see it yet.
@@ -55,7 +55,30 @@ async fn a_session_that_went_with_its_environment_is_not_missed_in_one_that_exis
 }
 
 #[actix::test]
-async fn whoever_finds_nothing_behind_does_not_wait() {
+async fn a_change_that_needs_no_disk_is_not_shown_before_an_earlier_one_that_waits_in_line() {
+    let bench = Bench::with_environment().await;
+    let (other, first) = (named("other"), bench.claim(1).await.unwrap());
+    bench.configure(&other, Configuration::default()).await;
+    let (one, two) = (bench.wait_in_line(2).await, bench.wait_in_line(3).await);
+    bench.store.hold();
+    let (by, session) = (first.user.clone(), first.id.into());
+    let heartbeat = Heartbeat { session, by, fencing_token: None };
+    bench.in_the_background(async |all| drop(all.ask(&key(), heartbeat).await)).await;
+    bench.in_the_background(async |all| drop(claim_at_once(&all, &named("other"), claim(4)).await)).await;
+    one.abort();
+    bench.let_others_run().await;
+    // The heartbeat is durable now. What follows in line waits for the other environment's claim.
+    assert!(bench.store.release_one());
+    bench.let_others_run().await;
+    two.abort();
+    bench.let_others_run().await;
+    bench.store.release();
+    bench.let_others_run().await;
+    assert_eq!(bench.queue_length(), 0, "a place that was given up is shown again");
+}
+
+#[actix::test]
+async fn nothing_to_catch_up_with_is_not_waited_for() {
     let bench = Bench::new();
     bench.environments.caught_up(&key()).await.unwrap();
     bench.make().await;

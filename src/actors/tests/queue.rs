@@ -13,7 +13,7 @@ const QUEUE: Patience = Patience { wait: Duration::ZERO, queue: true };
 
 impl Bench {
     /// A client that waits on its connection; it has joined the queue when this returns.
-    async fn wait_in_line(&self, who: u8) -> JoinHandle<Result<ClaimOutcome, Failure>> {
+    pub(super) async fn wait_in_line(&self, who: u8) -> JoinHandle<Result<ClaimOutcome, Failure>> {
         let environments = self.environments.clone();
         let before = self.queue_length();
         let waiting = actix::spawn(async move { environments.claim(&key(), claim(who), LONG, None).await });

@@ -74,6 +74,32 @@ async fn a_place_that_its_client_cannot_know_of_does_not_survive_a_kill() {
 }
 
 #[actix::test]
+async fn a_client_on_the_line_whose_queued_session_somebody_releases_is_told_at_once() {
+    for any in [false, true] {
+        let bench = Bench::with_environment().await;
+        bench.claim(1).await.unwrap();
+        let waiting = match any {
+            false => bench.on_the_line(FIRST_ON_THE_LINE, None).await,
+            true => bench.on_the_line_for_any(None).await,
+        };
+        let environment = bench.environments.environment(&key()).unwrap().unwrap();
+        let id = bench.environments.queue(&key(), &environment)[0].waiter.session.id;
+        if any {
+            bench.environments.leave_pool(&pipeline(), id, &person(1), true).await.unwrap();
+        } else {
+            let release = Release { session: id.into(), by: person(1), any: true };
+            bench.environments.ask(&key(), release).await.unwrap();
+        }
+        match waiting.await.unwrap() {
+            Err(Failure::Rejected(Rejection::SessionEnded { session })) => {
+                assert_eq!((session.id, session.status()), (id, SessionStatus::Released));
+            }
+            outcome => panic!("{outcome:?}"),
+        }
+    }
+}
+
+#[actix::test]
 async fn a_place_that_nobody_can_know_of_gets_no_lock_if_a_full_disk_keeps_it_at_the_start() {
     let bench = Bench::with_environment().await;
     let first = bench.claim(1).await.unwrap();

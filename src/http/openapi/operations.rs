@@ -99,13 +99,14 @@ pub fn claim_session() -> Operation {
         .fails(&CLAIM_FAULTS)
 }
 
-const CLAIM_FAULTS: [Code; 7] = [
+const CLAIM_FAULTS: [Code; 8] = [
     Code::PipelineNotFound,
     Code::EnvironmentNotFound,
     Code::EnvironmentLocked,
     Code::EnvironmentResetting,
     Code::EnvironmentDisabled,
     Code::QueueFull,
+    Code::SessionReleased,
     Code::ShuttingDown,
 ];
 

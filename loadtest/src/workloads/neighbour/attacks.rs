@@ -58,7 +58,7 @@ impl Attack {
             Self::Streams => "event streams",
             Self::Followers => "followed logs",
             Self::Deployments => "deployments",
-            Self::Syncs => "syncs of registries",
+            Self::Syncs => "registries in git",
             Self::Webhooks => "webhook tests",
         }
     }
@@ -170,11 +170,10 @@ impl Attacker {
                 self.deploy(&mut connection, &format!("loud-{number}"), 5).await?;
             },
             Attack::Syncs => {
+                // A new registry is synced before it is answered.
                 let name = format!("silent-{number}-{}", silent.replace([':', '.'], "-"));
                 let body = format!(r#"{{"name":"{name}","git":{{"url":"https://{silent}/steps.git","ref":"main"}}}}"#);
-                let registry = tenant.make(&mut connection, "/step-registries", &body, "registryId").await?;
-                let sync = tenant.request("POST", &format!("/step-registries/{registry}/sync"), "", "{}");
-                self.over_and_over(&mut connection, sync).await;
+                self.over_and_over(&mut connection, tenant.request("POST", "/step-registries", "", &body)).await;
             }
             Attack::Webhooks => {
                 let body = format!(r#"{{"url":"http://{silent}/"}}"#);
