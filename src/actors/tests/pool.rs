@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::pin::pin;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::task::JoinHandle;
 
 use super::*;
@@ -145,15 +149,16 @@ async fn several_that_become_free_at_once_serve_one_each() {
 #[actix::test]
 async fn many_waiters_for_any_are_served_one_by_one_without_a_gap() {
     let bench = Bench::with_large(&["a", "b"]).await;
-    let mut claims: Vec<Claiming> = Vec::new();
+    // The first one reads which environments there are, and others may come before those that wait for it.
+    let claims = FuturesUnordered::new();
     for who in 0..30 {
         let environments = bench.environments.clone();
-        claims.push(actix::spawn(
-            async move { environments.claim_any(&pipeline(), large(), claim(who), LONG, None).await },
-        ));
+        claims.push(served(actix::spawn(async move {
+            environments.claim_any(&pipeline(), large(), claim(who), LONG, None).await
+        })));
     }
-    for claiming in claims {
-        let (name, session) = served(claiming).await;
+    let mut claims = pin!(claims);
+    while let Some((name, session)) = claims.next().await {
         bench.release_in(&named(&name), &session).await.unwrap();
     }
     bench.let_others_run().await;
