@@ -201,6 +201,7 @@ impl<'a> Rules<'a> {
     pub fn restart(state: &mut State) {
         state.queue.retain(|waiter| waiter.polled && !waiter.waits);
         state.unclaimed = 0;
+        state.passed_on = 0;
     }
 
     /// Whether a claim without an answer may have left a place in the queue that survives a kill at this moment: its client
@@ -341,8 +342,10 @@ impl<'a> Rules<'a> {
         let mut vacant = state.clone();
         vacant.vacate(status);
         let mut all = Vec::new();
-        if state.unclaimed < takers.freed {
-            all.extend(self.grant(vacant.clone(), Taker::nobody(since)));
+        if state.passed_on < takers.freed {
+            let mut passed_on = vacant.clone();
+            passed_on.passed_on += 1;
+            all.extend(self.grant(passed_on, Taker::nobody(since)));
         }
         if vacant.queue.is_empty() {
             all.push(Next { state: vacant.clone(), answered: Vec::new() });

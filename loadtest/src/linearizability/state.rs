@@ -13,6 +13,8 @@ pub struct State {
     pub ended: Vec<Ended>,
     /// Grants since the last kill whose claims were never answered.
     pub unclaimed: u32,
+    /// Those among them that came when the lock was passed on: only claims that wait get such a grant.
+    pub passed_on: u32,
     /// Idempotency keys with the fencing token of what they made.
     pub keys: Vec<(u32, u64)>,
 }

@@ -176,6 +176,20 @@ fn what_is_not_known_may_have_happened_at_any_time_until_the_server_is_killed() 
 }
 
 #[test]
+fn a_claim_that_was_never_answered_may_have_waited_though_another_took_the_free_lock() {
+    let first = Request::Claim(Claim { queues: true, priority: 1, ..Claim::default() });
+    let history = one_after_the_other(vec![
+        (claim(), Answer::Unknown),
+        (claim(), Answer::Locked { holder: Some(lock(0, 1)) }),
+        (queue(), queued(1, 1)),
+        (first, Answer::Unknown),
+        (release(0), released(1)),
+        (claim(), Answer::Locked { holder: Some(lock(2, 2)) }),
+    ]);
+    is_accepted(&history);
+}
+
+#[test]
 fn a_place_on_a_connection_is_gone_after_a_kill_and_one_with_a_session_is_not() {
     let wait = Request::Claim(Claim { wait: 1_000_000_000, ..Claim::default() });
     let length = |length| Answer::Environment { lock: Some(lock(0, 1)), queue_length: length };
