@@ -17,6 +17,8 @@ const FOLDER: &str = "lockkeeper-";
 /// Where the server itself moves if its group must not have processes of its own: the end of that name.
 const SERVER: &str = "-server";
 const MEMBERS: &str = "cgroup.procs";
+/// The threads of a group of version 1.
+const THREADS: &str = "tasks";
 const CONTROLLERS: &str = "cgroup.controllers";
 const ENABLED: &str = "cgroup.subtree_control";
 
@@ -121,9 +123,11 @@ pub(super) fn members(group: &Path) -> Vec<Pid> {
     listed.lines().filter_map(|line| line.parse().ok()).filter_map(Pid::from_raw).collect()
 }
 
-/// Moves this process into a group, for good if it may not write there later.
+/// Moves this process, which has one thread, into a group, for good if it may not write there later. Version 1 can move a
+/// thread alone, which takes microseconds; a process has to wait for all processors, which takes milliseconds.
 pub(super) fn join(group: &Path) -> io::Result<()> {
-    fs::write(group.join(MEMBERS), "0")
+    let thread = group.join(THREADS);
+    fs::write(if thread.exists() { thread } else { group.join(MEMBERS) }, "0")
 }
 
 /// The group of the server in one hierarchy.
@@ -160,6 +164,10 @@ fn places(own: &str, root: &Path, exists: impl Fn(&Path) -> bool) -> Vec<Place> 
         // In a container, the path is often that of the host, and the mount is already the group.
         let group = if exists(&group) { group } else { mount };
         places.push(Place { group, controllers });
+    }
+    // Beside the controllers of version 1, it has none, and nothing to add.
+    if places.iter().any(|place| place.controllers != Controllers::Unified) {
+        places.retain(|place| place.controllers != Controllers::Unified);
     }
     places
 }
@@ -199,7 +207,7 @@ impl Place {
             let mut server = folder.as_os_str().to_owned();
             server.push(SERVER);
             fs::create_dir_all(&server)?;
-            join(Path::new(&server))?;
+            fs::write(Path::new(&server).join(MEMBERS), "0")?;
             enable(&self.group, controller)
         })
     }
@@ -226,9 +234,10 @@ mod tests {
         let expected = [
             place("/sys/fs/cgroup/pids/jobs", Controllers::Pids),
             place("/sys/fs/cgroup/memory/jobs", Controllers::Memory),
-            place("/sys/fs/cgroup/unified/jobs", Controllers::Unified),
         ];
         assert_eq!(found, expected);
+        let found = places("0::/jobs\n", Path::new(SYSTEM), |_| true);
+        assert_eq!(found, [place("/sys/fs/cgroup/unified/jobs", Controllers::Unified)]);
     }
 
     #[test]

@@ -17,12 +17,15 @@ use tokio::time::{Instant, sleep_until};
 use super::chain::{self, report};
 use super::confine::{self, Init};
 use super::process_tree::{self, Process};
-use super::protocol::{Confinement, Exit, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
+use super::protocol::{Confinement, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
 /// A process that is stuck in the kernel cannot be killed at once; scanning all the time would not help.
 const KILL_AGAIN_MAX: Duration = Duration::from_millis(200);
+
+/// After its step.
+const INIT_ENDS_WITHIN: Duration = Duration::from_millis(5);
 
 /// Reads an order from standard input and runs the step until none of its processes is left.
 pub fn supervise() -> ExitCode {
@@ -66,12 +69,12 @@ async fn run() -> io::Result<()> {
     report(&Status::Started);
     let mut requests = Receiver::from_owned_fd(io::stdin().as_fd().try_clone_to_owned()?)?;
     while supervision.reap() {
-        let again = supervision.next_kill.unwrap_or_else(Instant::now);
+        let timer = supervision.timer();
         tokio::select! {
             _ = child_ended.recv() => {}
             request = next_request(&mut requests), if !supervision.server_is_gone => supervision.on_request(request),
             status = supervision.reports.next() => supervision.on_status(status),
-            () = sleep_until(again), if supervision.next_kill.is_some() => supervision.kill(),
+            () = sleep_until(timer.unwrap_or_else(Instant::now)), if timer.is_some() => supervision.on_timer(),
         }
     }
     supervision.last_statuses().await;
@@ -136,6 +139,9 @@ struct Supervision {
     reports: InitReports,
     grace: Duration,
     server_is_gone: bool,
+    step_has_ended: bool,
+    /// When to look for processes that the step of an init has left behind.
+    look_at: Option<Instant>,
     /// When the processes that are left are killed, and killed again.
     next_kill: Option<Instant>,
     pause: Duration,
@@ -144,7 +150,17 @@ struct Supervision {
 
 impl Supervision {
     fn new(root: Root, reports: InitReports, grace: Duration) -> Self {
-        Self { root, reports, grace, server_is_gone: false, next_kill: None, pause: KILL_AGAIN, left_behind: 0 }
+        Self {
+            root,
+            reports,
+            grace,
+            server_is_gone: false,
+            step_has_ended: false,
+            look_at: None,
+            next_kill: None,
+            pause: KILL_AGAIN,
+            left_behind: 0,
+        }
     }
 
     /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
@@ -152,21 +168,44 @@ impl Supervision {
         loop {
             match wait(WaitOptions::NOHANG) {
                 Ok(Some((pid, status))) => match self.root {
-                    Root::Step(step) if step == pid => self.step_ended(chain::exit(status)),
+                    Root::Step(step) if step == pid => {
+                        report(&Status::Exited(chain::exit(status)));
+                        self.step_has_ended = true;
+                    }
                     // If it ended before its step, nothing else would end what the step has started.
-                    Root::Init(init) if init == pid => self.clean_up(),
+                    Root::Init(init) if init == pid => self.step_has_ended = true,
                     Root::Step(_) | Root::Init(_) => {}
                 },
-                Ok(None) => return true,
+                Ok(None) => {
+                    if self.step_has_ended {
+                        self.clean_up();
+                    }
+                    return true;
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return false,
             }
         }
     }
 
+    fn timer(&self) -> Option<Instant> {
+        self.look_at.or(self.next_kill)
+    }
+
+    fn on_timer(&mut self) {
+        match self.look_at.take() {
+            Some(_) => self.clean_up(),
+            None => self.kill(),
+        }
+    }
+
     fn on_status(&mut self, status: Status) {
         match status {
-            Status::Exited(exit) => self.step_ended(exit),
+            Status::Exited(exit) => {
+                report(&Status::Exited(exit));
+                // An init whose step has left nothing ends at once, and then there is nothing to look for.
+                self.look_at = Some(Instant::now() + INIT_ENDS_WITHIN);
+            }
             Status::Started | Status::NotStarted(_) | Status::Gone { .. } => {}
         }
     }
@@ -194,11 +233,6 @@ impl Supervision {
                 self.kill();
             }
         }
-    }
-
-    fn step_ended(&mut self, exit: Exit) {
-        report(&Status::Exited(exit));
-        self.clean_up();
     }
 
     /// The step has ended by itself; the processes it left behind must end too.
