@@ -9,6 +9,7 @@ mod events;
 mod interventions;
 mod members;
 mod operating;
+mod packages;
 mod pipelines;
 mod registries;
 mod removal;

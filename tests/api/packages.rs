@@ -1,0 +1,69 @@
+//! The files that a server is installed with: each is valid, and they agree with the program and with each other.
+
+use std::path::Path;
+
+use crate::support::lockkeeper;
+
+const DEFAULTS: &str = include_str!("../../config/default.toml");
+const MANIFESTS: &str = include_str!("../../config/kubernetes/lockkeeper.yaml");
+const UNIT: &str = include_str!("../../config/systemd/lockkeeper.service");
+const DOCKERFILE: &str = include_str!("../../Dockerfile");
+const CARGO: &str = include_str!("../../Cargo.toml");
+
+#[test]
+fn the_settings_of_the_debian_package_are_valid() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("settings.toml"), include_str!("../../config/debian/settings.toml")).unwrap();
+    std::fs::write(home.path().join("organization.toml"), include_str!("../../config/acme.toml")).unwrap();
+    is_valid(&home.path().join("settings.toml"));
+}
+
+#[test]
+fn the_settings_in_the_kubernetes_manifests_are_valid() {
+    let home = tempfile::tempdir().unwrap();
+    for name in ["settings.toml", "organization.toml"] {
+        std::fs::write(home.path().join(name), in_manifest(name)).unwrap();
+    }
+    is_valid(&home.path().join("settings.toml"));
+}
+
+/// A server that is killed while it drains would leave its steps interrupted.
+#[test]
+fn a_stop_is_given_more_time_than_the_server_takes() {
+    let defaults: toml::Table = DEFAULTS.parse().unwrap();
+    let seconds = |section: &str, key: &str| defaults[section][key].as_integer().unwrap();
+    let takes = seconds("http", "drain_seconds") + seconds("runner", "termination_grace_seconds");
+    assert!(number_after(MANIFESTS, "terminationGracePeriodSeconds: ") > takes);
+    assert!(number_after(UNIT, "TimeoutStopSec=") > takes);
+}
+
+#[test]
+fn the_pod_gets_no_variables_that_the_server_refuses() {
+    assert!(MANIFESTS.contains("enableServiceLinks: false"));
+}
+
+#[test]
+fn the_image_and_the_manifests_name_the_versions_of_the_sources() {
+    let manifest: toml::Table = CARGO.parse().unwrap();
+    let of = |key: &str| manifest["workspace"]["package"][key].as_str().unwrap();
+    assert!(MANIFESTS.contains(&format!("image: lockkeeper:{}\n", of("version"))));
+    assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim-", of("rust-version"))));
+}
+
+fn is_valid(settings: &Path) {
+    let checked = lockkeeper(&["check", settings.to_str().unwrap()]).output().unwrap();
+    assert!(checked.status.success(), "{checked:?}");
+}
+
+/// The text of a file in the ConfigMap.
+fn in_manifest(name: &str) -> String {
+    let begin = format!("  {name}: |\n");
+    let text = MANIFESTS.split(&begin).nth(1).unwrap();
+    let lines = text.lines().take_while(|line| line.is_empty() || line.starts_with("    "));
+    lines.map(|line| line.strip_prefix("    ").unwrap_or(line).to_owned() + "\n").collect()
+}
+
+fn number_after(text: &str, name: &str) -> i64 {
+    let rest = text.split(name).nth(1).unwrap();
+    rest.lines().next().unwrap().trim().parse().unwrap()
+}
