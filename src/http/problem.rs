@@ -12,6 +12,8 @@ use super::codes::Code;
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 /// Long enough for a burst to pass.
 pub const OVERLOADED_RETRY_SECONDS: u64 = 1;
+/// The faults listed in one problem: nobody fixes more at a time, and an answer stays about as long as its request.
+const ERRORS_MAX: usize = 100;
 
 /// Boxed, so that the rare outcome does not make every result large.
 #[derive(Debug)]
@@ -64,12 +66,18 @@ impl Problem {
 
     /// All faults of a body at once.
     pub fn invalid_request(errors: Vec<FieldError>) -> Self {
-        Self::new(Code::InvalidRequest, Self::summary(&errors)).with("errors", errors)
+        Self::faulty(Code::InvalidRequest, errors)
     }
 
     /// All faults of a query at once.
     pub fn invalid_parameters(errors: Vec<FieldError>) -> Self {
-        Self::new(Code::InvalidParameter, Self::summary(&errors)).with("errors", errors)
+        Self::faulty(Code::InvalidParameter, errors)
+    }
+
+    fn faulty(code: Code, mut errors: Vec<FieldError>) -> Self {
+        let summary = Self::summary(&errors);
+        errors.truncate(ERRORS_MAX);
+        Self::new(code, summary).with("errors", errors)
     }
 
     fn summary(errors: &[FieldError]) -> String {

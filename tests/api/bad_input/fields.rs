@@ -58,6 +58,15 @@ async fn every_wrong_field_of_a_request_is_named_at_once() {
 }
 
 #[tokio::test]
+async fn a_body_full_of_unknown_fields_gets_a_short_answer() {
+    let server = Server::start();
+    let body: serde_json::Map<_, _> = (0..5_000).map(|number| (format!("f{number}"), json!(0))).collect();
+    let refused = server.admin().claim("review-1", Value::Object(body)).await.refused(422, "invalid_request");
+    assert_eq!(refused.faulty_fields().len(), 100);
+    assert!(refused.json()["detail"].as_str().unwrap().ends_with("; and 4995 more"), "{}", refused.text);
+}
+
+#[tokio::test]
 async fn a_field_takes_no_value_of_another_kind() {
     let server = Server::start();
     let admin = server.admin();
