@@ -65,7 +65,24 @@ pub async fn find(
     } else {
         tracing::info!(isolation = summary, "steps are confined");
     }
-    Ok(FoundIsolation { isolation: Some(isolation(wanted, &layers, users, groups)), summary })
+    let isolation = isolation(wanted, &layers, users, groups);
+    if let Some(tls) = settings.tls.as_ref().filter(|tls| is_in_reach(&tls.files.key, &isolation)) {
+        tracing::warn!(
+            "tls.key: steps can read `{}`, since they run as the server's user; move it to a directory that they do not \
+             see, such as one in /var/lib",
+            tls.files.key.display()
+        );
+    }
+    Ok(FoundIsolation { isolation: Some(isolation), summary })
+}
+
+/// Whether steps can read a file of the server: its permissions do not keep them off if they have the server's user.
+fn is_in_reach(file: &Path, isolation: &Isolation) -> bool {
+    let Ok(file) = file.canonicalize() else { return false };
+    let template = &isolation.template;
+    let added = template.read_only.iter().chain(&template.writable);
+    isolation.users.is_empty()
+        && (!template.file_rules || runner::is_of_system(&file) || added.into_iter().any(|path| file.starts_with(path)))
 }
 
 fn isolation(
@@ -197,6 +214,36 @@ mod tests {
         let text = refusal(&layers());
         assert!(text.contains("no namespaces: a seccomp filter; allow user namespaces"), "{text}");
         assert!(text.ends_with("set runner.isolation = \"best\" to start with what there is."), "{text}");
+    }
+
+    #[test]
+    fn a_file_is_in_reach_of_steps_that_run_as_the_servers_user_and_see_its_directory() {
+        let hidden = tempfile::NamedTempFile::new().unwrap();
+        let directory = hidden.path().parent().unwrap().canonicalize().unwrap();
+        let users = BTreeMap::from([(Identifier::parse("acme").unwrap(), 1_900_000_000)]);
+        let isolation = |file_rules, read_only: &[&str], users| Isolation {
+            template: Confinement {
+                user: None,
+                namespaces: false,
+                file_rules,
+                network: StepNetwork::Open,
+                data_dir: String::new(),
+                temporary_dir: String::new(),
+                work_dir: String::new(),
+                read_only: read_only.iter().map(|&path| path.to_owned()).collect(),
+                writable: Vec::new(),
+                limits: StepLimits::default(),
+                control_groups: Vec::new(),
+            },
+            users,
+            groups: None,
+        };
+        let reached = |file: &Path, isolation: Isolation| is_in_reach(file, &isolation);
+        assert!(reached(Path::new("/etc/passwd"), isolation(true, &[], BTreeMap::new())));
+        assert!(!reached(Path::new("/etc/passwd"), isolation(true, &[], users)));
+        assert!(!reached(hidden.path(), isolation(true, &[], BTreeMap::new())));
+        assert!(reached(hidden.path(), isolation(true, &[&text(&directory)], BTreeMap::new())));
+        assert!(reached(hidden.path(), isolation(false, &[], BTreeMap::new())));
     }
 
     #[test]
