@@ -1,12 +1,15 @@
 //! Moves a step's output into the log: read as it arrives, masked, split into lines.
 
 use std::io::{PipeReader, Read};
+use std::num::NonZero;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock};
+use std::thread;
 use std::time::Duration;
 
 use memchr::memmem;
+use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
@@ -50,8 +53,10 @@ impl StepOutput {
     }
 
     pub fn write(&mut self, bytes: &[u8]) {
+        let turn = MASKING.turn();
         self.was_denied = self.was_denied || memmem::find(bytes, DENIED).is_some();
         self.masker.push(bytes, &mut self.masked);
+        drop(turn);
         self.forward();
         self.is_idle = false;
     }
@@ -77,6 +82,35 @@ impl StepOutput {
     fn forward(&mut self) {
         self.log.write(self.host.now(), &self.masked);
         self.masked.clear();
+    }
+}
+
+/// Lets half of the processors mask output at a time, so that a flood of it leaves the others to requests.
+struct Masking {
+    free: Mutex<usize>,
+    freed: Condvar,
+}
+
+static MASKING: LazyLock<Masking> = LazyLock::new(|| {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    Masking { free: Mutex::new((processors / 2).max(1)), freed: Condvar::new() }
+});
+
+impl Masking {
+    fn turn(&self) -> Turn<'_> {
+        let mut free = self.free.lock();
+        self.freed.wait_while(&mut free, |free| *free == 0);
+        *free -= 1;
+        Turn(self)
+    }
+}
+
+struct Turn<'a>(&'a Masking);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.0.free.lock() += 1;
+        self.0.freed.notify_one();
     }
 }
 

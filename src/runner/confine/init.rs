@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, ExitCode, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, set_parent_process_death_signal, setsid, wait};
+use rustix::process::{Pid, Signal, WaitOptions, nice, set_parent_process_death_signal, setsid, wait};
 use tokio::net::unix::pipe::Receiver;
 
 use super::super::chain::{self, report};
@@ -17,6 +17,8 @@ use super::super::status_reader::StatusReader;
 use super::{apply, namespaces, network};
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
+/// How much further steps stand back than the server: a tenth of its weight.
+const NICENESS: i32 = 10;
 
 /// An init that has been started and waits for its order.
 pub(in super::super) struct Init {
@@ -105,6 +107,7 @@ fn run() -> Result<(), String> {
     drop(runtime);
     // Away from the terminal of whoever started the server.
     setsid().map_err(failed)?;
+    yield_processors();
     let mut input = chain::input().map_err(failed)?;
     let confinement: Confinement = chain::read_message(&mut input).map_err(failed)?;
     network::enter(confinement.network).map_err(failed)?;
@@ -127,6 +130,13 @@ fn run() -> Result<(), String> {
     report(&Status::Started);
     reap(step);
     Ok(())
+}
+
+/// The server must answer also while steps want all processors. Where sessions share those (`sched_autogroup_enabled`), the
+/// niceness of the session counts, which not every user may set at any time.
+fn yield_processors() {
+    nice(NICENESS).ok();
+    std::fs::write("/proc/self/autogroup", NICENESS.to_string()).ok();
 }
 
 /// Whether the supervisor has ended before the kernel knew that this process must end with it.
