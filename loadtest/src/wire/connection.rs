@@ -14,6 +14,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Takes the usual answer in one read; small, because there may be 20,000 of them.
 const BUFFER_BYTES: usize = 2 * 1024;
 
+/// With the end of the chunk before.
+const LAST_CHUNK: &[u8] = b"\r\n0\r\n\r\n";
+
 pub struct Connection<S = TcpStream> {
     stream: S,
     received: Vec<u8>,
@@ -35,6 +38,13 @@ pub enum ExchangeError {
     Surplus,
     #[error(transparent)]
     Response(#[from] ResponseError),
+}
+
+impl ExchangeError {
+    /// The answer comes in chunks.
+    pub fn is_chunked(&self) -> bool {
+        matches!(self, ExchangeError::Response(ResponseError::TransferEncoding))
+    }
 }
 
 impl Connection {
@@ -80,6 +90,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Connection<S> {
     /// Only sends; the connection is of no use afterwards, but to be dropped.
     pub async fn send(&mut self, bytes: &[u8]) -> Result<(), ExchangeError> {
         self.stream.write_all(bytes).await.map_err(ExchangeError::Send)
+    }
+
+    /// After an exchange whose answer comes in chunks: receives the rest and drops it.
+    pub async fn skip_chunks(&mut self) -> Result<(), ExchangeError> {
+        while !self.received.ends_with(LAST_CHUNK) {
+            let seen = self.received.len().saturating_sub(LAST_CHUNK.len());
+            self.received.drain(..seen);
+            self.receive().await?;
+        }
+        Ok(())
     }
 
     pub fn body(&self) -> &[u8] {

@@ -12,7 +12,8 @@ use crate::engine::load_test::Fault;
 use crate::wire::answer::problem_code;
 use crate::wire::connection::Connection;
 
-/// After a refusal: it comes again at once, but does not wear out the load generator.
+/// After an answer. The load generator shares the machine's processors with the server: without a pause, what the neighbour
+/// takes of those would hide what it takes of everything else.
 const PAUSE: Duration = Duration::from_millis(20);
 /// A stream or a log that is followed is left after this long, and taken again.
 const HELD: Duration = Duration::from_secs(5);
@@ -68,6 +69,7 @@ impl Attack {
 pub struct Attacking {
     attackers: JoinSet<Result<(), Fault>>,
     seen: Arc<Mutex<BTreeMap<String, u64>>>,
+    tenant: Arc<Tenant>,
 }
 
 pub fn begin(tenant: &Arc<Tenant>, each: u32) -> Attacking {
@@ -77,7 +79,7 @@ pub fn begin(tenant: &Arc<Tenant>, each: u32) -> Attacking {
         let (tenant, seen) = (tenant.clone(), seen.clone());
         attackers.spawn(async move { Attacker { tenant, seen, attack }.all(each).await });
     }
-    Attacking { attackers, seen }
+    Attacking { attackers, seen, tenant: tenant.clone() }
 }
 
 impl Attacking {
@@ -104,12 +106,13 @@ impl Attacking {
         names.into_iter().find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
 
-    /// What each attack was told, by its kind and code.
+    /// Ends them, and waits until nothing of them runs any more. What each attack was told, by its kind and code.
     pub async fn end(mut self) -> Result<BTreeMap<String, u64>, Fault> {
         if let Some(Ok(Err(fault))) = self.attackers.try_join_next() {
             return Err(fault);
         }
         self.attackers.shutdown().await;
+        self.tenant.rest().await?;
         Ok(std::mem::take(&mut *self.seen.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -168,6 +171,7 @@ impl Attacker {
             }
             Attack::Deployments => loop {
                 self.deploy(&mut connection, &format!("loud-{number}"), 5).await?;
+                tokio::time::sleep(PAUSE).await;
             },
             Attack::Syncs => {
                 // A new registry is synced before it is answered.
@@ -214,8 +218,9 @@ impl Attacker {
     async fn again(&self, connection: &mut Connection, request: Vec<u8>) {
         self.count("asked");
         let told = match connection.exchange(&request).await {
-            Ok(200..=299) => return self.count("done"),
+            Ok(200..=299) => "done".to_owned(),
             Ok(status) => problem_code(connection.body()).map_or_else(|| status.to_string(), str::to_owned),
+            Err(error) if error.is_chunked() && connection.skip_chunks().await.is_ok() => "done".to_owned(),
             Err(_) => "cut off".to_owned(),
         };
         self.count(&told);

@@ -38,6 +38,11 @@ impl Stream {
             place.token.reveal()
         );
         events.write_all(request.as_bytes()).await.map_err(lost)?;
+        let mut received = Vec::new();
+        // From its head on, the stream shows what happens.
+        tokio::time::timeout(LOST, until_shown(&mut events, b"\r\n\r\n", &mut received))
+            .await
+            .map_err(|_| Fault::Neighbour("an event stream did not begin".to_owned()))??;
         let claiming =
             Connection::open(test.server.address).await.map_err(|error| Fault::Neighbour(error.to_string()))?;
         Ok(Self { events, claiming, requests: Requests::new(place), environment })
@@ -54,7 +59,7 @@ impl Stream {
             let session = self.ask(&request).await?;
             let session = Grant::parse(&session).map(|grant| grant.session_id.to_owned());
             let session = session.ok_or_else(|| Fault::Neighbour("a claim's answer names no session".to_owned()))?;
-            tokio::time::timeout(LOST, self.until_shown(&session, &mut received))
+            tokio::time::timeout(LOST, until_shown(&mut self.events, session.as_bytes(), &mut received))
                 .await
                 .map_err(|_| Fault::Neighbour(format!("the stream did not show {session}")))??;
             took.push(sent.elapsed());
@@ -63,19 +68,6 @@ impl Stream {
             tokio::time::sleep(PAUSE).await;
         }
         Ok(took)
-    }
-
-    async fn until_shown(&mut self, session: &str, received: &mut Vec<u8>) -> Result<(), Fault> {
-        while memchr::memmem::find(received, session.as_bytes()).is_none() {
-            if received.len() > KEPT_BYTES {
-                received.drain(..received.len() / 2);
-            }
-            if self.events.read_buf(received).await.map_err(lost)? == 0 {
-                return Err(Fault::Neighbour("the server ended an event stream".to_owned()));
-            }
-        }
-        received.clear();
-        Ok(())
     }
 
     async fn ask(&mut self, request: &[u8]) -> Result<Vec<u8>, Fault> {
@@ -89,4 +81,17 @@ impl Stream {
 
 fn lost(error: std::io::Error) -> Fault {
     Fault::Neighbour(format!("an event stream: {error}"))
+}
+
+async fn until_shown(events: &mut TcpStream, text: &[u8], received: &mut Vec<u8>) -> Result<(), Fault> {
+    while memchr::memmem::find(received, text).is_none() {
+        if received.len() > KEPT_BYTES {
+            received.drain(..received.len() / 2);
+        }
+        if events.read_buf(received).await.map_err(lost)? == 0 {
+            return Err(Fault::Neighbour("the server ended an event stream".to_owned()));
+        }
+    }
+    received.clear();
+    Ok(())
 }

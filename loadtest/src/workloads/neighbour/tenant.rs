@@ -2,6 +2,9 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
+
+use memchr::memmem;
 
 use crate::engine::load_test::{Fault, LoadTest};
 use crate::server::running::ProcessError;
@@ -22,6 +25,8 @@ id = "loud"
 name = "shout"
 steps = [{ run = ["sh", "-c", "head -c 3000000 /dev/zero | base64"] }]
 "#;
+const RESTS_WITHIN: Duration = Duration::from_secs(60);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// The sample organization, as the server has it built in.
 const SAMPLE: &str = include_str!("../../../../config/acme.toml");
 
@@ -60,6 +65,22 @@ impl Tenant {
             self.put(&mut connection, "crowd", &format!("crowd-{number:06}")).await?;
         }
         Ok(())
+    }
+
+    /// Until no deployment of it runs.
+    pub async fn rest(&self) -> Result<(), Fault> {
+        let mut connection = self.connect().await?;
+        let resting = async {
+            for status in ["queued", "running", "cancelling"] {
+                let path = format!("/deployments?status={status}&limit=1");
+                while memmem::find(&self.ask(&mut connection, "GET", &path, "").await?, b"dep_").is_some() {
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+            }
+            Ok(())
+        };
+        let rested = tokio::time::timeout(RESTS_WITHIN, resting).await;
+        rested.unwrap_or_else(|_| Err(Fault::Neighbour("its deployments do not end".to_owned())))
     }
 
     pub async fn connect(&self) -> Result<Connection, Fault> {
