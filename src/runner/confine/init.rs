@@ -17,8 +17,8 @@ use super::super::status_reader::StatusReader;
 use super::{apply, namespaces, network};
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
-/// How much further steps stand back than the server: a tenth of its weight.
-const NICENESS: i32 = 10;
+/// How far steps and what they print stand back behind the server's answers: a tenth of their weight.
+pub(in super::super) const NICENESS: i32 = 10;
 
 /// An init that has been started and waits for its order.
 pub(in super::super) struct Init {
