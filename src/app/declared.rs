@@ -1,5 +1,7 @@
 //! Applies what organization files declare.
 
+use std::collections::HashMap;
+
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::actors::{Environments, Failure};
@@ -19,6 +21,11 @@ pub fn members(declared: &[Organization]) -> Vec<NewMember> {
         members.map(move |m| NewMember { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
+}
+
+/// The names for people, by id.
+pub fn organization_names(declared: &[Organization]) -> HashMap<Identifier, String> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.name.clone())).collect()
 }
 
 pub fn pipelines(declared: &[Organization]) -> Vec<Declared> {

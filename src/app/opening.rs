@@ -131,6 +131,7 @@ pub async fn open_realm(
         store,
         environments,
         accounts,
+        organization_names: declared::organization_names(&settings.organizations),
         idempotency,
         pipelines,
         registries,

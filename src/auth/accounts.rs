@@ -40,6 +40,12 @@ pub struct Caller {
     revocations: u64,
 }
 
+/// The member and the token behind a caller, as they are now.
+pub struct Identity {
+    pub member: Arc<Member>,
+    pub token: Arc<Token>,
+}
+
 /// Why a token is not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unauthenticated {
@@ -116,6 +122,16 @@ impl Accounts {
             hash,
             revocations,
         })
+    }
+
+    /// Who the caller is, once what is shown is durable. Refused if the token or the member is gone by now.
+    pub async fn identity(&self, caller: &Caller) -> Result<Identity, Unauthenticated> {
+        let found = self.changes.read(|()| {
+            let token = self.tokens.get(&caller.hash)?.clone();
+            let member = self.member(&token.organization, token.user)?;
+            Some(Identity { member, token })
+        });
+        found.await.ok_or(Unauthenticated::Unknown)
     }
 
     pub fn has_tokens(&self) -> bool {

@@ -23,7 +23,7 @@ mod tokens;
 #[cfg(test)]
 mod tests;
 
-pub use accounts::{Accounts, AccountsError, Caller, Unauthenticated};
+pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
 pub use permission::Permission;
 pub use token::{NewToken, OpenToken, Token, TokenList};

@@ -8,10 +8,11 @@ use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
 use super::call::Call;
 use super::codes::Code;
+use super::outcome::read_within;
 use super::problem::Problem;
 use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
-use crate::auth::{Caller, Permission, Unauthenticated};
+use crate::auth::{Caller, Identity, Permission, Unauthenticated};
 use crate::domain::{EnvironmentKey, Identifier, Initiator, RequestRef, SessionId};
 use crate::pipelines::Pipeline;
 use crate::shares::Place;
@@ -32,13 +33,19 @@ const EXPIRY_CHECKED_EVERY: Duration = Duration::from_secs(60);
 
 impl Access {
     pub fn to(call: &Call, permission: Permission) -> Result<Self, Problem> {
+        let access = Self::to_own_organization(call, permission)?;
+        check(&access.caller, call.segment("orgId"), permission)?;
+        Ok(access)
+    }
+
+    /// For a path that names no organization: the caller's own. The role is not checked.
+    pub fn to_own_organization(call: &Call, permission: Permission) -> Result<Self, Problem> {
         // The one place that chooses a request's realm; with several of them, by the organization in the path.
         let App { node, realm } = call.app.clone();
         let caller = authenticate(call.request.headers(), &realm)?;
         if let Some(limits) = &realm.rate_limits {
             limits.check(caller.token)?;
         }
-        check(&caller, call.segment("orgId"), permission)?;
         Ok(Self { node, realm, caller, permission, request: call.id.clone() })
     }
 
@@ -80,6 +87,12 @@ impl Access {
         let caller = caller.map_err(unauthenticated)?;
         check(&caller, self.caller.organization.as_str(), self.permission)?;
         Ok(caller)
+    }
+
+    /// The caller's member and token, once what is shown is durable.
+    pub async fn identity(&self) -> Result<Identity, Problem> {
+        let reading = self.realm.accounts.identity(&self.caller);
+        read_within(self.node.answer_timeout, "members", reading).await?.map_err(unauthenticated)
     }
 
     /// Until the token has expired, or the clock should be looked at again.

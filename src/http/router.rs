@@ -35,6 +35,7 @@ impl Router {
             router.add(&format!("{base}{ENVIRONMENTS}"), routes::environment_routes());
         }
         router.add(&format!("{API}{ORGANIZATION}"), routes::organization_routes());
+        router.add(API, routes::caller_routes());
         router.add("", routes::operator_routes());
         for routes in routes::explorer_routes() {
             router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));

@@ -12,7 +12,7 @@ use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
     analyses, approvals, deployments, environment_list, environments, events, explorer, logs, members, operator,
-    pipelines, secrets, sessions, step_registries, tokens, webhooks,
+    pipelines, secrets, session_list, sessions, step_registries, tokens, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -143,6 +143,11 @@ fn webhook_routes() -> Vec<Routes> {
 
 pub fn operator_routes() -> Vec<Routes> {
     vec![
+/// Below `/api/v1`, without an organization in the path.
+pub fn caller_routes() -> Vec<Routes> {
+    vec![at("/whoami").get(whoami::view, openapi::who_am_i())]
+}
+
         at("/healthz").get(operator::healthz, openapi::healthz()).probe(),
         at("/readyz").get(operator::readyz, openapi::readyz()).probe(),
         at("/metrics").get(operator::metrics, openapi::metrics()).probe(),
@@ -166,6 +171,7 @@ pub fn openapi_document() -> String {
         (format!("{API}{ORGANIZATION}"), organization_routes()),
         (String::new(), operator_routes()),
     ];
+        (API.to_owned(), caller_routes()),
     let paths = tables.into_iter().flat_map(|(base, table)| {
         table.into_iter().map(move |routes| (format!("{base}{}", routes.path), routes.operations()))
     });

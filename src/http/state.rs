@@ -1,6 +1,7 @@
 //! The parts that handlers use: those of the process in `Node`, those of a store in `Realm`. One of each today; with several
 //! machines, a process will own several realms.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, LazyLock, OnceLock};
@@ -15,7 +16,7 @@ use super::scans::Scans;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
-use crate::domain::Timestamp;
+use crate::domain::{Identifier, Timestamp};
 use crate::events::Events;
 use crate::fixes::Fixes;
 use crate::git::Git;
@@ -69,6 +70,8 @@ pub struct Realm {
     pub clock: WallClock,
     pub environments: Environments,
     pub accounts: Accounts,
+    /// The names for people of the organizations that files declare.
+    pub organization_names: HashMap<Identifier, String>,
     pub idempotency: Keys,
     pub pipelines: Pipelines,
     pub registries: Registries,

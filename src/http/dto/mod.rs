@@ -3,6 +3,7 @@
 
 mod analysis;
 mod approval;
+mod caller;
 mod deployment;
 mod environment;
 mod event;
@@ -18,6 +19,7 @@ mod webhook;
 
 pub use analysis::{AnalysisView, FixView};
 pub use approval::ApprovalView;
+pub use caller::CallerView;
 pub use deployment::DeploymentView;
 pub use environment::{EnvironmentListItem, EnvironmentView, LockView};
 pub use event::EventView;

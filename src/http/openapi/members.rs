@@ -6,7 +6,7 @@ use super::operation::Operation;
 use crate::domain::{Identifier, Role};
 use crate::forms::{MemberForm, Text};
 use crate::http::codes::Code;
-use crate::http::dto::MemberView;
+use crate::http::dto::{CallerView, MemberView};
 use crate::http::resources::members::MemberChangeForm;
 
 const MEMBERS: &str = "Members";
@@ -19,6 +19,16 @@ pub fn list_members() -> Operation {
         .query::<Role>("role", "Only those with this role")
         .query_by("name", "Only the one with this name", name)
         .lists::<MemberView<'_>>("The members")
+}
+
+pub fn who_am_i() -> Operation {
+    Operation::api(MEMBERS, "whoAmI")
+        .titled("Who Am I")
+        .about(
+            "The organization, the member, the role and the token of the caller: a check whether a token works, and what for. \
+             Every role may ask.",
+        )
+        .answers::<CallerView<'_>>(200, "The caller", &[])
 }
 
 pub fn get_member() -> Operation {

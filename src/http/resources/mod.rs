@@ -16,3 +16,4 @@ pub mod sessions;
 pub mod step_registries;
 pub mod tokens;
 pub mod webhooks;
+pub mod whoami;

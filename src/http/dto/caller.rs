@@ -1,0 +1,78 @@
+//! Who the caller is: organization, member, role and token.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::values::{Text, Time};
+use crate::auth::Identity;
+use crate::domain::{TokenId, UserId};
+
+/// Who sends a request, by its token.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Caller)]
+pub struct CallerView<'a> {
+    /// The one organization that the token gives access to.
+    organization: CallerOrganization<'a>,
+    /// The member whose permissions the token has.
+    user: CallerUser<'a>,
+    /// The member's role now: viewer, developer, maintainer or admin.
+    #[schema(value_type = String, example = "developer")]
+    role: &'static str,
+    /// The token; null for a caller who has signed in without one.
+    token: Option<CallerToken<'a>>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallerOrganization<'a> {
+    /// As in the paths of the API.
+    #[schema(example = "acme")]
+    id: &'a str,
+    /// For people.
+    #[schema(example = "Acme")]
+    name: &'a str,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallerUser<'a> {
+    /// The member's id.
+    #[schema(value_type = String, example = "usr_0199f3c2a4b07f3e9d2c5a1b")]
+    user_id: Text<UserId>,
+    /// The member's name.
+    #[schema(example = "ana")]
+    name: &'a str,
+    /// Null: members have no address yet.
+    #[schema(example = json!(null))]
+    email: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallerToken<'a> {
+    /// The token's id, as in the list of tokens.
+    #[schema(value_type = String, example = "tok_0199f3c2a4b07f3e9d2c5a1b")]
+    token_id: Text<TokenId>,
+    /// What it was called when it was created.
+    #[schema(example = "ci")]
+    name: &'a str,
+    /// When it stops working; null if it does not expire.
+    #[schema(example = "2027-01-31T00:00:00.000Z")]
+    expires_at: Option<Time>,
+}
+
+impl<'a> CallerView<'a> {
+    pub fn new(organization_name: &'a str, identity: &'a Identity) -> Self {
+        let Identity { member, token } = identity;
+        Self {
+            organization: CallerOrganization { id: member.organization.as_str(), name: organization_name },
+            user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: None },
+            role: member.role.as_str(),
+            token: Some(CallerToken {
+                token_id: Text(token.id),
+                name: &token.name,
+                expires_at: token.expires_at.map(Time),
+            }),
+        }
+    }
+}
