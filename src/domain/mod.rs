@@ -72,7 +72,7 @@ pub use queue::{
     Surroundings, Turn, Waiter,
 };
 pub use rejection::Rejection;
-pub use release::Release;
+pub use release::{Release, ReleaseLock};
 pub use role::Role;
 pub use run::{
     Approval, ApprovalRecord, ApprovalStatus, DeploymentRecord, DeploymentRef, Effect, EndedDeployment, Retried, Run,

@@ -26,6 +26,8 @@ pub enum Rejection {
     EnvironmentDisabled { reason: Option<Arc<str>> },
     #[error("a deployment of an ended session still runs in the environment")]
     DeploymentRunning { deployment: DeploymentId },
+    #[error("nobody holds the lock")]
+    LockNotFound,
     #[error("the session does not exist")]
     SessionNotFound,
     #[error("the session has ended")]

@@ -34,6 +34,27 @@ impl Command for Release {
     }
 }
 
+/// Gives back whatever holds the lock, without naming its session.
+#[derive(Debug, Clone)]
+pub struct ReleaseLock {
+    pub by: Person,
+    /// Whether the caller may release sessions that are not their own.
+    pub any: bool,
+}
+
+impl Command for ReleaseLock {
+    type Reply = Session;
+
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
+        if !decision.next.exists() {
+            return Err(Rejection::EnvironmentNotFound);
+        }
+        decision.next.lock.as_ref().ok_or(Rejection::LockNotFound)?.check_user(&self.by, self.any)?;
+        let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
+        vacate(decision, ended).ok_or(Rejection::LockNotFound)
+    }
+}
+
 impl Session {
     /// Whether it belongs to this person; `any` for callers who may act for others.
     pub fn check_user(&self, by: &Person, any: bool) -> Result<(), Rejection> {

@@ -59,6 +59,8 @@ codes! {
         "The pipeline has no environment with this name. A maintainer can create it with `PUT`.";
     SessionNotFound = "session_not_found", NOT_FOUND, "No such session",
         "The environment never had this session, or its record has been dropped.";
+    LockNotFound = "lock_not_found", NOT_FOUND, "Nobody holds the lock",
+        "There was no lock to release: the environment is free, being reset or disabled, or the lock has been released already.";
     DeploymentNotFound = "deployment_not_found", NOT_FOUND, "No such deployment",
         "The organization never had this deployment, or its record has been dropped together with its session.";
     StageNotFound = "stage_not_found", NOT_FOUND, "No such stage",

@@ -67,6 +67,7 @@ pub fn environment_routes() -> Vec<Routes> {
         at("/{envName}/sessions/{sessionId}/deploy").post(sessions::deploy, openapi::deploy_commit()),
         at("/{envName}/sessions/{sessionId}/heartbeat").post(sessions::heartbeat, openapi::heartbeat()),
         at("/{envName}/force-claim").post(sessions::force_claim, openapi::force_claim()),
+        at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
         at("/{envName}/history").get(environments::history, openapi::get_history()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
         at("").get(environment_list::list, openapi::list_environments()),

@@ -36,6 +36,8 @@ pub fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("GET", list.to_owned(), Value::Null, "viewer"),
         ("GET", at("review-1"), Value::Null, "viewer"),
         ("GET", format!("{}/history", at("review-1")), Value::Null, "viewer"),
+        ("GET", "/sessions".to_owned(), Value::Null, "viewer"),
+        ("DELETE", format!("{}/lock", at("review-1")), Value::Null, "developer"),
         ("GET", format!("{}/queue", at("review-1")), Value::Null, "viewer"),
         ("GET", session.clone(), Value::Null, "viewer"),
         ("GET", format!("{list}/sessions/{QUEUED}"), Value::Null, "viewer"),

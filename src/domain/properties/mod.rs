@@ -193,6 +193,23 @@ impl World {
                     assert_eq!(active, None, "it was released and is still there");
                 }
             }
+            Step::ReleaseLock { person: who, any } => {
+                let holder = self.environment.lock.clone();
+                let exists = self.environment.exists();
+                match (self.run(ReleaseLock { by: person(who), any }), holder) {
+                    (Ok(released), Some(holder)) => {
+                        assert_eq!((released.id, released.status()), (holder.id, SessionStatus::Released));
+                        assert!(any || holder.user.id == person(who).id);
+                        assert!(self.environment.lock.as_ref().is_none_or(|lock| lock.id != holder.id));
+                    }
+                    (Err(Rejection::NotSessionHolder { .. }), Some(holder)) => {
+                        assert!(!any && holder.user.id != person(who).id);
+                    }
+                    (Err(Rejection::LockNotFound), None) => assert!(exists),
+                    (Err(Rejection::EnvironmentNotFound), None) => assert!(!exists),
+                    (reply, holder) => panic!("{reply:?} with the holder {holder:?}"),
+                }
+            }
             Step::Deploy { person: who, nth, staged } => {
                 self.clients.staged = staged;
                 let (session, may) = self.held_by(nth, who);

@@ -17,6 +17,7 @@ pub enum Step {
     Outsider { person: u8, waits: Waits, priority: i64 },
     ForceClaim { person: u8, role: Role, deploys: bool, staged: bool },
     Release { person: u8, nth: usize, any: bool },
+    ReleaseLock { person: u8, any: bool },
     Deploy { person: u8, nth: usize, staged: bool },
     Heartbeat { person: u8, nth: usize, stale: bool },
     Finish { outcome: u8 },
@@ -108,6 +109,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     let holding = prop_oneof![
         6 => (0..PEOPLE, 0..4usize, prop::bool::weighted(0.4)).prop_map(|(person, nth, any)| Step::Release { person, nth, any }),
+        2 => (0..PEOPLE, prop::bool::weighted(0.4)).prop_map(|(person, any)| Step::ReleaseLock { person, any }),
         3 => (0..PEOPLE, 0..3usize, any::<bool>()).prop_map(|(person, nth, staged)| Step::Deploy { person, nth, staged }),
         2 => (0..PEOPLE, 0..3usize, prop::bool::weighted(0.2))
             .prop_map(|(person, nth, stale)| Step::Heartbeat { person, nth, stale }),

@@ -142,3 +142,33 @@ fn only_what_a_lock_can_end_means_locked() {
         assert!(!other.means_locked(), "{other}");
     }
 }
+
+#[test]
+fn the_lock_is_given_back_by_its_holder_or_one_who_may_release_any_without_naming_the_session() {
+    let mut subject = locked();
+    subject.run(1, waiting(2, KeptBy::Polling)).unwrap();
+    let first = holder(&subject).id;
+    let not_holder = Rejection::NotSessionHolder { holder: person(1) };
+    assert_eq!(subject.run(2, ReleaseLock { by: person(2), any: false }).map(|_| ()), Err(not_holder), "it only waits");
+    let (released, outcome) = subject.run(3, ReleaseLock { by: person(1), any: false }).unwrap();
+    assert_eq!((released.id, released.status()), (first, SessionStatus::Released));
+    assert_eq!(types(&outcome)[..2], [EventType::SessionReleased, EventType::SessionClaimed], "one transition");
+    assert_eq!(holder(&subject).user, person(2), "the next in the queue has it");
+    subject.run(4, ReleaseLock { by: person(3), any: true }).unwrap();
+    for by in [2, 3] {
+        let again = subject.run(5, ReleaseLock { by: person(by), any: true }).map(|_| ());
+        assert_eq!(again, Err(Rejection::LockNotFound), "a repeated release finds no lock");
+    }
+}
+
+#[test]
+fn a_release_of_the_lock_ends_what_its_session_runs_and_begins_the_reset() {
+    let mut subject = Subject::with(Configuration { on_release: Some(commit()), ..Configuration::default() });
+    subject.surroundings.pipeline = samples::pipeline(1);
+    subject.run(0, Claim { request: ClaimRequest { commit: Some(commit()), ..request(1) }, ..claim(1) }).unwrap();
+    let (released, _) = subject.run(1, ReleaseLock { by: person(1), any: false }).unwrap();
+    assert_eq!(released.deployments[0].status, DeploymentStatus::Cancelling);
+    assert_eq!(subject.environment.lock_status(), LockStatus::Resetting);
+    let refused = subject.run(2, ReleaseLock { by: person(1), any: true }).map(|_| ());
+    assert_eq!(refused, Err(Rejection::LockNotFound), "a reset is nobody's lock");
+}

@@ -223,6 +223,18 @@ pub fn create_token() -> Operation {
         .fails(&[Code::TokenLimitReached])
 }
 
+pub fn release_lock() -> Operation {
+    Operation::api(ENVIRONMENTS, "releaseLock")
+        .about(
+            "Releases the caller's own lock without its session id: the session that holds the environment now, if the caller \
+             claimed it. A maintainer releases anybody's. A repeated request finds no lock and is answered 404, or releases \
+             the caller's next session if there is one; to be safe against that, release the session by its id.",
+        )
+        .writes()
+        .answers::<SessionView<'_>>(200, "The session as it ended", &[])
+        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::LockNotFound])
+}
+
 pub fn revoke_token() -> Operation {
     Operation::api("Tokens", "revokeToken")
         .about("The token stops working before the answer.")

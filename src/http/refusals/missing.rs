@@ -25,6 +25,14 @@ pub fn environment_not_found() -> Problem {
     )
 }
 
+pub fn lock_not_found() -> Problem {
+    Problem::new(
+        Code::LockNotFound,
+        "nobody holds the lock of this environment, so there is nothing to release; a session that waits leaves the queue \
+         with DELETE of the session",
+    )
+}
+
 pub fn session_not_found() -> Problem {
     Problem::new(
         Code::SessionNotFound,

@@ -210,6 +210,7 @@ impl From<Rejection> for Problem {
             )
             .with("deploymentId", Text(deployment)),
             Rejection::SessionNotFound => session_not_found(),
+            Rejection::LockNotFound => lock_not_found(),
             Rejection::SessionEnded { session } => session_ended(&session),
             Rejection::NotSessionHolder { holder } => Problem::new(
                 Code::NotSessionHolder,

@@ -11,7 +11,7 @@ use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waitin
 use crate::auth::Permission;
 use crate::domain::{
     ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Identifier,
-    PipelineKey, Priority, Release, Session, SessionId,
+    PipelineKey, Priority, Rejection, Release, ReleaseLock, Session, SessionId,
 };
 use crate::entropy;
 use crate::forms::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, WaitSeconds};
@@ -246,6 +246,17 @@ async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -
 }
 
 fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
+/// Releases whatever session of the caller holds the environment, for clients that do not keep its id. A maintainer
+/// releases anybody's.
+pub async fn release_lock(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::UseEnvironments)?;
+    let key = access.environment(&call)?;
+    Query::of(&call.request).finish()?;
+    let release = ReleaseLock { by: access.caller.person.clone(), any: access.may(Permission::ReleaseAnySession) };
+    let session = access.environments().ask(&key, release).await?;
+    Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
+}
+
     let subject = Subject::Session { environment: key.clone(), session };
     let location = format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name);
     idempotent::answer_about(subject, status, location, view)
