@@ -8,7 +8,8 @@
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/faults/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
 //! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`.
-//! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`.
+//! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
+//!    `actors::tests::session_listing`.
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,
 //!    `actors::tests::queue::a_grant_whose_client_goes_before_it_is_durable_passes_to_the_next`, and over sockets
 //!    `tests/faults/crowds/cut_off.rs`.

@@ -161,7 +161,9 @@ impl Directory {
         let (inbox, view): (Arc<Inbox>, Arc<PublishedView>) = Default::default();
         let (services, pool) = (self.services.clone(), self.pools.get(&key.pipeline));
         let (inbox_of, view_of, pending) = (inbox.clone(), view.clone(), Cell::default());
-        let links = ActorLinks { key: key.clone(), services, pool, inbox: inbox_of, view: view_of, pending };
+        let session_index = services.session_indexes.get(&key.pipeline.organization);
+        let links =
+            ActorLinks { key: key.clone(), services, pool, inbox: inbox_of, view: view_of, session_index, pending };
         Resident { address: EnvironmentActor::start(links), inbox, view }
     }
 

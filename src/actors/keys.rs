@@ -12,6 +12,14 @@ pub fn environments_of(pipeline: &PipelineKey) -> Vec<u8> {
     path(b"e/", pipeline, &[b""])
 }
 
+/// The prefix of all environments of an organization.
+pub fn environments_in(organization: &Identifier) -> Vec<u8> {
+    [ENVIRONMENTS, organization.as_str().as_bytes(), b"/"].concat()
+}
+
+/// The prefix of all environments.
+pub const ENVIRONMENTS: &[u8] = b"e/";
+
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
     path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])

@@ -83,6 +83,7 @@ pub fn organization_routes() -> Vec<Routes> {
             .delete(pipelines::delete, openapi::delete_pipeline()),
         at("/pipelines/{pipelineId}/stop").post(pipelines::stop, openapi::stop_pipeline()),
         at("/pipelines/{pipelineId}/resume").post(pipelines::resume, openapi::resume_pipeline()),
+        at("/sessions").get(session_list::list, openapi::list_sessions()),
         at("/deployments").get(deployments::list, openapi::list_deployments()),
         at("/deployments/{deploymentId}").get(deployments::view, openapi::get_deployment()),
         at("/deployments/{deploymentId}/logs").get(logs::view, openapi::get_logs()),
@@ -142,13 +143,13 @@ fn webhook_routes() -> Vec<Routes> {
     ]
 }
 
-pub fn operator_routes() -> Vec<Routes> {
-    vec![
 /// Below `/api/v1`, without an organization in the path.
 pub fn caller_routes() -> Vec<Routes> {
     vec![at("/whoami").get(whoami::view, openapi::who_am_i())]
 }
 
+pub fn operator_routes() -> Vec<Routes> {
+    vec![
         at("/healthz").get(operator::healthz, openapi::healthz()).probe(),
         at("/readyz").get(operator::readyz, openapi::readyz()).probe(),
         at("/metrics").get(operator::metrics, openapi::metrics()).probe(),
@@ -170,9 +171,9 @@ pub fn openapi_document() -> String {
     let tables = [
         (format!("{API}{ENVIRONMENTS}"), environment_routes()),
         (format!("{API}{ORGANIZATION}"), organization_routes()),
+        (API.to_owned(), caller_routes()),
         (String::new(), operator_routes()),
     ];
-        (API.to_owned(), caller_routes()),
     let paths = tables.into_iter().flat_map(|(base, table)| {
         table.into_iter().map(move |routes| (format!("{base}{}", routes.path), routes.operations()))
     });

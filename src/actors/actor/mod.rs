@@ -24,6 +24,7 @@ use published_view::PublishedView;
 use super::pool::PipelinePool;
 use super::services::Services;
 use super::services::clients::HeldClient;
+use super::services::session_index::SessionIndex;
 use super::services::signals::{Inbox, Signal};
 use super::state::loaded::Loaded;
 use super::stored::StoredEnvironment;
@@ -50,6 +51,8 @@ pub struct ActorLinks {
     pub pool: Arc<PipelinePool>,
     pub inbox: Arc<Inbox>,
     pub view: Arc<PublishedView>,
+    /// Of the organization.
+    pub session_index: Arc<SessionIndex>,
     /// How many settlements wait for the disk, or in line behind one of another environment.
     pub pending: Cell<usize>,
 }
@@ -59,6 +62,13 @@ impl ActorLinks {
     /// must not overtake it, or readers would go back in time.
     fn has_settled(&self, sequence: Sequence) -> bool {
         self.pending.get() == 0 && self.view.has_settled(sequence)
+    }
+
+    /// Shows readers a state that has been durable since `sequence`. The view first: whoever turns on the index reads the
+    /// views afterwards.
+    fn publish(&self, environment: Arc<Environment>, sequence: Sequence) {
+        self.view.publish(environment.clone(), sequence);
+        self.session_index.published(&self.key, &environment, sequence);
     }
 }
 
@@ -90,9 +100,9 @@ impl Actor for EnvironmentActor {
         let load = load(self.services().clone(), self.links.key.clone()).into_actor(self);
         context.wait(load.map(|loaded, actor, _| match loaded {
             Ok((stored, settled)) => {
-                let ActorLinks { key, services, view, .. } = &*actor.links;
+                let ActorLinks { key, services, .. } = &*actor.links;
                 let loaded = Loaded::new(stored, settled, services.tick());
-                view.publish(loaded.environment.clone(), settled);
+                actor.links.publish(loaded.environment.clone(), settled);
                 services.records.queue_loaded(key);
                 services.waiters.joined(loaded.environment.queue.len());
                 actor.loaded = Ok(loaded);

@@ -52,7 +52,7 @@ impl EnvironmentActor {
         let already_durable = links.has_settled(sequence);
         let settle = move || {
             match &settlement.view {
-                Some(view) => links.view.publish(view.clone(), sequence),
+                Some(view) => links.publish(view.clone(), sequence),
                 None if already_durable => {}
                 None => links.view.settle(sequence),
             }

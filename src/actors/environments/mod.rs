@@ -5,6 +5,7 @@ pub mod claiming;
 pub mod deployment_reading;
 mod pools;
 pub mod reading;
+pub mod session_listing;
 
 use std::sync::Arc;
 
@@ -188,4 +189,19 @@ impl Environments {
     pub(super) fn keeps_places(&self) -> bool {
         self.services().waiters.keeps_places()
     }
+    /// How many environments the index of an organization has.
+    pub(super) fn indexed(&self, organization: &Identifier) -> usize {
+        self.services().session_indexes.get(organization).len()
+    }
+
+    /// How many claims of the token wait.
+    pub(super) fn waiting_of(&self, token: TokenId) -> usize {
+        self.services().waiters.of_token(token)
+    }
+
+    /// All waiters for any environment.
+    pub(super) fn waiters_for_any(&self) -> Vec<Arc<Waiter>> {
+        self.directory.pools.active().iter().flat_map(|pool| pool.waiters()).collect()
+    }
+
 }

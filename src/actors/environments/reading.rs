@@ -31,6 +31,8 @@ pub struct Waiting {
     pub position: usize,
     /// When it loses its place, unless its client polls before.
     pub until: Timestamp,
+    /// Whether it waits for a lock that ends only if somebody ends it.
+    pub holder_never_expires: bool,
 }
 
 /// A waiter in the queue of an environment.
@@ -67,6 +69,16 @@ impl Environments {
         }
     }
 
+    /// The same with the queue.
+    pub(super) fn at_a_glance_with_queue(&self, key: &EnvironmentKey) -> Result<Option<Arc<Environment>>, StoreError> {
+        if let Some(view) = self.directory.peek(key) {
+            return Ok(Some(view));
+        }
+        let stored = self.services().records.environment_with_queue(key)?;
+        // An actor may have loaded it meanwhile, and its queue with it.
+        Ok(self.directory.peek(key).or_else(|| stored.map(|stored| Arc::new(stored.environment))))
+    }
+
     /// A session of the environment, as it durably is. A read by its own client counts as a poll. If there is none, the
     /// environment may have been deleted since it was read: it is not there for certain when the environment has [caught
     /// up](Self::caught_up) and still exists.
@@ -78,12 +90,8 @@ impl Environments {
         reader: UserId,
     ) -> Result<Option<SessionFound>, StoreError> {
         if let Some(waiter) = environment.queue.session(id) {
-            let ahead = match &environment.configuration {
-                Some(configuration) => self.directory.pools.get(&key.pipeline).ahead(configuration, waiter.turn()),
-                None => 0,
-            };
-            let position = environment.queue.position(waiter) + ahead;
-            let waiting = Some(self.waiting(waiter, position, reader));
+            self.note_poll(waiter, reader);
+            let waiting = Some(self.waiting_in(key, environment, waiter));
             return Ok(Some(SessionFound { environment: Some(key.clone()), session: waiter.session.clone(), waiting }));
         }
         let session = match environment.session(id) {
@@ -102,7 +110,8 @@ impl Environments {
     ) -> Result<Option<SessionFound>, StoreError> {
         let Origin::Queued(ticket) = id.origin else { return Ok(None) };
         if let Some((waiter, position)) = self.directory.pools.get(pipeline).session(id) {
-            let waiting = Some(self.waiting(&waiter, position, reader));
+            self.note_poll(&waiter, reader);
+            let waiting = Some(self.waiting_in_pool(&waiter, position));
             return Ok(Some(SessionFound { environment: None, session: waiter.session.clone(), waiting }));
         }
         let records = &self.services().records;
@@ -119,13 +128,26 @@ impl Environments {
         }))
     }
 
-    fn waiting(&self, waiter: &Waiter, position: usize, reader: UserId) -> Waiting {
-        let (waiters, now) = (&self.services().waiters, self.services().now());
+    /// A read of the session by its own client holds its place.
+    fn note_poll(&self, waiter: &Waiter, reader: UserId) {
         if waiter.session.user.id == reader {
-            waiters.polled(waiter.ticket, now.tick);
+            self.services().waiters.polled(waiter.ticket, self.services().tick());
         }
+    }
+
+    /// The place of a waiter in the queue of an environment. Those in the pool count too.
+    pub(super) fn waiting_in(&self, key: &EnvironmentKey, environment: &Environment, waiter: &Waiter) -> Waiting {
+        let pool = || self.directory.pools.get(&key.pipeline);
+        let ahead = environment.configuration.as_ref().map_or(0, |c| pool().ahead(c, waiter.turn()));
+        let position = environment.queue.position(waiter) + ahead;
+        let holder_never_expires = environment.holder_never_expires();
+        Waiting { holder_never_expires, ..self.waiting_in_pool(waiter, position) }
+    }
+
+    pub(super) fn waiting_in_pool(&self, waiter: &Waiter, position: usize) -> Waiting {
+        let (waiters, now) = (&self.services().waiters, self.services().now());
         let left = waiters.last_poll(waiter.ticket).plus(ASK_WITHIN_MILLIS).0.saturating_sub(now.tick.0);
-        Waiting { position, until: now.at.plus(left.max(0)) }
+        Waiting { position, until: now.at.plus(left.max(0)), holder_never_expires: false }
     }
 
     /// All waiters for the environment in order, by name or for any like it.

@@ -13,7 +13,7 @@ use dashmap::DashMap;
 
 pub use pipeline_pool::PipelinePool;
 
-use crate::domain::PipelineKey;
+use crate::domain::{Identifier, PipelineKey};
 
 /// The pools of all pipelines.
 #[derive(Default)]
@@ -28,6 +28,12 @@ impl Pools {
         }
         let pool = || Arc::new(PipelinePool::new(pipeline.clone()));
         self.of.entry(pipeline.clone()).or_insert_with(pool).clone()
+    }
+
+    /// Those of an organization in which anybody has ever waited.
+    pub fn active_in(&self, organization: &Identifier) -> Vec<Arc<PipelinePool>> {
+        let own = self.of.iter().filter(|pool| pool.key().organization == *organization && pool.is_active());
+        own.map(|pool| pool.clone()).collect()
     }
 
     /// Those in which anybody has ever waited.

@@ -22,7 +22,7 @@ use crate::domain::{
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
 pub struct PipelinePool {
-    pub(super) pipeline: PipelineKey,
+    pub pipeline: PipelineKey,
     /// Whether anybody has ever waited here; until then, nobody has to report to the pool.
     active: AtomicBool,
     learned: OnceCell<()>,
@@ -251,6 +251,17 @@ impl PipelinePool {
             None => (&inner.removed.get(&ticket)?.waiter, 1),
         };
         (waiter.session.id == id).then(|| (waiter.clone(), position))
+    }
+
+    /// Some environments with these labels that somebody has, in no particular order.
+    pub fn taken(&self, labels: &Labels, at_most: usize) -> Vec<Identifier> {
+        self.inner.lock().pool.taken(labels).take(at_most).cloned().collect()
+    }
+
+    /// All waiters, also those whose end or grant is not durable yet. What they are may not be durable yet either.
+    pub fn waiters(&self) -> Vec<Arc<Waiter>> {
+        let inner = self.inner.lock();
+        inner.pool.iter().chain(inner.removed.values().map(|removed| &removed.waiter)).cloned().collect()
     }
 
     /// The waiters that would take such an environment.

@@ -4,6 +4,7 @@
 pub mod clients;
 pub mod deadlines;
 pub mod pipelines;
+pub mod session_index;
 pub mod settlements;
 pub mod signals;
 pub mod waiters;
@@ -15,6 +16,7 @@ use clients::{ClaimOutcome, HeldClient};
 use deadlines::Deadlines;
 use pipelines::PipelineStatus;
 use settlements::Settlements;
+use session_index::SessionIndexes;
 use signals::{ActorDirectory, Inbox, Signal};
 use waiters::WaiterRegistry;
 use watchers::Watchers;
@@ -33,6 +35,7 @@ pub struct Services {
     pub deadlines: Deadlines,
     pub watchers: Arc<Watchers>,
     pub pipelines: PipelineStatus,
+    pub session_indexes: SessionIndexes,
     executor: OnceLock<Box<dyn Executor>>,
     clock: Clock,
     pub options: Options,
@@ -58,6 +61,7 @@ impl Services {
             deadlines: Deadlines::default(),
             watchers: Arc::default(),
             pipelines: PipelineStatus::new(definitions),
+            session_indexes: SessionIndexes::default(),
             executor: OnceLock::new(),
             clock,
             options,

@@ -15,6 +15,7 @@ mod one_moment;
 mod pool;
 mod queue;
 mod unknown;
+mod session_listing;
 
 use delivery::{Orders, Pipeline};
 

@@ -27,7 +27,7 @@ pub use member::MemberView;
 pub use pipeline::PipelineView;
 pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
-pub use session::{EndedByView, ForceClaimView, SessionView, WaiterView, end_reason};
+pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
 pub use values::{Text, Time, UserView};
 pub use webhook::{

@@ -6,8 +6,8 @@ use utoipa::ToSchema;
 use super::deployment::DeploymentBrief;
 use super::environment::LockView;
 use super::values::{Text, Time, UserView};
-use crate::actors::{Queued, Waiting};
-use crate::domain::{EndedHow, Expiry, ForceClaimed, KeptBy, Session, SessionId, SessionStatus};
+use crate::actors::{ListedSession, Queued, Waiting};
+use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session, SessionId, SessionStatus};
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -111,6 +111,27 @@ impl<'a> EndedByView<'a> {
 
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+/// A session in the list of an organization, with its pipeline.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionListItem<'a> {
+    #[serde(flatten)]
+    session: SessionView<'a>,
+    /// The pipeline of its environment, or of the environments that it waits for.
+    #[schema(example = "web")]
+    pipeline_id: &'a str,
+}
+
+impl<'a> From<&'a ListedSession> for SessionListItem<'a> {
+    fn from(listed: &'a ListedSession) -> Self {
+        let name = listed.environment.as_ref().map(Identifier::as_str);
+        Self {
+            session: SessionView::new(name, &listed.session, listed.waiting),
+            pipeline_id: listed.pipeline.pipeline.as_str(),
+        }
+    }
+}
+
 #[schema(as = ForceClaimedSession)]
 pub struct ForceClaimView<'a> {
     #[serde(flatten)]

@@ -10,11 +10,12 @@ use crate::forms::{
 };
 use crate::http::codes::Code;
 use crate::http::dto::{
-    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionView, TokenView,
-    WaiterView,
+    DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionListItem, SessionView,
+    TokenView, WaiterView,
 };
 use crate::http::paging::{PLACE_MAX, PagePagination};
 use crate::http::resources::environment_list::Label;
+use crate::http::resources::session_list::LISTED;
 use crate::http::resources::tokens::{KeptTokenView, TokenForm};
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
@@ -125,6 +126,26 @@ pub fn claim_any() -> Operation {
 }
 
 pub fn get_any_session() -> Operation {
+pub fn list_sessions() -> Operation {
+    let statuses: Vec<_> = LISTED.iter().map(|status| status.as_str()).collect();
+    Operation::api(ENVIRONMENTS, "listSessions")
+        .about(
+            "The sessions of the whole organization that hold a lock or wait for one, newest first; ended ones are in the \
+             history of their environment. A claim that waits on its connection has no session yet: the queue of its \
+             environment shows it. Reading the list does not hold the place of a queued session.",
+        )
+        .query::<bool>("mine", "`true`: only the caller's own")
+        .query_by(
+            "lockStatus",
+            "Only those that hold a lock (`active`), or that wait (`queued`)",
+            json!({ "type": "string", "enum": statuses }),
+        )
+        .query::<Identifier>("pipelineId", "Only those of this pipeline")
+        .query::<Identifier>("envName", "Only those in environments of this name; not those that wait for any environment")
+        .query_by("user", "Only those of the member with this name or id", json!({ "type": "string", "examples": ["ana"] }))
+        .lists::<SessionListItem<'_>>("The sessions")
+}
+
     Operation::api(ENVIRONMENTS, "getAnySessionStatus")
         .titled("Get Status of a Queued Session")
         .about("A session that was queued, by its id alone: while it waits for any environment, and after it has one.")

@@ -12,6 +12,7 @@ pub mod members;
 pub mod operator;
 pub mod pipelines;
 pub mod secrets;
+pub mod session_list;
 pub mod sessions;
 pub mod step_registries;
 pub mod tokens;
