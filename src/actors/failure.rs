@@ -14,6 +14,8 @@ pub enum Failure {
     Overloaded,
     #[error("too many claims are waiting: {0}")]
     Crowded(Refused),
+    #[error("{most} claims of this token are waiting already, as many as one token may have")]
+    TokenCrowded { most: usize },
     #[error("the environment's actor ended before it answered; it is unknown whether the command took effect")]
     Unavailable,
     #[error("the disk did not confirm the command in time; it is unknown whether it took effect")]

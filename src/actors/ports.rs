@@ -34,6 +34,8 @@ pub struct Options {
     pub mailbox: usize,
     /// How many claims may wait, on a connection or in a queue.
     pub waiting: Capacity,
+    /// How many of them may be of one token.
+    pub waiting_per_token: usize,
     /// How long a caller waits for an answer; after that the outcome is unknown.
     pub answer_timeout: Duration,
 }

@@ -233,6 +233,7 @@ fn open_environments(
         history_retention: settings.storage.history_retention.into(),
         mailbox: settings.environments.mailbox,
         waiting: Capacity::seats(settings.environments.max_waiting).among(settings.organizations.len()),
+        waiting_per_token: settings.environments.max_waiting_per_token,
         answer_timeout: settings.http.answer_timeout,
     };
     Environments::open(store, clock, boot, Arc::new(definitions), options)

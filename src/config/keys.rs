@@ -59,7 +59,7 @@ impl Draft {
                 min_free_bytes: 0,
                 deployment_log_bytes: 0,
             },
-            environments: Environments { idle: Duration::ZERO, mailbox: 0, max_waiting: 0 },
+            environments: Environments { idle: Duration::ZERO, mailbox: 0, max_waiting: 0, max_waiting_per_token: 0 },
             idempotency: Idempotency { max_keys: 0 },
             events: Events {
                 max_events: 0,
@@ -236,6 +236,10 @@ pub(super) const KEYS: &[Key] = &[
     key(
         "environments.max_waiting",
         Kind::Number(10, 10_000_000, |d, n| d.settings.environments.max_waiting = n as usize),
+    ),
+    key(
+        "environments.max_waiting_per_token",
+        Kind::Number(1, 10_000_000, |d, n| d.settings.environments.max_waiting_per_token = n as usize),
     ),
     key("environments.mailbox", Kind::Number(16, 65_536, |d, n| d.settings.environments.mailbox = n as usize)),
     key("idempotency.max_keys", Kind::Number(1_000, 100_000_000, |d, n| d.settings.idempotency.max_keys = n as usize)),

@@ -137,6 +137,8 @@ pub struct Environments {
     pub mailbox: usize,
     /// How many claims may wait, of all organizations together.
     pub max_waiting: usize,
+    /// How many of them may be of one token.
+    pub max_waiting_per_token: usize,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

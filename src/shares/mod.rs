@@ -2,16 +2,19 @@
 //! `docs/design/shares.md` has the rules and the list of what is shared by them.
 //!
 //! From the bottom: `capacity` has the rule for places, `level` the one for what is kept, `turns` the order of those who wait
-//! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from.
+//! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from;
+//! `limited` has places with one fixed bound for each holder.
 
 mod capacity;
 mod level;
+mod limited;
 mod meter;
 mod places;
 mod turns;
 
 pub use capacity::{Capacity, Refused};
 pub use level::{level, may_grow};
+pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
 pub use places::{Pause, Place, Places};
 pub use turns::Turns;

@@ -11,11 +11,11 @@ use crate::actors::failure::Failure;
 use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
+use crate::actors::services::waiting_places::WaitingPlace;
 use crate::domain::{
     Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
 };
 use crate::entropy;
-use crate::shares::Place;
 use crate::store::StoreError;
 
 /// How long a claim waits if the lock is not free.
@@ -80,7 +80,7 @@ impl Environments {
             Resumed::Outcome(outcome) => return outcome,
             Resumed::Anew(keyed) => keyed,
         };
-        let place = patience.waits().then(|| self.services().waiters.place(&queue));
+        let place = patience.waits().then(|| self.place(&queue));
         let (place, refused) = match place.transpose() {
             Ok(place) => (place, None),
             Err(refused) => (None, Some(refused)),
@@ -94,9 +94,7 @@ impl Environments {
             Err(failure) => Err(call.defused(failure)),
         };
         match (outcome, refused) {
-            (Err(Failure::Rejected(rejection)), Some(refused)) if rejection.means_locked() => {
-                Err(Failure::Crowded(refused))
-            }
+            (Err(Failure::Rejected(rejection)), Some(refused)) if rejection.means_locked() => Err(refused),
             (outcome, _) => outcome,
         }
     }
@@ -126,7 +124,7 @@ impl Environments {
         if fingerprint != keyed.pending.fingerprint().0 {
             return Resumed::Outcome(Err(Failure::KeyReused));
         }
-        let place = self.services().waiters.place(&queue).ok();
+        let place = self.place(&queue).ok();
         let (client, call) = self.call(queue.clone(), ticket, Some(keyed), place);
         let attached = match &queue {
             QueueKey::Environment(key) => {
@@ -147,6 +145,11 @@ impl Environments {
             }
             Err(None) => Resumed::Outcome(Err(call.defused(Failure::Unavailable))),
         }
+    }
+
+    /// A place in the name of the caller.
+    fn place(&self, queue: &QueueKey) -> Result<WaitingPlace, Failure> {
+        self.services().waiters.place(queue, self.by.as_ref().and_then(|initiator| initiator.via.as_ref()))
     }
 
     fn new_claim(&self, request: ClaimRequest, patience: Patience, keyed: Option<&Keyed<ClaimOutcome>>) -> Claim {
@@ -171,7 +174,7 @@ impl Environments {
         queue: QueueKey,
         ticket: Ticket,
         keyed: Option<Keyed<ClaimOutcome>>,
-        place: Option<Place>,
+        place: Option<WaitingPlace>,
     ) -> (HeldClient, Call) {
         let (reply, answers) = oneshot::channel();
         let has_key = keyed.is_some();

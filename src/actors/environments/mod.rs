@@ -181,6 +181,9 @@ impl Environments {
 }
 
 #[cfg(test)]
+use crate::domain::{Identifier, TokenId, Waiter};
+
+#[cfg(test)]
 impl Environments {
     pub(super) fn armed_deadlines(&self) -> usize {
         self.services().deadlines.len()

@@ -2,10 +2,10 @@
 
 use tokio::sync::oneshot;
 
+use super::waiting_places::WaitingPlace;
 use crate::actors::failure::Failure;
 use crate::domain::{Connection, EnvironmentKey, Session, Timestamp};
 use crate::idempotency::{Pending, StoredAnswer};
-use crate::shares::Place;
 use crate::store::Batch;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub struct HeldClient {
     pub reply: oneshot::Sender<Result<ClaimOutcome, Failure>>,
     pub keyed: Option<Keyed<ClaimOutcome>>,
     /// Its place among all claims that wait, unless it does not wait.
-    pub place: Option<Place>,
+    pub place: Option<WaitingPlace>,
 }
 
 impl HeldClient {

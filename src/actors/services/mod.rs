@@ -8,6 +8,7 @@ pub mod session_index;
 pub mod settlements;
 pub mod signals;
 pub mod waiters;
+pub mod waiting_places;
 pub mod watchers;
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -57,7 +58,7 @@ impl Services {
         Self {
             settlements: Settlements::new(store.clone()),
             records: Records::new(store, run, options.history_retention),
-            waiters: WaiterRegistry::new(started, options.waiting),
+            waiters: WaiterRegistry::new(started, options.waiting, options.waiting_per_token),
             deadlines: Deadlines::default(),
             watchers: Arc::default(),
             pipelines: PipelineStatus::new(definitions),

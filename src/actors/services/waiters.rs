@@ -7,8 +7,10 @@ use dashmap::DashMap;
 use tokio::sync::watch;
 
 use super::clients::HeldClient;
-use crate::domain::{EnvironmentKey, Identifier, KeptBy, Now, PipelineKey, Presence, Tick, Ticket, Waiter};
-use crate::shares::{Capacity, Place, Places, Refused};
+use super::waiting_places::{WaitingPlace, WaitingPlaces};
+use crate::actors::failure::Failure;
+use crate::domain::{EnvironmentKey, Identifier, KeptBy, Now, PipelineKey, Presence, RequestRef, Tick, Ticket, Waiter};
+use crate::shares::Capacity;
 
 pub struct WaiterRegistry {
     /// One order for all claims that may have to wait.
@@ -23,15 +25,14 @@ pub struct WaiterRegistry {
     kept_places: DashMap<Arc<[u8]>, KeptPlace>,
     /// Whether the server shuts down, so that nobody can wait any longer.
     closing: watch::Sender<bool>,
-    /// Of all claims that wait.
-    places: Places,
+    places: WaitingPlaces,
 }
 
 /// A waiter whose place is kept by polling.
 struct Polled {
     last: Tick,
-    /// `None` if it was restored and the organization has more waiters than it may have now.
-    place: Option<Place>,
+    /// `None` if it was restored and its organization or its token has more waiters than it may have now.
+    place: Option<WaitingPlace>,
 }
 
 /// The queue of an environment, or of the pool of a pipeline.
@@ -59,8 +60,8 @@ pub struct KeptPlace {
 }
 
 impl WaiterRegistry {
-    /// `waiting`: how many claims may wait.
-    pub fn new(started: Now, waiting: Capacity) -> Self {
+    /// `waiting`: how many claims may wait; `per_token`: how many of one token.
+    pub fn new(started: Now, waiting: Capacity, per_token: usize) -> Self {
         Self {
             // Later runs give later tickets: each run begins with its starting millisecond, and has a million tickets
             // per millisecond.
@@ -72,7 +73,7 @@ impl WaiterRegistry {
             polled: DashMap::new(),
             kept_places: DashMap::new(),
             closing: watch::Sender::new(false),
-            places: Places::without_queue("waiting_claims", waiting),
+            places: WaitingPlaces::new(waiting, per_token),
         }
     }
 
@@ -80,9 +81,9 @@ impl WaiterRegistry {
         Ticket(self.next_ticket.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// A place for a claim that may have to wait. Refused if the organization or the server has too many of them.
-    pub fn place(&self, queue: &QueueKey) -> Result<Place, Refused> {
-        self.places.try_acquire(queue.organization())
+    /// A place for a claim that may have to wait.
+    pub fn place(&self, queue: &QueueKey, via: Option<&RequestRef>) -> Result<WaitingPlace, Failure> {
+        self.places.take(queue.organization(), via)
     }
 
     /// Takes over a waiter of the last run.
@@ -96,7 +97,7 @@ impl WaiterRegistry {
             }
             KeptBy::Polling => {
                 self.start_polling(waiter.ticket, self.started);
-                self.keep(waiter.ticket, self.place(&queue).ok());
+                self.keep(waiter.ticket, self.place(&queue, waiter.via.as_ref()).ok());
             }
         }
     }
@@ -120,7 +121,7 @@ impl WaiterRegistry {
     }
 
     /// Holds the place of a waiter that is kept by polling until it is forgotten.
-    pub fn keep(&self, ticket: Ticket, place: Option<Place>) {
+    pub fn keep(&self, ticket: Ticket, place: Option<WaitingPlace>) {
         if let Some(mut polled) = self.polled.get_mut(&ticket) {
             polled.place = place;
         }
@@ -177,6 +178,12 @@ impl WaiterRegistry {
     pub async fn closed(&self) {
         // The sender lives as long as we do.
         self.closing.subscribe().wait_for(|closing| *closing).await.ok();
+    }
+
+    /// How many claims of the token wait.
+    #[cfg(test)]
+    pub fn of_token(&self, token: crate::domain::TokenId) -> usize {
+        self.places.of_token(token)
     }
 
     #[cfg(test)]

@@ -12,6 +12,7 @@ mod history;
 mod idempotency;
 mod leases;
 mod one_moment;
+mod per_token;
 mod pool;
 mod queue;
 mod unknown;
@@ -68,7 +69,7 @@ impl Bench {
             tick: Tick(tick.load(Ordering::Relaxed)),
         });
         let answer_timeout = Duration::from_secs(30);
-        let options = Options { history_retention, mailbox: 16, waiting, answer_timeout };
+        let options = Options { history_retention, mailbox: 16, waiting, waiting_per_token: 4, answer_timeout };
         let (pipeline, orders): (Arc<Pipeline>, Arc<Orders>) = Default::default();
         let definitions = Arc::new(pipeline.clone());
         let environments = Environments::open(store.clone(), clock, started.boot, definitions, options).unwrap();

@@ -50,7 +50,12 @@ fn without_any_configuration_every_setting_is_as_documented() {
             deployment_log_bytes: 2048 * 1024 * 1024,
         }
     );
-    let environments = Environments { idle: Duration::from_secs(60), mailbox: 16_384, max_waiting: 200_000 };
+    let environments = Environments {
+        idle: Duration::from_secs(60),
+        mailbox: 16_384,
+        max_waiting: 200_000,
+        max_waiting_per_token: 5_000,
+    };
     assert_eq!(settings.environments, environments);
     assert_eq!(settings.idempotency, Idempotency { max_keys: 1_000_000 });
     assert_eq!(

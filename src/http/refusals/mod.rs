@@ -33,6 +33,14 @@ impl From<Failure> for Problem {
                 format!("{failure}; nothing was changed, claim without `waitSeconds` and `queue`, or try again later"),
             )
             .retry_after(LOCKED_RETRY_SECONDS),
+            Failure::TokenCrowded { .. } => Problem::new(
+                Code::QueueFull,
+                format!(
+                    "{failure} (`environments.max_waiting_per_token` of the server); nothing was changed, claim without \
+                     `waitSeconds` and `queue`, use another token, or try again later"
+                ),
+            )
+            .retry_after(LOCKED_RETRY_SECONDS),
             Failure::Overloaded => Problem::overloaded("too many requests are waiting for this environment"),
             Failure::ShuttingDown => Problem::new(
                 Code::ShuttingDown,
