@@ -3,9 +3,12 @@
 use std::io::Write;
 
 use crate::auth::TokenText;
-use crate::config::Settings;
+use crate::config::{Environment, Settings};
 use crate::domain::Identifier;
 use crate::http::RunningServer;
+
+/// So that whoever tries it and walks away leaves no lock behind.
+const FIRST_TTL_SECONDS: u32 = 900;
 
 /// The address, the admin token and a first command. On stdout, separate from the log.
 pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admin_token: Option<&TokenText>) {
@@ -25,10 +28,13 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
         let token = token.reveal();
         text += &format!("Admin token:   {token}   (shown only this once)\n");
         if let Some((organization, pipeline, environment)) = first_environment(settings) {
+            let ttl_seconds = FIRST_TTL_SECONDS.min(environment.configuration.max_ttl_seconds);
+            let environment = &environment.name;
             text += &format!(
                 "\nClaim {environment}:\n\n  curl -sS -X POST {url}/api/v1/organizations/{organization}/pipelines/\
                  {pipeline}/ephemeral-environments/{environment}/sessions -H 'Authorization: Bearer {token}' \
-                 -H 'Content-Type: application/json' -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\"}}'\n"
+                 -H 'Content-Type: application/json' \
+                 -d '{{\"commitId\": \"c0ffee1\", \"context\": \"my first claim\", \"ttlSeconds\": {ttl_seconds}}}'\n"
             );
         }
     } else if settings.bootstrap_token.is_some() {
@@ -55,11 +61,11 @@ fn url(running: &RunningServer) -> String {
     }
 }
 
-fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Identifier)> {
+fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Environment)> {
     settings.organizations.iter().find_map(|organization| {
         organization.pipelines.iter().find_map(|pipeline| {
             let environment = pipeline.environments.first()?;
-            Some((&organization.id, &pipeline.id, &environment.name))
+            Some((&organization.id, &pipeline.id, environment))
         })
     })
 }

@@ -35,8 +35,14 @@ pub struct Claim {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
     Granted(Session),
-    /// Its place is kept by polling this session. With its position in the queue.
-    Queued(Session, usize),
+    /// Its place is kept by polling this session.
+    Queued {
+        session: Session,
+        /// In the queue, from 1.
+        position: usize,
+        /// Whether the one who has the lock keeps it until somebody ends that.
+        holder_never_expires: bool,
+    },
     /// It waits on its connection and is answered later.
     Waiting,
     Refused(Rejection),
@@ -68,7 +74,8 @@ impl Command for Claim {
         }
         let position = decision.next.queue.position(&waiter);
         decision.outcome.events.push(waiter.queued(position));
-        Ok(ClaimReply::Queued(waiter.session.clone(), position))
+        let holder_never_expires = decision.next.holder_never_expires();
+        Ok(ClaimReply::Queued { session: waiter.session.clone(), position, holder_never_expires })
     }
 }
 

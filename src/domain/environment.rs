@@ -104,6 +104,11 @@ impl Environment {
         self.lock_status() == LockStatus::Unlocked
     }
 
+    /// Whether it is held by a session that ends only if somebody ends it.
+    pub fn holder_never_expires(&self) -> bool {
+        self.lock.as_ref().is_some_and(Session::never_expires)
+    }
+
     /// For the pool of its pipeline.
     pub fn availability(&self) -> Availability {
         match &self.configuration {

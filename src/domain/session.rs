@@ -185,6 +185,12 @@ impl Session {
         [lease, hold, unseen].into_iter().flatten().min_by_key(|(until, _)| until.due)
     }
 
+    /// Whether it has the lock with neither a TTL nor a longest time: it ends only if somebody ends it.
+    pub fn never_expires(&self) -> bool {
+        let endless = |claimed: &Claimed| claimed.lease.is_none() && claimed.hold_until.is_none();
+        self.ended.is_none() && self.claimed.as_ref().is_some_and(endless)
+    }
+
     /// The running deployment.
     pub fn unfinished_deployment(&self) -> Option<&Deployment> {
         self.deployments.iter().find(|deployment| deployment.status.occupies_environment())

@@ -27,7 +27,8 @@ form! {
         #[schema("examples": ["PR 412"])]
         nullable context: Context,
         /// The session expires this long after its last activity: claim, heartbeat, deploy. At most the environment's
-        /// `maxTtlSeconds`; its `defaultTtlSeconds` if left out.
+        /// `maxTtlSeconds`; its `defaultTtlSeconds` if left out. With neither, and without `maxHoldSeconds` of the
+        /// environment, the lock never expires by itself, and `warning` of the session says so.
         nullable ttl_seconds: Seconds,
     }
 }

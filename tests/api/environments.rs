@@ -21,7 +21,7 @@ async fn an_environment_shows_every_field_of_the_contract() {
         "envName": "review-1", "pipelineId": "web", "lockStatus": "locked",
         "lock": {
             "sessionId": session["sessionId"], "user": session["user"], "commitId": "c0ffee1", "context": "PR 412",
-            "claimedAt": session["claimedAt"], "expiresAt": null, "fencingToken": 1,
+            "claimedAt": session["claimedAt"], "expiresAt": session["expiresAt"], "fencingToken": 1,
         },
         "queueLength": 0, "disabledReason": null, "currentDeployment": null,
         "lastDeployment": {
@@ -30,7 +30,7 @@ async fn an_environment_shows_every_field_of_the_contract() {
         },
         "configuration": {
             "description": "For looking at a pull request", "labels": { "size": "small" }, "deployOnClaim": true,
-            "defaultTtlSeconds": null, "maxTtlSeconds": 86400, "maxHoldSeconds": null, "maxQueueLength": 10000,
+            "defaultTtlSeconds": 3600, "maxTtlSeconds": 86400, "maxHoldSeconds": null, "maxQueueLength": 10000,
             "forceClaimRole": "developer", "onRelease": null, "disabled": false, "variables": { "TIER": "review" },
         },
     });

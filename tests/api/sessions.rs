@@ -13,6 +13,7 @@ mod queue;
 mod reset;
 mod restarts;
 mod vanishing;
+mod warnings;
 mod watching;
 
 use crate::support::{Client, Server, assert_fields, assert_has, assert_is_time, at};
@@ -43,19 +44,20 @@ async fn a_session_shows_every_field_of_the_contract() {
     assert_fields(
         &session,
         "sessionId envName lockStatus overridden user commitId context priority queuePosition fencingToken createdAt \
-         claimedAt expiresAt endedAt endedBy endReason deployments deploymentCount",
+         claimedAt expiresAt endedAt endedBy endReason warning deployments deploymentCount",
     );
     assert_has(
         &session,
         json!({
             "envName": "review-1", "lockStatus": "active", "overridden": false, "commitId": "c0ffee1",
-            "context": "PR 412", "priority": 0, "queuePosition": null, "expiresAt": null, "endedAt": null,
-            "endedBy": null, "endReason": null, "deploymentCount": 1,
+            "context": "PR 412", "priority": 0, "queuePosition": null, "endedAt": null, "endedBy": null,
+            "endReason": null, "warning": null, "deploymentCount": 1,
         }),
     );
     assert_eq!(session["user"]["name"], "ana");
     assert_is_time(&session["createdAt"]);
     assert_is_time(&session["claimedAt"]);
+    assert_is_time(&session["expiresAt"]);
     let deployment = &session["deployments"][0];
     assert_fields(deployment, "deploymentId commitId status createdAt startedAt finishedAt error");
     for (id, prefix) in
@@ -75,7 +77,7 @@ async fn a_claim_of_a_taken_environment_says_who_holds_it_and_when_to_come_back(
     let seconds: u64 = refused.header("retry-after").parse().unwrap();
     let holder = json!({
         "sessionId": held["sessionId"], "user": held["user"], "commitId": "c0ffee1", "context": "PR 412",
-        "claimedAt": held["claimedAt"], "expiresAt": null, "fencingToken": 1,
+        "claimedAt": held["claimedAt"], "expiresAt": held["expiresAt"], "fencingToken": 1,
     });
     assert_has(&refused.json(), json!({ "holder": holder, "queueLength": 0, "retryAfterSeconds": seconds }));
     // The holder has no second session either.

@@ -283,6 +283,15 @@ impl Server {
         self.anonymous().with_token(token)
     }
 
+    /// Takes away the TTL that an environment of the sample has by default: then only a grant that its client has not seen
+    /// yet expires.
+    pub async fn without_ttl(&self, environment: &str) {
+        let admin = self.admin();
+        let mut configuration = admin.environment(environment).await.ok().data()["configuration"].clone();
+        configuration["defaultTtlSeconds"] = json!(null);
+        admin.put(&at(environment), configuration).await.ok();
+    }
+
     /// A client of the sample's member of this name: mia maintains, ana and ben develop, vic looks on.
     pub async fn as_user(&self, name: &str) -> Client {
         let made = self.admin().post("/tokens", json!({ "name": "test", "user": name })).await;

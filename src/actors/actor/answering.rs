@@ -124,9 +124,11 @@ impl EnvironmentActor {
             ClaimReply::Granted(session) => {
                 Some(ClaimOutcome::Granted { environment: links.key.clone(), session: Box::new(session.clone()) })
             }
-            ClaimReply::Queued(session, position) => {
-                Some(ClaimOutcome::Queued { session: Box::new(session.clone()), position: *position })
-            }
+            ClaimReply::Queued { session, position, holder_never_expires } => Some(ClaimOutcome::Queued {
+                session: Box::new(session.clone()),
+                position: *position,
+                holder_never_expires: *holder_never_expires,
+            }),
             ClaimReply::Waiting | ClaimReply::Refused(_) => None,
         };
         // A queued session exists from now on, even if its client waits on the connection and is cut off.
@@ -140,7 +142,7 @@ impl EnvironmentActor {
             Ok(executed) => executed,
             Err(failure) => return self.refuse(client.reply, failure, context),
         };
-        let queued = matches!(reply, ClaimReply::Queued(..));
+        let queued = matches!(reply, ClaimReply::Queued { .. });
         if queued {
             self.services().waiters.start_polling(ticket, self.services().tick());
             self.services().waiters.keep(ticket, client.place.take());

@@ -126,9 +126,11 @@ impl EnvironmentActor {
         let Some(waiter) = loaded.environment.queue.get(ticket).cloned() else { return };
         if waiter.kept_by == KeptBy::Polling {
             let position = loaded.environment.queue.position(&waiter);
+            let holder_never_expires = loaded.environment.holder_never_expires();
+            let session = Box::new(waiter.session.clone());
             return self.leave_queued(
                 ticket,
-                ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position },
+                ClaimOutcome::Queued { session, position, holder_never_expires },
                 context,
             );
         }

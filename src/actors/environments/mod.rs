@@ -189,9 +189,6 @@ impl Environments {
         self.services().deadlines.len()
     }
 
-    pub(super) fn keeps_places(&self) -> bool {
-        self.services().waiters.keeps_places()
-    }
     /// How many environments the index of an organization has.
     pub(super) fn indexed(&self, organization: &Identifier) -> usize {
         self.services().session_indexes.get(organization).len()
@@ -207,4 +204,7 @@ impl Environments {
         self.directory.pools.active().iter().flat_map(|pool| pool.waiters()).collect()
     }
 
+    pub(super) fn keeps_places(&self) -> bool {
+        self.services().waiters.keeps_places()
+    }
 }

@@ -3,8 +3,13 @@
 use super::Environments;
 use super::reading::SessionFound;
 use crate::actors::failure::Failure;
-use crate::domain::{Person, PipelineKey, SessionId};
+use crate::domain::{EnvironmentKey, Identifier, Labels, Person, PipelineKey, Session, SessionId};
 use crate::store::{StoreError, durable_up_to};
+
+/// How many holders a refusal names: enough to know whom to ask.
+pub const HOLDERS_MAX: usize = 10;
+/// Some environments that were taken may be free by now, or be reset.
+const TAKEN_LOOKED_AT: usize = 32;
 
 impl Environments {
     /// Removes waiters for any environment that gave no sign of life for too long.
@@ -25,6 +30,21 @@ impl Environments {
             pool.learn(self.services()).await?;
         }
         Ok(())
+    }
+
+    /// Who holds the environments of the pipeline with these labels, longest first: at most [`HOLDERS_MAX`] of them.
+    pub fn holders(&self, pipeline: &PipelineKey, labels: &Labels) -> Result<Vec<(Identifier, Session)>, StoreError> {
+        let mut holders = Vec::new();
+        for name in self.directory.pools.get(pipeline).taken(labels, TAKEN_LOOKED_AT) {
+            let key = EnvironmentKey { pipeline: pipeline.clone(), name };
+            let lock = self.at_a_glance(&key)?.and_then(|environment| environment.lock.clone());
+            holders.extend(lock.map(|lock| (key.name, lock)));
+            if holders.len() == HOLDERS_MAX {
+                break;
+            }
+        }
+        holders.sort_by_key(|(_, holder)| holder.claimed.as_ref().map(|claimed| claimed.at));
+        Ok(holders)
     }
 
     /// Ends the session of a waiter for any environment. A session that has an environment by now, or has ended, is

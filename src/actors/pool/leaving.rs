@@ -32,7 +32,7 @@ impl PipelinePool {
             Unserved::Queued { waiter, position } => {
                 let client = inner.clients.remove(&waiter.ticket)?;
                 services.waiters.polled(waiter.ticket, services.tick());
-                let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
+                let outcome = ClaimOutcome::queued_for_any(&waiter, position);
                 let reply = match self.make_known(services, inner, &waiter, &client, &outcome) {
                     Ok(sequence) => Ok((outcome, sequence)),
                     // Its key has led to the session since it was queued, so this answer is true whether it is stored.

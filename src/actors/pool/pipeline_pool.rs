@@ -195,7 +195,7 @@ impl PipelinePool {
         batch.put(keys::outsider(&self.pipeline, waiter.ticket), stored::encode_waiter(waiter, Some(labels)));
         if waiter.kept_by == KeptBy::Polling {
             let position = pool.position(waiter);
-            let outcome = ClaimOutcome::Queued { session: Box::new(waiter.session.clone()), position };
+            let outcome = ClaimOutcome::queued_for_any(waiter, position);
             client.record(&mut batch, &outcome, now.at);
             let by = Initiator { person: waiter.session.user.clone(), via: waiter.via.clone() };
             record_events(&mut batch, &self.pipeline, None, &[waiter.queued(position)], Some(&by), now.at);

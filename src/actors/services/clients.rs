@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::waiting_places::WaitingPlace;
 use crate::actors::failure::Failure;
-use crate::domain::{Connection, EnvironmentKey, Session, Timestamp};
+use crate::domain::{Connection, EnvironmentKey, Session, Timestamp, Waiter};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
@@ -18,7 +18,16 @@ pub enum ClaimOutcome {
     Queued {
         session: Box<Session>,
         position: usize,
+        /// Whether it waits for a lock that ends only if somebody ends it.
+        holder_never_expires: bool,
     },
+}
+
+impl ClaimOutcome {
+    /// It does not wait for one holder: whichever environment is free first will do.
+    pub fn queued_for_any(waiter: &Waiter, position: usize) -> Self {
+        Self::Queued { session: Box::new(waiter.session.clone()), position, holder_never_expires: false }
+    }
 }
 
 /// The idempotency key of a request: the answer is stored in the same batch as the effect.

@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock, Weak};
 use clients::{ClaimOutcome, HeldClient};
 use deadlines::Deadlines;
 use pipelines::PipelineStatus;
-use settlements::Settlements;
 use session_index::SessionIndexes;
+use settlements::Settlements;
 use signals::{ActorDirectory, Inbox, Signal};
 use waiters::WaiterRegistry;
 use watchers::Watchers;
@@ -35,8 +35,8 @@ pub struct Services {
     pub waiters: WaiterRegistry,
     pub deadlines: Deadlines,
     pub watchers: Arc<Watchers>,
-    pub pipelines: PipelineStatus,
     pub session_indexes: SessionIndexes,
+    pub pipelines: PipelineStatus,
     executor: OnceLock<Box<dyn Executor>>,
     clock: Clock,
     pub options: Options,
@@ -61,8 +61,8 @@ impl Services {
             waiters: WaiterRegistry::new(started, options.waiting, options.waiting_per_token),
             deadlines: Deadlines::default(),
             watchers: Arc::default(),
-            pipelines: PipelineStatus::new(definitions),
             session_indexes: SessionIndexes::default(),
+            pipelines: PipelineStatus::new(definitions),
             executor: OnceLock::new(),
             clock,
             options,

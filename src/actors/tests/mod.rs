@@ -15,8 +15,8 @@ mod one_moment;
 mod per_token;
 mod pool;
 mod queue;
-mod unknown;
 mod session_listing;
+mod unknown;
 
 use delivery::{Orders, Pipeline};
 

@@ -64,7 +64,10 @@ fn what_the_sample_shows_as_left_out_is_what_leaving_it_out_gives() {
     let review = acme.pipelines[0].environments[0].configuration.clone();
     let (description, labels, variables) =
         (review.description.clone(), review.labels.clone(), review.variables.clone());
-    assert_eq!(review, Configuration { description, labels, variables, ..Configuration::default() });
+    // Its head says which ones are not the defaults.
+    let shown =
+        Configuration { description, labels, variables, default_ttl_seconds: Some(3_600), ..Configuration::default() };
+    assert_eq!(review, shown);
 }
 
 #[test]

@@ -185,6 +185,13 @@ impl Pool {
         self.matching(labels).all(|configuration| configuration.disabled)
     }
 
+    /// Environments with these labels that are neither free nor disabled, in no particular order.
+    pub fn taken(&self, labels: &Labels) -> impl Iterator<Item = &Identifier> {
+        let is_taken = |known: &Known| known.free.is_none() && !known.configuration.disabled;
+        let fits = move |known: &Known| is_taken(known) && known.configuration.has_labels(labels);
+        self.environments.iter().filter(move |(_, known)| fits(known)).map(|(name, _)| name)
+    }
+
     fn matching(&self, labels: &Labels) -> impl Iterator<Item = &Configuration> {
         self.environments.values().map(|known| &*known.configuration).filter(|known| known.has_labels(labels))
     }

@@ -319,7 +319,7 @@ impl World {
                 assert!(before.is_vacant(), "a lock was given that was not free");
                 assert_eq!(self.environment.lock, Some(session));
             }
-            Ok(ClaimReply::Queued(session, position)) => {
+            Ok(ClaimReply::Queued { session, position, .. }) => {
                 let waiter = self.environment.queue.session(session.id).expect("who is queued is in the queue");
                 assert_eq!(self.environment.queue.position(waiter), position);
                 self.sessions.push(session);

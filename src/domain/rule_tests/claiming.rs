@@ -16,7 +16,9 @@ fn a_claim_is_answered_later_or_at_once_with_its_position_by_what_keeps_its_plac
     let mut subject = locked();
     assert_eq!(subject.run(0, waiting(2, by_key(2))).unwrap().0, ClaimReply::Waiting);
     let (reply, outcome) = subject.run(0, waiting(3, KeptBy::Polling)).unwrap();
-    assert!(matches!(reply, ClaimReply::Queued(session, 2) if session.status() == SessionStatus::Queued));
+    assert!(
+        matches!(reply, ClaimReply::Queued { session, position: 2, .. } if session.status() == SessionStatus::Queued)
+    );
     assert_eq!(types(&outcome), [EventType::SessionQueued]);
     assert_eq!(outcome.events[0].data, EventData::default().with("position", 2_u64));
     assert_eq!(outcome.enqueued.unwrap().ticket, Ticket(3));

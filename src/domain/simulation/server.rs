@@ -216,8 +216,8 @@ impl World {
         let reply = self.run(index, claim, asker);
         let answer = match reply {
             Ok(ClaimReply::Waiting) => return,
-            Ok(ClaimReply::Queued(..)) if plan.wait_millis > 0 => return,
-            Ok(ClaimReply::Queued(session, _)) => {
+            Ok(ClaimReply::Queued { .. }) if plan.wait_millis > 0 => return,
+            Ok(ClaimReply::Queued { session, .. }) => {
                 self.server.asked.insert(plan.ticket, self.now.tick);
                 Answer::Queued(session)
             }

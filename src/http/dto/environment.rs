@@ -52,6 +52,18 @@ pub struct LockView<'a> {
     fencing_token: u64,
 }
 
+/// The lock of one of several environments.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = Holder)]
+pub struct HolderView<'a> {
+    /// The environment that is held.
+    #[schema(example = "review-1")]
+    env_name: &'a str,
+    #[serde(flatten)]
+    lock: LockView<'a>,
+}
+
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LastDeployment)]
@@ -115,6 +127,12 @@ impl<'a> EnvironmentView<'a> {
             item: EnvironmentListItem::new(key.pipeline.pipeline.as_str(), key.name.as_str(), environment),
             configuration: ConfigurationView::from(configuration),
         }
+    }
+}
+
+impl<'a> HolderView<'a> {
+    pub fn new(env_name: &'a str, holder: &'a Session) -> Self {
+        Self { env_name, lock: LockView::from(holder) }
     }
 }
 

@@ -21,7 +21,7 @@ pub use analysis::{AnalysisView, FixView};
 pub use approval::ApprovalView;
 pub use caller::CallerView;
 pub use deployment::DeploymentView;
-pub use environment::{EnvironmentListItem, EnvironmentView, LockView};
+pub use environment::{EnvironmentListItem, EnvironmentView, HolderView, LockView};
 pub use event::EventView;
 pub use member::MemberView;
 pub use pipeline::PipelineView;

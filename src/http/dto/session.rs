@@ -38,10 +38,19 @@ pub struct SessionView<'a> {
     /// Why it expired, if it did: `ttl` (no activity in time), `max_hold` (held as long as the environment allows), `unasked`
     /// (nobody asked about it in time), `vanished` (its client had gone).
     end_reason: Option<&'static str>,
+    /// What its user should know: that its lock never expires by itself, or the lock that it waits for. Null if there is
+    /// nothing to say.
+    #[schema(example = "this lock has no TTL and never expires by itself: release it when you are done")]
+    warning: Option<&'static str>,
     /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
     deployments: Vec<DeploymentBrief<'a>>,
     deployment_count: u64,
 }
+
+const ENDLESS_LOCK: &str =
+    "this lock has no TTL and never expires by itself: release it when you are done, or claim with `ttlSeconds`";
+const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and never expires by itself: ask its holder to \
+                            release it, or force-claim it";
 
 /// The member who ended a session; for an overridden one, also the session that took over.
 #[derive(Debug, Serialize, ToSchema)]
@@ -92,25 +101,16 @@ impl<'a> SessionView<'a> {
             ended_at: ended.as_ref().map(|ended| Time(ended.at)),
             ended_by: EndedByView::of(session),
             end_reason: ended.as_ref().and_then(|ended| end_reason(ended.how)),
+            warning: match waiting {
+                Some(waiting) => waiting.holder_never_expires.then_some(ENDLESS_WAIT),
+                None => session.never_expires().then_some(ENDLESS_LOCK),
+            },
             deployments: deployments.iter().map(DeploymentBrief::from).collect(),
             deployment_count: *deployment_count,
         }
     }
 }
 
-impl<'a> EndedByView<'a> {
-    pub fn of(session: &'a Session) -> Option<Self> {
-        let ended = session.ended.as_ref()?;
-        let session_id = match ended.how {
-            EndedHow::Released | EndedHow::Expired(_) => None,
-            EndedHow::Overridden(by) => Some(Text(by)),
-        };
-        Some(Self { user: UserView::from(ended.by.as_ref()?), session_id })
-    }
-}
-
-#[derive(Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
 /// A session in the list of an organization, with its pipeline.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -132,6 +132,19 @@ impl<'a> From<&'a ListedSession> for SessionListItem<'a> {
     }
 }
 
+impl<'a> EndedByView<'a> {
+    pub fn of(session: &'a Session) -> Option<Self> {
+        let ended = session.ended.as_ref()?;
+        let session_id = match ended.how {
+            EndedHow::Released | EndedHow::Expired(_) => None,
+            EndedHow::Overridden(by) => Some(Text(by)),
+        };
+        Some(Self { user: UserView::from(ended.by.as_ref()?), session_id })
+    }
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 #[schema(as = ForceClaimedSession)]
 pub struct ForceClaimView<'a> {
     #[serde(flatten)]

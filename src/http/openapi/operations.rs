@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::answer_schema::reference;
 use super::operation::{Limit, Operation};
-use crate::domain::{LABELS_MAX, LockStatus};
+use crate::domain::{Identifier, LABELS_MAX, LockStatus};
 use crate::forms::{
     ClaimAnyForm, ClaimForm, ConfigurationForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, List,
 };
@@ -91,7 +91,8 @@ pub fn claim_session() -> Operation {
         .about(
             "Takes the lock if it is free. If it is not: 409 at once; with `waitSeconds` it waits that long; with \
              `queue` it is answered 202 with a queued session, which keeps its position while it is polled at least \
-             every 60 seconds. A client that disconnects, or closes its sending half, before it is answered gets \
+             every 60 seconds. A 409 names the holder; `warning` of a queued session says if the holder's lock never expires \
+             by itself. A client that disconnects, or closes its sending half, before it is answered gets \
              nothing.",
         )
         .body::<ClaimForm>()
@@ -116,7 +117,7 @@ pub fn claim_any() -> Operation {
         .about(
             "Claims whichever environment with all these labels is free, the least recently used first; waits and \
              queues as Claim Session does, in one queue with claims of a single environment. A TTL above the \
-             environment's limit is shortened to it. A queued session has no `envName` until it has an environment; \
+             environment's limit is shortened to it. A 409 lists in `holders` who has what it could have had, at most ten. A queued session has no `envName` until it has an environment; \
              poll it at its `Location`.",
         )
         .body::<ClaimAnyForm>()
@@ -125,7 +126,6 @@ pub fn claim_any() -> Operation {
         .fails(&CLAIM_FAULTS)
 }
 
-pub fn get_any_session() -> Operation {
 pub fn list_sessions() -> Operation {
     let statuses: Vec<_> = LISTED.iter().map(|status| status.as_str()).collect();
     Operation::api(ENVIRONMENTS, "listSessions")
@@ -146,6 +146,7 @@ pub fn list_sessions() -> Operation {
         .lists::<SessionListItem<'_>>("The sessions")
 }
 
+pub fn get_any_session() -> Operation {
     Operation::api(ENVIRONMENTS, "getAnySessionStatus")
         .titled("Get Status of a Queued Session")
         .about("A session that was queued, by its id alone: while it waits for any environment, and after it has one.")
@@ -222,6 +223,18 @@ pub fn release_session() -> Operation {
         .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::SessionNotFound])
 }
 
+pub fn release_lock() -> Operation {
+    Operation::api(ENVIRONMENTS, "releaseLock")
+        .about(
+            "Releases the caller's own lock without its session id: the session that holds the environment now, if the caller \
+             claimed it. A maintainer releases anybody's. A repeated request finds no lock and is answered 404, or releases \
+             the caller's next session if there is one; to be safe against that, release the session by its id.",
+        )
+        .writes()
+        .answers::<SessionView<'_>>(200, "The session as it ended", &[])
+        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::LockNotFound])
+}
+
 pub fn list_tokens() -> Operation {
     Operation::api("Tokens", "listTokens")
         .about("The organization's tokens, oldest first, without their text.")
@@ -242,18 +255,6 @@ pub fn create_token() -> Operation {
             &["Location"],
         )
         .fails(&[Code::TokenLimitReached])
-}
-
-pub fn release_lock() -> Operation {
-    Operation::api(ENVIRONMENTS, "releaseLock")
-        .about(
-            "Releases the caller's own lock without its session id: the session that holds the environment now, if the caller \
-             claimed it. A maintainer releases anybody's. A repeated request finds no lock and is answered 404, or releases \
-             the caller's next session if there is one; to be safe against that, release the session by its id.",
-        )
-        .writes()
-        .answers::<SessionView<'_>>(200, "The session as it ended", &[])
-        .fails(&[Code::NotSessionHolder, Code::PipelineNotFound, Code::EnvironmentNotFound, Code::LockNotFound])
 }
 
 pub fn revoke_token() -> Operation {

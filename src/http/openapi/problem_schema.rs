@@ -24,6 +24,11 @@ fn problem() -> Value {
             "retryAfterSeconds": { "type": "integer" },
             "requiredRole": { "type": "string" },
             "queueLength": { "type": "integer" },
+            "holders": {
+                "type": "array", "maxItems": 10,
+                "description": "Of a claim of any environment: who holds what it could have had, longest first.",
+                "items": { "type": "object", "required": ["envName", "sessionId", "user", "claimedAt", "expiresAt"] },
+            },
             "errors": {
                 "type": "array",
                 "items": {

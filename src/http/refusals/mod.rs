@@ -11,7 +11,7 @@ use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
 use crate::http::codes::Code;
-use crate::http::dto::{EndedByView, LockView, Text, Time, UserView, end_reason};
+use crate::http::dto::{EndedByView, HolderView, LockView, Text, Time, UserView, end_reason};
 use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use crate::pipelines::PipelinesError;
 use crate::secrets::SecretError;
@@ -171,14 +171,7 @@ impl From<Rejection> for Problem {
             )
             .with("queueLength", queue_length)
             .retry_after(LOCKED_RETRY_SECONDS),
-            Rejection::AllLocked { queue_length } => Problem::new(
-                Code::EnvironmentLocked,
-                "all environments with these labels are locked; wait for one with `waitSeconds` or `queue`, or try again \
-                 later",
-            )
-            .with("holder", serde_json::Value::Null)
-            .with("queueLength", queue_length)
-            .retry_after(LOCKED_RETRY_SECONDS),
+            Rejection::AllLocked { queue_length } => all_locked(&[], queue_length),
             Rejection::NoneMatches => Problem::new(
                 Code::EnvironmentNotFound,
                 "no environment of the pipeline has all these labels; list the environments to see their labels",
@@ -217,8 +210,8 @@ impl From<Rejection> for Problem {
                 "a deployment of an ended session has not stopped yet; try again when it has",
             )
             .with("deploymentId", Text(deployment)),
-            Rejection::SessionNotFound => session_not_found(),
             Rejection::LockNotFound => lock_not_found(),
+            Rejection::SessionNotFound => session_not_found(),
             Rejection::SessionEnded { session } => session_ended(&session),
             Rejection::NotSessionHolder { holder } => Problem::new(
                 Code::NotSessionHolder,
@@ -354,13 +347,36 @@ pub fn not_deleted(failure: Failure) -> Problem {
     Problem::from(failure).with_detail(advice)
 }
 
+/// A claim of any environment, refused since all that match are locked, by these among others.
+pub fn all_locked(holders: &[(Identifier, Session)], queue_length: usize) -> Problem {
+    let advice = if !holders.is_empty() && holders.iter().all(|(_, holder)| holder.never_expires()) {
+        "none of the locks in `holders` has a TTL, so they never expire by themselves; ask a holder to release one, or wait \
+         with `waitSeconds` or `queue`"
+    } else {
+        "wait for one with `waitSeconds` or `queue`, or try again later"
+    };
+    let holders: Vec<_> = holders.iter().map(|(name, holder)| HolderView::new(name.as_str(), holder)).collect();
+    Problem::new(Code::EnvironmentLocked, format!("all environments with these labels are locked; {advice}"))
+        .with("holder", serde_json::Value::Null)
+        .with("holders", holders)
+        .with("queueLength", queue_length)
+        .retry_after(LOCKED_RETRY_SECONDS)
+}
+
 fn locked(holder: &Session, queue_length: usize) -> Problem {
-    let detail = format!(
-        "{} has held the environment since {}; wait for it with `waitSeconds` or `queue`, try again later, or \
-         force-claim it",
-        holder.user.name,
-        Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at))
-    );
+    let name = &holder.user.name;
+    let since = Time(holder.claimed.as_ref().map_or(holder.created_at, |claimed| claimed.at));
+    let detail = if holder.never_expires() {
+        format!(
+            "{name} has held the environment since {since} without a TTL, so the lock never expires by itself; ask {name} to \
+             release it, force-claim it, or wait with `waitSeconds` or `queue`"
+        )
+    } else {
+        format!(
+            "{name} has held the environment since {since}; wait for it with `waitSeconds` or `queue`, try again later, or \
+             force-claim it"
+        )
+    };
     Problem::new(Code::EnvironmentLocked, detail)
         .with("holder", LockView::from(holder))
         .with("queueLength", queue_length)

@@ -40,7 +40,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let environments = access.environments();
     let claiming = environments.claim(&key, claim, patience, keyed);
     let waited = while_connected(&call.request, &access, waits, claiming).await;
-    answer_claim(&call.request, &access, &place, has_key, waited)
+    answer_claim(&call.request, &access, &place, has_key, waited, Problem::from)
 }
 
 pub async fn claim_any(mut call: Call) -> Answered {
@@ -55,9 +55,15 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
-    let claiming = environments.claim_any(&pipeline, labels, claim, patience, keyed);
+    let claiming = environments.claim_any(&pipeline, labels.clone(), claim, patience, keyed);
     let waited = while_connected(&call.request, &access, waits, claiming).await;
-    answer_claim(&call.request, &access, &place, has_key, waited)
+    answer_claim(&call.request, &access, &place, has_key, waited, |failure| match failure {
+        Failure::Rejected(Rejection::AllLocked { queue_length }) => match environments.holders(&pipeline, &labels) {
+            Ok(holders) => refusals::all_locked(&holders, queue_length),
+            Err(error) => error.into(),
+        },
+        failure => failure.into(),
+    })
 }
 
 /// A client that has disconnected gets nothing; with a key, it can retry. A member who was removed or demoted while waiting
@@ -68,9 +74,10 @@ fn answer_claim(
     place: &Place,
     has_key: bool,
     waited: Waited<Result<ClaimOutcome, Failure>>,
+    refused: impl FnOnce(Failure) -> Problem,
 ) -> Answered {
     match waited {
-        Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome?))),
+        Waited::There(outcome) => Ok(idempotent::response(place.render(&outcome.map_err(refused)?))),
         Waited::TooLate(Ok(ClaimOutcome::Granted { environment, session })) => {
             access.realm.environments.undelivered(&environment, session.id, has_key);
             tracing::info!(path = request.path(), session = %session.id, "the client disconnected before it got the lock");
@@ -239,13 +246,6 @@ pub async fn release_any(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
-async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
-    let any = access.may(Permission::ReleaseAnySession);
-    let release = Release { session: session.into(), by: access.caller.person.clone(), any };
-    Ok(access.environments().ask(key, release).await?)
-}
-
-fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
 /// Releases whatever session of the caller holds the environment, for clients that do not keep its id. A maintainer
 /// releases anybody's.
 pub async fn release_lock(call: Call) -> Answered {
@@ -257,6 +257,13 @@ pub async fn release_lock(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
+async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
+    let any = access.may(Permission::ReleaseAnySession);
+    let release = Release { session: session.into(), by: access.caller.person.clone(), any };
+    Ok(access.environments().ask(key, release).await?)
+}
+
+fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
     let subject = Subject::Session { environment: key.clone(), session };
     let location = format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name);
     idempotent::answer_about(subject, status, location, view)
@@ -281,10 +288,11 @@ impl Place {
                 let view = SessionView::new(Some(environment.name.as_str()), session, None);
                 session_answer(StatusCode::CREATED, environment, session.id, view)
             }
-            ClaimOutcome::Queued { session, position } => {
+            ClaimOutcome::Queued { session, position, holder_never_expires } => {
                 let name = self.environment.as_ref().map(Identifier::as_str);
                 let until = session.created_at.plus(ASK_WITHIN_MILLIS);
-                let view = SessionView::new(name, session, Some(Waiting { position: *position, until }));
+                let (position, holder_never_expires) = (*position, *holder_never_expires);
+                let view = SessionView::new(name, session, Some(Waiting { position, until, holder_never_expires }));
                 match &self.environment {
                     Some(name) => {
                         let key = EnvironmentKey { pipeline: self.pipeline.clone(), name: name.clone() };

@@ -88,6 +88,7 @@ async fn whoever_waits_gets_the_first_that_is_free() {
 #[tokio::test]
 async fn a_queued_session_has_no_environment_until_it_has_the_lock() {
     let server = Server::start();
+    server.without_ttl("review-3").await;
     let (ana, ben) = (server.as_user("ana").await, server.as_user("ben").await);
     let held = take_all(&ana).await;
     let answer = ben.claim_any(json!({ "queue": true, "context": "PR 7" })).await.has_status(202);

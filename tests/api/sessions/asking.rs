@@ -14,6 +14,9 @@ use crate::support::{Answer, Client, Server, assert_has, at};
 #[tokio::test]
 async fn what_nobody_asks_about_is_lost_and_what_its_client_asks_about_is_kept() {
     let server = Server::start();
+    for environment in ["review-1", "review-2"] {
+        server.without_ttl(environment).await;
+    }
     tokio::join!(
         a_place_is_kept_by_its_clients_asking_and_by_nothing_else(&server),
         a_lock_that_nobody_comes_for_goes_to_the_next_in_line(&server),

@@ -47,7 +47,7 @@ async fn a_force_claim_names_whom_it_overrode() {
     let second = forced.data();
     let overrode = json!({
         "sessionId": first["sessionId"], "user": first["user"], "commitId": "c0ffee1", "context": "mine",
-        "claimedAt": first["claimedAt"], "expiresAt": null, "fencingToken": 1,
+        "claimedAt": first["claimedAt"], "expiresAt": first["expiresAt"], "fencingToken": 1,
     });
     assert_has(&second, json!({ "lockStatus": "active", "context": "hotfix", "overrode": overrode }));
     let place = ben.path(&format!("{}/sessions/{}", at("review-1"), forced.session()));

@@ -122,6 +122,7 @@ async fn a_session_lives_on_past_its_ttl_as_long_as_its_holder_sends_heartbeats(
 #[tokio::test]
 async fn a_heartbeat_is_the_holders_alone_and_needs_no_ttl() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let (ana, mia) = (server.as_user("ana").await, server.as_user("mia").await);
     let id = ana.claim("review-1", json!({})).await.created().session();
     let alive = ana.heartbeat("review-1", &id).await.ok().data();
@@ -185,6 +186,7 @@ async fn the_longest_hold_ends_a_session_despite_its_heartbeats() {
 #[tokio::test]
 async fn a_longest_hold_set_later_holds_for_who_has_the_lock_already() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let (ana, mia) = (server.as_user("ana").await, server.as_user("mia").await);
     let claimed = ana.claim("review-1", json!({})).await.created();
     assert_eq!(claimed.data()["expiresAt"], Value::Null);

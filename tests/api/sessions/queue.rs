@@ -123,6 +123,7 @@ async fn a_free_environment_is_had_at_once_whatever_one_would_do_else() {
 #[tokio::test]
 async fn a_queued_session_is_asked_about_until_it_has_the_lock() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let (ana, ben) = (server.as_user("ana").await, server.as_user("ben").await);
     let held = ana.claim("review-1", json!({})).await.created().session();
     let answer = ben.enqueue("review-1", json!({ "commitId": "c0ffee1", "context": "PR 7" })).await;
@@ -172,6 +173,7 @@ async fn a_queued_session_is_asked_about_until_it_has_the_lock() {
 #[tokio::test]
 async fn whoever_waits_and_queues_gets_the_lock_on_the_line_or_a_place() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let (ana, ben) = (server.as_user("ana").await, server.as_user("ben").await);
     let held = ana.claim("review-1", json!({})).await.created().session();
     let patient = ben.wait_in_line("review-1", json!({ "queue": true, "waitSeconds": 50 }), 1).await;

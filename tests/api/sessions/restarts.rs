@@ -8,6 +8,7 @@ use crate::support::{Client, Server, assert_has, at};
 #[tokio::test]
 async fn queued_sessions_keep_their_order_through_a_kill() {
     let mut server = Server::start();
+    server.without_ttl("review-1").await;
     let mia = server.as_user("mia").await;
     let mut holder = mia.claim("review-1", json!({})).await.created().session();
     let mut line = Vec::new();

@@ -257,6 +257,7 @@ async fn one_cut_off_in_the_moment_of_its_claim_leaves_the_lock_free() {
 #[tokio::test]
 async fn one_that_comes_back_with_its_key_has_what_it_was_granted_and_keeps_it() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let admin = server.admin();
     let mut random = SmallRng::seed_from_u64(5);
     for round in 0..ROUNDS {
@@ -279,6 +280,7 @@ async fn one_that_comes_back_with_its_key_has_what_it_was_granted_and_keeps_it()
 #[tokio::test]
 async fn a_grant_that_the_one_who_asks_never_heard_of_is_taken_back_in_time() {
     let server = Server::start();
+    server.without_ttl("review-1").await;
     let admin = server.admin();
     let mut random = SmallRng::seed_from_u64(6);
     for round in 0..ROUNDS {

@@ -233,7 +233,7 @@ impl Harness {
     fn claim_room(&mut self, room: usize, claim: Claim) -> Verdict {
         match self.run(room, claim) {
             Ok((ClaimReply::Granted(_), _)) => Verdict::Granted,
-            Ok((ClaimReply::Queued(..) | ClaimReply::Waiting, _)) => Verdict::Waits,
+            Ok((ClaimReply::Queued { .. } | ClaimReply::Waiting, _)) => Verdict::Waits,
             Ok((ClaimReply::Refused(_), _)) | Err(_) => Verdict::Refused,
         }
     }
