@@ -12,6 +12,13 @@ use crate::cli::refusal::{Refusal, enough_files};
 use crate::compare::{self, Ended, Plan, System};
 use crate::server::Source;
 
+/// A full comparison: goals are for this, and for more.
+const ROUNDS: u32 = 3;
+const SECONDS: u64 = 3;
+const CLIENTS: [u32; 3] = [1, 64, 256];
+const HOT_CLIENTS: [u32; 2] = [64, 256];
+const READ_CLIENTS: u32 = 64;
+
 #[derive(Args)]
 #[command(
     after_help = "Every system does the same work in turn, round by round, so that a ratio is of figures measured side by \
@@ -41,22 +48,22 @@ pub struct Options {
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// How often the systems take turns
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u32).range(1..=100))]
+    #[arg(long, default_value_t = ROUNDS, value_parser = value_parser!(u32).range(1..=100))]
     rounds: u32,
     /// Length of each turn
-    #[arg(long, default_value_t = 3, value_parser = value_parser!(u64).range(1..=600))]
+    #[arg(long, default_value_t = SECONDS, value_parser = value_parser!(u64).range(1..=600))]
     seconds: u64,
     /// Names to walk over; at least one for each client
     #[arg(long, default_value_t = 1_000, value_parser = value_parser!(u32).range(1..=100_000))]
     names: u32,
     /// Numbers of clients that claim and release names of their own
-    #[arg(long, value_delimiter = ',', default_value = "1,64,256", value_parser = value_parser!(u32).range(1..=1_000))]
+    #[arg(long, value_delimiter = ',', default_values_t = CLIENTS, value_parser = value_parser!(u32).range(1..=1_000))]
     clients: Vec<u32>,
     /// Numbers of clients that want one hot lock
-    #[arg(long, value_delimiter = ',', default_value = "64,256", value_parser = value_parser!(u32).range(2..=1_000))]
+    #[arg(long, value_delimiter = ',', default_values_t = HOT_CLIENTS, value_parser = value_parser!(u32).range(2..=1_000))]
     hot_clients: Vec<u32>,
     /// Number of clients that read
-    #[arg(long, default_value_t = 64, value_parser = value_parser!(u32).range(1..=1_000))]
+    #[arg(long, default_value_t = READ_CLIENTS, value_parser = value_parser!(u32).range(1..=1_000))]
     read_clients: u32,
     /// Worker threads of Lockkeeper and of the bare server; 0 is one for each processor
     #[arg(long, default_value_t = 0, value_parser = value_parser!(u32).range(0..=256))]
@@ -118,8 +125,19 @@ fn accept(options: &Options) -> Result<(Plan, Source, Files), Refusal> {
         hot_clients: in_order(&options.hot_clients),
         read_clients: options.read_clients,
         workers: options.workers,
+        is_full: is_full(options),
     };
     Ok((plan, source, options.files.open()?))
+}
+
+/// At least as long, and with all the clients, as by default.
+fn is_full(options: &Options) -> bool {
+    let has_all = |asked: &[u32], usual: &[u32]| usual.iter().all(|number| asked.contains(number));
+    options.rounds >= ROUNDS
+        && options.seconds >= SECONDS
+        && options.read_clients >= READ_CLIENTS
+        && has_all(&options.clients, &CLIENTS)
+        && has_all(&options.hot_clients, &HOT_CLIENTS)
 }
 
 fn beside_this_program() -> PathBuf {
@@ -177,6 +195,21 @@ mod tests {
         }
         let all = ["loadtest", "compare", "--server", "/nowhere/lockkeeper", "--systems", "lockkeeper"];
         assert_eq!(crate::run_with(all), EXIT_REFUSED);
+    }
+
+    #[test]
+    fn only_a_comparison_of_at_least_the_usual_size_is_full() {
+        for (arguments, full) in [
+            (&[][..], true),
+            (&["--rounds", "5", "--seconds", "10", "--clients", "1,8,64,256"], true),
+            (&["--rounds", "1"], false),
+            (&["--seconds", "1"], false),
+            (&["--clients", "64"], false),
+            (&["--hot-clients", "256"], false),
+            (&["--read-clients", "8"], false),
+        ] {
+            assert_eq!(is_full(&parse(arguments).expect("well-formed")), full, "{arguments:?}");
+        }
     }
 
     #[test]

@@ -35,7 +35,7 @@ use systems::{Servers, StartError, Systems};
 use written::Seen;
 
 use crate::interruption::Interruption;
-use crate::report::{model::Run, now, outcome};
+use crate::report::{model::Run, now, outcome, why_not_judged};
 use crate::server::Source;
 
 /// Why there is nothing to show.
@@ -50,9 +50,11 @@ pub async fn run(plan: &Plan, source: Source) -> Result<(String, Run), Ended> {
     let (started_at, start) = (now(), Instant::now());
     let (seen, interrupted) = compare(plan, source).await?;
     let goals = goals::goals(plan, &seen.outcome.rounds);
-    let tables = tables::text(plan, &seen, &goals);
+    let unjudged = why_not_judged(plan.is_full, interrupted);
+    let tables = tables::text(plan, &seen, &goals, unjudged);
     let run =
         Run { started_at, seconds: start.elapsed().as_secs_f64(), interrupted, ..written::run(plan, seen, goals) };
+    let run = run.judged_unless(unjudged);
     Ok((tables + &outcome(&run), run))
 }
 

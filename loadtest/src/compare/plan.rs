@@ -23,6 +23,8 @@ pub struct Plan {
     pub hot_clients: Vec<u32>,
     pub read_clients: u32,
     pub workers: u32,
+    /// Whether it is as long and has as many clients as by default: goals are for that.
+    pub is_full: bool,
 }
 
 impl Plan {

@@ -13,7 +13,8 @@ use crate::engine::tally::Operation;
 use crate::report::model::Figure;
 use crate::report::number::{NOTHING, goal, with_unit};
 
-pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure]) -> String {
+/// With `unjudged`, the reason why, no goal is told.
+pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure], unjudged: Option<&str>) -> String {
     let shown = Shown { plan, rounds: &seen.outcome.rounds };
     let (seconds, rounds) = (plan.length.as_secs(), shown.rounds.len());
     let over = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") };
@@ -28,7 +29,11 @@ pub fn text(plan: &Plan, seen: &Seen, goals: &[Figure]) -> String {
     if let Some(fdatasync) = shown.median(|round| round.fdatasync_microseconds) {
         _ = writeln!(out, "\nOne fdatasync of this disk, over preallocated blocks: p50 {fdatasync:.0} µs");
     }
-    section(&mut out, "Goals (each ratio within a round; median, and its spread over the rounds)", &goal_rows(goals));
+    let how = "each ratio within a round; median, and its spread over the rounds";
+    match unjudged {
+        None => section(&mut out, &format!("Goals ({how})"), &goal_rows(goals)),
+        Some(why) => section(&mut out, &format!("Ratios ({how}); not held against goals: {why}"), &ratio_rows(goals)),
+    }
     for (system, reason) in &seen.left_out {
         _ = writeln!(out, "\nLeft out: {}: {reason}", system.title());
     }
@@ -150,6 +155,12 @@ fn goal_rows(goals: &[Figure]) -> Vec<Row> {
     rows
 }
 
+fn ratio_rows(goals: &[Figure]) -> Vec<Row> {
+    let measured = goals.iter().filter(|figure| figure.is_measured());
+    let rows = measured.map(|it| vec![it.name.clone(), with_unit(it.median, &it.unit), it.spread()]);
+    std::iter::once(["", "median", "min – max"].map(str::to_owned).to_vec()).chain(rows).collect()
+}
+
 fn thousands(value: f64) -> String {
     format!("{:.1}k", value / 1000.0)
 }
@@ -217,5 +228,7 @@ mod tests {
         let last = |row: usize| rows[row][4].as_str();
         assert_eq!(rows[1], ["g", "≥ 1", "1.23", "0.500 – 3.00", "yes"]);
         assert_eq!((last(2), last(3), last(4)), ("NO", "not measured", ""));
+        let unjudged = ratio_rows(&[figure(goal, &[0.5, 1.234, 3.0]), figure(goal, &[])]);
+        assert_eq!(unjudged[1..], [["g", "1.23", "0.500 – 3.00"]], "the figure, and no verdict");
     }
 }

@@ -15,6 +15,7 @@ use crate::engine::share::share_of;
 use crate::engine::tally::{Findings, Operation};
 use crate::engine::threads::{LoadThreads, ThreadLost, work};
 use crate::report::model::{Check, FORMAT, Goal, Run};
+use crate::report::why_not_judged;
 use crate::scenario::Common;
 use crate::server::Server;
 use crate::server::running::ProcessError;
@@ -256,7 +257,8 @@ impl LoadTest {
         if !unexamined.is_empty() {
             settings.insert("nothing to examine for".to_owned(), unexamined.join(", "));
         }
-        Run {
+        let is_full = self.common.is_full;
+        let run = Run {
             format: FORMAT,
             scenario: scenario.to_owned(),
             description: self.common.description,
@@ -269,7 +271,8 @@ impl LoadTest {
             ratios: self.ratios.into_model(),
             checks: self.checks,
             errors: self.findings.errors,
-        }
+        };
+        run.judged_unless(why_not_judged(is_full, interrupted))
     }
 }
 

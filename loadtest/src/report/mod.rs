@@ -16,4 +16,4 @@ pub use html::html;
 pub use json::{ReadError, json, read};
 pub use measured::{now, quotient};
 pub use text::{outcome, text};
-pub use verdict::Verdict;
+pub use verdict::{Verdict, why_not_judged};

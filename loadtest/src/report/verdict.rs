@@ -13,6 +13,15 @@ pub enum Verdict {
     Violations,
 }
 
+/// Why the figures of a run are not held against their goals: those are for a full one.
+pub fn why_not_judged(is_full: bool, interrupted: bool) -> Option<&'static str> {
+    match (is_full, interrupted) {
+        (true, false) => None,
+        (true, true) => Some("the run was ended early"),
+        (false, _) => Some("the run was shorter or smaller than the full one"),
+    }
+}
+
 impl Run {
     pub fn verdict(&self) -> Verdict {
         if self.violation_count() > 0 {
@@ -60,6 +69,22 @@ impl Run {
             (all, held) if all == held => format!("all {} held", counted(all, "check")),
             (all, held) => format!("{} held, {} had nothing to examine", counted(held, "check"), count(all - held)),
         }
+    }
+}
+
+impl Run {
+    /// The same with goals only if they are judged, and with a word why if they are not.
+    pub fn judged_unless(mut self, why: Option<&str>) -> Self {
+        let Some(why) = why else { return self };
+        let of_phases = self.phases.iter_mut().flat_map(|phase| &mut phase.figures);
+        let mut had_goals = false;
+        for figure in of_phases.chain(&mut self.ratios) {
+            had_goals |= figure.goal.take().is_some();
+        }
+        if had_goals {
+            self.settings.insert("goals".to_owned(), format!("not judged: {why}"));
+        }
+        self
     }
 }
 
@@ -118,6 +143,21 @@ mod tests {
         let mut run = sample::killed();
         run.checks.iter_mut().for_each(|check| check.violation_count = 0);
         assert_eq!(run.verdict(), Verdict::Violations);
+    }
+
+    #[test]
+    fn a_shortened_run_has_figures_and_no_goals() {
+        let run = sample::cycle().judged_unless(why_not_judged(false, false));
+        let figures = || run.phases.iter().flat_map(|phase| &phase.figures).chain(&run.ratios);
+        assert!(figures().count() > 0 && figures().all(|figure| figure.goal.is_none() && figure.median > 0.0));
+        let shown = crate::report::text(&run);
+        assert!(shown.contains("goals not judged: the run was shorter"), "{shown}");
+        assert!(!shown.contains(", met") && !shown.contains(", missed"), "{shown}");
+        let full = crate::report::text(&sample::cycle().judged_unless(why_not_judged(true, false)));
+        assert!(full.contains(", met") && !full.contains("not judged"), "{full}");
+        assert_eq!(why_not_judged(true, true), Some("the run was ended early"));
+        let without = sample::empty().judged_unless(why_not_judged(false, false));
+        assert!(!without.settings.contains_key("goals"), "there was nothing to judge");
     }
 
     #[test]

@@ -50,6 +50,9 @@ pub struct Common {
     /// Settings of the server, by their names in its settings file; for a server that we start.
     #[serde(default)]
     pub server: Table,
+    /// Whether nothing in it is smaller than in the scenario's file: goals are for that.
+    #[serde(skip)]
+    pub is_full: bool,
     /// Everything as it was written, for the report.
     #[serde(skip)]
     written: BTreeMap<String, String>,
@@ -104,12 +107,35 @@ fn parse(name: &str, text: &str, short: bool, changes: &[(String, String)]) -> R
     // Both forms must be right, whichever is asked for: a mistake in the other one would wait there for years.
     let mut in_short = table.clone();
     merge(&mut in_short, overrides);
+    let full = table.clone();
     let (mut asked, other) = if short { (in_short, table) } else { (table, in_short) };
     interpret(name, other)?;
     for (key, value) in changes {
         set(&mut asked, key, value)?;
     }
-    interpret(name, asked)
+    let is_full = !short && !is_shortened(&full, &asked);
+    let mut scenario = interpret(name, asked)?;
+    scenario.common.is_full = is_full;
+    Ok(scenario)
+}
+
+/// Whether a number of the scenario is smaller than it should be: fewer seconds, rounds, connections, waiters. The settings
+/// of the server are not its size.
+fn is_shortened(full: &Table, asked: &Table) -> bool {
+    let is_smaller = |full: &Value, asked: &Value| match (full, asked) {
+        (Value::Array(full), Value::Array(asked)) => asked.len() < full.len() || largest(asked) < largest(full),
+        (full, asked) => number(asked).zip(number(full)).is_some_and(|(asked, full)| asked < full),
+    };
+    let size = full.iter().filter(|(key, _)| !["server", "examines"].contains(&key.as_str()));
+    size.into_iter().any(|(key, value)| asked.get(key).is_some_and(|asked| is_smaller(value, asked)))
+}
+
+fn number(value: &Value) -> Option<f64> {
+    value.as_float().or_else(|| value.as_integer().map(|integer| integer as f64))
+}
+
+fn largest(values: &[Value]) -> f64 {
+    values.iter().filter_map(number).fold(f64::NEG_INFINITY, f64::max)
 }
 
 fn interpret(name: &str, mut table: Table) -> Result<Scenario, String> {

@@ -88,3 +88,27 @@ fn settings_of_the_server_become_its_variables() {
     assert_eq!(variables, expected.map(|(name, value)| (name.to_owned(), value.to_owned())));
     assert_eq!(common.retention(), 7);
 }
+
+#[test]
+fn a_run_is_full_only_as_long_and_as_large_as_its_file() {
+    let is_full = |short, changes: &[(&str, &str)]| {
+        parsed(HOT, short, changes).unwrap_or_else(|error| panic!("{error}")).common.is_full
+    };
+    for changes in
+        [&[][..], &[("seconds", "5")], &[("seconds", "9"), ("waiters", "[64, 128]")], &[("server.workers", "1")]]
+    {
+        assert!(is_full(false, changes), "{changes:?}");
+    }
+    for changes in [&[("seconds", "4")][..], &[("waiters", "[63]")]] {
+        assert!(!is_full(false, changes), "{changes:?}");
+    }
+    assert!(!is_full(true, &[]));
+    for name in names() {
+        let of = |short| load(name, short, &[]).map(|scenario| scenario.common.is_full).ok();
+        assert_eq!((of(false), of(true)), (Some(true), Some(false)), "{name}");
+    }
+    for (key, value) in [("rounds", "1"), ("waiters", "[10, 1000]")] {
+        let shortened = load("long-queue", false, &[(key.to_owned(), value.to_owned())]);
+        assert_eq!(shortened.map(|scenario| scenario.common.is_full).ok(), Some(false), "{key}");
+    }
+}
