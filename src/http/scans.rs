@@ -5,12 +5,14 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 use actix_web::web;
+use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{Capacity, Places};
+use crate::shares::{Capacity, Place, Places};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -20,9 +22,15 @@ const WAITING_MAX: usize = 4_096;
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
+/// A read that took longer is followed by a rest.
+const SHORT: Duration = Duration::from_millis(1);
+const REST_MAX: Duration = Duration::from_secs(1);
+
 pub struct Scans {
     places: Places,
     what: &'static str,
+    /// Whether there are others whose requests need the processors too.
+    rests: bool,
 }
 
 impl Scans {
@@ -38,11 +46,16 @@ impl Scans {
 
     fn new(resource: &'static str, what: &'static str, at_once: usize, organizations: usize) -> Self {
         let (at_once, waiting) = (Capacity::turns(at_once), Capacity::turns(WAITING_MAX));
-        Self { places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)), what }
+        Self {
+            places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)),
+            what,
+            rests: organizations > 1,
+        }
     }
 
     /// Runs a long read of the store for an organization, on a thread that may block. The place is held until the read has
-    /// really ended, even if the caller has gone; then it ends after its current piece.
+    /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for as long
+    /// again: lists of one organization, one after the other, leave half of a processor to the requests of others.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -52,8 +65,10 @@ impl Scans {
         Problem: From<E>,
     {
         let place = self.places.acquire(organization).await;
-        let mut place = place
+        let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
+        let mut place =
+            RestingPlace { place: Some(place), began: Instant::now(), rests: self.rests, on: Handle::current() };
         let caller = Caller::default();
         let gone = caller.gone.clone();
         let between_pieces = move || {
@@ -62,6 +77,34 @@ impl Scans {
         };
         let read = move || store::in_pieces(between_pieces, read);
         Ok(web::block(read).await.map_err(Problem::internal)??)
+    }
+}
+
+/// A place that is held for as long again when its read has ended, but not for ever.
+struct RestingPlace {
+    place: Option<Place>,
+    began: Instant,
+    rests: bool,
+    on: Handle,
+}
+
+impl RestingPlace {
+    fn pause(&mut self) {
+        if let Some(place) = &mut self.place {
+            place.pause();
+        }
+    }
+}
+
+impl Drop for RestingPlace {
+    fn drop(&mut self) {
+        let (place, took) = (self.place.take(), self.began.elapsed());
+        if self.rests && took > SHORT {
+            self.on.spawn(async move {
+                tokio::time::sleep(took.min(REST_MAX)).await;
+                drop(place);
+            });
+        }
     }
 }
 
@@ -208,9 +251,25 @@ mod tests {
         assert_eq!(seen.load(Ordering::SeqCst), 512, "of 1200");
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn after_a_long_read_its_place_rests() {
+        let scans = scans(1);
+        let long = || {
+            let began = Instant::now();
+            while began.elapsed() <= SHORT {
+                std::hint::spin_loop();
+            }
+            Ok::<_, StoreError>(())
+        };
+        scans.read(&organization("acme"), long).await.unwrap();
+        assert_eq!(scans.places.used(), 1);
+        tokio::time::sleep(2 * REST_MAX).await;
+        assert_eq!(scans.places.used(), 0);
+    }
+
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
-        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists" };
+        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists", rests: true };
         let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);
         assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");
