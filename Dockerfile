@@ -11,11 +11,12 @@ FROM debian:bookworm-slim
 RUN apt-get update \
  && apt-get install -y --no-install-recommends ca-certificates git openssh-client \
  && rm -rf /var/lib/apt/lists/* \
- && useradd --system --uid 10001 --user-group --home-dir /var/lib/lockkeeper --shell /usr/sbin/nologin lockkeeper \
+ && groupadd --gid 10001 lockkeeper \
+ && useradd --uid 10001 --gid 10001 --no-create-home --home-dir /var/lib/lockkeeper --shell /usr/sbin/nologin lockkeeper \
  && install -d -o lockkeeper -g lockkeeper -m 700 /var/lib/lockkeeper
 COPY --from=build /src/target/dist/lockkeeper /usr/local/bin/lockkeeper
 COPY LICENSE /usr/share/doc/lockkeeper/
-USER 10001
+USER 10001:10001
 WORKDIR /var/lib/lockkeeper
 ENV LOCKKEEPER_LISTEN=0.0.0.0:8080 LOCKKEEPER_DATA_DIR=/var/lib/lockkeeper/data
 VOLUME /var/lib/lockkeeper
