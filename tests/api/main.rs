@@ -6,6 +6,7 @@ mod access;
 mod bad_input;
 mod environments;
 mod events;
+mod guide;
 mod interventions;
 mod members;
 mod operating;
