@@ -34,13 +34,14 @@ pub fn stream_events() -> Operation {
          (`expired`), or never was one of this organization (`unknown`), the first is a `reset`, with `{reason, \
          firstEventId}` as its data, the oldest that is kept, and the stream goes on with what comes from now on. \
          In silence it sends comments. It ends with the server, with the token, and when its client falls behind: \
-         come again.",
+         come again. `retry` comes with the first event, and there is no block without data. The answer's \
+         `Last-Event-ID` is where the stream begins: send it to come again before the first event.",
     );
     let id = json!({ "type": "string", "maxLength": 256 });
     filtered(operation)
         .query_by("lastEventId", "The same as the header, which wins", id)
         .header(LAST_EVENT_ID, &format!("The id of the last event seen, or `{START}`: all that are kept"))
-        .answers_content(200, "The events", content, &[])
+        .answers_content(200, "The events", content, &[LAST_EVENT_ID])
 }
 
 fn filtered(operation: Operation) -> Operation {

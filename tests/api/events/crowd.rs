@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::sse::{Follow, SseItem, Stream};
+use super::sse::{Follow, Stream};
 use super::{all_events, text};
 use crate::support::{Client, Server, at};
 
@@ -85,7 +85,8 @@ async fn follow(shared: Follow, mut address: Address, begin: &'static str, conne
             tokio::task::yield_now().await;
             continue;
         };
-        let ended = read(&mut stream, &mut sighting, &connected).await;
+        connected.send_modify(|count| *count += 1);
+        let ended = read(&mut stream, &mut sighting).await;
         last_id.clone_from(&stream.last_id);
         if ended {
             return sighting;
@@ -94,19 +95,11 @@ async fn follow(shared: Follow, mut address: Address, begin: &'static str, conne
 }
 
 /// Whether the last event was among it.
-async fn read(stream: &mut Stream, sighting: &mut Sighting, connected: &Count) -> bool {
-    while let Some(said) = stream.next().await {
-        if sighting.after.is_empty() {
-            sighting.after.clone_from(&stream.last_id);
-        }
-        let event = match said {
-            SseItem::Event(event) => event,
-            SseItem::Retry(_) => {
-                connected.send_modify(|count| *count += 1);
-                continue;
-            }
-            SseItem::Comment(_) => continue,
-        };
+async fn read(stream: &mut Stream, sighting: &mut Sighting) -> bool {
+    if sighting.after.is_empty() {
+        sighting.after.clone_from(&stream.last_id);
+    }
+    while let Some(event) = stream.event().await {
         assert_ne!(event.kind, "reset", "{event:?}");
         sighting.seen.push(event.id);
         if event.data["envName"] == "the-end" {

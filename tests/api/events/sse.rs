@@ -29,6 +29,9 @@ pub struct Stream {
     response: Response,
     unread: Vec<u8>,
     said: VecDeque<SseItem>,
+    /// The event that is being read.
+    kind: String,
+    data: Option<Value>,
     /// What a client sends when it comes again.
     pub last_id: String,
 }
@@ -62,15 +65,15 @@ impl Follow {
         }
         let response = self.http.execute(request).await?.error_for_status()?;
         assert_eq!(response.headers()["content-type"], "text/event-stream");
-        Ok(Stream { response, unread: Vec::new(), said: VecDeque::new(), last_id: last_id.to_owned() })
+        let last_id = response.headers()["last-event-id"].to_str().unwrap().to_owned();
+        let (unread, said) = (Vec::new(), VecDeque::new());
+        Ok(Stream { response, unread, said, kind: String::new(), data: None, last_id })
     }
 }
 
 impl Stream {
     pub async fn open(client: &Client, query: &str, last_id: &str) -> Self {
-        let mut stream = Follow::new(client, query).open(last_id).await.unwrap();
-        assert!(matches!(stream.next().await, Some(SseItem::Retry(_))), "it begins with when to come again");
-        stream
+        Follow::new(client, query).open(last_id).await.unwrap()
     }
 
     /// The next event; none when the stream ends.
@@ -99,26 +102,29 @@ impl Stream {
             }
             let chunk = tokio::time::timeout(PATIENCE, self.response.chunk()).await.expect("the stream is silent");
             self.unread.extend_from_slice(&chunk.ok()??);
-            self.read_blocks();
+            self.read_lines();
         }
     }
 
-    fn read_blocks(&mut self) {
-        while let Some(end) = self.unread.windows(2).position(|pair| pair == b"\n\n") {
-            let block = String::from_utf8(self.unread.drain(..end + 2).collect()).unwrap();
-            let (mut kind, mut data) = (String::new(), None);
-            for line in block.lines().filter(|line| !line.is_empty()) {
-                match line.split_once(": ").unwrap_or((line, "")) {
-                    ("", comment) => self.said.push_back(SseItem::Comment(comment.to_owned())),
-                    ("id", id) => id.clone_into(&mut self.last_id),
-                    ("event", name) => name.clone_into(&mut kind),
-                    ("retry", millis) => self.said.push_back(SseItem::Retry(millis.parse().unwrap())),
-                    ("data", text) => assert_eq!(data.replace(serde_json::from_str(text).unwrap()), None, "one line"),
-                    (other, _) => panic!("no field of the standard: {other:?} in {block:?}"),
+    fn read_lines(&mut self) {
+        while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+            let line = String::from_utf8(self.unread.drain(..=end).collect()).unwrap();
+            let line = line.trim_end_matches('\n');
+            match line.split_once(": ").unwrap_or((line, "")) {
+                ("", "") => {
+                    let data = self.data.take().expect("clients exist that take an end without data for an event");
+                    let kind = std::mem::take(&mut self.kind);
+                    self.said.push_back(SseItem::Event(Event { id: self.last_id.clone(), kind, data }));
                 }
-            }
-            if let Some(data) = data {
-                self.said.push_back(SseItem::Event(Event { id: self.last_id.clone(), kind, data }));
+                ("", comment) => self.said.push_back(SseItem::Comment(comment.to_owned())),
+                ("id", id) => id.clone_into(&mut self.last_id),
+                ("event", name) => name.clone_into(&mut self.kind),
+                ("retry", millis) => self.said.push_back(SseItem::Retry(millis.parse().unwrap())),
+                ("data", text) => {
+                    let data = serde_json::from_str(text).unwrap();
+                    assert_eq!(self.data.replace(data), None, "one line");
+                }
+                (other, _) => panic!("no field of the standard: {other:?} in {line:?}"),
             }
         }
     }

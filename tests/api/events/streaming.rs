@@ -129,13 +129,64 @@ async fn in_silence_there_are_heartbeats_which_say_how_far_a_filter_has_looked()
     let server = Setup::default().settings(QUICK).start();
     let admin = server.admin();
     let mut stream = Stream::open(&admin, "", "").await;
-    assert!(matches!(stream.next().await, Some(SseItem::Comment(_))));
+    for _ in 0..2 {
+        assert_eq!(stream.next().await, Some(SseItem::Comment("nothing new".to_owned())));
+    }
     let mut nothing = Stream::open(&admin, "?type=pull_request.created", "").await;
     cycle(&admin, "review-1").await;
     let last = listed(&admin).await.pop().unwrap();
-    while nothing.last_id != last {
-        assert!(matches!(nothing.next().await, Some(SseItem::Comment(_))));
+    let told = SseItem::Comment(format!("nothing for you up to {last}"));
+    loop {
+        let next = nothing.next().await.unwrap();
+        assert!(matches!(next, SseItem::Comment(_)), "{next:?}");
+        if next == told {
+            break;
+        }
     }
+}
+
+#[tokio::test]
+async fn when_to_come_again_is_told_with_the_first_event_and_never_alone() {
+    let server = Setup::default().settings(QUICK).start();
+    let admin = server.admin();
+    let is_retry = |item: &Option<SseItem>| matches!(item, Some(SseItem::Retry(2_000)));
+    // With events, it is the first line; without, it waits for one.
+    let first = text(&all_events(&admin, "").await[0], "type").to_owned();
+    for (last_id, kind) in [("start", &*first), ("unheard-of", "reset")] {
+        let mut stream = Stream::open(&admin, "", last_id).await;
+        let retry = stream.next().await;
+        assert!(is_retry(&retry), "{retry:?}");
+        let Some(SseItem::Event(event)) = stream.next().await else { panic!("an event follows") };
+        assert_eq!(event.kind, kind);
+    }
+    let mut stream = Stream::open(&admin, "?type=session.*", "").await;
+    for _ in 0..2 {
+        assert!(matches!(stream.next().await, Some(SseItem::Comment(_))));
+    }
+    cycle(&admin, "review-1").await;
+    let mut retries = 0;
+    let mut kinds = Vec::new();
+    while kinds.len() < 2 {
+        match stream.next().await.unwrap() {
+            SseItem::Retry(_) => retries += 1,
+            SseItem::Event(event) => kinds.push(event.kind),
+            SseItem::Comment(_) => {}
+        }
+    }
+    assert_eq!((retries, &*kinds[0], &*kinds[1]), (1, "session.claimed", "session.released"));
+}
+
+#[tokio::test]
+async fn who_has_seen_nothing_yet_goes_on_where_the_answer_says_it_began() {
+    let server = Server::start();
+    let admin = server.admin();
+    let stream = Stream::open(&admin, "", "").await;
+    let began = stream.last_id.clone();
+    assert_eq!(listed(&admin).await.last(), Some(&began));
+    drop(stream);
+    cycle(&admin, "review-1").await;
+    let mut again = Stream::open(&admin, "", &began).await;
+    assert_eq!((again.last_id.clone(), again.event().await.unwrap().kind), (began, "session.claimed".to_owned()));
 }
 
 #[tokio::test]
@@ -144,7 +195,7 @@ async fn a_stream_ends_with_the_server_and_holds_nobody_up() {
     let admin = server.admin();
     let mut stream = Stream::open(&admin, "", "").await;
     server.signal("-TERM");
-    assert_eq!(stream.next().await, None);
+    assert_eq!(stream.event().await, None);
     assert_eq!(server.wait().code(), Some(0));
     assert!(!server.log().contains("stopped before all requests were answered"), "{}", server.log());
 }

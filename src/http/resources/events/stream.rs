@@ -31,8 +31,9 @@ use crate::store::StoreError;
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 /// Used instead of an id for the position before the first event that is kept.
 pub const START: &str = "start";
-/// When a client reconnects whose connection has ended.
-const RETRY_MILLIS: u64 = 2_000;
+/// How many milliseconds a client waits before it reconnects. A part of the first event: clients exist that take a block
+/// without data for an event.
+const RETRY: &[u8] = b"retry: 2000\n";
 /// A subscriber that was up to date and falls behind by more than this is disconnected. When it reconnects, it may catch up
 /// at its own speed.
 const BEHIND_MAX: u64 = 50_000;
@@ -43,9 +44,8 @@ pub async fn stream(call: Call) -> Answered {
     let filter = filter::take(&mut query);
     let asked = query.one("lastEventId");
     query.finish()?;
-    let response = answer();
     if call.request.method() == Method::HEAD {
-        return Ok(fitted(&call.request, bare(response)));
+        return Ok(fitted(&call.request, bare(answer())));
     }
     // A client that reconnects names its newest event in the header, while the query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
@@ -61,15 +61,18 @@ pub async fn stream(call: Call) -> Answered {
         timing: hubs.timing,
         request: call.request.clone(),
         next: start.next,
-        first_piece: Some(start.text),
+        reset: start.reset,
+        retry: Some(RETRY),
         skipped: None,
         live: false,
-        sent_at: Instant::now(),
+        sent_at: None,
         access,
         filter,
         subscription,
         _held: held,
     };
+    let mut response = answer();
+    response.insert_header((LAST_EVENT_ID, start.after));
     Ok(fitted(&call.request, subscriber.follow(response)))
 }
 
@@ -87,44 +90,43 @@ fn last_event_id(headers: &HeaderMap) -> Option<String> {
     Some(value.to_str().unwrap_or("?").trim().to_owned()).filter(|id| !id.is_empty())
 }
 
-/// The position where a stream starts, and its first piece of text.
+/// The position where a stream starts.
 struct StreamStart {
     next: u64,
-    text: Bytes,
+    /// The id that a client sends to start there again.
+    after: String,
+    /// The first event, if the client's position is not available.
+    reset: Option<Bytes>,
 }
 
 impl StreamStart {
     fn find(events: &Events, organization: &Identifier, seen: Option<&str>) -> Result<Self, StoreError> {
-        let retry = format!("retry: {RETRY_MILLIS}\n");
+        let Some(seen) = seen else {
+            let next = events.next(organization)?;
+            return Ok(Self { next, after: id_before(events, organization, next)?, reset: None });
+        };
         let place = match seen {
-            // With the current position: a client that is disconnected before the first event resumes from there.
-            None => {
-                let next = events.next(organization)?;
-                let text = format!("{retry}id: {}\n\n", id_before(events, organization, next)?);
-                return Ok(Self { next, text: text.into() });
-            }
-            Some(START) => Resumption::Next(events.span(organization)?.first),
-            Some(id) => match id.parse() {
+            START => Resumption::Next(events.span(organization)?.first),
+            id => match id.parse() {
                 Ok(id) => events.after(organization, id)?,
                 Err(_) => Resumption::Unknown,
             },
         };
-        let reason = match place {
-            Resumption::Next(next) => return Ok(Self { next, text: format!("{retry}\n").into() }),
-            Resumption::Expired => "expired",
-            Resumption::Unknown => "unknown",
-        };
-        let reset = Self::reset(events, organization, reason)?;
-        Ok(Self { text: [retry.as_bytes(), &reset.text].concat().into(), ..reset })
+        match place {
+            Resumption::Next(next) => Ok(Self { next, after: seen.to_owned(), reset: None }),
+            Resumption::Expired => Self::reset(events, organization, "expired"),
+            Resumption::Unknown => Self::reset(events, organization, "unknown"),
+        }
     }
 
     /// Starts at the newest event, since the client's position is not available.
     fn reset(events: &Events, organization: &Identifier, reason: &str) -> Result<Self, StoreError> {
         let Span { first, next } = events.span(organization)?;
         let first = events.id_of(organization, first)?;
+        let after = id_before(events, organization, next)?;
         let data = json!({ "reason": reason, "firstEventId": first.map(Text) });
-        let text = format!("event: reset\nid: {}\ndata: {data}\n\n", id_before(events, organization, next)?);
-        Ok(Self { next, text: text.into() })
+        let text = format!("event: reset\nid: {after}\ndata: {data}\n\n");
+        Ok(Self { next, after, reset: Some(text.into()) })
     }
 }
 
@@ -143,12 +145,16 @@ struct Subscriber {
     progress: watch::Receiver<Progress>,
     /// The number of the first event that it has not seen.
     next: u64,
-    first_piece: Option<Bytes>,
+    /// The first event, if its position was not available.
+    reset: Option<Bytes>,
+    /// Sent with the first event.
+    retry: Option<&'static [u8]>,
     /// The id of the last event that the filter skipped since something was sent.
     skipped: Option<String>,
     /// Whether it has been up to date at some time.
     live: bool,
-    sent_at: Instant,
+    /// When something was sent last.
+    sent_at: Option<Instant>,
     _held: Option<Place>,
     _patience: OwnPatience,
 }
@@ -159,7 +165,7 @@ impl Subscriber {
             let (request, access) = (subscriber.request.clone(), subscriber.access.clone());
             match while_connected(&request, &access, true, subscriber.next_piece()).await {
                 Waited::There(piece) => Ok(piece?.map(|piece| {
-                    subscriber.sent_at = Instant::now();
+                    subscriber.sent_at = Some(Instant::now());
                     (piece, subscriber)
                 })),
                 Waited::TooLate(_) | Waited::Gone | Waited::Revoked(..) => Ok::<_, Problem>(None),
@@ -170,15 +176,14 @@ impl Subscriber {
 
     /// `None` at the end: the server stops, or the events cannot be read.
     async fn next_piece(&mut self) -> Result<Option<Bytes>, Problem> {
-        if let Some(first) = self.first_piece.take() {
-            return Ok(Some(first));
+        if let Some(reset) = self.reset.take() {
+            return Ok(Some(self.with_retry(reset)));
         }
         loop {
-            let silent = self.sent_at.elapsed() >= self.timing.heartbeat;
             if self.access.realm.environments.closed().now_or_never().is_some() {
                 return Ok(None);
             }
-            if silent {
+            if self.sent_at.is_some_and(|sent| sent.elapsed() >= self.timing.heartbeat) {
                 return Ok(Some(self.heartbeat()));
             }
             // Before the ring is read: events that are added meanwhile wake the subscriber again.
@@ -196,9 +201,13 @@ impl Subscriber {
                     (self.next, self.live) = (next, true);
                     if !text.is_empty() {
                         self.skipped = None;
-                        return Ok(Some(text));
+                        return Ok(Some(self.with_retry(text)));
                     }
                     self.skipped = last.map(|id| id.to_string()).or(self.skipped.take());
+                    // Nothing to begin with: a comment shows that the stream works.
+                    if self.sent_at.is_none() {
+                        return Ok(Some(self.heartbeat()));
+                    }
                     self.wait().await;
                 }
                 RingEvents::Behind { by } if self.live && by > BEHIND_MAX => {
@@ -208,16 +217,25 @@ impl Subscriber {
                 }
                 RingEvents::Behind { .. } => {
                     if let Some(text) = self.read_store().await? {
-                        return Ok(Some(text));
+                        return Ok(Some(self.with_retry(text)));
                     }
                 }
             }
         }
     }
 
+    /// Events, after `retry` if they are the first.
+    fn with_retry(&mut self, events: Bytes) -> Bytes {
+        match self.retry.take() {
+            Some(retry) => [retry, &events[..]].concat().into(),
+            None => events,
+        }
+    }
+
     /// Until there are new events, a heartbeat is due, or the server stops.
     async fn wait(&mut self) {
-        let silence = self.timing.heartbeat.saturating_sub(self.sent_at.elapsed());
+        let silent = self.sent_at.map(|sent| sent.elapsed()).unwrap_or_default();
+        let silence = self.timing.heartbeat.saturating_sub(silent);
         tokio::select! {
             // An error means that the hub is gone, which is checked next.
             _ = self.progress.changed() => {}
@@ -239,7 +257,7 @@ impl Subscriber {
         let (stretch, reset) = self.access.read_list(read).await?;
         if let Some(reset) = reset {
             self.next = reset.next;
-            return Ok(Some(reset.text));
+            return Ok(reset.reset);
         }
         self.next = stretch.next;
         let mut text = BytesMut::new();
@@ -249,11 +267,12 @@ impl Subscriber {
         Ok((!text.is_empty()).then(|| text.freeze()))
     }
 
-    /// A comment; and the id of the last skipped event, so that a client that reconnects does not start before it.
+    /// A comment, without an empty line after it: there are clients that would take that for the end of an event. For the
+    /// same reason the id of the last skipped event is only a part of it, and no field.
     fn heartbeat(&mut self) -> Bytes {
         match self.skipped.take() {
-            Some(id) => format!(": nothing for you\nid: {id}\n\n").into(),
-            None => Bytes::from_static(b": nothing new\n\n"),
+            Some(id) => format!(": nothing for you up to {id}\n").into(),
+            None => Bytes::from_static(b": nothing new\n"),
         }
     }
 }
