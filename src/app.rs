@@ -166,5 +166,6 @@ fn listen_options(settings: &Settings) -> ListenOptions {
         head_timeout: settings.http.head_timeout,
         keep_alive: settings.http.keep_alive,
         max_connections: settings.http.max_connections,
+        max_connections_given: settings.http.max_connections_given,
     }
 }

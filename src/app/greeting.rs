@@ -1,6 +1,7 @@
 //! The text that the server prints when it has started.
 
 use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::auth::TokenText;
 use crate::config::{Environment, Settings};
@@ -15,6 +16,9 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
     let address = running.address;
     let url = url(running);
     let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
+    if !address.ip().is_loopback() {
+        text += &format!("Listening:     {address}; other machines can connect\n");
+    }
     text += &format!("API explorer:  {url}/docs/\n");
     if let Some(encrypted) = &running.encrypted {
         text += &format!("Certificate:   {}\n", encrypted.tls.certificate());
@@ -47,18 +51,34 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).ok();
     let tls = running.encrypted.is_some();
     tracing::info!(%address, tls, sample = settings.sample, "serving");
+    if !tls && !address.ip().is_loopback() {
+        tracing::warn!(
+            %address,
+            "other machines can connect, and tokens are sent without TLS; turn it on (tls.certificate), or put it in front"
+        );
+    }
 }
 
 /// With TLS, by a name of the certificate if it has one: clients would refuse it for an address.
 fn url(running: &RunningServer) -> String {
     let Some(encrypted) = &running.encrypted else {
-        return format!("http://{}", running.address);
+        return format!("http://{}", reachable(running.address));
     };
     let names = encrypted.tls.certificate().names;
     match names.iter().find(|name| !name.starts_with('*')) {
         Some(name) => format!("https://{name}:{}", running.address.port()),
-        None => format!("https://{}", running.address),
+        None => format!("https://{}", reachable(running.address)),
     }
+}
+
+/// From this machine: one that stands for all addresses is no address to connect to.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    address
 }
 
 fn first_environment(settings: &Settings) -> Option<(&Identifier, &Identifier, &Environment)> {

@@ -113,7 +113,7 @@ fn verify_events(
     });
     let expected = expected.collect::<Result<Vec<_>, _>>()?;
     // The store would create it, and a typo would look like an empty journal.
-    if !settings.data_dir.is_dir() {
+    if !settings.data_dir.exists() {
         return Err(VerifyError::NoData(settings.data_dir.clone()));
     }
     let store = Arc::new(app::open_store(settings, false).map_err(|error| match error {

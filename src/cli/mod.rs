@@ -22,16 +22,21 @@ use crate::{app, outbound, runner, telemetry};
     name = "lockkeeper",
     version,
     about = "Hands out ephemeral environments to CI fleets: durable locks over HTTP",
-    after_help = "Without a command it runs `serve`. Exit codes: 0 stopped on request, 1 failed to start or to continue, \
-                  2 invalid usage, 74 disk failure, 78 invalid configuration.\n\n\
-                  Examples:\n  lockkeeper\n  lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
+    after_help = "Without a command it runs `serve`, with the options above. Exit codes: 0 stopped on request, 1 failed to \
+                  start or to continue, 2 invalid usage, 74 disk failure, 78 invalid configuration.\n\n\
+                  Examples:\n  lockkeeper\n  lockkeeper --listen localhost:9000\n  \
+                  lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
                   lockkeeper check config/acme.toml\n  \
-                  LOCKKEEPER_TLS_CERTIFICATE=cert.pem LOCKKEEPER_TLS_KEY=key.pem lockkeeper serve --listen 0.0.0.0:8443\n  \
-                  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve"
+                  LOCKKEEPER_TLS_CERTIFICATE=cert.pem LOCKKEEPER_TLS_KEY=key.pem lockkeeper serve --listen :8443\n  \
+                  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve",
+    args_conflicts_with_subcommands = true
 )]
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
+    /// Without a command.
+    #[command(flatten)]
+    serve: Serve,
 }
 
 #[derive(Subcommand)]
@@ -55,7 +60,7 @@ enum Command {
     Audit(audit::Command),
 }
 
-#[derive(clap::Args, Default)]
+#[derive(clap::Args)]
 struct Serve {
     /// A settings file; also LOCKKEEPER_CONFIG
     #[arg(long, value_name = "FILE")]
@@ -63,7 +68,8 @@ struct Serve {
     /// The data directory; created with owner-only permissions if missing; also LOCKKEEPER_DATA_DIR
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The address to listen on, like 127.0.0.1:8080; port 0 picks a free one; also LOCKKEEPER_LISTEN
+    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines connect,
+    /// over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
     /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
@@ -91,7 +97,8 @@ pub fn run() -> ExitCode {
     };
     // Files of this process and of its git are the owner's alone; steps get the mask that the process was started with.
     let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
-    match Arguments::parse().command.unwrap_or_else(|| Command::Serve(Serve::default())) {
+    let arguments = Arguments::parse();
+    match arguments.command.unwrap_or(Command::Serve(arguments.serve)) {
         Command::Serve(arguments) => serve(arguments, variables, umask),
         Command::Check { file } => check(&file),
         Command::Config => say(config::DEFAULT_TOML.trim_end()),

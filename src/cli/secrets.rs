@@ -91,7 +91,7 @@ fn given_keys(old: Option<MasterKey>, new: Option<MasterKey>) -> Result<Option<(
 
 fn rotate(settings: &Settings, keys: Option<(MasterKey, MasterKey)>) -> Result<Rotated, RotateError> {
     // The store would create it, and a typo would look like a rotation.
-    if !settings.data_dir.is_dir() {
+    if !settings.data_dir.exists() {
         return Err(RotateError::NoData(settings.data_dir.clone()));
     }
     let store = app::open_store(settings, false)?;

@@ -50,6 +50,7 @@ impl Draft {
                 keep_alive: Duration::ZERO,
                 drain: Duration::ZERO,
                 max_connections: 0,
+                max_connections_given: false,
             },
             tls: None,
             storage: Storage {
@@ -220,7 +221,9 @@ pub(super) const KEYS: &[Key] = &[
     key("http.write_timeout_seconds", Kind::Number(1, 300, |d, n| d.settings.http.write_timeout = seconds(n))),
     key("http.keep_alive_seconds", Kind::Number(1, 3_600, |d, n| d.settings.http.keep_alive = seconds(n))),
     key("http.drain_seconds", Kind::Number(0, 600, |d, n| d.settings.http.drain = seconds(n))),
-    key("http.max_connections", Kind::Number(1, 1_000_000, |d, n| d.settings.http.max_connections = n as usize)),
+    key("http.max_connections", Kind::Number(1, 1_000_000, |d, n| {
+        (d.settings.http.max_connections, d.settings.http.max_connections_given) = (n as usize, true);
+    })),
     key("tls.certificate", Kind::File(|d, file| d.tls.certificate = file)),
     key("tls.key", Kind::File(|d, file| d.tls.key = file)),
     key("tls.plain_listen", Kind::LoopbackOrOff(|d, address| d.tls.plain_listen = address)),
@@ -362,7 +365,11 @@ impl Key {
     /// Completes "must be".
     fn allowed(&self) -> String {
         match self.kind {
-            Kind::Address(_) => "an IP address and a port, such as 127.0.0.1:8080 or [::]:8080".to_owned(),
+            Kind::Address(_) => {
+                "an IP address or localhost, and a port, such as 127.0.0.1:8080 or [::]:8080, or only a port, such as :8080, \
+                 for all IPv4 addresses"
+                    .to_owned()
+            }
             Kind::LoopbackOrOff(_) => {
                 let why = "everybody on the way could read what is sent without TLS";
                 format!("an address of this machine alone, such as 127.0.0.1:8081, or \"off\", since {why}")

@@ -100,6 +100,7 @@ fn defaults(faults: &mut Vec<Fault>) -> Draft {
     let mut draft = Draft::blank();
     let document = Document::new(Path::new("config/default.toml (embedded)"), DEFAULT_TOML.to_owned());
     layers::lay_file(&document, &mut draft, faults);
+    draft.settings.http.max_connections_given = false;
     draft
 }
 

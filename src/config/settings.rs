@@ -86,6 +86,8 @@ pub struct Http {
     pub drain: Duration,
     /// Of one worker.
     pub max_connections: usize,
+    /// Whether the operator asked for that number.
+    pub max_connections_given: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

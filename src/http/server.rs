@@ -34,6 +34,8 @@ pub struct ListenOptions {
     pub head_timeout: Duration,
     pub keep_alive: Duration,
     pub max_connections: usize,
+    /// Whether the operator asked for that number.
+    pub max_connections_given: bool,
 }
 
 /// What the server listens on.
@@ -240,12 +242,22 @@ fn connections_per_worker(options: &ListenOptions) -> PerWorker {
     let limit = raise_descriptor_limit();
     let fitting = limit.map_or(usize::MAX, |limit| fitting_connections(limit, options.workers));
     let per_worker = divided(options.max_connections, fitting);
-    if per_worker.usual < options.max_connections {
+    let (configured, used) = (options.max_connections, per_worker.usual);
+    if used >= configured {
+        return per_worker;
+    }
+    if options.max_connections_given {
         tracing::warn!(
-            configured = options.max_connections,
-            used = per_worker.usual,
+            configured,
+            used,
             limit,
             "http.max_connections is lowered to fit the limit on file descriptors; raise that limit (ulimit -n) for more"
+        );
+    } else {
+        tracing::info!(
+            used,
+            limit,
+            "as many connections per worker as the limit on file descriptors (ulimit -n) allows"
         );
     }
     per_worker

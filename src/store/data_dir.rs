@@ -38,6 +38,8 @@ pub enum OpenError {
         "{path} is not empty and not a lockkeeper data directory; choose an empty or new directory with --data-dir"
     )]
     NotOurs { path: PathBuf },
+    #[error("{path} is {what}, not a directory; choose an empty or new directory with --data-dir")]
+    NotADirectory { path: PathBuf, what: &'static str },
     #[error(
         "data directory {path} has format {found}, and this server reads formats {OLDEST_FORMAT} to {FORMAT_NUMBER}; \
          {} version of lockkeeper wrote it: start that one", if *found > FORMAT_NUMBER { "a newer" } else { "an older" }
@@ -125,12 +127,24 @@ impl DataDir {
 }
 
 fn create(path: &Path) -> Result<(), OpenError> {
+    check_no_file(path)?;
     if !path.exists() {
         create_for_owner(path).map_err(OpenError::io("create the data directory", path))?;
         // Fails if the user may write in the parent but not read it; the system syncs the name some time later.
         let _ = path.parent().map(sync_dir);
     }
     Ok(())
+}
+
+/// Neither the path nor what it lies in may be a file.
+fn check_no_file(path: &Path) -> Result<(), OpenError> {
+    let Some(existing) = path.ancestors().find(|part| part.symlink_metadata().is_ok()) else { return Ok(()) };
+    let what = match existing.metadata() {
+        Ok(found) if found.is_dir() => return Ok(()),
+        Ok(_) => "a file",
+        Err(_) => "a link that leads nowhere",
+    };
+    Err(OpenError::NotADirectory { path: existing.to_owned(), what })
 }
 
 /// An empty directory that somebody made for us is closed. One that has content was open while it got it: its operator
@@ -300,8 +314,19 @@ mod tests {
 
     #[test]
     fn a_file_in_place_of_the_directory_is_refused() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(matches!(DataDir::open(file.path()), Err(OpenError::Io { .. })));
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link) = (dir.path().join("file"), dir.path().join("link"));
+        std::fs::write(&file, "mine").unwrap();
+        std::os::unix::fs::symlink(dir.path().join("nothing"), &link).unwrap();
+        for (path, told) in [
+            (file.clone(), "/file is a file, not a directory; choose an empty or new directory with --data-dir"),
+            (file.join("deep/data"), "/file is a file, not a directory"),
+            (link, "/link is a link that leads nowhere, not a directory"),
+        ] {
+            let refused = DataDir::open(&path).unwrap_err().to_string();
+            assert!(refused.contains(told), "{refused}");
+        }
+        assert_eq!(std::fs::read(&file).unwrap(), b"mine");
     }
 
     #[test]

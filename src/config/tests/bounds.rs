@@ -63,11 +63,35 @@ fn no_key_takes_a_value_of_another_type() {
     }
 }
 
+const ADDRESS: &str = "listen must be an IP address or localhost, and a port, such as 127.0.0.1:8080 or [::]:8080, or only a \
+                       port, such as :8080, for all IPv4 addresses";
+
+#[test]
+fn an_address_is_written_as_in_other_programs() {
+    for (given, address) in [
+        ("localhost:8080", "127.0.0.1:8080"),
+        ("LocalHost:0", "127.0.0.1:0"),
+        (":8080", "0.0.0.0:8080"),
+        ("0.0.0.0:80", "0.0.0.0:80"),
+        ("[::]:8080", "[::]:8080"),
+        ("[::1]:80", "[::1]:80"),
+    ] {
+        assert_eq!(load_variables(&[("LOCKKEEPER_LISTEN", given)]).unwrap().listen.to_string(), address);
+    }
+    for refused in ["", ":", "::", ":65536", "::8080", "localhost:", "localhost: 80", "my localhost:80", "127.0.0.1"] {
+        assert_eq!(load_variables(&[("LOCKKEEPER_LISTEN", refused)]).unwrap_err().iter().count(), 1, "{refused}");
+    }
+}
+
 #[test]
 fn each_kind_says_what_it_takes() {
     for (text, expected) in [
-        ("listen = 'localhost:80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
-        ("listen = ':80'", "listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080"),
+        ("listen = 'example.com:80'", ADDRESS),
+        ("listen = ':http'", ADDRESS),
+        ("listen = ':+80'", ADDRESS),
+        ("listen = 'localhost'", ADDRESS),
+        ("listen = 'http://localhost:80'", ADDRESS),
+        ("listen = '8080'", ADDRESS),
         ("data_dir = ''", "data_dir must be the path of a directory, got empty"),
         ("data_dir = \"a\\u0000\"", "data_dir must be the path of a directory, got text with a NUL"),
         ("rate_limit = false", "rate_limit must be an integer from 1 to 1000000, or \"off\", got a boolean"),

@@ -37,6 +37,7 @@ fn without_any_configuration_every_setting_is_as_documented() {
             keep_alive: Duration::from_secs(75),
             drain: Duration::from_secs(20),
             max_connections: 25_000,
+            max_connections_given: false,
         }
     );
     assert_eq!(settings.tls, None);

@@ -27,7 +27,8 @@ fn all_faults_of_all_layers_are_told_at_once_each_with_its_place() {
             "conf/lk.toml:9: http.drain_seconds must be an integer from 0 to 600, got a string",
             "LOCKKEEPER_LISEN: no setting has this name; did you mean `LOCKKEEPER_LISTEN`?",
             "LOCKKEEPER_RATE_LIMIT: rate_limit must be an integer from 1 to 1000000, or \"off\", got 0",
-            "--listen: listen must be an IP address and a port, such as 127.0.0.1:8080 or [::]:8080",
+            "--listen: listen must be an IP address or localhost, and a port, such as 127.0.0.1:8080 or [::]:8080, or only \
+             a port, such as :8080, for all IPv4 addresses",
             "conf/../acme.toml:2: organization.id must be 1 to 63 letters, digits, '.', '_' or '-', \
              starting with a letter or digit",
             "conf/../acme.toml:5: members.role must be one of viewer, developer, maintainer, admin; \

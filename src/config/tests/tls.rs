@@ -72,6 +72,7 @@ fn the_plain_listener_is_only_for_this_machine() {
           since everybody on the way could read what is sent without TLS, got an address that others may reach"]
     );
     let on = [("LOCKKEEPER_TLS_CERTIFICATE", "cert.pem"), ("LOCKKEEPER_TLS_KEY", "key.pem")];
+    assert!(load_text("[tls]\nplain_listen = ':8081'\n").is_err(), "that is every address");
     for address in ["127.0.0.1:0", "127.0.0.2:8081", "[::1]:8081"] {
         let variables = [on[0], on[1], ("LOCKKEEPER_TLS_PLAIN_LISTEN", address)];
         let listened = load_variables(&variables).unwrap().tls.unwrap().plain_listen;

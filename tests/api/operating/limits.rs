@@ -13,7 +13,8 @@ const SHORTAGE: &str = "no file descriptors left: raise the limit (ulimit -n) or
 
 #[tokio::test]
 async fn idle_connections_beyond_the_limit_on_descriptors_do_not_end_the_server() {
-    let server = Setup::default().under(&["sh", "-c", "ulimit -n 128; exec \"$0\" \"$@\""]).start();
+    let setup = Setup::default().under(&["sh", "-c", "ulimit -n 128; exec \"$0\" \"$@\""]);
+    let server = setup.variable("LOCKKEEPER_HTTP_MAX_CONNECTIONS", "5000").start();
     let mut wire = Wire::open(&server).await;
     let before = checkpoints(&mut wire).await;
     let address = server.address.trim_start_matches("http://");

@@ -1,12 +1,14 @@
 //! Starting, or refusing to with a reason, and the other commands.
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::json;
 
 use super::ACME;
+use crate::support::namespace::Namespace;
 use crate::support::{Server, Setup, assert_has, at, lockkeeper, refusal};
 
 #[tokio::test]
@@ -53,6 +55,94 @@ fn a_port_that_is_taken_is_told_in_one_sentence() {
     // It had not begun anything: the first real start still has a token to show.
     let server = Setup::default().without_variable("LOCKKEEPER_BOOTSTRAP_TOKEN").start_at(home.path());
     assert!(server.greeting.contains("shown only this once"), "{}", server.greeting);
+}
+
+#[test]
+fn a_first_start_takes_its_flags_without_a_command_and_warns_of_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let limits = "ulimit -Sn 1024 && ulimit -Hn 4096 && exec \"$0\" \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", limits, env!("CARGO_BIN_EXE_lockkeeper"), "--listen", "localhost:0", "--data-dir"]);
+    let mut started = Started::of(command.arg(home.path().join("data")), home.path());
+    assert!(started.greeting.contains(" serves on http://127.0.0.1:"), "{}", started.greeting);
+    assert!(!started.greeting.contains("Listening:"), "{}", started.greeting);
+    let log = started.log();
+    assert!(log.contains("serving") && !log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn a_port_alone_lets_other_machines_connect_and_says_so() {
+    let Some(_namespace) =
+        Namespace::enter("operating::starting::a_port_alone_lets_other_machines_connect_and_says_so")
+    else {
+        return;
+    };
+    for (listen, address, url) in [(":0", "0.0.0.0:", "http://127.0.0.1:"), ("[::]:0", "[::]:", "http://[::1]:")] {
+        let home = tempfile::tempdir().unwrap();
+        let mut command = lockkeeper(&["--listen", listen, "--data-dir"]);
+        let mut started = Started::of(command.arg(home.path().join("data")), home.path());
+        assert!(started.greeting.contains(&format!("serves on {url}")), "{}", started.greeting);
+        assert!(started.greeting.contains(&format!("Listening:     {address}")), "{}", started.greeting);
+        let log = started.log();
+        assert!(log.contains("tokens are sent without TLS; turn it on"), "{log}");
+    }
+}
+
+/// A server that was started by its command line alone; killed when this is dropped.
+struct Started {
+    child: Child,
+    greeting: String,
+    log: std::path::PathBuf,
+}
+
+impl Started {
+    fn of(command: &mut Command, home: &Path) -> Self {
+        let log = home.join("stderr");
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(std::fs::File::create(&log).unwrap());
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
+            command.env_remove(name);
+        }
+        let mut child = command.spawn().unwrap();
+        let mut greeting = String::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        while lines.read_line(&mut greeting).unwrap() > 0 && !greeting.contains("Admin token:") {}
+        // What it logs, it logs after the greeting.
+        let is_serving = || std::fs::read_to_string(&log).unwrap().contains("serving");
+        while !is_serving() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        Self { child, greeting, log }
+    }
+
+    /// All of it, once it has stopped.
+    fn log(&mut self) -> String {
+        Command::new("kill").arg(self.child.id().to_string()).status().unwrap();
+        self.child.wait().unwrap();
+        std::fs::read_to_string(&self.log).unwrap()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+#[test]
+fn a_data_directory_that_is_a_file_is_said_to_be_one() {
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("data");
+    std::fs::write(&file, "mine").unwrap();
+    let (code, told) = refusal(&Setup::default(), home.path());
+    let expected =
+        format!("{} is a file, not a directory; choose an empty or new directory with --data-dir", file.display());
+    assert!(code == 1 && told.contains(&expected), "{code} {told}");
+    for command in [&["audit", "verify", "--data-dir"][..], &["secrets", "rotate-key", "--data-dir"]] {
+        let (_, told) = outcome(lockkeeper(command).arg(&file));
+        assert!(told.contains(&expected), "{told}");
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"mine");
 }
 
 #[test]
@@ -166,13 +256,13 @@ fn the_command_line_explains_itself() {
     for part in ["serve", "check", "config", "token", "Exit codes:", "Examples:", "LOCKKEEPER_BOOTSTRAP_TOKEN"] {
         assert!(help.contains(part), "{part} is not in {help}");
     }
-    for flag in ["--config", "--data-dir", "--listen", "LOCKKEEPER_LISTEN"] {
-        assert!(succeed(&["serve", "--help"]).contains(flag), "{flag}");
+    for flag in ["--config", "--data-dir", "--listen", "LOCKKEEPER_LISTEN", "localhost:8080", "`:8080`"] {
+        assert!(succeed(&["serve", "--help"]).contains(flag) && help.contains(flag), "{flag}");
     }
     assert!(succeed(&["--version"]).contains(env!("CARGO_PKG_VERSION")));
     let (first, second) = (succeed(&["token"]), succeed(&["token"]));
     assert!(first.starts_with("lk_") && first.trim().len() == 39 && first != second, "{first}");
-    for wrong in [&["serv"][..], &["serve", "--port", "80"], &["check"]] {
+    for wrong in [&["serv"][..], &["serve", "--port", "80"], &["check"], &["--listen", ":1", "token"]] {
         let (code, told) = outcome(&mut lockkeeper(wrong));
         assert!(code == 2 && told.contains("Usage:"), "{wrong:?}: {code} {told}");
     }
