@@ -60,6 +60,7 @@ pub mod git;
 pub mod http;
 pub mod idempotency;
 pub mod logs;
+mod nearest;
 pub mod outbound;
 pub mod pipelines;
 pub mod registries;

@@ -1,7 +1,7 @@
 //! The value of a setting as given in a file or as a text, before it is checked.
 
 use std::ffi::OsStr;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
@@ -10,7 +10,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::domain::Malformed;
 use crate::domain::pipeline::check_url;
-use crate::forms::nearest;
+use crate::nearest::nearest;
 use crate::outbound::{DESTINATIONS_MAX, Destination};
 
 use super::document::{Document, type_of, whole_number};
@@ -72,8 +72,16 @@ impl Given<'_> {
         }
     }
 
+    /// `localhost` is this machine, as everywhere, and no name at all means every address, as in other programs.
     pub(super) fn address(&self) -> Result<SocketAddr, Unfit> {
-        self.text()?.parse().map_err(|_| Unfit::Unsaid)
+        let text = self.text()?;
+        let host = match text.rsplit_once(':') {
+            Some(("", _)) => Ipv4Addr::UNSPECIFIED,
+            Some((host, _)) if host.eq_ignore_ascii_case("localhost") => Ipv4Addr::LOCALHOST,
+            Some(_) | None => return text.parse().map_err(|_| Unfit::Unsaid),
+        };
+        let port = text.rsplit(':').next().unwrap_or_default();
+        format!("{host}:{port}").parse().map_err(|_| Unfit::Unsaid)
     }
 
     pub(super) fn loopback_or_off(&self) -> Result<Option<(SocketAddr, Place)>, Unfit> {

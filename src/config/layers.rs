@@ -13,7 +13,7 @@ use super::fault::{Fault, Place};
 use super::given::Given;
 use super::keys::{Draft, KEYS, Key};
 use super::organization;
-use crate::forms::nearest;
+use crate::nearest::nearest;
 
 /// The flags of the command line.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,9 @@ const OF_STEPS: [&str; 8] = [
     "LOCKKEEPER_DEPLOYMENT",
     "LOCKKEEPER_STAGE",
 ];
+/// Variables of client programs, which a server started by hand has too.
+const OF_CLIENTS: [&str; 2] = ["LOCKKEEPER_URL", CLIENT_TOKEN];
+const CLIENT_TOKEN: &str = "LOCKKEEPER_TOKEN";
 const OF_TESTS: &str = "LOCKKEEPER_TEST_";
 
 pub(super) fn lay_file(document: &Document, draft: &mut Draft, faults: &mut Vec<Fault>) {
@@ -125,16 +128,18 @@ fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
-/// Whether an environment variable holds a secret setting.
+/// Whether an environment variable holds a secret setting, or the token of a client.
 pub fn is_secret_variable(name: &OsStr) -> bool {
-    KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
+    name == OsStr::new(CLIENT_TOKEN)
+        || KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
 }
 
 /// `environment` holds what begins with our prefix.
 pub(super) fn lay_environment(environment: &BTreeMap<OsString, OsString>, draft: &mut Draft, faults: &mut Vec<Fault>) {
     for (name, text) in environment {
         let name = name.to_string_lossy();
-        let is_no_setting = name == CONFIG_VARIABLE || OF_STEPS.contains(&name.as_ref()) || name.starts_with(OF_TESTS);
+        let of_others = OF_STEPS.iter().chain(&OF_CLIENTS).any(|other| *other == name);
+        let is_no_setting = name == CONFIG_VARIABLE || of_others || name.starts_with(OF_TESTS);
         if is_no_setting {
             continue;
         }

@@ -20,7 +20,7 @@ mod types;
 pub use configuration::{ConfigurationForm, EnvironmentName};
 pub use element::{Content, Element, Entry, Object, Spelling};
 pub use member::MemberForm;
-pub use names::{nearest, plain, shown};
+pub use names::{plain, shown};
 pub use pipeline::{HttpForm, Name, PipelineForm, RepositoryForm, StageForm, StepForm};
 pub use reader::{FieldFault, Reader};
 pub use registry_step::RegistryStepForm;

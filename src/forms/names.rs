@@ -1,7 +1,6 @@
-//! Names of fields: their spelling, and the one that was probably meant.
+//! Names of fields: their spelling, and how they are shown.
 
-/// Longer names are cut where they are shown, and not compared: none of ours comes near it.
-const NAME_MAX: usize = 80;
+use crate::nearest::NAME_MAX;
 
 pub(super) fn camel_case(name: &str) -> String {
     let mut camel = String::with_capacity(name.len());
@@ -39,26 +38,11 @@ pub const fn plain(name: &'static str) -> &'static str {
     }
 }
 
-/// A name from outside as it can stand in one line on a terminal.
+/// A name from outside as it can stand in one line on a terminal. One that is longer than ours is cut.
 pub fn shown(name: &str) -> String {
     let cut: String = name.chars().take(NAME_MAX).collect();
     let dots = if cut.len() < name.len() { "…" } else { "" };
     format!("{}{dots}", cut.escape_debug())
-}
-
-/// The candidate that `name` is probably a misspelling of.
-pub fn nearest<T: AsRef<str>>(name: &str, candidates: impl IntoIterator<Item = T>) -> Option<T> {
-    if name.len() > NAME_MAX {
-        return None;
-    }
-    // One slip in every three characters, and three at most: beyond that, a guess misleads.
-    let tolerated = (name.chars().count() / 3).clamp(1, 3);
-    candidates
-        .into_iter()
-        .map(|candidate| (strsim::osa_distance(name, candidate.as_ref()), candidate))
-        .filter(|(distance, _)| *distance <= tolerated)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
 }
 
 #[cfg(test)]
@@ -75,16 +59,6 @@ mod tests {
             assert!(!is_camel_case_of(written, "ttl_seconds"), "{written}");
         }
         assert_eq!((plain("r#type"), plain("run")), ("type", "run"));
-    }
-
-    #[test]
-    fn the_nearest_name_is_suggested_and_a_far_one_is_not() {
-        let names = ["listen", "workers", "data_dir"];
-        assert_eq!(nearest("worker", names), Some("workers"));
-        assert_eq!(nearest("datadir", names), Some("data_dir"));
-        assert_eq!(nearest("frobnicate", names), None);
-        assert_eq!(nearest("", names), None);
-        assert_eq!(nearest(&"listen".repeat(1000), names), None);
     }
 
     #[test]

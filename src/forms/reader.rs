@@ -3,9 +3,10 @@
 use std::collections::HashMap;
 
 use super::element::{Content, Element, Object, Spelling};
-use super::names::{nearest, shown};
+use super::names::shown;
 use super::{Form, ObjectForm};
 use crate::domain::Use;
+use crate::nearest::nearest;
 
 /// What is wrong with one field.
 #[derive(Debug, Clone, PartialEq, Eq)]

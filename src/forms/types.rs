@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use serde_json::{Map as JsonMap, Value, json};
 
 use super::element::{Content, Element};
-use super::names::nearest;
 use super::reader::Reader;
 use super::schema::Schemas;
 use super::{Form, ToJson};
@@ -15,6 +14,7 @@ use crate::domain::{
     DeploymentStatus, Description, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
     Role, SessionId, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
 };
+use crate::nearest::did_you_mean;
 
 impl Form for bool {
     fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
@@ -234,7 +234,7 @@ impl Reader {
         let chosen = all.iter().copied().find(|choice| name(*choice) == text);
         if chosen.is_none() {
             let names: Vec<_> = all.iter().map(|choice| name(*choice)).collect();
-            let advice = nearest(text, &names).map(|meant| format!("; did you mean `{meant}`?")).unwrap_or_default();
+            let advice = did_you_mean(text, &names);
             self.fault(element.at, format!("must be one of {}{advice}", names.join(", ")));
         }
         chosen

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
 
+use super::authorization;
 use super::call::Call;
 use super::codes::Code;
 use super::outcome::read_within;
@@ -13,7 +14,7 @@ use super::problem::Problem;
 use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Identity, Permission, Unauthenticated};
-use crate::domain::{EnvironmentKey, Identifier, Initiator, RequestRef, SessionId};
+use crate::domain::{EnvironmentKey, Identifier, Initiator, Malformed, RequestRef, SessionId};
 use crate::pipelines::Pipeline;
 use crate::shares::Place;
 
@@ -27,6 +28,8 @@ pub struct Access {
     permission: Permission,
     request: HeaderValue,
 }
+
+const HOW_TO_SEND: &str = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
 
 /// How often a request that waits looks at the clock, if its token expires: wall clocks are set.
 const EXPIRY_CHECKED_EVERY: Duration = Duration::from_secs(60);
@@ -160,15 +163,22 @@ pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
 
 fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
     let Some(header) = headers.get(AUTHORIZATION) else {
-        let detail = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
+        let detail = format!("there is no `Authorization` header; {HOW_TO_SEND}");
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
     };
-    let text = header.to_str().unwrap_or_default();
-    let token = text.split_once(' ').filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
-    let Some((_, token)) = token else {
-        return Err(invalid("is not sent as `Authorization: Bearer <API_TOKEN>`"));
+    let Some(token) = authorization::bearer(header) else {
+        return Err(mistaken(header, "is not sent as it should be"));
     };
-    realm.accounts.authenticate(token.trim(), (realm.clock)()).map_err(unauthenticated)
+    realm.accounts.authenticate(token, (realm.clock)()).map_err(|why| match why {
+        Unauthenticated::Malformed(Malformed(why)) => mistaken(header, why),
+        Unauthenticated::Unknown | Unauthenticated::Expired => unauthenticated(why),
+    })
+}
+
+/// `why` completes "the token", if it is none of the usual mistakes.
+fn mistaken(header: &HeaderValue, why: &str) -> Problem {
+    let mistake = authorization::mistake(header.as_bytes()).unwrap_or_else(|| format!("the token {why}"));
+    Problem::unauthenticated(Code::InvalidToken, format!("{mistake}; {HOW_TO_SEND}"))
 }
 
 fn unauthenticated(why: Unauthenticated) -> Problem {
@@ -188,7 +198,7 @@ fn check(caller: &Caller, organization: &str, permission: Permission) -> Result<
     if caller.organization.as_str() != organization {
         return Err(Problem::new(
             Code::OrganizationNotFound,
-            "the token has no access to this organization; a token belongs to one organization",
+            format!("the token has no access to this organization; it belongs to `{}`", caller.organization),
         ));
     }
     if permission.is_granted_to(caller.role) { Ok(()) } else { Err(denied(caller, permission)) }

@@ -40,10 +40,23 @@ impl Call {
 
     /// The value of a path parameter.
     pub fn segment(&self, name: &str) -> &str {
-        let index = self.parameters.iter().position(|(known, _)| known == name);
-        let segment = index.and_then(|index| self.segments.get(index)).cloned();
-        segment.and_then(|segment| path_of(&self.request).get(segment)).unwrap_or_default()
+        value(&self.request, &self.parameters, &self.segments, name).unwrap_or_default()
     }
+}
+
+/// The value of a path parameter, if the route has it.
+pub fn segment<'r>(request: &'r HttpRequest, parameters: &PathParameters, name: &str) -> Option<&'r str> {
+    value(request, parameters, &find(path_of(request), parameters), name)
+}
+
+fn value<'r>(
+    request: &'r HttpRequest,
+    parameters: &PathParameters,
+    segments: &[Range<usize>; PARAMETERS_MAX],
+    name: &str,
+) -> Option<&'r str> {
+    let index = parameters.iter().position(|(known, _)| known == name)?;
+    path_of(request).get(segments.get(index)?.clone())
 }
 
 /// In one pass, since every handler needs most of them.

@@ -7,6 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
+use actix_web::http::header::IF_NONE_MATCH;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
@@ -144,7 +145,8 @@ pub struct Read<T> {
     pub etag: String,
 }
 
-/// Reads at once, unless the client already has that state and wants to wait: then it reads when the state has changed.
+/// Reads at once, unless the client wants to wait: then it reads when the state is no longer the one that the client has,
+/// or, if it has not said which it has, the present one.
 pub async fn read_when_changed<T, W: Changes>(
     request: &HttpRequest,
     access: &Access,
@@ -152,8 +154,12 @@ pub async fn read_when_changed<T, W: Changes>(
     watch: impl FnOnce() -> W,
     read: impl Fn() -> Result<Read<T>, Problem>,
 ) -> Result<Read<T>, Problem> {
-    if wait.is_zero() || !answer::is_known(request.headers(), &read()?.etag) {
-        return read();
+    let present = read()?;
+    let has_said = request.headers().contains_key(IF_NONE_MATCH);
+    let is_known =
+        |etag: &str| if has_said { answer::is_known(request.headers(), etag) } else { *etag == present.etag };
+    if wait.is_zero() || !is_known(&present.etag) {
+        return Ok(present);
     }
     let _held = access.hold_connection()?;
     let environments = &access.realm.environments;
@@ -162,7 +168,7 @@ pub async fn read_when_changed<T, W: Changes>(
     let changed = async {
         loop {
             let now = read()?;
-            if !answer::is_known(request.headers(), &now.etag) {
+            if !is_known(&now.etag) {
                 return Ok(now);
             }
             let asked = Instant::now();

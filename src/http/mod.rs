@@ -7,7 +7,8 @@
 //! - connections and limits: `socket`, `connection`, `transport` (plain or TLS), `stream`, `connections`, `handshake`,
 //!   `streaming`, `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
-//! - the request: `call`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait)
+//! - the request: `call`, `authorization`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
+//!   (what was probably meant)
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
@@ -16,6 +17,7 @@
 
 mod access;
 mod answer;
+mod authorization;
 mod body;
 mod call;
 mod clients;
@@ -27,6 +29,7 @@ mod event_hubs;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
+mod hints;
 mod idempotent;
 mod meter;
 mod observe;

@@ -22,12 +22,12 @@ use super::answer::EarlyReturn;
 use super::call::Call;
 use super::codes::Code;
 use super::connection::{ActiveRequest, Connection};
-use super::idempotent;
 use super::meter::count_problem;
 use super::problem::Problem;
 use super::protection::{Content, protect};
 use super::router::Router;
 use super::state::{App, Node, PerThread};
+use super::{hints, idempotent};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -43,6 +43,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
 
     let found = router.find(&request);
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
+    let parameters = found.as_ref().ok().map(|resource| &resource.parameters);
     let content = found.as_ref().map_or(Content::Data, |resource| resource.content);
     let answered = found.and_then(|resource| {
         if only_probes && !resource.is_probe {
@@ -59,7 +60,13 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     let mut response =
         answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into())).unwrap_or_else(|early| {
             match early {
-                EarlyReturn::Problem(problem) => refused(&problem, &request, &id),
+                EarlyReturn::Problem(problem) => {
+                    let problem = match parameters {
+                        Some(parameters) => hints::with_hint(problem, &app, &request, parameters),
+                        None => problem,
+                    };
+                    refused(&problem, &request, &id)
+                }
                 EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
             }
         });

@@ -12,6 +12,7 @@ use utoipa::ToSchema;
 use super::answer;
 use super::problem::{FieldError, Problem};
 use crate::domain::Malformed;
+use crate::nearest::{did_you_mean, nearest};
 
 const LIMIT_DEFAULT: u64 = 50;
 pub const LIMIT_MAX: u64 = 100;
@@ -21,21 +22,27 @@ pub const PLACE_MAX: u64 = (1 << 53) - 1;
 /// The query of a request, read parameter by parameter like the fields of a body.
 pub struct Query {
     parameters: Vec<(String, String)>,
+    /// The parameters that were asked for, if any was given.
+    known: Vec<&'static str>,
     errors: Vec<FieldError>,
 }
 
 impl Query {
     pub fn of(request: &HttpRequest) -> Self {
         let parameters = form_urlencoded::parse(request.query_string().as_bytes()).into_owned().collect();
-        Self { parameters, errors: Vec::new() }
+        Self { parameters, known: Vec::new(), errors: Vec::new() }
     }
 
     /// Every value of a parameter that may be repeated.
-    pub fn all(&mut self, name: &str) -> Vec<String> {
+    pub fn all(&mut self, name: &'static str) -> Vec<String> {
+        if self.parameters.is_empty() {
+            return Vec::new();
+        }
+        self.known.push(name);
         self.parameters.extract_if(.., |(parameter, _)| parameter == name).map(|(_, value)| value).collect()
     }
 
-    pub fn one(&mut self, name: &str) -> Option<String> {
+    pub fn one(&mut self, name: &'static str) -> Option<String> {
         let mut values = self.all(name);
         if values.len() > 1 {
             self.wrong(name, "must not be repeated");
@@ -43,7 +50,7 @@ impl Query {
         values.pop()
     }
 
-    pub fn number(&mut self, name: &str, least: u64, most: u64) -> Option<u64> {
+    pub fn number(&mut self, name: &'static str, least: u64, most: u64) -> Option<u64> {
         let value = self.one(name)?;
         // `parse` would also accept a sign, which is not in the contract.
         let number = value.bytes().all(|b| b.is_ascii_digit()).then(|| value.parse().ok()).flatten();
@@ -56,18 +63,23 @@ impl Query {
         }
     }
 
-    pub fn text<T>(&mut self, name: &str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
+    pub fn text<T>(&mut self, name: &'static str, parse: impl FnOnce(&str) -> Result<T, Malformed>) -> Option<T> {
         let value = self.one(name)?;
         parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
     }
 
     /// One of several values, by its name.
-    pub fn choice<T: Copy>(&mut self, name: &str, choices: &[T], name_of: impl Fn(T) -> &'static str) -> Option<T> {
+    pub fn choice<T: Copy>(
+        &mut self,
+        name: &'static str,
+        choices: &[T],
+        name_of: impl Fn(T) -> &'static str,
+    ) -> Option<T> {
         let value = self.one(name)?;
         let chosen = choices.iter().copied().find(|choice| name_of(*choice) == value);
         if chosen.is_none() {
             let names: Vec<_> = choices.iter().map(|choice| name_of(*choice)).collect();
-            self.wrong(name, format!("must be one of {}", names.join(", ")));
+            self.wrong(name, format!("must be one of {}{}", names.join(", "), did_you_mean(&value, &names)));
         }
         chosen
     }
@@ -79,7 +91,12 @@ impl Query {
     pub fn finish(mut self) -> Result<(), Problem> {
         let unknown: BTreeSet<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
         for parameter in unknown {
-            self.wrong(&parameter, "is not a known parameter");
+            let hint = match nearest(&parameter, &self.known) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None if self.known.is_empty() => "there are none here".to_owned(),
+                None => format!("known here: {}", self.known.join(", ")),
+            };
+            self.wrong(&parameter, format!("is not a known parameter; {hint}"));
         }
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.errors)) }
     }
@@ -133,35 +150,63 @@ impl Slice {
     }
 }
 
-/// `page` and `limit` of the lock history.
+/// A part of the lock history: `limit` sessions of the `page`, or after the first `offset`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Page {
-    pub page: u64,
     pub limit: u64,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Page(u64),
+    Offset(u64),
 }
 
 impl Page {
     pub fn take(query: &mut Query) -> Self {
-        Self {
-            page: query.number("page", 1, PLACE_MAX).unwrap_or(1),
-            limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT),
+        let both = ["page", "offset"].iter().all(|name| query.parameters.iter().any(|(given, _)| given == name));
+        let (page, offset) = (query.number("page", 1, PLACE_MAX), query.number("offset", 0, PLACE_MAX));
+        if both {
+            query.wrong("offset", "must not be combined with `page`");
         }
+        let place = offset.map_or(Place::Page(page.unwrap_or(1)), Place::Offset);
+        Self { limit: query.number("limit", 1, LIMIT_MAX).unwrap_or(LIMIT_DEFAULT), place }
     }
 
     pub fn offset(self) -> u64 {
-        (self.page - 1).saturating_mul(self.limit)
+        match self.place {
+            Place::Page(page) => (page - 1).saturating_mul(self.limit),
+            Place::Offset(offset) => offset,
+        }
     }
 
-    fn links(self, total_pages: u64) -> Vec<(&'static str, u64)> {
-        let last = total_pages.max(1);
-        let mut links = vec![("first", 1)];
-        if self.page > 1 {
-            links.push(("prev", (self.page - 1).min(last)));
+    /// The page on which the first session stands.
+    fn number(self) -> u64 {
+        match self.place {
+            Place::Page(page) => page,
+            Place::Offset(offset) => offset / self.limit + 1,
         }
-        if self.page < last {
-            links.push(("next", self.page + 1));
+    }
+
+    /// The relations of a `Link` header, by the parameter that the request has used.
+    fn links(self, total: u64) -> Vec<(&'static str, &'static str, u64)> {
+        let page = match self.place {
+            Place::Page(page) => page,
+            Place::Offset(offset) => {
+                let links = Slice { limit: self.limit, offset }.links(total);
+                return links.into_iter().map(|(relation, offset)| (relation, "offset", offset)).collect();
+            }
+        };
+        let last = total.div_ceil(self.limit).max(1);
+        let mut links = vec![("first", "page", 1)];
+        if page > 1 {
+            links.push(("prev", "page", (page - 1).min(last)));
         }
-        links.push(("last", last));
+        if page < last {
+            links.push(("next", "page", page + 1));
+        }
+        links.push(("last", "page", last));
         links
     }
 }
@@ -175,15 +220,19 @@ pub struct Many<T> {
 #[derive(Serialize, ToSchema)]
 #[schema(as = Pagination)]
 pub struct SlicePagination {
+    /// The most entries that this answer may have; of a list that was requested whole, as many as it has.
+    #[schema(minimum = 1)]
     limit: u64,
+    /// How many entries come before those in this answer.
     offset: u64,
+    /// How many entries there are in all, with the same filters.
     total: u64,
 }
 
 impl SlicePagination {
     /// Of a list that was requested whole.
     pub fn whole(total: u64) -> Self {
-        Self { limit: total, offset: 0, total }
+        Self { limit: total.max(1), offset: 0, total }
     }
 }
 
@@ -197,8 +246,15 @@ pub struct Pages<T> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = HistoryPagination)]
 pub struct PagePagination {
+    /// The page on which the first entry of this answer stands.
+    #[schema(minimum = 1)]
     page: u64,
+    /// The most entries that this answer may have.
+    #[schema(minimum = 1)]
     limit: u64,
+    /// How many entries come before those in this answer.
+    offset: u64,
+    /// How many entries there are in all.
     total: u64,
     total_pages: u64,
 }
@@ -211,10 +267,11 @@ pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data
 }
 
 pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
-    let total_pages = total.div_ceil(page.limit);
-    let pagination = PagePagination { page: page.page, limit: page.limit, total, total_pages };
-    let links = page.links(total_pages).into_iter().map(|(relation, number)| (relation, "page", number));
-    linked(request, page.limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
+    let (limit, total_pages) = (page.limit, total.div_ceil(page.limit));
+    let offset = page.offset().min(PLACE_MAX);
+    let pagination = PagePagination { page: page.number(), limit, offset, total, total_pages };
+    let links = page.links(total).into_iter();
+    linked(request, limit, links, answer::json(StatusCode::OK, &Pages { data, pagination }))
 }
 
 /// Only the link to the next page, for a list whose end is not known.
@@ -255,10 +312,40 @@ mod tests {
         assert_eq!(slice(20).links(25), [("first", 0), ("prev", 10), ("last", 20)]);
         assert_eq!(slice(0).links(0), [("first", 0), ("last", 0)]);
         assert_eq!(slice(u64::MAX).links(20), [("first", 0), ("prev", 10), ("last", 10)]);
-        let page = |page| Page { page, limit: 10 };
-        assert_eq!(page(1).links(3), [("first", 1), ("next", 2), ("last", 3)]);
-        assert_eq!(page(3).links(3), [("first", 1), ("prev", 2), ("last", 3)]);
-        assert_eq!(page(9).links(3), [("first", 1), ("prev", 3), ("last", 3)]);
+        let page = |page| Page { limit: 10, place: Place::Page(page) };
+        let pages = |links: &[(&'static str, u64)]| links.iter().map(|(r, n)| (*r, "page", *n)).collect::<Vec<_>>();
+        assert_eq!(page(1).links(25), pages(&[("first", 1), ("next", 2), ("last", 3)]));
+        assert_eq!(page(3).links(25), pages(&[("first", 1), ("prev", 2), ("last", 3)]));
+        assert_eq!(page(9).links(25), pages(&[("first", 1), ("prev", 3), ("last", 3)]));
         assert_eq!(page(u64::MAX).offset(), u64::MAX);
+        let at = |offset| Page { limit: 10, place: Place::Offset(offset) };
+        assert_eq!(
+            at(5).links(25),
+            [("first", "offset", 0), ("prev", "offset", 0), ("next", "offset", 15), ("last", "offset", 20)]
+        );
+        assert_eq!(
+            [0, 5, 10, 25].map(|offset| (at(offset).offset(), at(offset).number())),
+            [(0, 1), (5, 1), (10, 2), (25, 3)]
+        );
+    }
+
+    #[test]
+    fn an_unknown_parameter_is_answered_with_the_one_that_was_meant_or_with_all() {
+        let refused = |query: &str, take: fn(&mut Query)| {
+            let request = actix_web::test::TestRequest::with_uri(&format!("/?{query}")).to_http_request();
+            let mut query = Query::of(&request);
+            take(&mut query);
+            query.finish().map_err(|problem| problem.to_string())
+        };
+        let slice = |query: &mut Query| _ = Slice::take(query);
+        let told = |query, take| refused(query, take).unwrap_err();
+        assert!(told("limt=1", slice).contains("`limt` is not a known parameter; did you mean `limit`?"));
+        assert!(told("colour=red", slice).contains("is not a known parameter; known here: limit, offset"));
+        assert!(told("LIMIT=1&limit=2", slice).contains("did you mean `limit`?"));
+        assert!(told("x=1", |_| ()).contains("is not a known parameter; there are none here"));
+        assert_eq!(refused("limit=1&offset=2", slice), Ok(()));
+        let page = |query: &mut Query| _ = Page::take(query);
+        assert_eq!(refused("limit=1&offset=2", page), Ok(()));
+        assert!(told("page=1&offset=0", page).contains("`offset` must not be combined with `page`"));
     }
 }

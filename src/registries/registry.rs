@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::domain::named::named_enum;
 use crate::domain::{Found, Identifier, RegistryId, RegistryStep, Timestamp, VariableName};
 use crate::git::{Commit, RefName, RemoteUrl};
+use crate::nearest::{COMPARED_MAX, did_you_mean};
 
 /// Per organization: far beyond those we know, few enough to keep in memory and to search.
 pub const REGISTRIES_MAX: usize = 100;
@@ -100,7 +101,12 @@ impl Registry {
         let versions: Vec<&str> =
             self.steps.keys().filter(|(name, _)| name == step).map(|(_, version)| version.as_str()).collect();
         Err(match versions.len() {
-            0 => format!("and the registry `{}` has no step `{step}`", self.name),
+            0 => {
+                let mut known: Vec<_> = self.steps.keys().map(|(name, _)| name.as_str()).collect();
+                known.dedup();
+                let hint = did_you_mean(step.as_str(), known.into_iter().take(COMPARED_MAX));
+                format!("and the registry `{}` has no step `{step}`{hint}", self.name)
+            }
             1..=VERSIONS_NAMED => format!("and the registry has only these versions: {}", versions.join(", ")),
             count => format!("and the registry has no such version among its {count} of that step"),
         })

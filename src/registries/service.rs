@@ -10,6 +10,7 @@ use super::registry::{Registry, Status};
 use super::stored;
 use crate::domain::{Blueprint, Found, Identifier, RegistryId, RegistryStep, StepReference, Use};
 use crate::git::Git;
+use crate::nearest::{COMPARED_MAX, did_you_mean};
 use crate::pipelines::Pipelines;
 use crate::secrets::Vault;
 use crate::store::{Published, RecordChange, Records, Store, StoreError};
@@ -146,10 +147,13 @@ pub(super) fn set(registry: &Arc<Registry>) -> RegistryChange {
 
 /// The step of a reference, or the end of a sentence that begins with the reference.
 pub(super) fn find<'a>(
-    mut registries: impl Iterator<Item = &'a Arc<Registry>>,
+    registries: impl Iterator<Item = &'a Arc<Registry>> + Clone,
     reference: &StepReference,
 ) -> Result<Found, String> {
-    let registry = registries.find(|registry| registry.name == reference.registry);
-    let registry = registry.ok_or_else(|| format!("and there is no registry `{}`", reference.registry))?;
+    let wanted = &reference.registry;
+    let registry = registries.clone().find(|registry| registry.name == *wanted).ok_or_else(|| {
+        let known = registries.take(COMPARED_MAX).map(|registry| registry.name.as_str());
+        format!("and there is no registry `{wanted}`{}", did_you_mean(wanted.as_str(), known))
+    })?;
     registry.find(&reference.step, &reference.version)
 }

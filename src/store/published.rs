@@ -167,7 +167,7 @@ impl<G: Hash + Eq, K: Ord, V> Records<G, K, V> {
     }
 
     /// The records of a group, by key.
-    pub fn of(&self, group: &G) -> impl Iterator<Item = &Arc<V>> {
+    pub fn of(&self, group: &G) -> impl Iterator<Item = &Arc<V>> + Clone {
         self.groups.get(group).into_iter().flat_map(BTreeMap::values)
     }
 

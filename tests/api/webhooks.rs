@@ -45,7 +45,7 @@ async fn webhook(admin: &Client, id: &str) -> Value {
     admin.get(&format!("/webhooks/{id}")).await.ok().data()
 }
 
-async fn deliveries(admin: &Client, id: &str) -> Vec<Value> {
+pub async fn deliveries(admin: &Client, id: &str) -> Vec<Value> {
     admin.get(&format!("/webhooks/{id}/deliveries?limit=100")).await.ok().data().as_array().unwrap().clone()
 }
 
@@ -58,7 +58,7 @@ async fn only_delivery(admin: &Client, id: &str, wanted: impl Fn(&Value) -> bool
 
 /// Looks until it is as wanted. Only there so that what never comes fails the test instead of hanging it: the number of
 /// looks.
-async fn until<T: std::fmt::Debug, F: Future<Output = T>>(look: impl Fn() -> F, wanted: impl Fn(&T) -> bool) -> T {
+pub async fn until<T: std::fmt::Debug, F: Future<Output = T>>(look: impl Fn() -> F, wanted: impl Fn(&T) -> bool) -> T {
     const LOOKS: usize = 1_500;
     for _ in 0..LOOKS {
         let found = look().await;

@@ -13,7 +13,10 @@ use crate::domain::{
     ASK_WITHIN_MILLIS, Environment, EnvironmentKey, Identifier, LabelValue, LockStatus, Origin, PipelineKey, Session,
     SessionId, Timestamp, UserId, Waiter,
 };
-use crate::store::StoreError;
+use crate::store::{StoreError, end_of_prefix};
+
+/// Names that begin like another one share all of it but so many characters.
+const STEM_SHORTER: usize = 3;
 
 /// A session, its environment, and its place if it waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -260,6 +263,35 @@ impl Environments {
         Ok(found)
     }
 
+    /// Some names of a pipeline's environments, for a name that none has: the first ones and those that begin like it, `most`
+    /// of each; and whether those are all. Reads no more records than that.
+    pub fn names_near(
+        &self,
+        pipeline: &PipelineKey,
+        name: &str,
+        most: usize,
+    ) -> Result<(Vec<Identifier>, bool), StoreError> {
+        let prefix = keys::environments_of(pipeline);
+        let read = |from: &[u8]| -> Result<(Vec<Identifier>, bool), StoreError> {
+            let pairs = self.services().store().scan(from, &end_of_prefix(from), most)?;
+            let are_all = pairs.len() < most;
+            let mut names = Vec::new();
+            for (key, record) in &pairs {
+                let name = std::str::from_utf8(&key[prefix.len()..]).ok().and_then(|name| Identifier::parse(name).ok());
+                if let Some(name) = name.filter(|_| stored::is_of_existing(record).unwrap_or(false)) {
+                    names.push(name);
+                }
+            }
+            Ok((names, are_all))
+        };
+        let (mut names, are_all) = read(&prefix)?;
+        if !are_all {
+            let stem: String = name.chars().take(name.chars().count().saturating_sub(STEM_SHORTER)).collect();
+            names.extend(read(&[prefix.as_slice(), stem.as_bytes()].concat())?.0);
+        }
+        Ok((names, are_all))
+    }
+
     /// How many environments a pipeline has.
     pub fn count(&self, pipeline: &PipelineKey) -> Result<u64, StoreError> {
         let mut count = 0;
@@ -270,7 +302,7 @@ impl Environments {
         Ok(count)
     }
 
-    fn each_environment(
+    pub(super) fn each_environment(
         &self,
         pipeline: &PipelineKey,
         after: Option<&Identifier>,

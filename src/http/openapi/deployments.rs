@@ -29,7 +29,7 @@ pub fn list_deployments() -> Operation {
 
 pub fn get_deployment() -> Operation {
     Operation::api(DEPLOYMENTS, "getDeployment")
-        .about("With each of its stages and steps. With `waitSeconds` and `If-None-Match` it waits for a change.")
+        .about("With each of its stages and steps. With `waitSeconds` it waits for a change.")
         .answers_when_changed::<DeploymentView<'_>>("The deployment")
         .fails(&[Code::DeploymentNotFound])
 }

@@ -153,8 +153,11 @@ impl Operation {
 
     /// The same for a read that can wait for a change.
     pub fn answers_when_changed<T: ToSchema>(self, description: &str) -> Self {
-        self.answers_unless_known::<T>(description)
-            .query::<WaitSeconds>("waitSeconds", "With `If-None-Match`: how long to wait for a change before 304")
+        self.answers_unless_known::<T>(description).query::<WaitSeconds>(
+            "waitSeconds",
+            "How long to wait for a change. With `If-None-Match` 304 if there was none; without, it waits for the next \
+                 change from now on, and answers 200, changed or not",
+        )
     }
 
     /// One record.

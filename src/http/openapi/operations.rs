@@ -71,6 +71,7 @@ pub fn get_history() -> Operation {
         .about("Its sessions, newest first, the present one included.")
         .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "From 1")
         .query::<Limit>("limit", "How many per page, 50 if left out")
+        .query::<Integer<0, { PLACE_MAX as i64 }>>("offset", "Instead of `page`: after how many")
         .answers_list::<SessionView<'_>, PagePagination>("One page")
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }

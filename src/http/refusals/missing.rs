@@ -2,6 +2,7 @@
 
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
+use crate::nearest::Advice;
 
 pub fn route_not_found(path: &str) -> Problem {
     Problem::new(Code::RouteNotFound, format!("no route matches {path}; /api/v1/openapi.json lists all routes"))
@@ -31,6 +32,24 @@ pub fn lock_not_found() -> Problem {
         "nobody holds the lock of this environment, so there is nothing to release; a session that waits leaves the queue \
          with DELETE of the session",
     )
+}
+
+/// The 404 of a pipeline or an environment, with what is known about its name.
+pub fn with_advice(problem: Problem, advice: Advice) -> Problem {
+    let (within, what) = match problem.code() {
+        Code::PipelineNotFound => ("the organization", "pipeline"),
+        _ => ("the pipeline", "environment"),
+    };
+    let advice = match advice {
+        Advice::Unknown => return problem,
+        Advice::Meant(name) => format!("{within} has no {what} with this name; did you mean `{name}`?"),
+        Advice::All(names) => format!(
+            "{within} has no {what} with this name; it has {}, and a maintainer creates others with PUT",
+            names.join(", ")
+        ),
+        Advice::None => format!("{within} has no {what} yet; a maintainer creates one with PUT"),
+    };
+    problem.with_detail(advice)
 }
 
 pub fn session_not_found() -> Problem {

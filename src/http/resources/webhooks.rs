@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::auth::Permission;
 use crate::domain::{DeliveryId, Description, EventType, WebhookId};
-use crate::forms::{Integer, List, form, id_schema, texts};
+use crate::forms::{Element, Form, Integer, List, Reader, Schemas, form, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::body::read_form;
@@ -20,6 +20,7 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::{answer, refusals};
+use crate::nearest::did_you_mean;
 use crate::store::{Batch, durable_up_to};
 use crate::webhooks::{
     Delivery, DeliveryStatus, FILTERS_MAX, Filter, NewWebhook, Target, URL_MAX, WebhookChange, WebhookSecret,
@@ -86,8 +87,19 @@ texts! {
         "description": "An http or https URL without credentials and fragment. Use https: what is sent is signed, but not \
                         hidden. Addresses that are not public are refused unless the operator allows them.",
     });
-    Filter: Self::parse, json!({ "type": "string", "enum": filter_names() });
     WebhookSecret: Self::parse, id_schema(Self::PATTERN);
+}
+
+impl Form for Filter {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        let text = reader.text(element)?;
+        let fault = |malformed| format!("{malformed}{}", did_you_mean(text, filter_names()));
+        Filter::parse(text).map_err(|malformed| reader.fault(element.at, fault(malformed))).ok()
+    }
+
+    fn schema(_schemas: &mut Schemas) -> Value {
+        json!({ "type": "string", "enum": filter_names() })
+    }
 }
 
 fn filter_names() -> Vec<String> {

@@ -89,7 +89,7 @@ async fn history_has_one_entry_a_session_newest_first_in_pages() {
     let history = format!("{}/history", at("review-1"));
     let whole = ana.get(&history).await.ok();
     assert_eq!(ids(&whole), sessions);
-    let pagination = json!({ "page": 1, "limit": 50, "total": 5, "totalPages": 1 });
+    let pagination = json!({ "page": 1, "limit": 50, "offset": 0, "total": 5, "totalPages": 1 });
     assert_eq!(whole.json()["pagination"], pagination);
     assert_eq!(whole.data()[0], held.data(), "the present holder is the newest");
     let oldest = ana.session("review-1", &sessions[4]).await.ok().data();
@@ -99,7 +99,7 @@ async fn history_has_one_entry_a_session_newest_first_in_pages() {
     for (page, expected) in sessions.chunks(2).enumerate() {
         let answer = ana.send(ana.request(Method::GET, &path)).await.ok();
         assert_eq!(ids(&answer), expected);
-        let pagination = json!({ "page": page + 1, "limit": 2, "total": 5, "totalPages": 3 });
+        let pagination = json!({ "page": page + 1, "limit": 2, "offset": page * 2, "total": 5, "totalPages": 3 });
         assert_eq!(answer.json()["pagination"], pagination);
         assert_eq!(answer.link("prev").is_some(), page > 0);
         assert!(answer.link("first").unwrap().ends_with("limit=2&page=1"));
@@ -109,6 +109,19 @@ async fn history_has_one_entry_a_session_newest_first_in_pages() {
     assert_eq!(path, "", "the last page has no next one");
     let beyond = ana.get(&format!("{history}?page=9")).await.ok();
     assert_eq!(beyond.data(), json!([]));
+
+    let mut path = ana.path(&format!("{history}?limit=2&offset=1"));
+    for expected in sessions[1..].chunks(2) {
+        let answer = ana.send(ana.request(Method::GET, &path)).await.ok();
+        assert_eq!(ids(&answer), expected);
+        assert!(answer.link("first").unwrap().ends_with("limit=2&offset=0"));
+        path = answer.link("next").unwrap_or_default();
+    }
+    assert_eq!(path, "", "the last one has no next one");
+    let pagination = json!({ "page": 2, "limit": 2, "offset": 3, "total": 5, "totalPages": 3 });
+    assert_eq!(ana.get(&format!("{history}?limit=2&offset=3")).await.ok().json()["pagination"], pagination);
+    let both = ana.get(&format!("{history}?page=1&offset=1")).await.refused(400, "invalid_parameter");
+    assert!(both.text.contains("must not be combined with `page`"), "{}", both.text);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Reads that are held open until what they read changes: `waitSeconds` with `If-None-Match`.
+//! Reads that are held open until what they read changes: `waitSeconds`, with `If-None-Match` and without.
 
 use futures_util::future::join_all;
 use reqwest::Method;
@@ -25,9 +25,6 @@ async fn who_does_not_have_the_present_state_gets_it_at_once() {
         format!("{ANY}/{}", queued_for_any(&ana).await),
     ] {
         let read = ana.get(&place).await.ok();
-        let path = ana.path(&format!("{place}?waitSeconds=300"));
-        let plain = ana.send(ana.request(Method::GET, &path)).await.ok();
-        assert_eq!(plain.header("etag"), read.header("etag"));
         for other in ["\"other\"", "\"other\", W/\"another\"", ""] {
             let answer = ana.read_unless(&place, other, 300).await.ok();
             assert_eq!(answer.header("etag"), read.header("etag"));
@@ -55,8 +52,38 @@ async fn what_does_not_change_is_told_so_when_the_wait_is_over() {
         let etag = ana.get(place).await.ok().header("etag").to_owned();
         let unchanged = ana.read_unless(place, &etag, 1).await.has_status(304);
         assert_eq!((unchanged.header("etag"), &*unchanged.text), (&*etag, ""));
+        let unsaid = ana.get(&format!("{place}?waitSeconds=1")).await.ok();
+        assert_eq!(unsaid.header("etag"), etag, "without If-None-Match it is told the state");
     }))
     .await;
+}
+
+#[tokio::test]
+async fn who_does_not_say_what_it_has_waits_for_the_next_change() {
+    // With one worker, whoever is answered knows that all who asked before have been heard.
+    let settings = "workers = 1\n[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n";
+    let server = Setup::default().settings(settings).start();
+    let admin = server.admin();
+    let held = admin.claim("review-1", json!({})).await.created().session();
+    let queued = admin.enqueue("review-1", json!({})).await.session();
+    let places = [
+        at("review-1"),
+        format!("{}/sessions/{held}", at("review-1")),
+        format!("{}/sessions/{queued}", at("review-1")),
+    ];
+    let mut watching = Vec::new();
+    for place in &places {
+        let mut wire = Wire::open(&server).await;
+        wire.send(format!("{}\r\n", head("GET", &admin.path(&format!("{place}?waitSeconds=300"))))).await;
+        watching.push(wire);
+    }
+    admin.environment("review-2").await.ok();
+    admin.release("review-1", &held).await.ok();
+    let statuses = ["locked", "released", "active"];
+    for ((mut wire, place), status) in watching.into_iter().zip(&places).zip(statuses) {
+        let changed = wire.answer().await.unwrap().ok();
+        assert_eq!(changed.data()["lockStatus"], status, "{place}");
+    }
 }
 
 #[tokio::test]

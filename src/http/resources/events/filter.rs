@@ -3,9 +3,8 @@
 use crate::domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, Timestamp, UserId};
 use crate::events::{Actor, Filter, Notices};
 use crate::http::paging::Query;
+use crate::nearest::nearest;
 
-/// How many names are suggested for an unknown one.
-const SUGGESTED_MAX: usize = 6;
 const NANOS_PER_MILLI: i128 = 1_000_000;
 
 pub fn take(query: &mut Query) -> Filter {
@@ -55,17 +54,20 @@ fn unknown(name: &str) -> String {
     const SHOWN_MAX: usize = 40;
     let shown: String = name.chars().take(SHOWN_MAX).collect();
     let group = name.split('.').next().unwrap_or_default();
-    let distance = |known: &str| strsim::osa_distance(&shown, known);
-    let mut near: Vec<_> = EventType::ALL.iter().filter(|event_type| group_of(**event_type) == group).collect();
-    if near.is_empty() {
-        near = EventType::ALL.iter().collect();
+    let names = EventType::ALL.iter().map(|event_type| event_type.as_str());
+    let groups = EventType::ALL.iter().map(|event_type| format!("{}.*", group_of(*event_type)));
+    let known: Vec<String> = names.map(str::to_owned).chain(groups).collect();
+    if let Some(meant) = nearest(name, &known) {
+        return format!("has no value `{shown}`; did you mean `{meant}`?");
     }
-    near.sort_by_key(|event_type| distance(event_type.as_str()));
-    let near: Vec<_> = near.iter().take(SUGGESTED_MAX).map(|event_type| event_type.as_str()).collect();
-    format!(
-        "has no value `{shown}`; similar names are {}, and a whole group is written like `session.*`",
-        near.join(", ")
-    )
+    let of_group: Vec<_> = EventType::ALL.iter().filter(|event_type| group_of(**event_type) == group).collect();
+    if of_group.is_empty() {
+        let mut groups: Vec<_> = EventType::ALL.iter().map(|event_type| group_of(*event_type)).collect();
+        groups.dedup();
+        return format!("has no value `{shown}`; write a group like `session.*`, of {}", groups.join(", "));
+    }
+    let of_group: Vec<_> = of_group.iter().map(|event_type| event_type.as_str()).collect();
+    format!("has no value `{shown}`; there are {}, or all of them as `{group}.*`", of_group.join(", "))
 }
 
 fn actor(text: &str) -> Result<Actor, Malformed> {
@@ -124,10 +126,24 @@ mod tests {
 
     #[test]
     fn an_unknown_type_is_answered_with_similar_ones() {
-        let near = filter("type=session.claim").unwrap_err();
-        assert!(near.contains("`session.claim`; similar names are session.claimed, "), "{near}");
-        let far = filter("type=sesion.claimed").unwrap_err();
-        assert!(far.contains("similar names are session.claimed"), "{far}");
+        for (wrong, meant) in [
+            ("session.claim", "session.claimed"),
+            ("sesion.claimed", "session.claimed"),
+            ("SESSION.*", "session.*"),
+            ("deployments.*", "deployment.*"),
+        ] {
+            let told = filter(&format!("type={wrong}")).unwrap_err();
+            assert!(told.contains(&format!("has no value `{wrong}`; did you mean `{meant}`?")), "{told}");
+        }
+        let far = filter("type=approval.frobnicated").unwrap_err();
+        assert!(
+            far.ends_with(
+                "; there are approval.requested, approval.approved, approval.rejected, or all of them as `approval.*`"
+            ),
+            "{far}"
+        );
+        let farther = filter("type=frobnicated").unwrap_err();
+        assert!(farther.contains("; write a group like `session.*`, of session, deployment, "), "{farther}");
         for wrong in ["type=", "type=*", "type=.*", "type=session", "type=session.claimed,", "type=SESSION.*"] {
             assert!(filter(wrong).is_err(), "{wrong}");
         }
