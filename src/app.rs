@@ -1,6 +1,7 @@
 //! Wires the parts together: from settings to a running server, and through its shutdown.
 
 mod analysing;
+mod census;
 mod certificates;
 mod chores;
 mod declared;

@@ -27,6 +27,7 @@ mod tests;
 mod timer;
 
 pub use environments::Environments;
+pub use environments::census::Census;
 pub use environments::claiming::Patience;
 pub use environments::deployment_reading::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound};
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};

@@ -7,7 +7,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use tokio::signal::unix::Signal;
 use tokio::task::JoinHandle;
 
-use super::certificates;
+use super::{census, certificates};
 use crate::actors::Environments;
 use crate::config::Settings;
 use crate::domain::{DeploymentId, Identifier};
@@ -47,9 +47,10 @@ pub fn begin(
     metrics: PrometheusHandle,
     hangup: Option<Signal>,
 ) -> Vec<JoinHandle<()>> {
-    let organizations = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
+    let organizations: Vec<_> = settings.organizations.iter().map(|organization| organization.id.clone()).collect();
     let (node, realm) = (&running.node, &running.realm);
     let mut chores = vec![
+        actix_web::rt::spawn(census::run(realm.clone(), organizations.clone())),
         actix_web::rt::spawn(do_chores_of_node(node.clone(), runner.clone(), metrics)),
         actix_web::rt::spawn(watch_connections(node.clone())),
         actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),

@@ -30,7 +30,7 @@ use crate::shares::{Capacity, Places};
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
-use crate::{runner, secrets, webhooks};
+use crate::{runner, secrets, telemetry, webhooks};
 
 /// The folder of deployment logs in the data directory.
 const LOGS: &str = "logs";
@@ -59,7 +59,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         openapi: LazyLock::new(|| http::openapi_document().into()),
         body_timeout: settings.http.body_timeout,
         answer_timeout: settings.http.answer_timeout,
-        metrics: Box::new(move || metrics.render()),
+        metrics: Box::new(move || telemetry::render(&metrics)),
         draining: AtomicBool::new(false),
         underway: AtomicUsize::new(0),
     })

@@ -1,5 +1,7 @@
 //! Logs and metrics. Never a token, a secret or a body.
 
+mod process;
+
 use std::sync::OnceLock;
 
 use metrics::{Counter, Unit};
@@ -32,18 +34,31 @@ pub fn start_logging(log: &Log) -> Result<(), BadFilter> {
 }
 
 /// Buckets that show both an idle disk (a tenth of a millisecond) and a server in trouble.
-const SECONDS: [f64; 14] =
-    [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
+const SYNC_SECONDS: [f64; 12] = [0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0];
+/// Few, since each route in use has them: what is answered at once, what waits for the disk, what waits for others.
+const REQUEST_SECONDS: [f64; 8] = [0.001, 0.002_5, 0.005, 0.01, 0.05, 0.25, 1.0, 10.0];
+/// From a claim that is served at once to one that takes a working day.
+const WAIT_SECONDS: [f64; 9] = [0.1, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 28_800.0];
+/// From a quick check to an environment that somebody has kept for a week.
+const HOLD_SECONDS: [f64; 9] = [1.0, 10.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0, 86_400.0, 604_800.0];
+const BUCKETS: [(&str, &[f64]); 4] = [
+    ("lockkeeper_log_sync_seconds", &SYNC_SECONDS),
+    ("lockkeeper_http_request_seconds", &REQUEST_SECONDS),
+    ("lockkeeper_wait_seconds", &WAIT_SECONDS),
+    ("lockkeeper_hold_seconds", &HOLD_SECONDS),
+];
 
 /// The process's metrics, from the first call on.
 pub fn metrics() -> PrometheusHandle {
     static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
     HANDLE
         .get_or_init(|| {
-            let recorder = PrometheusBuilder::new()
-                .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), &SECONDS)
-                .expect("the list of buckets is not empty")
-                .build_recorder();
+            process::started();
+            let with_buckets = |builder: PrometheusBuilder, (name, buckets): (&str, &[f64])| {
+                let named = builder.set_buckets_for_metric(Matcher::Full(name.to_owned()), buckets);
+                named.expect("the list of buckets is not empty")
+            };
+            let recorder = BUCKETS.into_iter().fold(PrometheusBuilder::new(), with_buckets).build_recorder();
             let handle = recorder.handle();
             if metrics::set_global_recorder(recorder).is_err() {
                 tracing::warn!("another recorder is installed for the metrics of this process");
@@ -52,6 +67,13 @@ pub fn metrics() -> PrometheusHandle {
             handle
         })
         .clone()
+}
+
+/// All metrics in Prometheus' text format.
+pub fn render(metrics: &PrometheusHandle) -> String {
+    let mut text = metrics.render();
+    process::render(&mut text);
+    text
 }
 
 fn describe() {
@@ -75,6 +97,16 @@ fn describe() {
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "Durable events, by type");
     describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");
+    describe_counter!("lockkeeper_deployments_total", "Deployments that ended, by result");
+    describe_gauge!("lockkeeper_environments", "Environments, by status");
+    describe_gauge!("lockkeeper_oldest_lock_age_seconds", Unit::Seconds, "How long the oldest lock has been held");
+    describe_gauge!(
+        "lockkeeper_oldest_waiter_age_seconds",
+        Unit::Seconds,
+        "How long the oldest claim has been waiting"
+    );
+    describe_histogram!("lockkeeper_wait_seconds", Unit::Seconds, "From a claim to its lock, of those that got it");
+    describe_histogram!("lockkeeper_hold_seconds", Unit::Seconds, "How long a lock was held, of those that ended");
     describe_gauge!("lockkeeper_environment_actors", "Environments in memory");
     describe_gauge!("lockkeeper_waiting", "Waiting claims, for a named or for any environment");
     describe_gauge!("lockkeeper_stages", "Stages of deployments that run, or wait for capacity");
@@ -100,21 +132,34 @@ fn describe() {
 
 /// Counts the events of all organizations, and logs them at debug level.
 pub struct EventCounter {
-    counters: Vec<Counter>,
+    /// By type, each from its first event on: most servers never have most of them.
+    by_type: Vec<OnceLock<Counter>>,
+    deployments: [(EventType, Counter); 3],
 }
 
 impl EventCounter {
     pub fn new() -> Self {
-        let counter =
-            |event_type: &EventType| metrics::counter!("lockkeeper_events_total", "type" => event_type.as_str());
-        Self { counters: EventType::ALL.iter().map(counter).collect() }
+        let results = [
+            (EventType::DeploymentSucceeded, "succeeded"),
+            (EventType::DeploymentFailed, "failed"),
+            (EventType::DeploymentCancelled, "cancelled"),
+        ];
+        let counter = |result| metrics::counter!("lockkeeper_deployments_total", "result" => result);
+        Self {
+            by_type: EventType::ALL.iter().map(|_| OnceLock::new()).collect(),
+            deployments: results.map(|(event_type, result)| (event_type, counter(result))),
+        }
     }
 
     /// Called when an event is durable.
     pub fn count(&self, organization: &str, event: &[u8]) {
         let Some(event_type) = events::notice_of(event) else { return };
-        if let Some(counter) = self.counters.get(event_type as usize) {
-            counter.increment(1);
+        let counter = || metrics::counter!("lockkeeper_events_total", "type" => event_type.as_str());
+        if let Some(of_type) = self.by_type.get(event_type as usize) {
+            of_type.get_or_init(counter).increment(1);
+        }
+        if let Some((_, ended)) = self.deployments.iter().find(|(ended, _)| *ended == event_type) {
+            ended.increment(1);
         }
         tracing::debug!(organization, "{}", event_type.as_str());
     }

@@ -24,9 +24,9 @@ async fn every_list_in_pages_of_one_is_the_whole_list() {
         assert!(total >= 2, "{template} has {total}");
         assert_eq!(whole["data"].as_array().unwrap().len() as u64, total, "{template}: all fit");
         assert!(whole["pagination"]["limit"].as_u64().unwrap() >= total, "{template}: {}", whole["pagination"]);
+        let joint = if path.contains('?') { '&' } else { '?' };
         let mut found = Vec::new();
         for offset in 0..total {
-            let joint = if path.contains('?') { '&' } else { '?' };
             let answer = admin.get(&format!("{path}{joint}limit=1&offset={offset}")).await.ok();
             let page = answer.json();
             let pagination = &page["pagination"];
@@ -41,8 +41,7 @@ async fn every_list_in_pages_of_one_is_the_whole_list() {
         }
         let ids = |entries: &[Value]| entries.iter().map(id).collect::<Vec<_>>();
         assert_eq!(ids(&found), ids(whole["data"].as_array().unwrap()), "{template}");
-        let beyond = admin.get(&format!("{path}{}limit=1&offset={total}", if path.contains('?') { '&' } else { '?' }));
-        let beyond = beyond.await.ok().json();
+        let beyond = admin.get(&format!("{path}{joint}limit=1&offset={total}")).await.ok().json();
         assert_eq!((&beyond["data"], &beyond["pagination"]["total"]), (&json!([]), &json!(total)), "{template}");
     }
 }

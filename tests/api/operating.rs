@@ -2,6 +2,7 @@
 
 mod keys;
 mod limits;
+mod metrics;
 mod protection;
 mod starting;
 mod unread;

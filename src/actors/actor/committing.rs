@@ -127,6 +127,7 @@ impl EnvironmentActor {
         let (sequence, trim_on) = (committed.sequence, committed.trim_on);
         let effects = std::mem::take(&mut outcome.effects);
         let Ok(loaded) = &mut self.loaded else { unreachable!("only a loaded environment decides") };
+        services.lock_times.passed(loaded.environment.lock.as_ref(), next.lock.as_ref(), now);
         let Advance { view, sessions, deployments, was_held_back } =
             loaded.advance(next, outcome, committed, now, |written| view.has_settled(written));
         self.note_held_back_after_decision(was_held_back);

@@ -1,6 +1,7 @@
 //! [`Environments`]: the face of the actors for everybody else. Commands go to an environment's actor; reads take the
 //! last durable state.
 
+pub mod census;
 pub mod claiming;
 pub mod deployment_reading;
 mod pools;

@@ -17,7 +17,7 @@ use crate::actors::state::change::record_events;
 use crate::actors::{keys, stored};
 use crate::domain::{
     Availability, ClaimAny, Configuration, Environment, EnvironmentKey, Identifier, Initiator, KeptBy, Labels, Now,
-    Origin, PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Turn, Waiter,
+    Origin, PipelineKey, Pool, Presence, SessionId, Tick, Ticket, Timestamp, Turn, Waiter,
 };
 use crate::store::{Batch, Sequence, StoreError, durable_up_to};
 
@@ -288,5 +288,10 @@ impl PipelinePool {
 
     pub fn len(&self) -> usize {
         self.inner.lock().pool.len()
+    }
+
+    /// Since when the oldest of its waiters waits.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.inner.lock().pool.iter().map(|waiter| waiter.session.created_at).min()
     }
 }

@@ -3,6 +3,7 @@
 
 pub mod clients;
 pub mod deadlines;
+pub mod lock_times;
 pub mod pipelines;
 pub mod session_index;
 pub mod settlements;
@@ -15,6 +16,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use clients::{ClaimOutcome, HeldClient};
 use deadlines::Deadlines;
+use lock_times::LockTimes;
 use pipelines::PipelineStatus;
 use session_index::SessionIndexes;
 use settlements::Settlements;
@@ -37,6 +39,7 @@ pub struct Services {
     pub watchers: Arc<Watchers>,
     pub session_indexes: SessionIndexes,
     pub pipelines: PipelineStatus,
+    pub lock_times: LockTimes,
     executor: OnceLock<Box<dyn Executor>>,
     clock: Clock,
     pub options: Options,
@@ -63,6 +66,7 @@ impl Services {
             watchers: Arc::default(),
             session_indexes: SessionIndexes::default(),
             pipelines: PipelineStatus::new(definitions),
+            lock_times: LockTimes::new(),
             executor: OnceLock::new(),
             clock,
             options,

@@ -1,7 +1,6 @@
 //! Reads that are held open until what they read changes: `waitSeconds`, with `If-None-Match` and without.
 
 use futures_util::future::join_all;
-use reqwest::Method;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
