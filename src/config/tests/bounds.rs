@@ -79,7 +79,7 @@ fn an_address_is_written_as_in_other_programs() {
         assert_eq!(load_variables(&[("LOCKKEEPER_LISTEN", given)]).unwrap().listen.to_string(), address);
     }
     for refused in ["", ":", "::", ":65536", "::8080", "localhost:", "localhost: 80", "my localhost:80", "127.0.0.1"] {
-        assert_eq!(load_variables(&[("LOCKKEEPER_LISTEN", refused)]).unwrap_err().iter().count(), 1, "{refused}");
+        assert_eq!(load_variables(&[("LOCKKEEPER_LISTEN", refused)]).unwrap_err().len(), 1, "{refused}");
     }
 }
 
