@@ -13,6 +13,7 @@ use crate::webhooks::until;
 
 const DASHBOARD: &str = include_str!("../../../config/grafana/lockkeeper.json");
 const RULES: &str = include_str!("../../../config/prometheus/alerts.yaml");
+const RULES_TEST: &str = include_str!("alerts_test.yaml");
 
 async fn scrape(server: &Server) -> String {
     get(server, "/metrics").await.ok().text
@@ -95,26 +96,28 @@ async fn every_metric_of_the_dashboard_and_of_the_rules_exists() {
 }
 
 #[tokio::test]
-async fn promtool_finds_no_fault() {
+async fn promtool_finds_no_fault_and_every_rule_fires_when_it_should() {
     let (server, _files) = busy().await;
-    let metrics = scrape(&server).await;
     let home = tempfile::tempdir().unwrap();
-    let (scraped, rules) = (home.path().join("metrics"), home.path().join("alerts.yaml"));
-    std::fs::write(&scraped, metrics).unwrap();
-    std::fs::write(&rules, RULES).unwrap();
-    for (arguments, input) in [(&["check", "metrics"][..], Some(&scraped)), (&["check", "rules"], None)] {
+    let path = |name: &str| home.path().join(name);
+    std::fs::write(path("metrics"), scrape(&server).await).unwrap();
+    std::fs::write(path("alerts.yaml"), RULES).unwrap();
+    std::fs::write(path("alerts_test.yaml"), RULES_TEST).unwrap();
+    for arguments in
+        [&["check", "metrics"][..], &["check", "rules", "alerts.yaml"], &["test", "rules", "alerts_test.yaml"]]
+    {
         let mut command = Command::new("promtool");
-        command.args(arguments);
-        match input {
-            Some(input) => command.stdin(std::fs::File::open(input).unwrap()),
-            None => command.arg(&rules),
-        };
+        command.args(arguments).current_dir(home.path()).stdin(std::fs::File::open(path("metrics")).unwrap());
         let Ok(done) = command.output() else {
             eprintln!("skipped: promtool is not installed (Debian's package prometheus)");
             return;
         };
         let said = String::from_utf8_lossy(&done.stdout) + String::from_utf8_lossy(&done.stderr);
         assert!(done.status.success(), "promtool {arguments:?}: {said}");
+    }
+    let alerts = RULES.lines().filter_map(|line| line.trim().strip_prefix("- alert: "));
+    for alert in alerts {
+        assert!(RULES_TEST.contains(&format!("alertname=\"{alert}\"")), "{alert} is not tried");
     }
 }
 
