@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::member::Member;
 use super::stored;
 use super::token::Token;
+use crate::domain::named::named_enum;
 use crate::domain::{EventData, EventType, Identifier, Role, UserId};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::Batch;
@@ -32,20 +33,12 @@ impl MemberChange {
     }
 }
 
-/// Why a token is revoked, other than by a request to revoke it.
-#[derive(Debug, Clone, Copy)]
-pub enum RevocationReason {
-    MemberRemoved,
-    /// A new bootstrap token replaces it, or has the same text.
-    Superseded,
-}
-
-impl RevocationReason {
-    const fn as_str(self) -> &'static str {
-        match self {
-            RevocationReason::MemberRemoved => "member_removed",
-            RevocationReason::Superseded => "superseded",
-        }
+named_enum! {
+    /// Why a token is revoked, other than by a request to revoke it.
+    pub enum RevocationReason {
+        MemberRemoved = "member_removed",
+        /// A new bootstrap token replaces it, or has the same text.
+        Superseded = "superseded",
     }
 }
 

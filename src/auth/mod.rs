@@ -24,6 +24,7 @@ mod tokens;
 mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
+pub use change::RevocationReason;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
 pub use permission::Permission;
 pub use token::{NewToken, OpenToken, Token, TokenList};

@@ -67,6 +67,8 @@ pub enum Origin {
 
 impl SessionId {
     pub const PATTERN: &'static str = "^ses_[0-9a-f]{24}(q?[1-9a-f][0-9a-f]{0,15})$";
+    /// For descriptions of the API.
+    pub const EXAMPLE: &'static str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 }
 
 impl fmt::Display for SessionId {
@@ -110,6 +112,8 @@ macro_rules! seeded_id {
 
         impl $name {
             pub const PATTERN: &'static str = concat!("^", $prefix, "[0-9a-f]{24}$");
+            /// For descriptions of the API.
+            pub const EXAMPLE: &'static str = concat!($prefix, "0199f3c2a4b07f3e9d2c5a1b");
         }
 
         impl fmt::Display for $name {

@@ -34,6 +34,8 @@ pub struct EventId {
 
 impl EventId {
     pub const PATTERN: &str = "^evt_[0-9a-f]{24}$";
+    /// For descriptions of the API.
+    pub const EXAMPLE: &str = "evt_000000000000002a9d2c5a1b";
 
     pub fn new(number: u64, hash: &Hash) -> Self {
         let [a, b, c, d, ..] = *hash;

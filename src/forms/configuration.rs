@@ -4,7 +4,7 @@ use super::element::Object;
 use super::form;
 use super::reader::Reader;
 use super::session::{Labels, Seconds};
-use super::types::{Integer, Map, rule_schema, texts};
+use super::types::{Integer, Map, example_of, rule_schema, texts};
 use crate::domain::{
     CONFIGURATION_BYTES_MAX, CommitId, Configuration, Description, Identifier, Malformed, QUEUE_LENGTH_MAX, Role,
     VARIABLES_MAX, VariableName, VariableValue,
@@ -16,20 +16,26 @@ type QueueLength = Integer<0, { QUEUE_LENGTH_MAX as i64 }>;
 form! {
     /// The whole configuration: what is left out has its default. May also be sent as the only field `configuration` of an
     /// object, as it stands in the environment.
+    #[schema("examples": [{ "description": "For trying the API", "labels": { "size": "small" }, "defaultTtlSeconds": 900 }])]
     pub struct ConfigurationForm as "ConfigurationRequest" {
+        /// For people.
         optional description: Description,
+        /// For listing environments and for claiming any of them.
+        #[schema("examples": [{ "size": "large" }])]
         optional labels: Labels,
         /// Whether a claim that names a commit also deploys it.
         optional(true) deploy_on_claim: bool,
         /// The TTL of a session that asks for none; without it, such a session does not expire.
-        #[schema("default": null)]
+        #[schema("examples": [900])]
         nullable default_ttl_seconds: Seconds,
         /// The longest TTL that a session may have.
+        #[schema("examples": [86400])]
         optional(Seconds::new(Configuration::MAX_TTL_SECONDS as i64)) max_ttl_seconds: Seconds,
-        /// How long a session may hold the lock in total.
-        #[schema("default": null)]
+        /// How long a session may hold the lock in total; without it, as long as it is active.
+        #[schema("examples": [14400])]
         nullable max_hold_seconds: Seconds,
         /// How many sessions may wait for the lock.
+        #[schema("examples": [50])]
         optional(QueueLength::new(Configuration::MAX_QUEUE_LENGTH as i64)) max_queue_length: QueueLength,
         /// The least role that may take the lock from its holder.
         optional(Role::Developer) force_claim_role: Role,
@@ -39,14 +45,17 @@ form! {
         /// A disabled environment is not handed out; its holder may finish.
         optional(false) disabled: bool,
         /// For the steps of deployments.
+        #[schema("examples": [{ "TIER": "review" }])]
         optional variables: Variables,
     }
     check check_configuration;
 }
 
 form! {
-    /// An object, so that a reset can have more than a commit one day.
-    pub struct OnReleaseForm {
+    /// What puts an environment in order again after a release.
+    pub struct OnReleaseForm as "OnReleaseRequest" {
+        /// Deployed like any other.
+        #[schema("examples": ["main"])]
         required commit_id: CommitId,
     }
 }
@@ -89,7 +98,7 @@ impl ConfigurationForm {
 pub struct EnvironmentName(pub Identifier);
 
 texts! {
-    EnvironmentName: parse_environment_name, rule_schema(&Identifier::RULE);
+    EnvironmentName: parse_environment_name, example_of(rule_schema(&Identifier::RULE), "review-1");
 }
 
 fn parse_environment_name(text: &str) -> Result<EnvironmentName, Malformed> {

@@ -26,8 +26,8 @@ pub use reader::{FieldFault, Reader};
 pub use registry_step::RegistryStepForm;
 pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
-pub use types::{Integer, List, Map, Text, id_schema, rule_schema};
-pub(crate) use types::{choices, texts};
+pub use types::{Integer, List, Map, Text, example_of, id_schema, rule_schema};
+pub(crate) use types::{choices, named_choices, texts};
 
 use serde_json::Value;
 
@@ -50,6 +50,17 @@ pub trait ToJson {
     fn to_json(&self) -> Value;
 }
 
+/// A closed set of names: a schema of its own, which requests and answers refer to.
+pub trait Choice: Copy + 'static {
+    /// The schema's name.
+    const SCHEMA: &'static str;
+    const DESCRIPTION: &'static str;
+
+    fn names() -> impl Iterator<Item = &'static str>;
+
+    fn name(self) -> &'static str;
+}
+
 /// A form that is an object.
 pub trait ObjectForm: Sized {
     fn each_name(found: &mut dyn FnMut(&'static str));
@@ -68,8 +79,9 @@ pub trait ObjectForm: Sized {
 /// - `nullable`: may be left out or null, an `Option`; with a value in parentheses, that is its default,
 /// - `flatten`: the fields of another form, in the same object.
 ///
-/// A name after `as` makes it a schema of its own, which others refer to. Comments become descriptions; `#[schema(…)]`
-/// adds to the schema. After the struct may follow:
+/// A name after `as` makes it a schema of its own, which others refer to; every form of the OpenAPI document has one, but
+/// those that are only flattened. Comments become descriptions, to which defaults are added; `#[schema(…)]` adds to the
+/// schema, on the form an example of a whole request. After the struct may follow:
 /// - `one_of`: fields of which exactly one is given, each with those that need it;
 /// - `any_of`: fields of which at least one is given;
 /// - `unique`: the field that must be unique within a list, and what it is by default;

@@ -30,24 +30,30 @@ pub type InputValues = Map<VariableName, InputValue, INPUTS_MAX>;
 form! {
     /// The whole pipeline: what is left out has its default. The texts of its stages and variables have at most 61440 bytes
     /// together.
+    #[schema("examples": [{ "name": "Example", "stages": [{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }] }])]
     pub struct PipelineForm as "PipelineRequest" {
         /// For people; the id if left out.
+        #[schema("examples": ["Web shop"])]
         optional name: Name,
-        /// The id if left out.
+        /// A short name for links; the id if left out.
+        #[schema("examples": ["web"])]
         optional slug: Identifier,
         /// They run in this order. Without stages, a deployment succeeds at once.
         #[schema("examples": [[{ "name": "build", "steps": [{ "run": ["echo", "hello"] }] }]])]
         optional(List::default()) stages: List<StageForm, 0, STAGES_MAX>,
         /// For all steps; an environment's own variables win over them.
+        #[schema("examples": [{ "SHOP_PORT": "8443" }])]
         optional variables: Variables,
         /// Whether people may approve what they triggered themselves.
         optional(true) self_approval: bool,
+        /// Where its code is, for fixes of failed deployments.
         nullable repository: RepositoryForm,
     }
     check check_pipeline;
 }
 
 form! {
+    /// A stage: steps that run one after the other.
     pub struct StageForm as "StageRequest" {
         /// Unique in its pipeline.
         #[schema("examples": ["build"])]
@@ -55,26 +61,32 @@ form! {
         /// `always`: each time, somebody has to approve before it starts.
         optional(ApprovalRule::Never) approval: ApprovalRule,
         /// For all its steps together.
+        #[schema("examples": [600])]
         optional(TimeoutSeconds::new(TIMEOUT_SECONDS_DEFAULT as i64)) timeout_seconds: TimeoutSeconds,
         /// Whether it can be run again from its first step without harm: then a stage that a crash of the server cut off is
         /// started again automatically.
         optional(false) idempotent: bool,
+        /// They run in this order; the first that fails ends the stage.
         required steps: List<StepForm, 1, STEPS_MAX>,
     }
     unique name;
 }
 
 form! {
+    /// A step: a program, a request, or a step of a registry.
     pub struct StepForm as "StepRequest" {
         /// Unique in its stage. If left out: `step-1`, `step-2`, … by its position.
+        #[schema("examples": ["compile"])]
         optional name: Identifier,
+        /// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
         optional run: Command,
+        /// A request to make.
         optional http: HttpForm,
         /// A step of a registry: `registry/step@version`. It must exist when the pipeline is saved, and is looked up when a
         /// deployment starts.
-        #[schema("examples": ["tools/build@1.2.0"])]
         optional uses: StepReference,
         /// The inputs of the step, by their names and types. Nothing is substituted in them.
+        #[schema("examples": [{ "TARGET": "all", "STRICT": true }])]
         optional with: InputValues,
     }
     one_of [run] [http] [uses, with];
@@ -84,28 +96,36 @@ form! {
 
 form! {
     /// A request that a step makes.
-    pub struct HttpForm {
+    pub struct HttpForm as "HttpCallRequest" {
         /// If left out: POST with a `body`, GET without.
+        #[schema("examples": ["POST"])]
         optional method: Method,
         /// Its host must have a public address, or one that the operator allows (`outbound.allow`), or the step fails.
         /// Redirects are not followed.
         #[schema("examples": ["https://deploy.example/hooks/shop"])]
         required url: Url,
+        /// Sent with it.
+        #[schema("examples": [{ "X-Tier": "review" }])]
         optional headers: Map<HeaderName, HeaderValue, HEADERS_MAX>,
         /// At most 32768 bytes.
+        #[schema("examples": ["tested"])]
         nullable body: HttpBody,
-        /// The statuses that count as success; any 2xx if left out or empty.
+        /// The statuses that count as success, one or several; any 2xx if left out or empty.
+        #[schema("examples": [[200, 204]])]
         optional expect_status: Statuses,
     }
 }
 
 form! {
     /// Where the code is that a pipeline deploys.
-    pub struct RepositoryForm {
+    pub struct RepositoryForm as "RepositoryRequest" {
+        /// `github` if pull requests can be opened there.
         required provider: Provider,
         /// Its host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/shop.git"])]
         required url: RepositoryUrl,
+        /// Into which fixes are to be merged.
+        #[schema("examples": ["main"])]
         optional(Branch(default_branch())) default_branch: Branch,
         /// The secret, of the pipeline or the organization, with the token that lets Lockkeeper push branches and open pull
         /// requests.
@@ -133,7 +153,9 @@ new_texts! {
     ApiUrl: from check_api_url, API_URL_PATTERN;
 }
 
-choices!(Provider);
+choices! {
+    Provider as "RepositoryProvider": "What serves a repository: any git server, or GitHub with its API.";
+}
 
 /// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
 #[derive(Clone)]
@@ -156,8 +178,6 @@ impl Form for Command {
         let mut schema = List::<Argument, 1, ARGUMENTS_MAX>::schema(schemas);
         schema["prefixItems"] = json!([Program::schema(schemas)]);
         schema["examples"] = json!([["echo", "hello"]]);
-        schema["description"] =
-            json!("A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.");
         schema
     }
 }
@@ -177,8 +197,13 @@ impl Form for Statuses {
     }
 
     fn schema(schemas: &mut Schemas) -> Value {
+        // The bounds of each type hold for its values only.
+        let mut schema = Status::schema(schemas);
         let list = List::<Status, 0, EXPECTED_STATUSES_MAX>::schema(schemas);
-        json!({ "oneOf": [Status::schema(schemas), list] })
+        schema["type"] = json!(["integer", "array"]);
+        schema["items"] = list["items"].clone();
+        schema["maxItems"] = list["maxItems"].clone();
+        schema
     }
 }
 

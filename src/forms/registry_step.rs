@@ -8,6 +8,7 @@ use super::types::Map;
 use crate::domain::{Description, INPUTS_MAX, Identifier, Input, InputKind, InputValue, RegistryStep, VariableName};
 
 form! {
+    /// A step that pipelines can use.
     pub struct RegistryStepForm as "RegistryStepRequest" {
         /// With its version unique in the registry.
         #[schema("examples": ["build"])]
@@ -15,10 +16,14 @@ form! {
         /// Any name that tells it from the others.
         #[schema("examples": ["1.2.0"])]
         required version: Identifier,
+        /// For people.
         nullable description: Description,
         /// The step finds them in variables of their names, over those of its pipeline.
+        #[schema("examples": [{ "WHOM": { "type": "string", "default": "world" } }])]
         optional inputs: Map<VariableName, InputForm, INPUTS_MAX>,
+        /// A program and its arguments; no shell, unless it is one. An argument has at most 32768 bytes.
         optional run: Command,
+        /// A request to make.
         optional http: HttpForm,
     }
     one_of [run] [http];
@@ -26,10 +31,13 @@ form! {
 
 form! {
     /// An input of a step.
-    pub struct InputForm {
+    pub struct InputForm as "StepInputRequest" {
+        /// What its values are.
         required r#type: InputKind,
+        /// Whether a pipeline has to give it.
         optional(false) required: bool,
         /// Of its type. Not for one that is required.
+        #[schema("examples": ["world"])]
         nullable default: InputValue,
     }
     check check_input;

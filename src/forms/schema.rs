@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::names::camel_case;
-use super::{Form, ObjectForm};
+use super::{Choice, Form, ObjectForm};
 
 /// The schemas that have a name.
 #[derive(Debug, Default)]
@@ -35,15 +35,25 @@ impl Schemas {
             extra: Map::new(),
         };
         T::describe(&mut object);
-        // The comment of one that has no name is for readers of the code: the field that it is for has its own.
-        let schema = object.finish(if name.is_some() { doc } else { &[] });
         match name {
             Some(name) => {
-                self.0.insert(name.to_owned(), schema);
-                reference(name)
+                let schema = object.finish(Some(name), doc);
+                self.named(name, schema)
             }
-            None => schema,
+            // The comment of one that has no name is for readers of the code: the field that it is for has its own.
+            None => object.finish(None, &[]),
         }
+    }
+
+    /// Enters a schema and refers to it.
+    pub fn named(&mut self, name: &str, schema: Value) -> Value {
+        self.0.insert(name.to_owned(), schema);
+        reference(name)
+    }
+
+    pub fn choice<T: Choice>(&mut self) -> Value {
+        let names: Vec<_> = T::names().collect();
+        self.named(T::SCHEMA, json!({ "type": "string", "enum": names, "description": T::DESCRIPTION }))
     }
 }
 
@@ -68,9 +78,12 @@ impl ObjectSchema<'_> {
     }
 
     fn add(&mut self, name: &str, mut schema: Value, doc: &[&str], extra: Value) {
-        if let (Some(schema), Value::Object(extra)) = (schema.as_object_mut(), extra) {
+        if let (Some(schema), Value::Object(mut extra)) = (schema.as_object_mut(), extra) {
+            // As a text: generators make a field with a default one that every request must have.
+            let default = extra.remove("default").map(|default| format!("Default: `{default}`."));
             schema.extend(extra);
-            describe(schema, doc);
+            let doc: Vec<_> = doc.iter().copied().chain(default.as_deref()).collect();
+            describe(schema, &doc);
         }
         self.properties.insert(camel_case(name), schema);
     }
@@ -86,26 +99,24 @@ impl ObjectSchema<'_> {
         }
     }
 
-    fn finish(self, doc: &[&str]) -> Value {
-        let object = |properties: &Map<String, Value>, required: &[String]| {
-            let mut schema = json!({ "type": "object", "additionalProperties": false, "properties": properties });
-            if !required.is_empty() {
-                schema["required"] = json!(required);
-            }
-            schema
-        };
+    fn finish(self, name: Option<&str>, doc: &[&str]) -> Value {
         let mut schema = if self.groups.is_empty() {
             object(&self.properties, &self.required)
         } else {
-            let variant = |group: &Vec<String>| {
-                let is_elsewhere =
-                    |name: &String| !group.contains(name) && self.groups.iter().any(|g| g.contains(name));
-                let mut properties = self.properties.clone();
-                properties.retain(|name, _| !is_elsewhere(name));
-                let required: Vec<_> = self.required.iter().chain(group.first()).cloned().collect();
-                object(&properties, &required)
-            };
-            json!({ "oneOf": self.groups.iter().map(variant).collect::<Vec<_>>() })
+            let variants: Vec<_> = self.groups.iter().map(|group| self.variant(group)).collect();
+            match name {
+                Some(name) => {
+                    let named = self.groups.iter().zip(variants).map(|(group, mut variant)| {
+                        let field = group.first().map_or("", String::as_str);
+                        if let Some(variant) = variant.as_object_mut() {
+                            describe(variant, &[&format!("The `{name}` that has `{field}`.")]);
+                        }
+                        self.schemas.named(&format!("{name}With{}", capitalized(field)), variant)
+                    });
+                    json!({ "oneOf": named.collect::<Vec<_>>() })
+                }
+                None => json!({ "oneOf": variants }),
+            }
         };
         if let Some(schema) = schema.as_object_mut() {
             schema.extend(self.extra);
@@ -113,6 +124,28 @@ impl ObjectSchema<'_> {
         }
         schema
     }
+
+    /// With the fields of one group and none of the others.
+    fn variant(&self, group: &[String]) -> Value {
+        let is_elsewhere = |name: &String| !group.contains(name) && self.groups.iter().any(|g| g.contains(name));
+        let mut properties = self.properties.clone();
+        properties.retain(|name, _| !is_elsewhere(name));
+        let required: Vec<_> = self.required.iter().chain(group.first()).cloned().collect();
+        object(&properties, &required)
+    }
+}
+
+fn object(properties: &Map<String, Value>, required: &[String]) -> Value {
+    let mut schema = json!({ "type": "object", "additionalProperties": false, "properties": properties });
+    if !required.is_empty() {
+        schema["required"] = json!(required);
+    }
+    schema
+}
+
+fn capitalized(name: &str) -> String {
+    let mut letters = name.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
 }
 
 fn describe(schema: &mut Map<String, Value>, doc: &[&str]) {
@@ -123,13 +156,15 @@ fn describe(schema: &mut Map<String, Value>, doc: &[&str]) {
 }
 
 fn or_null(mut schema: Value) -> Value {
-    if let Some(kind) = schema.get("type").cloned() {
-        schema["type"] = json!([kind, "null"]);
-        schema
-    } else if let Some(choices) = schema.get_mut("enum").and_then(Value::as_array_mut) {
-        choices.push(Value::Null);
-        schema
-    } else {
-        json!({ "oneOf": [schema, { "type": "null" }] })
+    match schema.get("type").cloned() {
+        Some(Value::Array(kinds)) => {
+            schema["type"] = kinds.into_iter().chain([json!("null")]).collect();
+            schema
+        }
+        Some(kind) => {
+            schema["type"] = json!([kind, "null"]);
+            schema
+        }
+        None => json!({ "oneOf": [schema, { "type": "null" }] }),
     }
 }

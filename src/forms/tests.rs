@@ -46,6 +46,15 @@ form! {
 }
 
 form! {
+    /// One of two.
+    struct NamedChoiceForm as "Choice" {
+        optional run: bool,
+        optional http: bool,
+    }
+    one_of [run] [http];
+}
+
+form! {
     struct ChangeForm {
         optional a_b: bool,
         optional c: bool,
@@ -84,6 +93,8 @@ fn what_is_given_is_read() {
     assert_eq!(form.list.map(|list| list.0[0].commit_id.to_string()), Some("a".to_owned()));
     let choice: ChoiceForm = read(r#"{"http": true, "with": false}"#);
     assert_eq!((choice.run, choice.http, choice.with), (None, Some(true), Some(false)));
+    let choice: NamedChoiceForm = read(r#"{"run": true}"#);
+    assert_eq!((choice.run, choice.http), (Some(true), None));
     let change: ChangeForm = read(r#"{"aB": true}"#);
     assert_eq!((change.a_b, change.c), (Some(true), None));
 }
@@ -206,7 +217,7 @@ fn of_fields_that_exclude_one_another_exactly_one_is_given() {
 fn the_schema_says_what_the_reader_takes() {
     let mut schemas = Schemas::default();
     assert_eq!(SampleForm::schema(&mut schemas), json!({ "$ref": "#/components/schemas/Sample" }));
-    let commit = json!({ "type": "string", "pattern": "^[!-,.-~][!-~]{0,127}$" });
+    let commit = json!({ "type": "string", "pattern": "^[!-,.-~][!-~]{0,127}$", "examples": ["c0ffee1"] });
     let inner = json!({
         "type": "object", "additionalProperties": false, "required": ["commitId"], "properties": { "commitId": commit },
     });
@@ -219,27 +230,35 @@ fn the_schema_says_what_the_reader_takes() {
             "description": "A form with a field of each kind.",
             "properties": {
                 "commitId": commit,
-                "number": { "type": "integer", "minimum": 1, "maximum": 300, "default": 7, "description": "How many." },
+                "number": {
+                    "type": "integer", "minimum": 1, "maximum": 300, "description": "How many. Default: `7`.",
+                },
                 "ttlSeconds": { "type": ["integer", "null"], "minimum": -100, "maximum": 300 },
-                "enabled": { "type": ["boolean", "null"], "default": true },
-                "type": { "enum": ["viewer", "developer", "maintainer", "admin"] },
+                "enabled": { "type": ["boolean", "null"], "examples": [true], "description": "Default: `true`." },
+                "type": { "$ref": "#/components/schemas/Role" },
                 "onRelease": nullable_inner,
                 "list": { "type": "array", "minItems": 1, "maxItems": 2, "items": inner },
                 "labels": {
                     "type": "object", "maxProperties": 2,
                     "propertyNames": { "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$" },
-                    "additionalProperties": { "type": "string", "pattern": "^[!-~]{1,63}$" },
+                    "additionalProperties": { "type": "string", "pattern": "^[!-~]{1,63}$", "examples": ["large"] },
                 },
             },
         })
     );
+    assert_eq!(schemas.0["Role"]["enum"], json!(["viewer", "developer", "maintainer", "admin"]));
     let choice = ChoiceForm::schema(&mut schemas);
     let of = |required: &str, others: &[&str]| {
         let names = others.iter().chain([&required]);
         let properties: serde_json::Map<_, _> =
-            names.map(|name| ((*name).to_owned(), json!({ "type": "boolean" }))).collect();
+            names.map(|name| ((*name).to_owned(), json!({ "type": "boolean", "examples": [true] }))).collect();
         json!({ "type": "object", "additionalProperties": false, "required": [required], "properties": properties })
     };
     assert_eq!(choice, json!({ "oneOf": [of("run", &[]), of("http", &["with"])] }));
+    let named = NamedChoiceForm::schema(&mut schemas);
+    assert_eq!(named, json!({ "$ref": "#/components/schemas/Choice" }));
+    let with = |field: &str| json!({ "$ref": format!("#/components/schemas/ChoiceWith{field}") });
+    assert_eq!(schemas.0["Choice"], json!({ "oneOf": [with("Run"), with("Http")], "description": "One of two." }));
+    assert_eq!(schemas.0["ChoiceWithHttp"]["required"], json!(["http"]));
     assert_eq!(ChangeForm::schema(&mut schemas)["minProperties"], 1);
 }

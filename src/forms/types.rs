@@ -12,7 +12,7 @@ use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
     AnalysisId, ApprovalId, ApprovalRule, ApprovalStatus, CommitId, Context, DeliveryId, DeploymentId,
     DeploymentStatus, Description, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
-    Role, SessionId, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
+    Role, SessionId, SessionStatus, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
 };
 use crate::nearest::did_you_mean;
 
@@ -26,7 +26,7 @@ impl Form for bool {
     }
 
     fn schema(_schemas: &mut Schemas) -> Value {
-        json!({ "type": "boolean" })
+        json!({ "type": "boolean", "examples": [true] })
     }
 }
 
@@ -104,9 +104,15 @@ pub fn rule_schema(rule: &TextRule) -> Value {
     Value::Object(schema)
 }
 
-/// Types that are read from a text: by a rule, or by a parser and a schema.
+/// With an example, which is also shown where the text stands for itself, such as in a path.
+pub fn example_of(mut schema: Value, example: &str) -> Value {
+    schema["examples"] = json!([example]);
+    schema
+}
+
+/// Types that are read from a text: by a parser and a schema. A name makes that a schema of its own.
 macro_rules! texts {
-    ($($type:ty: $parse:expr, $schema:expr;)*) => {
+    ($($type:ty $(as $name:literal)?: $parse:expr, $schema:expr;)*) => {
         $(
             impl $crate::forms::Text for $type {
                 fn parse_text(text: &str) -> Result<Self, $crate::domain::Malformed> {
@@ -130,7 +136,9 @@ macro_rules! texts {
                 }
 
                 fn schema(_schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
-                    <Self as $crate::forms::Text>::text_schema()
+                    let schema = <Self as $crate::forms::Text>::text_schema();
+                    $(let schema = _schemas.named($name, schema);)?
+                    schema
                 }
             }
         )*
@@ -171,8 +179,8 @@ macro_rules! new_texts {
 
 pub(crate) use new_texts;
 
-pub fn id_schema(pattern: &str) -> Value {
-    json!({ "type": "string", "pattern": pattern })
+pub fn id_schema(pattern: &str, example: &str) -> Value {
+    json!({ "type": "string", "pattern": pattern, "examples": [example] })
 }
 
 pub(crate) fn url_schema(pattern: &str) -> Value {
@@ -181,26 +189,49 @@ pub(crate) fn url_schema(pattern: &str) -> Value {
 
 texts! {
     Identifier: Self::parse, rule_schema(&Self::RULE);
-    CommitId: Self::parse, rule_schema(&Self::RULE);
-    Context: Self::parse, rule_schema(&Self::RULE);
-    Description: Self::parse, rule_schema(&Self::RULE);
-    LabelValue: Self::parse, rule_schema(&Self::RULE);
+    CommitId: Self::parse, example_of(rule_schema(&Self::RULE), "c0ffee1");
+    Context: Self::parse, example_of(rule_schema(&Self::RULE), "PR 412");
+    Description: Self::parse, example_of(rule_schema(&Self::RULE), "For trying things out");
+    LabelValue: Self::parse, example_of(rule_schema(&Self::RULE), "large");
     VariableName: Self::parse, rule_schema(&Self::RULE);
-    VariableValue: Self::parse, rule_schema(&Self::RULE);
-    StepReference: Self::parse, json!({ "type": "string", "pattern": Self::pattern() });
-    SessionId: str::parse, id_schema(Self::PATTERN);
-    DeploymentId: str::parse, id_schema(Self::PATTERN);
-    ApprovalId: str::parse, id_schema(Self::PATTERN);
-    AnalysisId: str::parse, id_schema(Self::PATTERN);
-    RegistryId: str::parse, id_schema(Self::PATTERN);
-    TokenId: str::parse, id_schema(Self::PATTERN);
-    WebhookId: str::parse, id_schema(Self::PATTERN);
-    DeliveryId: str::parse, id_schema(Self::PATTERN);
+    VariableValue: Self::parse, example_of(rule_schema(&Self::RULE), "review");
+    StepReference: Self::parse, id_schema(&Self::pattern(), "tools/build@1.2.0");
+    SessionId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    DeploymentId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    ApprovalId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    AnalysisId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    RegistryId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    TokenId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    WebhookId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
+    DeliveryId: str::parse, id_schema(Self::PATTERN, Self::EXAMPLE);
 }
 
-/// Types that are one of a few names: enums with `ALL` and `as_str`.
+/// Describes enums with `ALL` and `as_str`.
+macro_rules! named_choices {
+    ($($type:ty as $name:literal: $description:literal;)*) => {
+        $(
+            impl $crate::forms::Choice for $type {
+                const SCHEMA: &'static str = $name;
+                const DESCRIPTION: &'static str = $description;
+
+                fn names() -> impl Iterator<Item = &'static str> {
+                    <$type>::ALL.iter().map(|choice| choice.as_str())
+                }
+
+                fn name(self) -> &'static str {
+                    self.as_str()
+                }
+            }
+        )*
+    };
+}
+
+pub(crate) use named_choices;
+
+/// The same for those that requests have.
 macro_rules! choices {
-    ($($type:ty),*) => {
+    ($($type:ty as $name:literal: $description:literal;)*) => {
+        $crate::forms::named_choices! { $($type as $name: $description;)* }
         $(
             impl $crate::forms::Form for $type {
                 fn read(
@@ -210,8 +241,8 @@ macro_rules! choices {
                     reader.choice(element, &<$type>::ALL, |choice| choice.as_str())
                 }
 
-                fn schema(_schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
-                    serde_json::json!({ "enum": <$type>::ALL.iter().map(|choice| choice.as_str()).collect::<Vec<_>>() })
+                fn schema(schemas: &mut $crate::forms::Schemas) -> serde_json::Value {
+                    schemas.choice::<$type>()
                 }
             }
 
@@ -226,7 +257,18 @@ macro_rules! choices {
 
 pub(crate) use choices;
 
-choices!(Role, LockStatus, DeploymentStatus, ApprovalStatus, ApprovalRule, InputKind);
+choices! {
+    Role as "Role": "What a member may do; each role includes those before it. `viewer` reads; `developer` claims, deploys and \
+        releases its own sessions; `maintainer` releases any session, approves, and manages pipelines, environments, secrets \
+        and step registries; `admin` manages members, tokens and webhooks.";
+    LockStatus as "LockStatus": "The status of an environment. `resetting`: its `onRelease` deployment runs.";
+    SessionStatus as "SessionStatus": "The status of a session: `queued` while it waits, `active` while it has the lock; the \
+        others say how it ended.";
+    DeploymentStatus as "DeploymentStatus": "The status of a deployment. `cancelling`: told to stop, and may still run.";
+    ApprovalStatus as "ApprovalStatus": "The status of an approval. `cancelled`: the deployment ended before somebody decided.";
+    ApprovalRule as "ApprovalRule": "Whether somebody has to approve a stage, each time before it starts.";
+    InputKind as "StepInputType": "The type of a step's input.";
+}
 
 impl Reader {
     pub fn choice<T: Copy>(&mut self, element: &Element<'_>, all: &[T], name: fn(T) -> &'static str) -> Option<T> {
@@ -341,6 +383,8 @@ impl Form for InputValue {
     }
 
     fn schema(_schemas: &mut Schemas) -> Value {
-        json!({ "oneOf": [VariableValue::text_schema(), { "type": "number" }, { "type": "boolean" }] })
+        let mut schema = VariableValue::text_schema();
+        schema["type"] = json!(["string", "number", "boolean"]);
+        schema
     }
 }

@@ -211,21 +211,24 @@ impl Page {
     }
 }
 
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct Many<T> {
     pub data: Vec<T>,
     pub pagination: SlicePagination,
 }
 
+/// Which part of a list this is.
 #[derive(Serialize, ToSchema)]
 #[schema(as = Pagination)]
 pub struct SlicePagination {
     /// The most entries that this answer may have; of a list that was requested whole, as many as it has.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, example = 50)]
     limit: u64,
     /// How many entries come before those in this answer.
+    #[schema(example = 0)]
     offset: u64,
     /// How many entries there are in all, with the same filters.
+    #[schema(example = 3)]
     total: u64,
 }
 
@@ -236,26 +239,31 @@ impl SlicePagination {
     }
 }
 
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub struct Pages<T> {
     pub data: Vec<T>,
     pub pagination: PagePagination,
 }
 
+/// Which page of a history this is.
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HistoryPagination)]
 pub struct PagePagination {
     /// The page on which the first entry of this answer stands.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, example = 1)]
     page: u64,
     /// The most entries that this answer may have.
-    #[schema(minimum = 1)]
+    #[schema(minimum = 1, example = 50)]
     limit: u64,
     /// How many entries come before those in this answer.
+    #[schema(example = 0)]
     offset: u64,
     /// How many entries there are in all.
+    #[schema(example = 3)]
     total: u64,
+    /// How many pages there are.
+    #[schema(example = 1)]
     total_pages: u64,
 }
 

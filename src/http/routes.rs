@@ -47,30 +47,30 @@ pub type Handler = Box<dyn Fn(Call) -> LocalBoxFuture<'static, Answered>>;
 
 pub fn environment_routes() -> Vec<Routes> {
     vec![
-        at("/sessions/{sessionId}")
-            .get(sessions::view_any, openapi::get_any_session())
-            .delete(sessions::release_any, openapi::release_any_session())
-            .matching("/sessions/ses_{sessionId}"),
+        at("").get(environment_list::list, openapi::list_environments()),
+        at("/{envName}")
+            .get(environments::view, openapi::get_environment())
+            .put(environments::put, openapi::put_environment())
+            .delete(environments::delete, openapi::delete_environment()),
+        at("/{envName}/sessions").post(sessions::claim, openapi::claim_session()),
         // No environment is called `sessions`: who makes one learns why, and one of an older version can be deleted.
         at("/sessions").post(sessions::claim_any, openapi::claim_any()).named("/{envName}").refusing([
             unlisted(Method::PUT, environments::put),
             unlisted(Method::DELETE, environments::delete_reserved),
         ]),
-        at("/{envName}/sessions").post(sessions::claim, openapi::claim_session()),
+        at("/{envName}/force-claim").post(sessions::force_claim, openapi::force_claim()),
         at("/{envName}/sessions/{sessionId}")
             .get(sessions::view, openapi::get_session())
             .delete(sessions::release, openapi::release_session()),
-        at("/{envName}")
-            .get(environments::view, openapi::get_environment())
-            .put(environments::put, openapi::put_environment())
-            .delete(environments::delete, openapi::delete_environment()),
         at("/{envName}/sessions/{sessionId}/deploy").post(sessions::deploy, openapi::deploy_commit()),
         at("/{envName}/sessions/{sessionId}/heartbeat").post(sessions::heartbeat, openapi::heartbeat()),
-        at("/{envName}/force-claim").post(sessions::force_claim, openapi::force_claim()),
         at("/{envName}/lock").delete(sessions::release_lock, openapi::release_lock()),
-        at("/{envName}/history").get(environments::history, openapi::get_history()),
         at("/{envName}/queue").get(environments::queue, openapi::get_queue()),
-        at("").get(environment_list::list, openapi::list_environments()),
+        at("/{envName}/history").get(environments::history, openapi::get_history()),
+        // The same as below the pipeline. Only that path is in the document, since this one looks like `/{envName}/sessions`.
+        at("/sessions/{sessionId}")
+            .unlisted([unlisted(Method::GET, sessions::view_any), unlisted(Method::DELETE, sessions::release_any)])
+            .matching("/sessions/ses_{sessionId}"),
     ]
 }
 
@@ -83,6 +83,9 @@ pub fn organization_routes() -> Vec<Routes> {
             .delete(pipelines::delete, openapi::delete_pipeline()),
         at("/pipelines/{pipelineId}/stop").post(pipelines::stop, openapi::stop_pipeline()),
         at("/pipelines/{pipelineId}/resume").post(pipelines::resume, openapi::resume_pipeline()),
+        at("/pipelines/{pipelineId}/sessions/{sessionId}")
+            .get(sessions::view_any, openapi::get_any_session())
+            .delete(sessions::release_any, openapi::release_any_session()),
         at("/sessions").get(session_list::list, openapi::list_sessions()),
         at("/deployments").get(deployments::list, openapi::list_deployments()),
         at("/deployments/{deploymentId}").get(deployments::view, openapi::get_deployment()),
@@ -160,7 +163,7 @@ pub fn operator_routes() -> Vec<Routes> {
 
 /// The API explorer, for browsers.
 pub fn explorer_routes() -> Vec<Routes> {
-    let page = |path, endpoint| Routes { endpoints: vec![endpoint], ..at(path) }.content(Content::Page);
+    let page = |path, endpoint| at(path).unlisted([endpoint]).content(Content::Page);
     let roots = ["/", "/docs"].map(|path| page(path, unlisted(Method::GET, operator::root)));
     let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, explorer::file)));
     roots.into_iter().chain(files).collect()
@@ -177,7 +180,7 @@ pub fn openapi_document() -> String {
     let paths = tables.into_iter().flat_map(|(base, table)| {
         table.into_iter().map(move |routes| (format!("{base}{}", routes.path), routes.operations()))
     });
-    openapi::document(paths).to_string()
+    openapi::document(paths.filter(|(_, operations)| !operations.is_empty()))
 }
 
 fn at(path: &'static str) -> Routes {
@@ -221,6 +224,11 @@ impl Routes {
     fn on(mut self, endpoint: Endpoint, operation: Operation) -> Self {
         self.endpoints.push(Endpoint { operation: Some(operation), ..endpoint });
         self
+    }
+
+    /// Not part of the API's description.
+    fn unlisted<const N: usize>(self, endpoints: [Endpoint; N]) -> Self {
+        Self { endpoints: endpoints.into(), ..self }
     }
 
     fn matching(self, pattern: &'static str) -> Self {

@@ -5,18 +5,24 @@ use utoipa::ToSchema;
 
 use super::values::{Text, Time, UserView};
 use crate::analysis::service::{Analysis, Compared, EngineName, PullRequest, Report, Standing, Status};
-use crate::analysis::{Evidence, SuggestedFix};
+use crate::analysis::{Category, Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, DeploymentId};
 
+/// Why a deployment failed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Analysis)]
 pub struct AnalysisView<'a> {
-    #[schema(value_type = String, example = "anl_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = AnalysisId)]
     analysis_id: Text<AnalysisId>,
-    #[schema(value_type = String, example = "dep_0199f3c2a4b07f3e9d2c5a1b")]
+    /// The deployment that failed.
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// Its pipeline.
+    #[schema(example = "shop")]
     pipeline_id: &'a str,
+    /// Its environment.
+    #[schema(example = "staging-1")]
     env_name: &'a str,
     status: Status,
     /// The engine that was asked; once it is completed, the one that answered.
@@ -24,8 +30,9 @@ pub struct AnalysisView<'a> {
     /// Null until it is completed.
     root_cause: Option<RootCauseView<'a>>,
     /// The confidence in the root cause, from 0 to 1. Null until it is completed.
-    #[schema(minimum = 0.0, maximum = 1.0)]
+    #[schema(minimum = 0.0, maximum = 1.0, example = 0.9)]
     confidence: Option<f64>,
+    /// Null if there is none.
     suggested_fix: Option<SuggestedFixView<'a>>,
     /// The environment's last successful deployment before it, if there is one.
     compared_with: Option<ComparedView<'a>>,
@@ -33,54 +40,75 @@ pub struct AnalysisView<'a> {
     pull_request: Option<PullRequestView<'a>>,
     /// The member who requested it.
     requested_by: UserView<'a>,
+    /// When it was requested.
     created_at: Time,
+    /// When it ended; null before.
     completed_at: Option<Time>,
-    /// Why it failed; null if it did not.
+    /// Why the analysis itself failed; null if it did not.
+    #[schema(example = "the log could not be read")]
     error: Option<&'a str>,
 }
 
+/// What made a deployment fail.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = RootCause)]
 pub struct RootCauseView<'a> {
-    #[schema(example = "missing_command")]
-    category: &'static str,
+    category: Category,
+    /// In a sentence.
+    #[schema(example = "the program `jq` is not installed where the step runs")]
     summary: &'a str,
     /// The most significant first.
     evidence: Vec<EvidenceView<'a>>,
 }
 
+/// A line of the log that shows the cause.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Evidence)]
 pub struct EvidenceView<'a> {
+    /// The stage that wrote it.
     #[schema(example = "build")]
     stage: &'a str,
+    /// The step that wrote it.
     #[schema(example = "step-1")]
     step: &'a str,
-    /// From 1, in the answer to `GET …/logs?stage=…&step=…`.
+    /// Its number, from 1, in the answer to `GET …/logs?stage=…&step=…`.
+    #[schema(example = 4)]
     line: u32,
+    /// The line itself.
+    #[schema(example = "sh: 1: jq: not found")]
     text: &'a str,
 }
 
+/// How the cause could be removed.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = SuggestedFix)]
 pub struct SuggestedFixView<'a> {
+    /// In a sentence.
+    #[schema(example = "install jq in the image of the runner")]
     summary: &'a str,
     /// A unified diff, if one can be derived.
+    #[schema(
+        example = "--- a/Dockerfile\n+++ b/Dockerfile\n@@ -1 +1,2 @@\n FROM debian\n+RUN apt-get install -y jq\n"
+    )]
     patch: Option<&'a str>,
 }
 
+/// The deployment that a failed one was compared with.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ComparedDeployment)]
 pub struct ComparedView<'a> {
-    #[schema(value_type = String)]
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// What it deployed.
+    #[schema(example = "decade2")]
     commit_id: &'a str,
 }
 
+/// The pull request with a fix.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = PullRequest)]
@@ -88,9 +116,13 @@ pub struct PullRequestView<'a> {
     /// The pull request's page; for a branch without one, the page that compares it, or the remote with the branch.
     #[schema(example = "https://github.example/acme/shop/pull/7")]
     url: &'a str,
+    /// The branch that was pushed.
+    #[schema(example = "fix/missing-jq")]
     branch: &'a str,
     /// Null for a branch without a pull request.
+    #[schema(example = 7)]
     number: Option<u64>,
+    /// When it was opened.
     created_at: Time,
 }
 
@@ -99,7 +131,7 @@ pub struct PullRequestView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = FixPullRequest)]
 pub struct FixView<'a> {
-    #[schema(value_type = String, example = "anl_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = AnalysisId)]
     analysis_id: Text<AnalysisId>,
     #[serde(flatten)]
     pull_request: PullRequestView<'a>,
@@ -135,7 +167,7 @@ impl<'a> AnalysisView<'a> {
 impl<'a> From<&'a Report> for RootCauseView<'a> {
     fn from(report: &'a Report) -> Self {
         Self {
-            category: report.category.as_str(),
+            category: report.category,
             summary: &report.summary,
             evidence: report.evidence.iter().map(EvidenceView::from).collect(),
         }

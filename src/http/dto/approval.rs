@@ -6,31 +6,44 @@ use utoipa::ToSchema;
 use super::values::{Text, Time, UserView};
 use crate::domain::{ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, EnvironmentKey, SessionId};
 
+/// An approval that a stage needs before it starts.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Approval)]
 pub struct ApprovalView<'a> {
-    #[schema(value_type = String, example = "apr_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = ApprovalId)]
     approval_id: Text<ApprovalId>,
     status: ApprovalStatus,
-    #[schema(value_type = String)]
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// The deployment's pipeline.
+    #[schema(example = "shop")]
     pipeline_id: &'a str,
+    /// The deployment's environment.
+    #[schema(example = "staging-1")]
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<SessionId>)]
     session_id: Option<Text<SessionId>>,
+    /// What would be deployed.
+    #[schema(example = "c0ffee1")]
     commit_id: &'a str,
-    /// The stage to start, and which attempt it is.
+    /// The stage to start.
+    #[schema(example = "deploy")]
     stage: &'a str,
+    /// Which attempt of the stage it is, from 1.
+    #[schema(example = 1)]
     attempt: u32,
+    /// When the stage was ready to start.
     requested_at: Time,
     /// The member whose deployment it is.
     requested_by: Option<UserView<'a>>,
     /// When it was decided, or cancelled.
     decided_at: Option<Time>,
+    /// The member who decided, or null.
     decided_by: Option<UserView<'a>>,
     /// The comment of an approval or the reason of a rejection.
+    #[schema(example = "looks good")]
     comment: Option<&'a str>,
 }
 

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::values::{Text, Time};
 use crate::auth::Identity;
-use crate::domain::{TokenId, UserId};
+use crate::domain::{Role, TokenId, UserId};
 
 /// Who sends a request, by its token.
 #[derive(Debug, Serialize, ToSchema)]
@@ -16,13 +16,13 @@ pub struct CallerView<'a> {
     organization: CallerOrganization<'a>,
     /// The member whose permissions the token has.
     user: CallerUser<'a>,
-    /// The member's role now: viewer, developer, maintainer or admin.
-    #[schema(value_type = String, example = "developer")]
-    role: &'static str,
+    /// The member's role now.
+    role: Role,
     /// The token; null for a caller who has signed in without one.
     token: Option<CallerToken<'a>>,
 }
 
+/// The organization of a caller.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct CallerOrganization<'a> {
     /// As in the paths of the API.
@@ -33,25 +33,26 @@ pub struct CallerOrganization<'a> {
     name: &'a str,
 }
 
+/// The member behind a caller.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallerUser<'a> {
-    /// The member's id.
-    #[schema(value_type = String, example = "usr_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = UserId)]
     user_id: Text<UserId>,
     /// The member's name.
     #[schema(example = "ana")]
     name: &'a str,
     /// Null: members have no address yet.
-    #[schema(example = json!(null))]
+    #[schema(example = "ana@acme.example")]
     email: Option<&'a str>,
 }
 
+/// The token of a caller.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallerToken<'a> {
-    /// The token's id, as in the list of tokens.
-    #[schema(value_type = String, example = "tok_0199f3c2a4b07f3e9d2c5a1b")]
+    /// As in the list of tokens.
+    #[schema(value_type = TokenId)]
     token_id: Text<TokenId>,
     /// What it was called when it was created.
     #[schema(example = "ci")]
@@ -67,7 +68,7 @@ impl<'a> CallerView<'a> {
         Self {
             organization: CallerOrganization { id: member.organization.as_str(), name: organization_name },
             user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: None },
-            role: member.role.as_str(),
+            role: member.role,
             token: Some(CallerToken {
                 token_id: Text(token.id),
                 name: &token.name,

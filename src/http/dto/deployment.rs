@@ -9,16 +9,24 @@ use crate::domain::{
     SessionId, StageRun, StageStatus, StepReference, StepRun, StepSource, StepStatus,
 };
 
+/// A deployment without its stages.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeploymentBrief<'a> {
-    #[schema(value_type = String, example = "dep_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// What is deployed.
+    #[schema(example = "c0ffee1")]
     commit_id: &'a str,
     status: DeploymentStatus,
+    /// When it was requested.
     created_at: Time,
+    /// When it started; null before.
     started_at: Option<Time>,
+    /// When it ended; null before.
     finished_at: Option<Time>,
+    /// Why it failed; null if it did not.
+    #[schema(example = "step compile exited with 1")]
     error: Option<&'a str>,
 }
 
@@ -36,18 +44,27 @@ impl<'a> From<&'a Deployment> for DeploymentBrief<'a> {
     }
 }
 
+/// A commit on its way to an environment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Deployment)]
 pub struct DeploymentView<'a> {
-    #[schema(value_type = String, example = "dep_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// Its pipeline.
+    #[schema(example = "shop")]
     pipeline_id: &'a str,
+    /// Its environment.
+    #[schema(example = "staging-1")]
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<SessionId>)]
     session_id: Option<Text<SessionId>>,
+    /// What is deployed.
+    #[schema(example = "c0ffee1")]
     commit_id: &'a str,
+    /// That of the grant it belongs to; its steps get it, so that what they touch can refuse an older one.
+    #[schema(example = 42)]
     fencing_token: u64,
     /// The holder of its session.
     user: Option<UserView<'a>>,
@@ -56,63 +73,84 @@ pub struct DeploymentView<'a> {
     stages: Vec<StageRunView<'a>>,
     /// The member who last retried a stage.
     retried_by: Option<UserView<'a>>,
+    /// When it was requested.
     created_at: Time,
+    /// When it started; null before.
     started_at: Option<Time>,
+    /// When it ended; null before.
     finished_at: Option<Time>,
+    /// Why it failed; null if it did not.
+    #[schema(example = "step compile exited with 1")]
     error: Option<&'a str>,
 }
 
+/// A stage of a deployment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StageRun)]
 pub struct StageRunView<'a> {
+    /// Unique in its pipeline.
     #[schema(example = "build")]
     name: &'a str,
     status: StageStatus,
     /// Counts the runs, from 1; 0 before the first.
+    #[schema(example = 1)]
     attempt: u32,
     /// The approval of this attempt, once it is requested; null if it needs none.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<ApprovalId>)]
     approval_id: Option<Text<ApprovalId>>,
     /// The same approval, with its status.
     approval: Option<StageApprovalView>,
+    /// In the order in which they run.
     steps: Vec<StepRunView<'a>>,
 }
 
+/// The approval of a stage.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StageApproval)]
 pub struct StageApprovalView {
-    #[schema(value_type = String)]
+    #[schema(value_type = ApprovalId)]
     approval_id: Text<ApprovalId>,
     status: ApprovalStatus,
 }
 
+/// A step of a deployment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepRun)]
 pub struct StepRunView<'a> {
+    /// Unique in its stage.
+    #[schema(example = "compile")]
     name: &'a str,
     /// The step of a registry, if it is one.
     uses: Option<StepSourceView<'a>>,
     status: StepStatus,
     /// Of a program that exited.
+    #[schema(example = 0)]
     exit_code: Option<i32>,
+    /// When it started; null before.
     started_at: Option<Time>,
+    /// When it ended; null before.
     finished_at: Option<Time>,
 }
 
+/// Where a step of a registry comes from.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepSource)]
 pub struct StepSourceView<'a> {
+    /// The registry's name.
     #[schema(example = "tools")]
     registry: &'a str,
+    /// The step's name.
     #[schema(example = "build")]
     step: &'a str,
+    /// The step's version.
     #[schema(example = "1.2.0")]
     version: &'a str,
     /// The commit of the registry's repository, if it has one.
+    #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
     commit: Option<&'a str>,
 }
 

@@ -8,27 +8,35 @@ use utoipa::ToSchema;
 use super::deployment::DeploymentBrief;
 use super::values::{Text, Time, UserView};
 use crate::domain::{
-    Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Session, SessionId,
+    Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Role, Session, SessionId,
 };
 
+/// An environment without its configuration.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnvironmentListItem<'a> {
+    /// Unique in its pipeline.
     #[schema(example = "review-1")]
     env_name: &'a str,
+    /// Its pipeline.
     #[schema(example = "web")]
     pipeline_id: &'a str,
     lock_status: LockStatus,
     /// The holder; null unless it is locked.
     lock: Option<LockView<'a>>,
     /// How many sessions wait for it by name.
+    #[schema(example = 3)]
     queue_length: usize,
     /// Why the server took it out of service, if it did.
+    #[schema(example = "the deployment of main after a release failed")]
     disabled_reason: Option<&'a str>,
+    /// The one that runs or waits for an approval, or null.
     current_deployment: Option<DeploymentBrief<'a>>,
+    /// The last one that ended, or null.
     last_deployment: Option<LastDeploymentView<'a>>,
 }
 
+/// An environment that is handed out to one session at a time.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Environment)]
@@ -38,24 +46,33 @@ pub struct EnvironmentView<'a> {
     configuration: ConfigurationView<'a>,
 }
 
+/// Who holds an environment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Lock)]
 pub struct LockView<'a> {
-    #[schema(value_type = String)]
+    #[schema(value_type = SessionId)]
     session_id: Text<SessionId>,
     user: UserView<'a>,
+    /// The commit that was named in the claim, or null.
+    #[schema(example = "c0ffee1")]
     commit_id: Option<&'a str>,
+    /// What the holder said about the claim, or null.
+    #[schema(example = "PR 412")]
     context: Option<&'a str>,
+    /// Since when.
     claimed_at: Time,
+    /// When it expires unless its holder is active before; null: it never expires by itself.
     expires_at: Option<Time>,
+    /// Rises by one with each grant of the environment and never restarts.
+    #[schema(example = 42)]
     fencing_token: u64,
 }
 
 /// The lock of one of several environments.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = Holder)]
+#[schema(as = HeldEnvironment)]
 pub struct HolderView<'a> {
     /// The environment that is held.
     #[schema(example = "review-1")]
@@ -64,40 +81,66 @@ pub struct HolderView<'a> {
     lock: LockView<'a>,
 }
 
+/// The last deployment of an environment that ended.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LastDeployment)]
 pub struct LastDeploymentView<'a> {
-    #[schema(value_type = String)]
+    #[schema(value_type = DeploymentId)]
     deployment_id: Text<DeploymentId>,
+    /// What was deployed.
+    #[schema(example = "c0ffee1")]
     commit_id: &'a str,
     status: DeploymentStatus,
+    /// When it ended.
     finished_at: Time,
 }
 
+/// How an environment is set up. It can be sent back with a PUT.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Configuration)]
 pub struct ConfigurationView<'a> {
+    /// For people.
+    #[schema(example = "For looking at a pull request")]
     description: &'a str,
+    /// For listing environments and for claiming any of them.
+    #[schema(example = json!({ "size": "large" }))]
     labels: BTreeMap<&'a str, &'a str>,
+    /// Whether a claim that names a commit also deploys it.
+    #[schema(example = true)]
     deploy_on_claim: bool,
+    /// The TTL of a session that asks for none; null: such a session does not expire.
+    #[schema(example = 900)]
     default_ttl_seconds: Option<u32>,
+    /// The longest TTL that a session may have.
+    #[schema(example = 86400)]
     max_ttl_seconds: u32,
+    /// How long a session may hold the lock in total; null: as long as it is active.
+    #[schema(example = 14400)]
     max_hold_seconds: Option<u32>,
+    /// How many sessions may wait for the lock.
+    #[schema(example = 10000)]
     max_queue_length: u32,
-    #[schema(example = "developer")]
-    force_claim_role: &'static str,
+    /// The least role that may take the lock from its holder.
+    force_claim_role: Role,
     /// Deployed after a release or an expiry, before anybody else gets the environment.
     on_release: Option<OnReleaseView<'a>>,
+    /// A disabled environment is not handed out; its holder may finish.
+    #[schema(example = false)]
     disabled: bool,
+    /// For the steps of deployments.
+    #[schema(example = json!({ "TIER": "review" }))]
     variables: BTreeMap<&'a str, &'a str>,
 }
 
+/// What puts an environment in order again after a release.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = OnRelease)]
 pub struct OnReleaseView<'a> {
+    /// Deployed like any other.
+    #[schema(example = "main")]
     commit_id: &'a str,
 }
 
@@ -160,7 +203,7 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
             max_ttl_seconds: configuration.max_ttl_seconds,
             max_hold_seconds: configuration.max_hold_seconds,
             max_queue_length: configuration.max_queue_length,
-            force_claim_role: configuration.force_claim_role.as_str(),
+            force_claim_role: configuration.force_claim_role,
             on_release: configuration.on_release.as_ref().map(|commit| OnReleaseView { commit_id: commit.as_str() }),
             disabled: configuration.disabled,
             variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),

@@ -5,49 +5,70 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use super::values::{Text, Time};
-use crate::domain::{DeploymentId, EventData, EventValue, Identifier, Initiator, SessionId, TokenId, UserId};
+use crate::domain::{
+    DeploymentId, EventData, EventType, EventValue, Identifier, Initiator, SessionId, TokenId, UserId,
+};
 use crate::events::{EventId, RecordedEvent};
 
+/// A change in the organization. Its `type` says what its `data` has.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Event)]
 pub struct EventView<'a> {
     /// Sorts in the order of events in the organization.
-    #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
+    #[schema(value_type = EventId)]
     event_id: Text<EventId>,
-    #[schema(value_type = String, example = "session.claimed")]
-    r#type: &'static str,
+    r#type: EventType,
+    /// When it happened.
     at: Time,
+    /// Who did it.
     actor: ActorView<'a>,
     /// The id of the request that caused it; null if none did.
+    #[schema(example = "0199f3c2-a4b0-7f3e-9d2c-5a1b2c3d4e5f")]
     request_id: Option<&'a str>,
+    /// The pipeline that it happened in, or null.
+    #[schema(example = "web")]
     pipeline_id: Option<&'a str>,
+    /// The environment that it happened in, or null.
+    #[schema(example = "review-1")]
     env_name: Option<&'a str>,
-    #[schema(value_type = Option<String>)]
+    /// The session that it is about, or null.
+    #[schema(value_type = Option<SessionId>)]
     session_id: Option<Text<SessionId>>,
-    #[schema(value_type = Option<String>)]
+    /// The deployment that it is about, or null.
+    #[schema(value_type = Option<DeploymentId>)]
     deployment_id: Option<Text<DeploymentId>>,
-    /// Further details, by type.
+    /// Further details.
     #[schema(value_type = Object)]
     data: DataView<'a>,
     /// SHA-256 in hex that chains the event to the one before it; `lockkeeper audit verify` checks all of them.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, example = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08")]
     hash: Text<Hex<'a>>,
 }
 
+/// Who made a change.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Actor)]
 pub struct ActorView<'a> {
-    /// `user`, or `system` for automatic changes.
-    #[schema(value_type = String, example = "user")]
-    kind: &'static str,
-    #[schema(value_type = Option<String>)]
+    kind: ActorKind,
+    /// The member; null for the system.
+    #[schema(value_type = Option<UserId>)]
     user_id: Option<Text<UserId>>,
     /// The name at that time.
+    #[schema(example = "ana")]
     name: Option<&'a str>,
-    #[schema(value_type = Option<String>)]
+    /// The token of the request, if there was one.
+    #[schema(value_type = Option<TokenId>)]
     token_id: Option<Text<TokenId>>,
+}
+
+/// `user`, or `system` for automatic changes.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+enum ActorKind {
+    User,
+    System,
 }
 
 #[derive(Debug)]
@@ -61,7 +82,7 @@ impl<'a> From<&'a RecordedEvent> for EventView<'a> {
         let via = event.by.as_ref().and_then(|initiator| initiator.via.as_ref());
         Self {
             event_id: Text(event.id),
-            r#type: event.event_type.as_str(),
+            r#type: event.event_type,
             at: Time(event.at),
             actor: ActorView::new(event.by.as_ref()),
             request_id: via.map(|via| &*via.request),
@@ -79,7 +100,7 @@ impl<'a> ActorView<'a> {
     fn new(initiator: Option<&'a Initiator>) -> Self {
         let via = initiator.and_then(|initiator| initiator.via.as_ref());
         Self {
-            kind: if initiator.is_some() { "user" } else { "system" },
+            kind: if initiator.is_some() { ActorKind::User } else { ActorKind::System },
             user_id: initiator.map(|initiator| Text(initiator.person.id)),
             name: initiator.map(|initiator| &*initiator.person.name),
             token_id: via.map(|via| Text(via.token)),

@@ -5,20 +5,23 @@ use utoipa::ToSchema;
 
 use super::values::{Text, Time};
 use crate::auth::MemberEntry;
-use crate::domain::UserId;
+use crate::domain::{Role, UserId};
 
+/// A member of the organization.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Member)]
 pub struct MemberView<'a> {
-    #[schema(value_type = String, example = "usr_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = UserId)]
     user_id: Text<UserId>,
+    /// Unique in the organization.
     #[schema(example = "ana")]
     name: &'a str,
-    #[schema(value_type = String, example = "developer")]
-    role: &'static str,
+    role: Role,
+    /// Since when.
     created_at: Time,
     /// The number of their tokens.
+    #[schema(example = 2)]
     token_count: usize,
 }
 
@@ -28,7 +31,7 @@ impl<'a> From<&'a MemberEntry> for MemberView<'a> {
         Self {
             user_id: Text(member.id),
             name: member.name.as_str(),
-            role: member.role.as_str(),
+            role: member.role,
             created_at: Time(member.created_at),
             token_count: *tokens,
         }

@@ -7,8 +7,11 @@ mod caller;
 mod deployment;
 mod environment;
 mod event;
+mod event_data;
+mod ids;
 mod member;
 mod pipeline;
+mod problem;
 mod registry;
 mod secret;
 mod session;
@@ -23,13 +26,16 @@ pub use caller::CallerView;
 pub use deployment::DeploymentView;
 pub use environment::{EnvironmentListItem, EnvironmentView, HolderView, LockView};
 pub use event::EventView;
+pub use event_data::{EventShape, event_shapes};
 pub use member::MemberView;
 pub use pipeline::PipelineView;
+pub use problem::{ProblemHolderView, ProblemView};
 pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
 pub use values::{Text, Time, UserView};
 pub use webhook::{
-    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_body, webhook_test_body,
+    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema, webhook_body,
+    webhook_test_body,
 };

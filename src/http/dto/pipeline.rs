@@ -8,50 +8,69 @@ use utoipa::ToSchema;
 
 use super::values::{InputValueView, Text, Time, UserView};
 use crate::domain::{Action, ApprovalRule, Context, HttpCall, Stage, Step, StepReference, VariableName};
-use crate::pipelines::{Pipeline, Repository};
+use crate::pipelines::{Pipeline, Provider, Repository};
 
+/// What is deployed to its environments, and how.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Pipeline)]
 pub struct PipelineView<'a> {
+    /// Unique in the organization.
     #[schema(example = "web")]
     id: &'a str,
+    /// For people.
+    #[schema(example = "Web shop")]
     name: &'a str,
+    /// A short name for links.
+    #[schema(example = "web")]
     slug: &'a str,
-    #[schema(value_type = PipelineStatusName)]
-    status: &'static str,
+    status: PipelineStatus,
+    /// Who stopped it; null while it runs.
     stopped_by: Option<UserView<'a>>,
+    /// When it was stopped; null while it runs.
     stopped_at: Option<Time>,
+    /// Why it was stopped, or null.
+    #[schema(example = "the database is being moved")]
     stop_reason: Option<&'a str>,
     /// In the order in which they run.
     stages: Vec<StageView<'a>>,
     /// For all steps; an environment's own variables win over them.
+    #[schema(example = json!({ "SHOP_PORT": "8443" }))]
     variables: BTreeMap<&'a str, &'a str>,
     /// Whether people may approve what they triggered themselves.
+    #[schema(example = true)]
     self_approval: bool,
+    /// How many environments it has.
+    #[schema(example = 3)]
     environment_count: u64,
+    /// Where its code is, or null.
     repository: Option<RepositoryView<'a>>,
 }
 
 /// In a stopped pipeline, running deployments finish and new ones wait until it is resumed.
-#[derive(ToSchema)]
-#[schema(as = PipelineStatus, rename_all = "snake_case")]
-#[expect(dead_code, reason = "only describes the texts of `status`")]
-pub enum PipelineStatusName {
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum PipelineStatus {
     Running,
     Stopped,
 }
 
+/// A stage: steps that run one after the other.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StageDefinition)]
 pub struct StageView<'a> {
+    /// Unique in its pipeline.
     #[schema(example = "build")]
     name: &'a str,
-    #[schema(example = "never")]
-    approval: &'static str,
+    approval: ApprovalRule,
+    /// For all its steps together.
+    #[schema(example = 3600)]
     timeout_seconds: u32,
+    /// Whether it is started again automatically if a crash of the server cut it off.
+    #[schema(example = false)]
     idempotent: bool,
+    /// In the order in which they run.
     steps: Vec<StepView<'a>>,
 }
 
@@ -60,12 +79,14 @@ pub struct StageView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepDefinition)]
 pub struct StepView<'a> {
+    /// Unique in its stage.
     #[schema(example = "step-1")]
     name: &'a str,
     /// A program and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<String>, required = false, example = json!(["echo", "hello"]))]
     run: Option<&'a [Arc<str>]>,
+    /// A request to make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = HttpCallView, required = false)]
     http: Option<HttpCallView<'a>>,
@@ -75,35 +96,49 @@ pub struct StepView<'a> {
     uses: Option<Text<&'a StepReference>>,
     /// The inputs of that step.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = BTreeMap<String, InputValueView>, required = false)]
+    #[schema(value_type = BTreeMap<String, InputValueView>, required = false, example = json!({ "TARGET": "all" }))]
     with: Option<BTreeMap<&'a str, InputValueView<'a>>>,
 }
 
+/// A request that a step makes.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = HttpCall)]
 pub struct HttpCallView<'a> {
+    /// An HTTP method.
     #[schema(example = "POST")]
     method: &'a str,
+    /// Redirects are not followed.
+    #[schema(example = "https://deploy.example/hooks/shop")]
     url: &'a str,
+    /// Sent with it.
+    #[schema(example = json!({ "X-Tier": "review" }))]
     headers: BTreeMap<&'a str, &'a str>,
+    /// Null if it has none.
+    #[schema(example = "tested")]
     body: Option<&'a str>,
-    /// If empty: any 2xx.
+    /// The statuses that count as success. If empty: any 2xx.
+    #[schema(example = json!([200, 204]))]
     expect_status: &'a [u16],
 }
 
+/// Where the code is that a pipeline deploys.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Repository)]
 pub struct RepositoryView<'a> {
-    #[schema(example = "git")]
-    provider: &'static str,
+    provider: Provider,
+    /// https or ssh.
+    #[schema(example = "https://git.example/shop.git")]
     url: &'a str,
+    /// Into which fixes are to be merged.
     #[schema(example = "main")]
     default_branch: &'a str,
     /// The name of the secret with the token for pushing and opening pull requests.
+    #[schema(example = "GIT_TOKEN")]
     credential: Option<&'a str>,
     /// The API of a GitHub server of your own; null: derived from the URL.
+    #[schema(example = "https://github.example/api/v3")]
     api_url: Option<&'a str>,
 }
 
@@ -115,7 +150,7 @@ impl<'a> PipelineView<'a> {
             id: pipeline.key.pipeline.as_str(),
             name: &pipeline.name,
             slug: pipeline.slug.as_str(),
-            status: if stopped.is_some() { "stopped" } else { "running" },
+            status: if stopped.is_some() { PipelineStatus::Stopped } else { PipelineStatus::Running },
             stopped_by: stopped.map(|stopped| UserView::from(&stopped.by)),
             stopped_at: stopped.map(|stopped| Time(stopped.at)),
             stop_reason: stopped.and_then(|stopped| stopped.reason.as_ref()).map(Context::as_str),
@@ -132,10 +167,7 @@ impl<'a> From<&'a Stage> for StageView<'a> {
     fn from(stage: &'a Stage) -> Self {
         Self {
             name: stage.name.as_str(),
-            approval: match stage.approval {
-                ApprovalRule::Never => "never",
-                ApprovalRule::Always => "always",
-            },
+            approval: stage.approval,
             timeout_seconds: stage.timeout_seconds,
             idempotent: stage.idempotent,
             steps: stage.steps.iter().map(StepView::from).collect(),
@@ -173,7 +205,7 @@ impl<'a> From<&'a HttpCall> for HttpCallView<'a> {
 impl<'a> From<&'a Repository> for RepositoryView<'a> {
     fn from(repository: &'a Repository) -> Self {
         Self {
-            provider: repository.provider.as_str(),
+            provider: repository.provider,
             url: &repository.url,
             default_branch: &repository.default_branch,
             credential: repository.credential.as_ref().map(VariableName::as_str),

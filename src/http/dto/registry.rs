@@ -8,14 +8,15 @@ use utoipa::ToSchema;
 
 use super::pipeline::HttpCallView;
 use super::values::{InputValueView, Text, Time};
-use crate::domain::{Action, Input, RegistryId, RegistryStep};
+use crate::domain::{Action, Input, InputKind, RegistryId, RegistryStep};
 use crate::registries::{GitSource, Registry, Source, Status, StepKey, Synced};
 
+/// Steps that pipelines use by name and version.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepRegistry)]
 pub struct RegistryView<'a> {
-    #[schema(value_type = String, example = "reg_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = RegistryId)]
     registry_id: Text<RegistryId>,
     /// Pipelines refer to it by this name: `uses: "name/step@version"`.
     #[schema(example = "tools")]
@@ -26,34 +27,48 @@ pub struct RegistryView<'a> {
     /// The last successful sync.
     synced_at: Option<Time>,
     /// Why the last sync failed.
+    #[schema(example = "the repository does not exist, or the credential does not allow reading it")]
     error: Option<&'a str>,
     /// The faults of files that made the last sync fail.
     errors: Vec<FileFaultView<'a>>,
+    /// How many steps it has.
+    #[schema(example = 3)]
     step_count: usize,
+    /// When it was created.
     created_at: Time,
+    /// When it last changed.
     updated_at: Time,
 }
 
+/// The repository of a registry.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepRegistryRepository)]
 pub struct GitView<'a> {
+    /// https, ssh, or `file://` if the operator allows it.
+    #[schema(example = "https://git.example/acme/steps.git")]
     url: &'a str,
     /// A branch or a tag.
     #[schema(example = "main")]
     r#ref: &'a str,
     /// The commit its steps are from; null before the first successful sync.
+    #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
     commit: Option<&'a str>,
     /// The name of the secret with the access token.
+    #[schema(example = "STEPS_TOKEN")]
     credential: Option<&'a str>,
 }
 
+/// What is wrong with a file of a registry's repository.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepFileFault)]
 pub struct FileFaultView<'a> {
+    /// Its path in the repository.
     #[schema(example = "steps/build.toml")]
     file: &'a str,
+    /// Where and why.
+    #[schema(example = "line 3: `vesion` is not a known field; did you mean `version`?")]
     message: &'a str,
 }
 
@@ -95,32 +110,41 @@ impl<'a> From<&'a GitSource> for GitView<'a> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = RegistryStep)]
 pub struct RegistryStepView<'a> {
+    /// With its version unique in the registry.
     #[schema(example = "build")]
     name: &'a str,
+    /// Any name that tells it from the others.
     #[schema(example = "1.2.0")]
     version: &'a str,
+    /// For people.
+    #[schema(example = "Builds the program")]
     description: &'a str,
     /// How pipelines refer to it.
     #[schema(example = "tools/build@1.2.0")]
     uses: String,
+    /// By their names, which are those of the variables that the step finds them in.
+    #[schema(example = json!({ "TARGET": { "type": "string", "required": false, "default": "all" } }))]
     inputs: BTreeMap<&'a str, InputView<'a>>,
     /// A program and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Vec<String>, required = false, example = json!(["make", "all"]))]
     run: Option<&'a [Arc<str>]>,
+    /// A request to make.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = HttpCallView, required = false)]
     http: Option<HttpCallView<'a>>,
 }
 
+/// An input of a step.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepInput)]
 pub struct InputView<'a> {
-    /// One of `string`, `number`, `boolean`.
-    #[schema(example = "string")]
-    r#type: &'static str,
+    r#type: InputKind,
+    /// Whether a pipeline has to give it.
+    #[schema(example = false)]
     required: bool,
+    /// Its value if a pipeline gives none, or null.
     #[schema(value_type = Option<InputValueView>)]
     default: Option<InputValueView<'a>>,
 }
@@ -148,30 +172,36 @@ impl<'a> RegistryStepView<'a> {
 
 impl<'a> From<&'a Input> for InputView<'a> {
     fn from(input: &'a Input) -> Self {
-        Self {
-            r#type: input.kind.as_str(),
-            required: input.required,
-            default: input.default.as_ref().map(InputValueView::from),
-        }
+        Self { r#type: input.kind, required: input.required, default: input.default.as_ref().map(InputValueView::from) }
     }
 }
 
-/// Steps as `name@version`.
+/// The changes of a sync, each step as `name@version`.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = StepRegistrySync)]
 pub struct SyncView<'a> {
-    #[schema(value_type = String, example = "reg_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = RegistryId)]
     registry_id: Text<RegistryId>,
+    /// The commit its steps are from now.
+    #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
     commit: Option<&'a str>,
     /// Null for the first successful sync.
+    #[schema(example = "9b1f3a2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d")]
     previous_commit: Option<&'a str>,
+    /// Steps that are new.
     #[schema(example = json!(["build@1.2.0"]))]
     added: Vec<String>,
     /// Steps with the same name and version but another content: later deployments run the new one.
+    #[schema(example = json!([]))]
     changed: Vec<String>,
+    /// Steps that are gone.
+    #[schema(example = json!(["build@1.1.0"]))]
     removed: Vec<String>,
+    /// How many steps it has now.
+    #[schema(example = 3)]
     step_count: usize,
+    /// When.
     synced_at: Option<Time>,
 }
 

@@ -6,18 +6,26 @@ use utoipa::ToSchema;
 use super::values::Time;
 use crate::secrets::Secret;
 
+/// A secret, without its value.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Secret)]
 pub struct SecretView<'a> {
-    #[schema(example = "DATABASE_PASSWORD")]
+    /// The variable in which steps find it.
+    #[schema(example = "EXAMPLE_PASSWORD")]
     name: &'a str,
+    /// For people.
+    #[schema(example = "For trying the API")]
     description: &'a str,
     /// Null for a secret of the organization, which all its pipelines get.
+    #[schema(example = "web")]
     pipeline_id: Option<&'a str>,
     /// Rises with every change.
+    #[schema(example = 1)]
     version: u64,
+    /// When it was created.
     created_at: Time,
+    /// When it last changed.
     updated_at: Time,
 }
 

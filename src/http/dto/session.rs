@@ -9,41 +9,59 @@ use super::values::{Text, Time, UserView};
 use crate::actors::{ListedSession, Queued, Waiting};
 use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session, SessionId, SessionStatus};
 
+/// One claim from beginning to end.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Session)]
 pub struct SessionView<'a> {
-    #[schema(value_type = String, example = "ses_0199f3c2a4b07f3e9d2c5a1b2a")]
+    #[schema(value_type = SessionId)]
     session_id: Text<SessionId>,
     /// Null while it waits for any environment.
+    #[schema(example = "review-1")]
     env_name: Option<&'a str>,
     lock_status: SessionStatus,
     /// Whether somebody took the lock by force; `endedBy` and `endedAt` say who and when.
+    #[schema(example = false)]
     overridden: bool,
+    /// Whose it is.
     user: UserView<'a>,
+    /// The commit that was named in the claim, or null.
+    #[schema(example = "c0ffee1")]
     commit_id: Option<&'a str>,
+    /// What was said about the claim, or null.
+    #[schema(example = "PR 412")]
     context: Option<&'a str>,
+    /// Its priority in the queue.
+    #[schema(example = 0)]
     priority: i8,
     /// Its position in the queue, from 1; null if it is not queued.
+    #[schema(example = 1)]
     queue_position: Option<usize>,
     /// Rises by one with each grant of the environment and never restarts, so that the target of a deployment can refuse
     /// an older one. Null until it has the lock.
+    #[schema(example = 42)]
     fencing_token: Option<u64>,
+    /// When it was asked for.
     created_at: Time,
+    /// When it got the lock; null before.
     claimed_at: Option<Time>,
-    /// When it expires unless its holder is active before; in the queue, unless somebody polls it before.
+    /// When it expires unless its holder is active before; in the queue, unless somebody polls it before. Null: it never
+    /// expires by itself, or has ended.
     expires_at: Option<Time>,
+    /// When it ended; null before.
     ended_at: Option<Time>,
+    /// Who ended it; null if nobody did.
     ended_by: Option<EndedByView<'a>>,
-    /// Why it expired, if it did: `ttl` (no activity in time), `max_hold` (held as long as the environment allows), `unasked`
-    /// (nobody asked about it in time), `vanished` (its client had gone).
-    end_reason: Option<&'static str>,
+    /// Why it expired; null if it did not.
+    end_reason: Option<Expiry>,
     /// What its user should know: that its lock never expires by itself, or the lock that it waits for. Null if there is
     /// nothing to say.
     #[schema(example = "this lock has no TTL and never expires by itself: release it when you are done")]
     warning: Option<&'static str>,
     /// The newest hundred, in order of arrival; `deploymentCount` counts them all.
     deployments: Vec<DeploymentBrief<'a>>,
+    /// How many deployments it has had.
+    #[schema(example = 1)]
     deployment_count: u64,
 }
 
@@ -59,7 +77,8 @@ const ENDLESS_WAIT: &str = "the lock that this session waits for has no TTL and 
 pub struct EndedByView<'a> {
     #[serde(flatten)]
     user: UserView<'a>,
-    #[schema(value_type = Option<String>)]
+    /// The session that took over, or null.
+    #[schema(value_type = Option<SessionId>)]
     session_id: Option<Text<SessionId>>,
 }
 
@@ -143,6 +162,7 @@ impl<'a> EndedByView<'a> {
     }
 }
 
+/// A session that took the lock by force, or found it free.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = ForceClaimedSession)]
@@ -160,13 +180,10 @@ impl<'a> ForceClaimView<'a> {
     }
 }
 
-pub fn end_reason(how: EndedHow) -> Option<&'static str> {
+pub fn end_reason(how: EndedHow) -> Option<Expiry> {
     match how {
         EndedHow::Released | EndedHow::Overridden(_) => None,
-        EndedHow::Expired(Expiry::Ttl) => Some("ttl"),
-        EndedHow::Expired(Expiry::MaxHold) => Some("max_hold"),
-        EndedHow::Expired(Expiry::Unasked) => Some("unasked"),
-        EndedHow::Expired(Expiry::Vanished) => Some("vanished"),
+        EndedHow::Expired(why) => Some(why),
     }
 }
 
@@ -175,15 +192,25 @@ pub fn end_reason(how: EndedHow) -> Option<&'static str> {
 #[serde(rename_all = "camelCase")]
 #[schema(as = Waiter)]
 pub struct WaiterView<'a> {
+    /// From 1.
+    #[schema(example = 1)]
     position: usize,
     /// Null for a claim that waits on its connection: its session begins with the lock.
-    #[schema(value_type = Option<String>)]
+    #[schema(value_type = Option<SessionId>)]
     session_id: Option<Text<SessionId>>,
+    /// Who waits.
     user: UserView<'a>,
+    /// The commit that was named in the claim, or null.
+    #[schema(example = "c0ffee1")]
     commit_id: Option<&'a str>,
+    /// What was said about the claim, or null.
+    #[schema(example = "PR 412")]
     context: Option<&'a str>,
+    /// Higher priorities go first.
+    #[schema(example = 0)]
     priority: i8,
     /// Whether it waits for any environment whose labels match.
+    #[schema(example = false)]
     any: bool,
     /// When it began to wait.
     created_at: Time,

@@ -1,4 +1,5 @@
-//! Statuses as they are written in answers: by the names that their enums have, which are also those of the schema.
+//! Closed sets of names as they are written in answers: by the names that their enums have, which are also those of the
+//! schema.
 
 use std::borrow::Cow;
 
@@ -7,43 +8,72 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::domain::{ApprovalStatus, DeploymentStatus, LockStatus, SessionStatus, StageStatus, StepStatus};
+use crate::auth::RevocationReason;
+use crate::domain::{
+    ApprovalRule, ApprovalStatus, DeploymentStatus, EventType, Expiry, InputKind, LockStatus, Role, SessionStatus,
+    StageStatus, StepStatus,
+};
+use crate::forms::{Choice, named_choices};
+use crate::pipelines::Provider;
+use crate::webhooks::DeliveryStatus;
 use crate::{analysis, registries};
 
+// Those that requests have too are described with their forms.
+named_choices! {
+    StageStatus as "StageStatus": "The status of a stage. `queued`: handed to the runner, which has not started it.";
+    StepStatus as "StepStatus": "The status of a step.";
+    Expiry as "EndReason": "Why a session expired: `ttl` (no activity in time), `max_hold` (held as long as the environment \
+        allows), `unasked` (nobody polled it in time), `vanished` (its client had gone).";
+    RevocationReason as "RevocationReason": "Why a token was revoked: its member was removed, or a new bootstrap token \
+        replaces it.";
+    EventType as "EventType": "What happened.";
+    analysis::Category as "RootCauseCategory": "A kind of failure.";
+    registries::Status as "StepRegistryStatus": "The status of a step registry. `failed`: the last sync failed, and the steps \
+        are those from before it.";
+}
+
 macro_rules! written_by_name {
-    ($($type:ty as $name:literal: $description:literal;)*) => {
+    ($($type:ty),* $(,)?) => {
         $(
             impl Serialize for $type {
                 fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                    serializer.serialize_str(self.as_str())
+                    serializer.serialize_str(self.name())
                 }
             }
 
             impl PartialSchema for $type {
                 fn schema() -> RefOr<Schema> {
-                    let names = <$type>::ALL.iter().map(|status| status.as_str());
-                    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names));
-                    schema.description(Some($description)).into()
+                    let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(<$type>::names()));
+                    schema.description(Some(<$type>::DESCRIPTION)).into()
                 }
             }
 
             impl ToSchema for $type {
                 fn name() -> Cow<'static, str> {
-                    Cow::Borrowed($name)
+                    Cow::Borrowed(<$type>::SCHEMA)
                 }
             }
         )*
     };
 }
 
-written_by_name! {
-    LockStatus as "LockStatus": "The status of an environment.";
-    SessionStatus as "SessionStatus": "The status of a session.";
-    DeploymentStatus as "DeploymentStatus": "The status of a deployment.";
-    StageStatus as "StageStatus": "The status of a stage. `queued`: handed to the runner, which has not started it.";
-    StepStatus as "StepStatus": "The status of a step.";
-    ApprovalStatus as "ApprovalStatus": "`cancelled`: the deployment ended before somebody decided.";
-    analysis::service::Status as "AnalysisStatus": "The status of an analysis.";
-    analysis::service::EngineName as "AnalysisEngine": "What made the analysis.";
-    registries::Status as "StepRegistryStatus": "`failed`: the last sync failed, and the steps are those from before it.";
-}
+written_by_name!(
+    LockStatus,
+    SessionStatus,
+    Expiry,
+    DeploymentStatus,
+    StageStatus,
+    StepStatus,
+    ApprovalStatus,
+    ApprovalRule,
+    InputKind,
+    Provider,
+    Role,
+    RevocationReason,
+    EventType,
+    DeliveryStatus,
+    analysis::Category,
+    analysis::service::Status,
+    analysis::service::EngineName,
+    registries::Status,
+);

@@ -7,20 +7,28 @@ use super::values::{Text, Time};
 use crate::auth::{OpenToken, Token};
 use crate::domain::{TokenId, UserId};
 
+/// An API token, without its text.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Token)]
 pub struct TokenView<'a> {
-    #[schema(value_type = String, example = "tok_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = TokenId)]
     token_id: Text<TokenId>,
+    /// What it is for.
+    #[schema(example = "ci")]
     name: &'a str,
     /// The member whose permissions it has.
     user: TokenUser,
     /// The member who created it.
     created_by: TokenUser,
+    /// The end of its text, to recognise it by.
+    #[schema(example = "x7Qd")]
     last_four: &'a str,
+    /// When it was created.
     created_at: Time,
+    /// When it stops working; null: never by itself.
     expires_at: Option<Time>,
+    /// When it was last used, to about a minute; null: never.
     last_used_at: Option<Time>,
 }
 
@@ -28,18 +36,22 @@ pub struct TokenView<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TokenUser {
-    #[schema(value_type = String)]
+    #[schema(value_type = UserId)]
     user_id: Text<UserId>,
+    /// Null for a former member.
+    #[schema(example = "ana")]
     name: Option<String>,
 }
 
+/// A new token, with its text.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = NewToken)]
 pub struct OpenTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
-    /// The token itself. It is not shown again.
+    /// The token itself. It is not shown again: a retry with the same `Idempotency-Key` gets null.
+    #[schema(value_type = Option<String>, example = "lk_3mZ0QhV7tYw2Rk9JxUa4SbLc8PdEfN1o5GqB")]
     token: &'a str,
 }
 

@@ -46,12 +46,14 @@ impl utoipa::PartialSchema for Time {
 
 impl ToSchema for Time {}
 
+/// A member, by id and name.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = User)]
 pub struct UserView<'a> {
-    #[schema(value_type = String, example = "usr_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = UserId)]
     user_id: Text<UserId>,
+    /// Unique in the organization.
     #[schema(example = "ana")]
     name: &'a str,
 }
@@ -84,7 +86,8 @@ impl utoipa::PartialSchema for InputValueView<'_> {
     fn schema() -> utoipa::openapi::RefOr<utoipa::openapi::schema::Schema> {
         use utoipa::openapi::schema::{ObjectBuilder, SchemaType, Type};
         let types = [Type::String, Type::Number, Type::Boolean].into_iter().collect();
-        ObjectBuilder::new().schema_type(SchemaType::Array(types)).into()
+        let schema = ObjectBuilder::new().schema_type(SchemaType::Array(types)).examples(["all"]);
+        schema.description(Some("The value of a step's input: a string, a number or a boolean.")).into()
     }
 }
 

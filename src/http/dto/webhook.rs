@@ -1,57 +1,76 @@
 //! Webhooks, their deliveries, and the bodies sent to receivers.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
 use serde::Serialize;
-use utoipa::ToSchema;
+use serde_json::Value;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
+use utoipa::{PartialSchema, ToSchema};
 
 use super::event::EventView;
 use super::values::{Text, Time};
-use crate::domain::{DeliveryId, Timestamp, WebhookId};
+use crate::domain::{DeliveryId, EventType, Timestamp, WebhookId};
 use crate::events::{EventId, RecordedEvent};
 use crate::http::answer::written;
 use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, WebhookSecret, WebhookState};
 
+/// Where events are sent.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Webhook)]
 pub struct WebhookView<'a> {
-    #[schema(value_type = String, example = "whk_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = WebhookId)]
     webhook_id: Text<WebhookId>,
+    /// http or https.
     #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
     url: &'a str,
-    /// Types of events, such as `session.claimed`, or all of one kind, such as `session.*`. Empty: all.
-    #[schema(value_type = Vec<String>)]
+    /// Which events it gets. Empty: all.
+    #[schema(value_type = Vec<Filter>)]
     events: Vec<Text<Filter>>,
+    /// For people.
+    #[schema(example = "The build server")]
     description: &'a str,
+    /// Whether events are sent.
+    #[schema(example = true)]
     enabled: bool,
     /// Why it is disabled: by a member, because its receiver answered 410, or because it kept failing.
+    #[schema(example = "its receiver answered 410 Gone")]
     disabled_reason: Option<&'static str>,
+    /// Since when it is disabled, or null.
     disabled_at: Option<Time>,
     /// When attempts began to fail; null if the last one arrived.
     failing_since: Option<Time>,
     /// Deliveries that have neither arrived nor been given up.
+    #[schema(example = 0)]
     pending_deliveries: u32,
     /// Events that had expired before they were sent.
+    #[schema(example = 0)]
     missed_events: u64,
     /// When the previous secret stops signing too.
     previous_secret_expires_at: Option<Time>,
+    /// When it was created.
     created_at: Time,
+    /// When it last changed.
     updated_at: Time,
     /// The last attempt to deliver something.
     last_delivery: Option<LastDeliveryView>,
 }
 
+/// The last attempt of a webhook to deliver something.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LastDelivery)]
 pub struct LastDeliveryView {
-    #[schema(value_type = String, example = "dlv_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = DeliveryId)]
     delivery_id: Text<DeliveryId>,
-    #[schema(value_type = String, example = "session.claimed")]
-    r#type: &'static str,
-    #[schema(value_type = String, example = "delivered")]
-    status: &'static str,
-    /// Null if there was no answer.
+    r#type: EventType,
+    status: DeliveryStatus,
+    /// The status of the response; null if there was none.
+    #[schema(example = 200)]
     status_code: Option<u16>,
+    /// When.
     at: Time,
 }
 
@@ -62,54 +81,60 @@ pub struct LastDeliveryView {
 pub struct OpenWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Signs the deliveries. It is not shown again.
-    #[schema(example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
+    /// Signs the deliveries. It is not shown again: a retry with the same `Idempotency-Key` gets null; if the first answer
+    /// was lost, rotate it.
+    #[schema(value_type = Option<String>, example = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")]
     secret: &'a str,
 }
 
 /// The same as it is kept for retries.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ReplayedWebhook)]
 pub struct KeptWebhookView<'a> {
     #[serde(flatten)]
     view: WebhookView<'a>,
-    /// Always null: the secret was in the first answer. If that was lost, rotate it.
+    /// Always null: the secret was in the first answer.
     secret: Option<String>,
 }
 
+/// One event for one webhook.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Delivery)]
 pub struct DeliveryView<'a> {
-    #[schema(value_type = String, example = "dlv_0199f3c2a4b07f3e9d2c5a1b")]
+    #[schema(value_type = DeliveryId)]
     delivery_id: Text<DeliveryId>,
     /// Sent as `webhook-id`, the same on every attempt.
-    #[schema(value_type = String, example = "evt_000000000000002a9d2c5a1b")]
+    #[schema(value_type = EventId)]
     event_id: Text<EventId>,
-    #[schema(value_type = String, example = "session.claimed")]
-    r#type: &'static str,
-    /// `pending`, `delivered` or `failed`.
-    #[schema(value_type = String, example = "delivered")]
-    status: &'static str,
+    r#type: EventType,
+    status: DeliveryStatus,
     /// The newest 20, oldest first.
     attempts: Vec<AttemptView<'a>>,
     /// Null once it has arrived or has been given up.
     next_attempt_at: Option<Time>,
+    /// When the event was recorded for it.
     created_at: Time,
 }
 
+/// One attempt to deliver something.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = DeliveryAttempt)]
 pub struct AttemptView<'a> {
+    /// When it began.
     at: Time,
+    /// How long it took.
+    #[schema(example = 12)]
     duration_ms: u32,
-    /// Null if there was no answer.
+    /// The status of the response; null if there was none.
+    #[schema(example = 200)]
     status_code: Option<u16>,
     /// Why the attempt failed; null if it did not.
+    #[schema(example = "the receiver answered 503")]
     error: Option<&'a str>,
     /// The start of the response body, at most 1 KiB.
+    #[schema(example = "ok")]
     response_excerpt: &'a str,
 }
 
@@ -138,8 +163,8 @@ impl From<&LastDelivery> for LastDeliveryView {
     fn from(last: &LastDelivery) -> Self {
         Self {
             delivery_id: Text(last.delivery),
-            r#type: last.event_type.as_str(),
-            status: last.status.as_str(),
+            r#type: last.event_type,
+            status: last.status,
             status_code: last.code,
             at: Time(last.at),
         }
@@ -166,8 +191,8 @@ impl<'a> From<&'a Delivery> for DeliveryView<'a> {
         Self {
             delivery_id: Text(delivery.id),
             event_id: Text(delivery.event),
-            r#type: delivery.event_type.as_str(),
-            status: delivery.status.as_str(),
+            r#type: delivery.event_type,
+            status: delivery.status,
             attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
             next_attempt_at: pending.then_some(Time(due)),
             created_at: Time(delivery.created_at),
@@ -185,6 +210,33 @@ impl<'a> From<&'a Attempt> for AttemptView<'a> {
             response_excerpt: &attempt.excerpt,
         }
     }
+}
+
+/// The types of events, and all of each group.
+pub fn event_filter_names() -> BTreeSet<String> {
+    let names = EventType::ALL.iter().map(|event_type| event_type.as_str());
+    let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
+    groups.chain(names.map(str::to_owned)).collect()
+}
+
+impl PartialSchema for Filter {
+    fn schema() -> RefOr<Schema> {
+        let names = event_filter_names();
+        let schema = ObjectBuilder::new().schema_type(Type::String).enum_values(Some(names)).examples(["session.*"]);
+        let description = "A type of events, such as `session.claimed`, or all of a group, such as `session.*`.";
+        schema.description(Some(description)).into()
+    }
+}
+
+impl ToSchema for Filter {
+    fn name() -> Cow<'static, str> {
+        "EventFilter".into()
+    }
+}
+
+/// The same for requests.
+pub fn event_filter_schema() -> Value {
+    serde_json::to_value(Filter::schema()).unwrap_or_default()
 }
 
 /// The body of a delivery, by the Standard Webhooks specification.

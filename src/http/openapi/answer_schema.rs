@@ -2,37 +2,70 @@
 
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
+use utoipa::openapi::RefOr;
+use utoipa::openapi::schema::Schema;
 
 use crate::http::dto::Time;
 
-/// Describes times in place, and requires each field that may be null: an answer does not leave it out.
-pub fn complete(schema: &mut Value) {
+/// What an answer does with a field that has no value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Missing {
+    /// The field is null.
+    Null,
+    /// The field may be left out.
+    LeftOut,
+}
+
+/// The schema of a type, with those it refers to.
+pub fn of_type<T: ToSchema>(missing: Missing) -> Map<String, Value> {
+    let mut found = Vec::new();
+    T::schemas(&mut found);
+    let mut schemas = completed(found.clone(), Missing::Null);
+    found.push((T::name().into_owned(), T::schema()));
+    schemas.extend(completed(found, missing).remove_entry(&*T::name()));
+    schemas
+}
+
+/// Schemas made from types, as the document has them: with times described in place, and flattened fields among the others.
+pub fn completed(found: Vec<(String, RefOr<Schema>)>, missing: Missing) -> Map<String, Value> {
+    let found = found.into_iter().filter(|(name, _)| *name != Time::name());
+    // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
+    let found = found.map(|(name, schema)| (name, serde_json::to_value(schema).unwrap_or_default()));
+    let mut schemas: Map<_, _> = found.collect();
+    schemas.values_mut().for_each(|schema| complete(schema, missing));
+    let originals = schemas.clone();
+    schemas.values_mut().for_each(|schema| flatten(schema, &originals));
+    schemas
+}
+
+pub fn reference(schema: &str) -> Value {
+    json!({ "$ref": format!("#/components/schemas/{schema}") })
+}
+
+fn complete(schema: &mut Value, missing: Missing) {
     match schema {
-        Value::Array(items) => items.iter_mut().for_each(complete),
-        Value::Object(members) => complete_object(members),
+        Value::Array(items) => items.iter_mut().for_each(|item| complete(item, missing)),
+        Value::Object(members) => complete_object(members, missing),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn complete_object(members: &mut Map<String, Value>) {
-    let time = &reference(&Time::name())["$ref"];
-    let mut kind = json!("string");
-    // A time that may be null: its reference, with its description, or null.
-    if members.get("oneOf").is_some_and(|choices| choices[0]["$ref"] == *time) {
-        if let Some(Value::Object(reference)) = members.remove("oneOf").map(|mut choices| choices[0].take()) {
-            members.extend(reference);
-        }
-        kind = json!(["string", "null"]);
+fn complete_object(members: &mut Map<String, Value>, missing: Missing) {
+    describe_time(members);
+    lift_description(members);
+    // As JSON Schema has it. An example may look like a schema, and is not to be changed.
+    if let Some(example) = members.remove("example") {
+        members.insert("examples".to_owned(), json!([example]));
     }
-    if members.get("$ref") == Some(time) {
-        members.remove("$ref");
-        members.extend([("type".to_owned(), kind), ("format".to_owned(), json!("date-time"))]);
+    if let Some(Value::String(description)) = members.get_mut("description") {
+        // A paragraph, however its comment is broken into lines.
+        *description = description.replace("\n\n", "\u{0}").replace('\n', " ").replace('\u{0}', "\n\n");
     }
-    members.values_mut().for_each(complete);
+    members.iter_mut().filter(|(name, _)| *name != "examples").for_each(|(_, value)| complete(value, missing));
     let properties = members.get("properties").and_then(Value::as_object).into_iter().flatten();
     let nullable: Vec<_> =
         properties.filter(|(_, property)| may_be_null(property)).map(|(name, _)| json!(name)).collect();
-    if nullable.is_empty() {
+    if nullable.is_empty() || missing == Missing::LeftOut {
         return;
     }
     if let Value::Array(required) = members.entry("required").or_insert_with(|| json!([])) {
@@ -40,11 +73,88 @@ fn complete_object(members: &mut Map<String, Value>) {
     }
 }
 
-pub fn reference(schema: &str) -> Value {
-    json!({ "$ref": format!("#/components/schemas/{schema}") })
+/// In place, also one that may be null: its reference, with its description, or null.
+fn describe_time(members: &mut Map<String, Value>) {
+    let time = &reference(&Time::name())["$ref"];
+    let mut kind = json!("string");
+    let choice = members.get("oneOf").and_then(|choices| referring(choices)).filter(|choice| choice["$ref"] == *time);
+    if let Some(Value::Object(choice)) = choice.cloned() {
+        members.remove("oneOf");
+        members.extend(choice);
+        kind = json!(["string", "null"]);
+    }
+    if members.get("$ref") == Some(time) {
+        members.remove("$ref");
+        let example = json!(["2026-11-15T09:30:00.123Z"]);
+        members.extend([("type", kind), ("format", json!("date-time")), ("examples", example)].map(named));
+    }
+}
+
+fn named((name, value): (&str, Value)) -> (String, Value) {
+    (name.to_owned(), value)
+}
+
+/// The comment of a field that may be null stands at the field, not at one of its choices.
+fn lift_description(members: &mut Map<String, Value>) {
+    let choices = members.get_mut("oneOf").and_then(Value::as_array_mut).into_iter().flatten();
+    let described = choices.filter_map(Value::as_object_mut).find_map(|choice| choice.remove("description"));
+    if let Some(description) = described {
+        members.entry("description").or_insert(description);
+    }
+}
+
+fn referring(choices: &Value) -> Option<&Value> {
+    choices.as_array()?.iter().find(|choice| choice.get("$ref").is_some())
 }
 
 fn may_be_null(property: &Value) -> bool {
     let kinds = [&property["type"], &property["oneOf"]].into_iter().filter_map(Value::as_array).flatten();
     kinds.into_iter().any(|kind| kind == "null" || kind["type"] == "null")
+}
+
+/// Makes one object of a type with flattened fields: generators and readers find all members in one place.
+fn flatten(schema: &mut Value, schemas: &Map<String, Value>) {
+    let Some(Value::Array(parts)) = schema.get("allOf").cloned() else { return };
+    let mut whole = json!({ "type": "object" });
+    for mut part in parts {
+        if let Some(name) = part["$ref"].as_str().and_then(|path| path.rsplit('/').next()) {
+            part = schemas.get(name).cloned().unwrap_or_default();
+            // One that has flattened fields itself.
+            flatten(&mut part, schemas);
+        }
+        add_members(&mut whole, part);
+    }
+    if let Some(schema) = schema.as_object_mut() {
+        schema.remove("allOf");
+        if let Value::Object(whole) = whole {
+            schema.extend(whole);
+        }
+    }
+}
+
+fn add_members(whole: &mut Value, mut part: Value) {
+    if let Value::Object(properties) = part["properties"].take() {
+        let all = whole.as_object_mut().map(|whole| whole.entry("properties").or_insert_with(|| json!({})));
+        all.and_then(Value::as_object_mut).into_iter().for_each(|all| all.extend(properties.clone()));
+    }
+    if let Value::Array(required) = part["required"].take() {
+        let all = whole.as_object_mut().map(|whole| whole.entry("required").or_insert_with(|| json!([])));
+        all.and_then(Value::as_array_mut).into_iter().for_each(|all| all.extend(required.clone()));
+    }
+}
+
+/// Takes null away from the fields that may be left out.
+pub fn without_null(schema: &mut Value) {
+    let properties = schema.get_mut("properties").and_then(Value::as_object_mut).into_iter().flatten();
+    for (_, property) in properties {
+        if let Some(kinds) = property["type"].as_array() {
+            let kinds: Vec<_> = kinds.iter().filter(|kind| *kind != "null").cloned().collect();
+            property["type"] = if let [kind] = &*kinds { kind.clone() } else { json!(kinds) };
+        }
+        let choice = property.get("oneOf").and_then(referring).cloned();
+        if let (Some(Value::Object(choice)), Some(property)) = (choice, property.as_object_mut()) {
+            property.remove("oneOf");
+            property.extend(choice);
+        }
+    }
 }

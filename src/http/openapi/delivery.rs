@@ -32,6 +32,7 @@ pub fn put_pipeline() -> Operation {
         )
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
         .header("If-None-Match", "`*`: only if the pipeline does not exist yet")
+        .on_example("pipelineId")
         .body::<PipelineForm>()
         .answers::<PipelineView<'_>>(200, "Changed", &["ETag"])
         .answers::<PipelineView<'_>>(201, "Created", &["ETag", "Location"])
@@ -45,6 +46,7 @@ pub fn delete_pipeline() -> Operation {
              declaration changes.",
         )
         .header("If-Match", "The `ETag` it was read with: 412 if it has changed since")
+        .on_example("pipelineId")
         .deletes("Deleted")
         .fails(&[Code::PipelineNotFound, Code::PipelineInUse, Code::PreconditionFailed])
 }
@@ -55,6 +57,7 @@ pub fn stop_pipeline() -> Operation {
             "Running deployments finish; new ones wait as `queued` until it is resumed. Claims still work. Stopping a \
              stopped pipeline changes nothing.",
         )
+        .on_example("pipelineId")
         .body::<StopForm>()
         .answers::<PipelineView<'_>>(200, "The pipeline, stopped", &[])
         .fails(&[Code::PipelineNotFound])
@@ -63,6 +66,7 @@ pub fn stop_pipeline() -> Operation {
 pub fn resume_pipeline() -> Operation {
     Operation::api(PIPELINES, "resumePipeline")
         .about("Waiting deployments start. Resuming a running pipeline changes nothing.")
+        .on_example("pipelineId")
         .body::<ResumeForm>()
         .answers::<PipelineView<'_>>(200, "The pipeline, running", &[])
         .fails(&[Code::PipelineNotFound])

@@ -9,7 +9,7 @@ use crate::http::codes::Code;
 use crate::http::dto::{ApprovalView, DeploymentView};
 use crate::http::resources::approvals::{ApproveForm, RejectForm};
 use crate::http::resources::deployments::StageActionForm;
-use crate::http::resources::logs::{LINES_MAX, LineView, NEXT_OFFSET};
+use crate::http::resources::logs::{Format, LINES_MAX, LineView, NEXT_OFFSET};
 
 const DEPLOYMENTS: &str = "Deployments";
 const APPROVALS: &str = "Approvals";
@@ -35,16 +35,17 @@ pub fn get_deployment() -> Operation {
 }
 
 pub fn get_logs() -> Operation {
-    Operation::api(DEPLOYMENTS, "getLogs")
+    Operation::api(DEPLOYMENTS, "getDeploymentLogs")
+        .titled("Get Logs")
         .about(
             "The output of its steps, with secrets masked. As text it is the raw output; as JSON one object per line. \
              With `follow` new output follows until the deployment has finished or the server stops: look at the \
              deployment to see which. A line that is very long, or written in pieces, counts as several.",
         )
-        .query_by("format", "`text` if left out", json!({ "enum": ["text", "json"] }))
+        .query::<Format>("format", "`text` if left out")
         .query::<Offset>("offset", "From which line on, 0 if left out")
         .query::<Integer<1, { LINES_MAX as i64 }>>("limit", "How many lines, all if left out")
-        .query_by("follow", "Whether to wait for more", json!({ "enum": ["true", "false"] }))
+        .query_by("follow", "Whether to wait for more", json!({ "type": "boolean", "examples": [false] }))
         .query::<Identifier>("stage", "Only lines of this stage")
         .query::<Identifier>("step", "Only lines of steps of this name")
         .answers_lines::<LineView<'_>>("The log; empty if there is none", &["Link", NEXT_OFFSET])
@@ -105,7 +106,8 @@ pub fn get_approval() -> Operation {
 }
 
 pub fn approve() -> Operation {
-    Operation::api(APPROVALS, "approve")
+    Operation::api(APPROVALS, "approveStage")
+        .titled("Approve")
         .about(
             "Starts the stage. If the pipeline has `selfApproval` off, members cannot approve what they deployed or \
              retried. Approving twice is no error.",
@@ -117,7 +119,8 @@ pub fn approve() -> Operation {
 }
 
 pub fn reject() -> Operation {
-    Operation::api(APPROVALS, "reject")
+    Operation::api(APPROVALS, "rejectStage")
+        .titled("Reject")
         .about("The stage and its deployment fail. A retry of the stage requests a new approval.")
         .body::<RejectForm>()
         .answers::<ApprovalView<'_>>(200, "The approval", &[])

@@ -45,13 +45,8 @@ pub fn stream_events() -> Operation {
 }
 
 fn filtered(operation: Operation) -> Operation {
-    let types: Vec<_> = EventType::ALL.iter().map(|event_type| event_type.as_str()).collect();
-    let types = format!(
-        "Only of these types: with commas, or given several times, or a whole group like `session.*`. There are {}",
-        types.join(", ")
-    );
     operation
-        .query_by("type", &types, json!({ "type": "string", "pattern": types_pattern() }))
+        .query_by("type", "Only of these types (see `EventFilter`): with commas, given several times, or a whole group like `session.*`", json!({ "type": "string", "pattern": types_pattern() }))
         .query_by(
             "actor",
             "Only by this user, or by the `system`",

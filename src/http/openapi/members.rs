@@ -1,10 +1,8 @@
 //! The operations on members.
 
-use serde_json::json;
-
 use super::operation::Operation;
 use crate::domain::{Identifier, Role};
-use crate::forms::{MemberForm, Text};
+use crate::forms::MemberForm;
 use crate::http::codes::Code;
 use crate::http::dto::{CallerView, MemberView};
 use crate::http::resources::members::MemberChangeForm;
@@ -12,12 +10,10 @@ use crate::http::resources::members::MemberChangeForm;
 const MEMBERS: &str = "Members";
 
 pub fn list_members() -> Operation {
-    let mut name = Identifier::text_schema();
-    name["examples"] = json!(["ana"]);
     Operation::api(MEMBERS, "listMembers")
         .about("The members of the organization, oldest first.")
         .query::<Role>("role", "Only those with this role")
-        .query_by("name", "Only the one with this name", name)
+        .query::<Identifier>("name", "Only the one with this name")
         .lists::<MemberView<'_>>("The members")
 }
 

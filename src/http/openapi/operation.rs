@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 
-use super::answer_schema::{self, reference};
+use super::answer_schema::{self, Missing, reference};
+use super::parameters;
 use crate::forms::{Element, Form, Integer, Reader, Schemas, Spelling, WaitSeconds, rule_schema};
 use crate::http::codes::Code;
-use crate::http::dto::Time;
+use crate::http::dto::ProblemView;
+use crate::http::idempotent;
 use crate::http::paging::{LIMIT_MAX, PLACE_MAX, SlicePagination};
-use crate::http::{idempotent, problem};
+use crate::http::problem::CONTENT_TYPE_PROBLEM;
 use crate::idempotency::IdempotencyKey;
 
 pub struct Operation {
@@ -19,6 +21,8 @@ pub struct Operation {
     summary: String,
     description: &'static str,
     public: bool,
+    /// Examples of parameters in the path, where they are not the usual ones.
+    path_examples: Vec<(&'static str, &'static str)>,
     parameters: Vec<Value>,
     body: Option<Value>,
     answers: Vec<(u16, Value)>,
@@ -64,6 +68,7 @@ impl Operation {
             summary: in_words(id),
             description: "",
             public: false,
+            path_examples: Vec::new(),
             parameters: Vec::new(),
             body: None,
             answers: Vec::new(),
@@ -90,30 +95,39 @@ impl Operation {
         self.fails(&WRITE_CODES)
     }
 
+    /// With another example in its path: one that can be created, changed and deleted without harm.
+    pub fn on_example(mut self, parameter: &'static str) -> Self {
+        self.path_examples.push((parameter, "example"));
+        self
+    }
+
     /// Takes a key, and answers a retry like the first request.
     pub fn idempotent(mut self) -> Self {
-        self.parameters.push(json!({
-            "name": idempotent::HEADER,
-            "in": "header",
-            "description": "Chosen by the client, a UUID for example, and new for each request. A retry with the same key within 24 \
-                            hours gets the first answer again and has no second effect; a refused request frees its key. Only if \
-                            the organization uses more keys than its share of the server's may its oldest answers be dropped \
-                            earlier, after 5 minutes at the soonest.",
-            "schema": rule_schema(&IdempotencyKey::RULE),
-        }));
+        self.parameters.push(parameters::of_header(
+            idempotent::HEADER,
+            "Chosen by the client, a UUID for example, and new for each request. A retry with the same key within 24 \
+             hours gets the first answer again and has no second effect; a refused request frees its key. Only if \
+             the organization uses more keys than its share of the server's may its oldest answers be dropped \
+             earlier, after 5 minutes at the soonest.",
+            rule_schema(&IdempotencyKey::RULE),
+        ));
         for (_, response) in self.answers.iter_mut().filter(|(status, _)| *status < 300) {
-            response["headers"]["Idempotency-Replayed"] =
-                json!({ "description": "Set if this is a stored answer", "schema": { "const": "true" } });
+            let (name, header) = parameters::answer_header("Idempotency-Replayed");
+            response["headers"][name] = header;
         }
         self.fails(&KEY_CODES)
     }
 
-    /// A request with a body writes.
+    /// A request with a body writes. The example of the form is what the explorer fills in.
     pub fn body<T: Form>(mut self) -> Self {
         let mut reader = Reader::new(Spelling::Camel);
         T::read(&Element::empty_object(), &mut reader);
-        let content = json!({ "application/json": { "schema": T::schema(&mut self.schemas) } });
-        self.body = Some(json!({ "required": reader.has_faults(), "content": content }));
+        let schema = T::schema(&mut self.schemas);
+        let name = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).unwrap_or_default();
+        let form = self.schemas.0.get(name).cloned().unwrap_or_default();
+        let content = json!({ "application/json": { "schema": schema, "example": form["examples"][0] } });
+        self.body =
+            Some(json!({ "required": reader.has_faults(), "description": form["description"], "content": content }));
         self.fails(&BODY_CODES).writes()
     }
 
@@ -122,14 +136,19 @@ impl Operation {
         self.query_by(name, description, schema)
     }
 
+    /// By a schema of its own.
+    pub fn query_named(mut self, name: &str, description: &str, schema: &str, of: Value) -> Self {
+        let schema = self.schemas.named(schema, of);
+        self.query_by(name, description, schema)
+    }
+
     pub fn query_by(mut self, name: &str, description: &str, schema: Value) -> Self {
-        self.parameters.push(json!({ "name": name, "in": "query", "description": description, "schema": schema }));
+        self.parameters.push(parameters::of_query(name, description, schema));
         self
     }
 
     pub fn header(mut self, name: &str, description: &str) -> Self {
-        let schema = json!({ "type": "string" });
-        self.parameters.push(json!({ "name": name, "in": "header", "description": description, "schema": schema }));
+        self.parameters.push(parameters::of_header(name, description, json!({ "type": "string" })));
         self
     }
 
@@ -163,40 +182,43 @@ impl Operation {
     /// One record.
     pub fn answers<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
         let data = self.include::<T>();
-        self.answers_data(status, description, data, headers)
-    }
-
-    /// One record with a secret in it; a retry is answered without the secret.
-    pub fn answers_secret<T: ToSchema, R: ToSchema>(
-        mut self,
-        status: u16,
-        description: &str,
-        headers: &[&str],
-    ) -> Self {
-        let data = json!({ "anyOf": [self.include::<T>(), self.include::<R>()] });
-        self.answers_data(status, description, data, headers)
-    }
-
-    fn answers_data(self, status: u16, description: &str, data: Value, headers: &[&str]) -> Self {
-        let schema = json!({ "type": "object", "required": ["data"], "properties": { "data": data } });
-        self.answers_json(status, description, schema, headers)
+        let schema = json!({
+            "type": "object",
+            "description": format!("An answer with one `{}`.", T::name()),
+            "required": ["data"],
+            "properties": { "data": data },
+        });
+        self.answers_named(status, description, &format!("{}Answer", T::name()), schema, headers)
     }
 
     /// A list of records.
     pub fn answers_list<T: ToSchema, P: ToSchema>(mut self, description: &str) -> Self {
+        let (record, pagination) = (T::name(), P::name());
+        let kind = pagination.strip_suffix("Pagination").filter(|kind| !kind.is_empty()).unwrap_or("List");
         let schema = json!({
             "type": "object",
+            "description": format!("A part of a list, each entry a `{record}`."),
             "required": ["data", "pagination"],
             "properties": {
-                "data": { "type": "array", "items": self.include::<T>() },
+                "data": { "type": "array", "items": self.include::<T>(), "description": "The entries of this part." },
                 "pagination": self.include::<P>(),
             },
         });
-        self.answers_json(200, description, schema, &["Link"])
+        // An entry is named after its list where it has less than the record itself.
+        let name = format!("{}{kind}", record.trim_end_matches("ListItem"));
+        self.answers_named(200, description, &name, schema, &["Link"])
     }
 
-    pub fn answers_json(self, status: u16, description: &str, schema: Value, headers: &[&str]) -> Self {
-        let content = json!({ "application/json": { "schema": schema } });
+    /// JSON with a schema of its own.
+    pub fn answers_named(
+        mut self,
+        status: u16,
+        description: &str,
+        name: &str,
+        schema: Value,
+        headers: &[&str],
+    ) -> Self {
+        let content = json!({ "application/json": { "schema": self.schemas.named(name, schema) } });
         self.answers_with(status, description, Some(content), headers)
     }
 
@@ -239,31 +261,30 @@ impl Operation {
 
     /// A reference to a type's schema, which is entered with those it refers to.
     fn include<T: ToSchema>(&mut self) -> Value {
-        let mut found = vec![(T::name().into_owned(), T::schema())];
-        T::schemas(&mut found);
-        for (name, schema) in found.into_iter().filter(|(name, _)| *name != Time::name()) {
-            // utoipa's schemas are plain data; one that had no form in JSON would be missed by the tests.
-            let mut schema = serde_json::to_value(schema).unwrap_or_default();
-            answer_schema::complete(&mut schema);
-            self.schemas.0.insert(name, schema);
-        }
+        self.schemas.0.append(&mut answer_schema::of_type::<T>(Missing::Null));
         reference(&T::name())
     }
 
-    /// The operation; its schemas are entered into `schemas`.
-    pub fn describe(self, schemas: &mut Map<String, Value>) -> Value {
+    /// The operation at this path; its schemas are entered into `schemas`.
+    pub fn describe(mut self, path: &str, schemas: &mut Map<String, Value>) -> Value {
         schemas.extend(self.schemas.0);
         let mut responses: BTreeMap<String, Value> = BTreeMap::new();
         for (status, codes) in by_status(&self.codes) {
             responses.insert(status.to_string(), problem_response(status, &codes));
         }
+        if self.public {
+            // From the parser below, which answers without a body.
+            responses.insert("431".to_owned(), json!({ "description": "The head of the request is too large" }));
+        }
         responses.extend(self.answers.into_iter().map(|(status, response)| (status.to_string(), response)));
+        let mut parameters = parameters::of_path(path, &self.path_examples);
+        parameters.append(&mut self.parameters);
         let mut operation = json!({
             "operationId": self.id,
             "tags": [self.tag],
             "summary": self.summary,
             "description": self.description,
-            "parameters": self.parameters,
+            "parameters": parameters,
             "responses": responses,
             "security": if self.public { json!([]) } else { json!([{ "token": [] }]) },
         });
@@ -305,16 +326,15 @@ fn problem_response(status: u16, codes: &[Code]) -> Value {
         429 => &["Retry-After", "RateLimit", "RateLimit-Policy"],
         _ => &[],
     };
+    let example = codes.first().map(|code| parameters::problem_example(*code));
     json!({
         "description": listed.join("\n"),
         "headers": headers_of(headers),
-        "content": { problem::CONTENT_TYPE_PROBLEM: { "schema": reference("Problem") } },
+        "content": { CONTENT_TYPE_PROBLEM: { "schema": reference(&ProblemView::name()), "example": example } },
     })
 }
 
 fn headers_of(names: &[&str]) -> Value {
     let names = names.iter().chain(&["X-Request-Id"]);
-    Value::Object(
-        names.map(|name| ((*name).to_owned(), json!({ "schema": { "type": "string" } }))).collect::<Map<_, _>>(),
-    )
+    Value::Object(names.map(|name| parameters::answer_header(name)).collect::<Map<_, _>>())
 }

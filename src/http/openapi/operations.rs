@@ -1,8 +1,7 @@
 //! The operations on environments, sessions and tokens, and those for operators.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::answer_schema::reference;
 use super::operation::{Limit, Operation};
 use crate::domain::{Identifier, LABELS_MAX, LockStatus};
 use crate::forms::{
@@ -16,7 +15,7 @@ use crate::http::dto::{
 use crate::http::paging::{PLACE_MAX, PagePagination};
 use crate::http::resources::environment_list::Label;
 use crate::http::resources::session_list::LISTED;
-use crate::http::resources::tokens::{KeptTokenView, TokenForm};
+use crate::http::resources::tokens::TokenForm;
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 
@@ -41,6 +40,7 @@ pub fn put_environment() -> Operation {
         .about("Creates it, or replaces its configuration.")
         .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
         .header("If-None-Match", "`*`: only if the environment does not exist yet")
+        .on_example("envName")
         .body::<ConfigurationForm>()
         .answers::<EnvironmentView<'_>>(200, "Changed", &["ETag"])
         .answers::<EnvironmentView<'_>>(201, "Created", &["ETag", "Location"])
@@ -54,6 +54,7 @@ pub fn delete_environment() -> Operation {
              the same name.",
         )
         .header("If-Match", "The `ETag` it was read with: 412 if the configuration has changed since")
+        .on_example("envName")
         .deletes("Deleted")
         .fails(&[
             Code::PipelineNotFound,
@@ -67,9 +68,10 @@ pub fn delete_environment() -> Operation {
 }
 
 pub fn get_history() -> Operation {
-    Operation::api(ENVIRONMENTS, "getHistory")
+    Operation::api(ENVIRONMENTS, "getEnvironmentHistory")
+        .titled("Get History")
         .about("Its sessions, newest first, the present one included.")
-        .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "From 1")
+        .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "Which page, from 1; the first if left out")
         .query::<Limit>("limit", "How many per page, 50 if left out")
         .query::<Integer<0, { PLACE_MAX as i64 }>>("offset", "Instead of `page`: after how many")
         .answers_list::<SessionView<'_>, PagePagination>("One page")
@@ -77,7 +79,7 @@ pub fn get_history() -> Operation {
 }
 
 pub fn get_queue() -> Operation {
-    Operation::api(ENVIRONMENTS, "getQueue")
+    Operation::api(ENVIRONMENTS, "getEnvironmentQueue")
         .titled("Queue")
         .about(
             "Who waits for this environment, in order: by name, or for any environment with labels that it has \
@@ -114,7 +116,8 @@ const CLAIM_FAULTS: [Code; 8] = [
 ];
 
 pub fn claim_any() -> Operation {
-    Operation::api(ENVIRONMENTS, "claimAny")
+    Operation::api(ENVIRONMENTS, "claimAnyEnvironment")
+        .titled("Claim Any")
         .about(
             "Claims whichever environment with all these labels is free, the least recently used first; waits and \
              queues as Claim Session does, in one queue with claims of a single environment. A TTL above the \
@@ -136,10 +139,11 @@ pub fn list_sessions() -> Operation {
              environment shows it. Reading the list does not hold the place of a queued session.",
         )
         .query::<bool>("mine", "`true`: only the caller's own")
-        .query_by(
+        .query_named(
             "lockStatus",
             "Only those that hold a lock (`active`), or that wait (`queued`)",
-            json!({ "type": "string", "enum": statuses }),
+            "LiveSessionStatus",
+            json!({ "type": "string", "enum": statuses, "description": "The status of a session that has not ended." }),
         )
         .query::<Identifier>("pipelineId", "Only those of this pipeline")
         .query::<Identifier>("envName", "Only those in environments of this name; not those that wait for any environment")
@@ -148,7 +152,7 @@ pub fn list_sessions() -> Operation {
 }
 
 pub fn get_any_session() -> Operation {
-    Operation::api(ENVIRONMENTS, "getAnySessionStatus")
+    Operation::api(ENVIRONMENTS, "getPipelineSession")
         .titled("Get Status of a Queued Session")
         .about("A session that was queued, by its id alone: while it waits for any environment, and after it has one.")
         .answers_when_changed::<SessionView<'_>>("The session")
@@ -156,7 +160,7 @@ pub fn get_any_session() -> Operation {
 }
 
 pub fn release_any_session() -> Operation {
-    Operation::api(ENVIRONMENTS, "releaseAnySession")
+    Operation::api(ENVIRONMENTS, "releasePipelineSession")
         .titled("Release a Queued Session")
         .about("Leaves the queue for any environment, or releases the lock if it has got one meanwhile.")
         .writes()
@@ -165,7 +169,8 @@ pub fn release_any_session() -> Operation {
 }
 
 pub fn heartbeat() -> Operation {
-    Operation::api(ENVIRONMENTS, "heartbeat")
+    Operation::api(ENVIRONMENTS, "sendHeartbeat")
+        .titled("Heartbeat")
         .about("Restarts the session's TTL; see `expiresAt`.")
         .body::<HeartbeatForm>()
         .answers::<SessionView<'_>>(200, "The session", &[])
@@ -250,11 +255,7 @@ pub fn create_token() -> Operation {
              and create another with a new key.",
         )
         .body::<TokenForm>()
-        .answers_secret::<OpenTokenView<'_>, KeptTokenView<'_>>(
-            201,
-            "The token, with its text unless this is a retry",
-            &["Location"],
-        )
+        .answers::<OpenTokenView<'_>>(201, "The token, with its text unless this is a retry", &["Location"])
         .fails(&[Code::TokenLimitReached])
 }
 
@@ -266,30 +267,49 @@ pub fn revoke_token() -> Operation {
 }
 
 pub fn healthz() -> Operation {
-    Operation::public("healthz", "Alive", "The process answers.").answers_json(200, "Alive", reference("Status"), &[])
+    Operation::public("getHealth", "Alive", "The process answers.").answers_named(
+        200,
+        "Alive",
+        "Health",
+        status("alive"),
+        &[],
+    )
 }
 
 pub fn readyz() -> Operation {
-    Operation::public("readyz", "Ready", "The server accepts writes and is not shutting down.")
-        .answers_json(200, "Ready", reference("Status"), &[])
+    Operation::public("getReadiness", "Ready", "The server accepts writes and is not shutting down.")
+        .answers_named(200, "Ready", "Readiness", status("ready"), &[])
         .fails(&[Code::ShuttingDown, Code::StorageFull, Code::Overloaded])
 }
 
+fn status(name: &str) -> Value {
+    let status = json!({ "type": "string", "const": name, "description": "There is no other." });
+    json!({
+        "type": "object", "description": format!("That the server is {name}."),
+        "required": ["status"], "properties": { "status": status },
+    })
+}
+
 pub fn metrics() -> Operation {
-    Operation::public("metrics", "Metrics", "In Prometheus' text format.").answers_text("The metrics")
+    Operation::public("getMetrics", "Metrics", "In Prometheus' text format.").answers_text("The metrics")
 }
 
 pub fn description() -> Operation {
-    Operation::public("openapi", "This document", "OpenAPI 3.1.").answers_json(
+    let document = json!({
+        "type": "object", "description": "An OpenAPI document.", "additionalProperties": true,
+        "examples": [{ "openapi": "3.1.0" }],
+    });
+    Operation::public("getOpenapiDocument", "This document", "OpenAPI 3.1.").answers_named(
         200,
         "The document",
-        json!({ "type": "object" }),
+        "OpenapiDocument",
+        document,
         &[],
     )
 }
 
 pub fn problem() -> Operation {
-    Operation::public("problem", "Meaning of a code", "The page that `type` of a problem points to.")
+    Operation::public("explainProblem", "Meaning of a code", "The page that `type` of a problem points to.")
         .answers_text("When it occurs, and what to do")
         .fails(&[Code::ProblemNotFound])
 }

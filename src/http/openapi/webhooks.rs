@@ -1,10 +1,8 @@
 //! The operations on webhooks and their deliveries.
 
-use serde_json::json;
-
 use super::operation::Operation;
 use crate::http::codes::Code;
-use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView};
+use crate::http::dto::{AttemptView, DeliveryView, OpenWebhookView, WebhookView};
 use crate::http::resources::webhooks::{WebhookActionForm, WebhookChangeForm, WebhookForm, WebhookSecretForm};
 use crate::webhooks::DeliveryStatus;
 
@@ -72,26 +70,25 @@ pub fn test_webhook() -> Operation {
 }
 
 pub fn list_deliveries() -> Operation {
-    Operation::api(WEBHOOKS, "listDeliveries")
+    Operation::api(WEBHOOKS, "listWebhookDeliveries")
+        .titled("List Deliveries")
         .about("Newest first: all pending ones, and the newest 1,000 others.")
-        .query_by(
-            "status",
-            "Only those with this status",
-            json!({ "type": "string", "enum": DeliveryStatus::ALL.map(DeliveryStatus::as_str) }),
-        )
+        .query::<DeliveryStatus>("status", "Only those with this status")
         .lists::<DeliveryView<'_>>("The deliveries")
         .fails(&[Code::WebhookNotFound])
 }
 
 pub fn get_delivery() -> Operation {
-    Operation::api(WEBHOOKS, "getDelivery")
+    Operation::api(WEBHOOKS, "getWebhookDelivery")
+        .titled("Get Delivery")
         .about("With its attempts and their responses.")
         .answers::<DeliveryView<'_>>(200, "The delivery", &[])
         .fails(&[Code::WebhookNotFound, Code::DeliveryNotFound])
 }
 
 pub fn redeliver() -> Operation {
-    Operation::api(WEBHOOKS, "redeliver")
+    Operation::api(WEBHOOKS, "redeliverEvent")
+        .titled("Redeliver")
         .about(
             "Sends it again now, with the same `webhook-id`, even if it had arrived; if that fails it is retried like \
              a new one.",
@@ -103,5 +100,5 @@ pub fn redeliver() -> Operation {
 
 fn with_secret(operation: Operation, status: u16, headers: &[&str]) -> Operation {
     let description = "The webhook, with its secret unless this is a retry";
-    operation.answers_secret::<OpenWebhookView<'_>, KeptWebhookView<'_>>(status, description, headers)
+    operation.answers::<OpenWebhookView<'_>>(status, description, headers)
 }

@@ -76,19 +76,26 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
+    /// How to analyse. May be empty.
+    #[schema("examples": [{ "waitSeconds": 5 }])]
     pub struct AnalysisForm as "AnalysisRequest" {
         /// The server's default engine if left out. `llm` only if the operator has configured a model.
         nullable engine: EngineName,
         /// How long to wait for the end: 200 if it comes in time.
+        #[schema("examples": [30])]
         nullable wait_seconds: AnalysisWait,
     }
 }
 
 form! {
+    /// How to propose the fix. May be empty.
+    #[schema("examples": [{ "title": "Install jq", "draft": true }])]
     pub struct FixForm as "FixPullRequestRequest" {
         /// The branch to push, `lockkeeper/fix-{analysisId}` if left out. Never the default branch.
         #[schema("examples": ["fix/missing-jq"])]
         nullable branch: BranchName,
+        /// The pull request's title; the summary of the fix if left out.
+        #[schema("examples": ["Install jq"])]
         nullable title: Title,
         /// Whether it is a draft, for a provider that has drafts.
         nullable(false) draft: bool,
@@ -103,7 +110,10 @@ texts! {
     Title: Self::parse, title_schema();
 }
 
-choices!(EngineName, Status);
+choices! {
+    EngineName as "AnalysisEngine": "What makes an analysis: a catalogue of failures, or a model.";
+    Status as "AnalysisStatus": "The status of an analysis.";
+}
 
 fn title_schema() -> Value {
     let mut schema = rule_schema(&Title::RULE);

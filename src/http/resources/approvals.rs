@@ -44,13 +44,21 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
+    /// A remark on the approval. May be empty.
+    #[schema("examples": [{ "comment": "looks good" }])]
     pub struct ApproveForm as "ApproveRequest" {
+        /// For others who look at the deployment.
+        #[schema("examples": ["looks good"])]
         nullable comment: Context,
     }
 }
 
 form! {
+    /// Why it is rejected. May be empty.
+    #[schema("examples": [{ "reason": "not before the weekend" }])]
     pub struct RejectForm as "RejectRequest" {
+        /// For others who look at the deployment.
+        #[schema("examples": ["not before the weekend"])]
         nullable reason: Context,
     }
 }

@@ -56,6 +56,7 @@ pub async fn view(call: Call) -> Answered {
 
 form! {
     /// Empty: the path names the stage.
+    #[schema("examples": [{}])]
     pub struct StageActionForm as "StageActionRequest" {}
 }
 

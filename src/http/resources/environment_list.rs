@@ -4,12 +4,11 @@ use actix_web::HttpResponse;
 use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
 use futures_util::stream;
-use serde_json::json;
 
 use crate::actors::ListFilter;
 use crate::auth::Permission;
 use crate::domain::{Identifier, LABELS_MAX, LabelValue, LockStatus, Malformed, PipelineKey, TextRule};
-use crate::forms::{Text, texts};
+use crate::forms::{Text, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
@@ -96,7 +95,7 @@ impl Reader {
 pub struct Label(Identifier, LabelValue);
 
 texts! {
-    Label: parse_label, json!({ "type": "string", "pattern": label_pattern() });
+    Label: parse_label, id_schema(&label_pattern(), "size:large");
 }
 
 fn parse_label(text: &str) -> Result<Label, Malformed> {

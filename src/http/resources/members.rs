@@ -49,7 +49,10 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
+    /// What is to change of a member.
+    #[schema("examples": [{ "role": "maintainer" }])]
     pub struct MemberChangeForm as "MemberChangeRequest" {
+        /// What the member may do from now on.
         required role: Role,
     }
 }

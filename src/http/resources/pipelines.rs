@@ -98,6 +98,8 @@ fn check_uses(using: &Using<'_>, organization: &Identifier, blueprint: Option<&B
 }
 
 form! {
+    /// Why it is stopped. May be empty.
+    #[schema("examples": [{ "reason": "the database is being moved" }])]
     pub struct StopForm as "StopRequest" {
         /// For others who find the pipeline stopped.
         #[schema("examples": ["the database is being moved"])]
@@ -107,6 +109,7 @@ form! {
 
 form! {
     /// Empty: the path names the pipeline or registry.
+    #[schema("examples": [{}])]
     pub struct ResumeForm as "ResumeRequest" {}
 }
 

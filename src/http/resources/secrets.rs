@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 use crate::auth::Permission;
 use crate::domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
 use crate::events::Cause;
-use crate::forms::{form, rule_schema, texts};
+use crate::forms::{example_of, form, rule_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::body::{invalid_field, read_form};
@@ -25,13 +25,17 @@ use crate::secrets::{NewSecret, Secret, SecretChange, SecretValue};
 const LOOK: &str = "look at the secret";
 
 form! {
+    /// A new secret.
+    #[schema("examples": [{ "name": "EXAMPLE_PASSWORD", "value": "correct horse battery staple",
+                            "description": "For trying the API" }])]
     pub struct SecretForm as "SecretRequest" {
         /// The variable in which steps find it.
-        #[schema("examples": ["DATABASE_PASSWORD"])]
+        #[schema("examples": ["EXAMPLE_PASSWORD"])]
         required name: VariableName,
         /// At most 16384 bytes in UTF-8. It is never shown again.
         #[schema("writeOnly": true)]
         required value: SecretValue,
+        /// For people.
         nullable description: Description,
         /// For this pipeline only, where it wins over the organization's secret of the same name; for all pipelines if left
         /// out.
@@ -41,18 +45,20 @@ form! {
 }
 
 form! {
-    /// What is left out stays as it is.
+    /// What is to change of a secret; what is left out stays as it is.
+    #[schema("examples": [{ "value": "another horse" }])]
     pub struct SecretChangeForm as "SecretChangeRequest" {
         /// At most 16384 bytes in UTF-8. It is never shown again.
         #[schema("writeOnly": true)]
         optional value: SecretValue,
+        /// For people.
         optional description: Description,
     }
     any_of [value, description];
 }
 
 texts! {
-    SecretValue: Self::parse, rule_schema(&Self::RULE);
+    SecretValue: Self::parse, example_of(rule_schema(&Self::RULE), "correct horse battery staple");
 }
 
 pub async fn list(call: Call) -> Answered {

@@ -299,7 +299,11 @@ impl Place {
                         session_answer(StatusCode::ACCEPTED, &key, session.id, view)
                     }
                     None => {
-                        let location = format!("{}/sessions/{}", environments::base(&self.pipeline), session.id);
+                        let PipelineKey { organization, pipeline } = &self.pipeline;
+                        let location = format!(
+                            "/api/v1/organizations/{organization}/pipelines/{pipeline}/sessions/{}",
+                            session.id
+                        );
                         idempotent::answer(StatusCode::ACCEPTED, Some(location), view)
                     }
                 }

@@ -126,13 +126,15 @@ pub async fn sync(mut call: Call) -> Answered {
 }
 
 form! {
+    /// A registry with its steps, or with the repository that has them.
+    #[schema("examples": [{ "name": "example", "steps": [{ "name": "greet", "version": "1",
+                            "inputs": { "WHOM": { "type": "string", "default": "world" } },
+                            "run": ["sh", "-c", "echo hello $WHOM"] }] }])]
     pub struct RegistryForm as "StepRegistryRequest" {
         /// Unique in the organization; pipelines refer to the registry by it.
         #[schema("examples": ["tools"])]
         required name: Identifier,
         /// Their texts may have at most 262144 bytes together.
-        #[schema("examples": [[{ "name": "greet", "version": "1", "inputs": { "WHOM": { "type": "string", "default": "world" } },
-                                 "run": ["sh", "-c", "echo hello $WHOM"] }]])]
         optional steps: List<RegistryStepForm, 0, STEPS_MAX>,
         /// A repository that has one `steps/*.toml` for each step.
         optional git: GitForm,
@@ -142,7 +144,7 @@ form! {
 
 form! {
     /// The repository of a registry.
-    pub struct GitForm {
+    pub struct GitForm as "StepRegistryRepositoryRequest" {
         /// https or ssh; `file://` only if the operator allows it (`git.allow_file_urls`). Without a user or password. Its
         /// host must have a public address, or one that the operator allows (`outbound.allow`).
         #[schema("examples": ["https://git.example/acme/steps.git"])]

@@ -4,7 +4,6 @@ use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
-use utoipa::ToSchema;
 
 use crate::auth::{AccountsError, NewToken, OpenToken, Permission, Token};
 use crate::domain::{Identifier, Malformed, Timestamp, TokenId, UserId};
@@ -25,13 +24,17 @@ use crate::idempotency::Pending;
 const LOOK: &str = "list the tokens";
 
 form! {
+    /// A new token.
+    #[schema("examples": [{ "name": "ci", "user": "ana" }])]
     pub struct TokenForm as "TokenRequest" {
+        /// What it is for.
+        #[schema("examples": ["ci"])]
         required name: Name,
         /// The name of the member it stands for; the caller if left out.
         optional user: MemberName,
         /// The same, by id.
         optional user_id: UserId,
-        /// In the future.
+        /// When it stops working, in the future; never if left out.
         nullable expires_at: Expiry,
     }
 }
@@ -41,9 +44,9 @@ pub struct MemberName(String);
 pub struct Expiry(Timestamp);
 
 texts! {
-    MemberName: |text: &str| Ok(Self(text.to_owned())), json!({ "type": "string" });
-    UserId: str::parse, json!({ "type": "string" });
-    Expiry: parse_expiry, json!({ "type": "string", "format": "date-time" });
+    MemberName: |text: &str| Ok(Self(text.to_owned())), json!({ "type": "string", "examples": ["ana"] });
+    UserId: str::parse, json!({ "type": "string", "examples": [Self::EXAMPLE] });
+    Expiry: parse_expiry, json!({ "type": "string", "format": "date-time", "examples": ["2099-01-31T00:00:00Z"] });
 }
 
 fn no_member(field: &str) -> Problem {
@@ -106,10 +109,9 @@ fn url(token: &Token) -> String {
 }
 
 /// The answer for a retry of the request that created a token.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schema(as = ReplayedToken)]
-pub struct KeptTokenView<'a> {
+struct KeptTokenView<'a> {
     #[serde(flatten)]
     view: TokenView<'a>,
     /// Always null: the token itself was in the first answer, and is stored nowhere.

@@ -8,13 +8,16 @@ use actix_web::http::StatusCode;
 use serde_json::{Value, json};
 
 use crate::auth::Permission;
-use crate::domain::{DeliveryId, Description, EventType, WebhookId};
-use crate::forms::{Element, Form, Integer, List, Reader, Schemas, form, id_schema, texts};
+use crate::domain::{DeliveryId, Description, WebhookId};
+use crate::forms::{Element, Form, Integer, List, Reader, Schemas, choices, form, id_schema, texts};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::body::read_form;
 use crate::http::call::Call;
-use crate::http::dto::{AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, webhook_test_body};
+use crate::http::dto::{
+    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema,
+    webhook_test_body,
+};
 use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
@@ -27,6 +30,10 @@ use crate::webhooks::{
     WebhookState,
 };
 
+choices! {
+    DeliveryStatus as "DeliveryStatus": "The status of a delivery. `failed`: given up.";
+}
+
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "look at the webhook";
 /// A day to give the new secret to all receivers.
@@ -38,11 +45,16 @@ type GraceSeconds = Integer<0, GRACE_MAX_SECONDS>;
 type Filters = List<Filter, 0, FILTERS_MAX>;
 
 form! {
+    /// A new webhook.
+    #[schema("examples": [{ "url": "https://ci.example.com/hooks/lockkeeper", "events": ["session.*", "deployment.failed"],
+                            "description": "For trying the API", "enabled": false }])]
     pub struct WebhookForm as "WebhookRequest" {
-        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
+        /// http or https, without credentials and fragment. Use https: what is sent is signed, but not hidden. Must lead to a
+        /// public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
         required url: Target,
         /// Which events it gets; all if left out or empty.
         optional events: Filters,
+        /// For people.
         nullable description: Description,
         /// True if left out.
         nullable enabled: bool,
@@ -53,11 +65,14 @@ form! {
 }
 
 form! {
-    /// What is left out stays as it is.
+    /// What is to change of a webhook; what is left out stays as it is.
+    #[schema("examples": [{ "events": ["session.*"], "enabled": false }])]
     pub struct WebhookChangeForm as "WebhookChangeRequest" {
+        /// Must lead to a public address, or to one that the operator allows (`outbound.allow`, `webhooks.allow_private`).
         optional url: Target,
-        /// Which events it gets; all if left out or empty.
+        /// Which events it gets; all if empty.
         optional events: Filters,
+        /// For people.
         optional description: Description,
         /// A webhook that is enabled again gets the events it was not sent meanwhile, as far as they are kept.
         optional enabled: bool,
@@ -66,8 +81,11 @@ form! {
 }
 
 form! {
+    /// The new secret. May be empty.
+    #[schema("examples": [{ "graceSeconds": 3600 }])]
     pub struct WebhookSecretForm as "WebhookSecretRequest" {
         /// How long the old secret signs too; a day if left out.
+        #[schema("examples": [3600])]
         nullable grace_seconds: GraceSeconds,
         /// `whsec_` and the base64 of 24 to 64 bytes; generated if left out.
         #[schema("writeOnly": true)]
@@ -77,6 +95,7 @@ form! {
 
 form! {
     /// Empty: the path names the webhook or delivery.
+    #[schema("examples": [{}])]
     pub struct WebhookActionForm as "WebhookActionRequest" {}
 }
 
@@ -84,31 +103,20 @@ texts! {
     Target: Self::parse, json!({
         "type": "string", "format": "uri", "maxLength": URL_MAX, "pattern": Self::PATTERN,
         "examples": ["https://ci.example.com/hooks/lockkeeper"],
-        "description": "An http or https URL without credentials and fragment. Use https: what is sent is signed, but not \
-                        hidden. Addresses that are not public are refused unless the operator allows them.",
     });
-    WebhookSecret: Self::parse, id_schema(Self::PATTERN);
+    WebhookSecret: Self::parse, id_schema(Self::PATTERN, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
 }
 
 impl Form for Filter {
     fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
         let text = reader.text(element)?;
-        let fault = |malformed| format!("{malformed}{}", did_you_mean(text, filter_names()));
+        let fault = |malformed| format!("{malformed}{}", did_you_mean(text, event_filter_names()));
         Filter::parse(text).map_err(|malformed| reader.fault(element.at, fault(malformed))).ok()
     }
 
-    fn schema(_schemas: &mut Schemas) -> Value {
-        json!({ "type": "string", "enum": filter_names() })
+    fn schema(schemas: &mut Schemas) -> Value {
+        schemas.named("EventFilter", event_filter_schema())
     }
-}
-
-fn filter_names() -> Vec<String> {
-    let names = EventType::ALL.iter().map(|event_type| event_type.as_str());
-    let groups = names.clone().filter_map(|name| name.split('.').next()).map(|group| format!("{group}.*"));
-    let mut names: Vec<String> = groups.chain(names.map(str::to_owned)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
 }
 
 pub async fn list(call: Call) -> Answered {

@@ -57,6 +57,11 @@ async fn every_kind_of_change_leaves_its_event() {
     }
 
     let events = all_events(&users.mia.client, "").await;
+    let client = &users.mia.client;
+    let document = client.send(client.request(reqwest::Method::GET, "/api/v1/openapi.json")).await.ok().json();
+    for event in &events {
+        assert_described(&document, event);
+    }
     for expected in &expected {
         expected.check(&events);
     }
@@ -81,4 +86,30 @@ async fn environments(users: &Users) -> Vec<Expected> {
         changed.by("environment.updated").at("web", "made"),
         deleted.by("environment.deleted").at("web", "made"),
     ]
+}
+
+/// The details are those that the document has for the event's type.
+fn assert_described(document: &Value, event: &Value) {
+    let mapping = &document["components"]["schemas"]["Event"]["discriminator"]["mapping"];
+    let schema = |reference: &Value| {
+        let path = reference.as_str().unwrap_or_else(|| panic!("not described: {event}"));
+        document.pointer(path.trim_start_matches('#')).unwrap()
+    };
+    let described = schema(&schema(&mapping[event["type"].as_str().unwrap()])["properties"]["data"]["$ref"]);
+    let data = event["data"].as_object().unwrap();
+    for required in described["required"].as_array().into_iter().flatten() {
+        assert!(data.contains_key(required.as_str().unwrap()), "{required} is missing in {event}");
+    }
+    for (name, value) in data {
+        let property = &described["properties"][name];
+        let property = if property["$ref"].is_string() { schema(&property["$ref"]) } else { property };
+        let fits = match property["type"].as_str() {
+            Some("string") => value.is_string(),
+            Some("integer") => value.is_u64(),
+            Some("boolean") => value.is_boolean(),
+            _ => false,
+        };
+        assert!(fits, "{name} is not described in {property} of {event}");
+        assert!(property["enum"].as_array().is_none_or(|names| names.contains(value)), "{name} of {event}");
+    }
 }

@@ -100,9 +100,10 @@ async fn a_queued_session_has_no_environment_until_it_has_the_lock() {
             "context": "PR 7",
         }),
     );
-    assert_eq!(answer.header("location"), ben.path(&format!("{ANY}/{id}")));
+    let location = ben.path(&format!("/pipelines/web/sessions/{id}"));
+    assert_eq!(answer.header("location"), location);
     for reading in [ben.path(&format!("{ANY}/{id}")), ben.path(&format!("{ANY}/{id}/"))] {
-        for path in [reading.as_str(), reading.trim_start_matches("/api/v1")] {
+        for path in [reading.as_str(), reading.trim_start_matches("/api/v1"), location.as_str()] {
             let mut asked = ben.send(ben.request(Method::GET, path)).await.ok().data();
             assert!(millis(&asked["expiresAt"]) >= millis(&queued["expiresAt"]), "its client asks");
             asked["expiresAt"] = queued["expiresAt"].clone();

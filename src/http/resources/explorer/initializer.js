@@ -5,4 +5,21 @@ SwaggerUIBundle({
   deepLinking: true,
   displayRequestDuration: true,
   persistAuthorization: false,
+  // A short page: everything is closed, and the schemas are shown with the operations that use them.
+  docExpansion: "none",
+  defaultModelsExpandDepth: -1,
+  // In the order of the document, but deleting comes last: the examples create what they delete.
+  operationsSorter: (a, b) => (a.get("method") === "delete") - (b.get("method") === "delete"),
+  plugins: [
+    () => ({
+      statePlugins: {
+        spec: {
+          wrapSelectors: {
+            // The explorer shows an answer when it is complete, and a stream never is.
+            allowTryItOutFor: () => (state, path) => !path.endsWith("/events/stream"),
+          },
+        },
+      },
+    }),
+  ],
 })

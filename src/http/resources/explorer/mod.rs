@@ -20,6 +20,8 @@ pub async fn file(call: Call) -> Answered {
     let name = path.strip_prefix("/docs/").unwrap_or_default();
     let found = match name {
         "" | "index.html" => Some(("text/html; charset=utf-8", Bytes::from_static(include_bytes!("index.html")))),
+        "explorer.css" => Some((STYLESHEET, Bytes::from_static(include_bytes!("explorer.css")))),
+        "icon.svg" => Some(("image/svg+xml", Bytes::from_static(include_bytes!("icon.svg")))),
         "swagger-initializer.js" => Some((JAVASCRIPT, Bytes::from_static(include_bytes!("initializer.js")))),
         name => of_swagger_ui(name),
     };
@@ -28,18 +30,15 @@ pub async fn file(call: Call) -> Answered {
 }
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
+const STYLESHEET: &str = "text/css; charset=utf-8";
 
 /// Unpacked when it is first asked for; every answer borrows the same bytes.
 fn of_swagger_ui(name: &str) -> Option<(&'static str, Bytes)> {
     static BUNDLE: OnceLock<Option<Bytes>> = OnceLock::new();
     static STYLE: OnceLock<Option<Bytes>> = OnceLock::new();
-    static SMALL_ICON: OnceLock<Option<Bytes>> = OnceLock::new();
-    static ICON: OnceLock<Option<Bytes>> = OnceLock::new();
     let (kind, unpacked) = match name {
         "swagger-ui-bundle.js" => (JAVASCRIPT, &BUNDLE),
-        "swagger-ui.css" => ("text/css; charset=utf-8", &STYLE),
-        "favicon-16x16.png" => ("image/png", &SMALL_ICON),
-        "favicon-32x32.png" => ("image/png", &ICON),
+        "swagger-ui.css" => (STYLESHEET, &STYLE),
         _ => return None,
     };
     let bytes = unpacked.get_or_init(|| unpack(name)).clone()?;

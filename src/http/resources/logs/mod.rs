@@ -3,7 +3,7 @@
 
 mod source;
 
-pub use source::{LINES_MAX, LineView};
+pub use source::{Format, LINES_MAX, LineView};
 
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName};
@@ -24,7 +24,7 @@ use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::streaming::{bare, fitted};
 use crate::shares::Place;
-use source::{Format, LogQuery, LogSource};
+use source::{LogQuery, LogSource};
 
 /// The header with the offset of the next page, as the OpenAPI document writes it.
 pub const NEXT_OFFSET: &str = "Lockkeeper-Next-Offset";

@@ -7,7 +7,9 @@ use actix_web::web::Bytes;
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use crate::domain::named::named_enum;
 use crate::domain::{DeploymentId, Identifier};
+use crate::forms::choices;
 use crate::http::access::Access;
 use crate::http::dto::Time;
 use crate::http::paging::{PLACE_MAX, Query};
@@ -19,10 +21,15 @@ pub const LINES_MAX: u64 = 100_000;
 /// The size of a piece for the web server, which buffers about as much for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    Text,
-    Json,
+named_enum! {
+    pub enum Format {
+        Text = "text",
+        Json = "json",
+    }
+}
+
+choices! {
+    Format as "LogFormat": "`text`: the output as written; `json`: an object per line.";
 }
 
 /// The query parameters: which lines, in which format.
@@ -37,12 +44,8 @@ pub struct LogQuery {
 
 impl LogQuery {
     pub fn take(query: &mut Query) -> Self {
-        let format = query.choice("format", &[Format::Text, Format::Json], |format| match format {
-            Format::Text => "text",
-            Format::Json => "json",
-        });
         Self {
-            format: format.unwrap_or(Format::Text),
+            format: query.text("format", Format::parse).unwrap_or(Format::Text),
             offset: query.number("offset", 0, PLACE_MAX).unwrap_or(0),
             limit: query.number("limit", 1, LINES_MAX),
             follow: query.choice("follow", &[false, true], |b| if b { "true" } else { "false" }).unwrap_or(false),
@@ -163,17 +166,25 @@ impl LogSource {
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = LogLine)]
 pub struct LineView<'a> {
-    /// From 0.
+    /// Its number, from 0.
+    #[schema(example = 7)]
     line: u64,
+    /// When it was written.
     at: Time,
     /// Null for what the server remarked before the first step.
+    #[schema(example = "build")]
     stage: Option<&'a str>,
+    /// The step that wrote it, or null.
+    #[schema(example = "compile")]
     step: Option<&'a str>,
+    /// The attempt of the stage, or null.
+    #[schema(example = 1)]
     attempt: Option<u32>,
     /// Without its line break; bytes that are no UTF-8 are replaced.
-    #[schema(value_type = String)]
+    #[schema(value_type = String, example = "compiling basket")]
     text: Cow<'a, str>,
     /// Whether the same line goes on in the next one: it was too long, or written in pieces.
+    #[schema(example = false)]
     partial: bool,
 }
 
