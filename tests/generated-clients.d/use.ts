@@ -150,16 +150,18 @@ async function deploying(ana: Api, mia: Api) {
 
 /** Asks again whenever it has changed. */
 async function until(client: Api, deploymentId: string, status: Deployment["status"]): Promise<Deployment> {
-  let tag: string | null = null;
-  for (let asked = 0; asked < 100; asked++) {
-    const answer = await client.GET(`${organization}/deployments/{deploymentId}`, {
+  const ask = (tag: string) =>
+    client.GET(`${organization}/deployments/{deploymentId}`, {
       params: {
         path: { orgId, deploymentId },
         ...(tag && { header: { "If-None-Match": tag }, query: { waitSeconds: 30 } }),
       },
     });
+  let tag = "";
+  for (let asked = 0; asked < 100; asked++) {
+    const answer = await ask(tag);
     if (answer.response.status === 304) continue;
-    tag = answer.response.headers.get("ETag");
+    tag = answer.response.headers.get("ETag") ?? "";
     const deployment = good(answer);
     if (deployment.status === status) return deployment;
   }

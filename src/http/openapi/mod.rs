@@ -29,30 +29,31 @@ pub use webhooks::*;
 
 use actix_web::http::Method;
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use self::answer_schema::{Missing, of_type};
+use self::operation::Components;
 use crate::http::dto::{ProblemHolderView, ProblemView};
 
 /// The document of these paths, each with its operations, in this order: it is the order of the explorer's page.
 pub fn document(paths: impl IntoIterator<Item = (String, Vec<(Method, Operation)>)>) -> String {
-    let mut schemas = of_type::<ProblemView<'_>>(Missing::LeftOut);
-    schemas.append(&mut of_type::<ProblemHolderView<'_>>(Missing::LeftOut));
+    let mut components = Components { schemas: of_type::<ProblemView<'_>>(Missing::LeftOut), ..Components::default() };
+    components.schemas.append(&mut of_type::<ProblemHolderView<'_>>(Missing::LeftOut));
     let paths: Vec<_> = paths
         .into_iter()
         .map(|(path, operations)| {
-            let item = path_item(&path, operations, &mut schemas);
+            let item = path_item(&path, operations, &mut components);
             (path, item)
         })
         .collect();
-    event_schema::split(&mut schemas);
+    event_schema::split(&mut components.schemas);
     let document = Ordered(vec![
         ("openapi", Part::Plain(json!("3.1.0"))),
         ("info", Part::Plain(info())),
         ("servers", Part::Plain(json!([{ "url": "/", "description": "This server" }]))),
         ("tags", Part::Plain(TAGS.iter().map(|(name, about)| json!({ "name": name, "description": about })).collect())),
         ("paths", Part::Paths(Ordered(paths))),
-        ("components", Part::Plain(json!({ "schemas": schemas, "securitySchemes": { "token": token() } }))),
+        ("components", Part::Plain(components.described())),
     ]);
     // Plain data; a document that could not be written would be missed by the tests.
     serde_json::to_string(&document).unwrap_or_default()
@@ -71,6 +72,15 @@ enum Part {
 impl<K: Serialize, V: Serialize> Serialize for Ordered<K, V> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(name, value)| (name, value)))
+    }
+}
+
+impl Components {
+    fn described(self) -> Value {
+        json!({
+            "schemas": self.schemas, "headers": parameters::answer_headers(), "examples": self.problems,
+            "securitySchemes": { "token": token() },
+        })
     }
 }
 
@@ -112,14 +122,10 @@ fn token() -> Value {
     })
 }
 
-fn path_item(
-    path: &str,
-    operations: Vec<(Method, Operation)>,
-    schemas: &mut Map<String, Value>,
-) -> Ordered<String, Value> {
+fn path_item(path: &str, operations: Vec<(Method, Operation)>, components: &mut Components) -> Ordered<String, Value> {
     let described = operations.into_iter().map(|(method, operation)| {
         let operation = if method == Method::POST { operation.idempotent() } else { operation };
-        (method.as_str().to_ascii_lowercase(), operation.describe(path, schemas))
+        (method.as_str().to_ascii_lowercase(), operation.describe(path, components))
     });
     Ordered(described.collect())
 }

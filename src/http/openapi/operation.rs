@@ -31,6 +31,13 @@ pub struct Operation {
     schemas: Schemas,
 }
 
+/// What the operations of a document refer to.
+#[derive(Default)]
+pub struct Components {
+    pub schemas: Map<String, Value>,
+    pub problems: Map<String, Value>,
+}
+
 /// Errors that any API request may get before it reaches its handler.
 const API_CODES: [Code; 8] = [
     Code::InvalidParameter,
@@ -265,9 +272,10 @@ impl Operation {
         reference(&T::name())
     }
 
-    /// The operation at this path; its schemas are entered into `schemas`.
-    pub fn describe(mut self, path: &str, schemas: &mut Map<String, Value>) -> Value {
-        schemas.extend(self.schemas.0);
+    /// The operation at this path; what it refers to is entered into `components`.
+    pub fn describe(mut self, path: &str, components: &mut Components) -> Value {
+        components.schemas.extend(self.schemas.0);
+        components.problems.extend(parameters::problems(&self.codes));
         let mut responses: BTreeMap<String, Value> = BTreeMap::new();
         for (status, codes) in by_status(&self.codes) {
             responses.insert(status.to_string(), problem_response(status, &codes));
@@ -326,11 +334,10 @@ fn problem_response(status: u16, codes: &[Code]) -> Value {
         429 => &["Retry-After", "RateLimit", "RateLimit-Policy"],
         _ => &[],
     };
-    let example = codes.first().map(|code| parameters::problem_example(*code));
     json!({
         "description": listed.join("\n"),
         "headers": headers_of(headers),
-        "content": { CONTENT_TYPE_PROBLEM: { "schema": reference(&ProblemView::name()), "example": example } },
+        "content": { CONTENT_TYPE_PROBLEM: { "schema": reference(&ProblemView::name()), "examples": parameters::problem_examples(codes) } },
     })
 }
 

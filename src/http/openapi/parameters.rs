@@ -1,6 +1,6 @@
 //! Parameters and headers by their names, with examples: those of paths exist in the sample organization.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::domain::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, RegistryId, SessionId, TokenId, UserId, VariableName,
@@ -95,29 +95,49 @@ fn header_example(name: &str) -> &'static str {
     }
 }
 
-/// A header of an answer.
+/// A header of an answer, by its name.
 pub fn answer_header(name: &str) -> (String, Value) {
-    let (description, example) = match name {
-        "X-Request-Id" => ("The id of the request, which is also in the server's log", "0199f3c2a4b07f3e"),
-        "Location" => ("The address of the record", "/api/v1/organizations/acme/pipelines/web"),
-        "ETag" => ("The version of the record, for `If-Match` and `If-None-Match`", "\"3\""),
-        "Link" => ("The other parts of the list (RFC 8288)", "<…?limit=50&offset=50>; rel=\"next\""),
-        "WWW-Authenticate" => ("How to authenticate", "Bearer realm=\"lockkeeper\""),
-        "Retry-After" => ("Seconds to wait before a retry", "5"),
-        "RateLimit" => ("What is left of the rate limit", "\"token\";r=0;t=1"),
-        "RateLimit-Policy" => ("The rate limit", "\"token\";q=1000;w=1"),
-        "Idempotency-Replayed" => ("`true` if this is a stored answer", "true"),
-        NEXT_OFFSET => ("The `offset` that goes on where this answer ends", "120"),
-        // The tests refuse it.
-        _ => ("", ""),
-    };
-    (name.to_owned(), json!({ "description": description, "schema": { "type": "string", "examples": [example] } }))
+    (name.to_owned(), json!({ "$ref": format!("#/components/headers/{name}") }))
 }
 
-/// A problem as it looks on the wire.
-pub fn problem_example(code: Code) -> Value {
-    json!({
-        "type": format!("/problems/{}", code.as_str()), "title": code.title(), "status": code.status().as_u16(),
-        "detail": code.meaning(), "code": code.as_str(), "requestId": "0199f3c2a4b07f3e",
-    })
+/// Every header that answers refer to.
+pub fn answer_headers() -> Map<String, Value> {
+    let headers = [
+        ("X-Request-Id", "The id of the request, which is also in the server's log", "0199f3c2a4b07f3e"),
+        ("Location", "The address of the record", "/api/v1/organizations/acme/pipelines/web"),
+        ("ETag", "The version of the record, for `If-Match` and `If-None-Match`", "\"3\""),
+        ("Link", "The other parts of the list (RFC 8288)", "<…?limit=50&offset=50>; rel=\"next\""),
+        ("WWW-Authenticate", "How to authenticate", "Bearer realm=\"lockkeeper\""),
+        ("Retry-After", "Seconds to wait before a retry", "5"),
+        ("RateLimit", "What is left of the rate limit", "\"token\";r=0;t=1"),
+        ("RateLimit-Policy", "The rate limit", "\"token\";q=1000;w=1"),
+        ("Idempotency-Replayed", "`true` if this is a stored answer", "true"),
+        (NEXT_OFFSET, "The `offset` that goes on where this answer ends", "120"),
+    ];
+    let described = headers.into_iter().map(|(name, description, example)| {
+        let schema = json!({ "type": "string", "examples": [example] });
+        (name.to_owned(), json!({ "description": description, "schema": schema }))
+    });
+    described.collect()
+}
+
+/// The examples of an answer with one of these problems.
+pub fn problem_examples(codes: &[Code]) -> Value {
+    let refer = |code: &Code| {
+        let code = code.as_str();
+        (code.to_owned(), json!({ "$ref": format!("#/components/examples/{code}") }))
+    };
+    Value::Object(codes.iter().map(refer).collect())
+}
+
+/// A problem of each of these codes, as it looks on the wire.
+pub fn problems(codes: &[Code]) -> Map<String, Value> {
+    let shown = |code: &Code| {
+        let problem = json!({
+            "type": format!("/problems/{}", code.as_str()), "title": code.title(), "status": code.status().as_u16(),
+            "detail": code.meaning(), "code": code.as_str(), "requestId": "0199f3c2a4b07f3e",
+        });
+        (code.as_str().to_owned(), json!({ "summary": code.title(), "value": problem }))
+    };
+    codes.iter().map(shown).collect()
 }

@@ -34,7 +34,7 @@ fn everything_has_a_description() {
         let headers =
             answers.clone().flat_map(|answer| answer["headers"].as_object().into_iter().flatten()).map(|(_, h)| h);
         for part in body.chain(parameters).chain(answers).chain(headers) {
-            if !is_text(&part["description"]) {
+            if !is_text(&resolved(&document, part)["description"]) {
                 broken.push(format!("{place}: {part:.200}"));
             }
         }
@@ -127,6 +127,9 @@ fn every_example_is_what_its_schema_allows() {
                 check(&place, &content["schema"], example);
             }
         }
+    }
+    for (code, example) in document["components"]["examples"].as_object().unwrap() {
+        check(code, &document["components"]["schemas"]["Problem"], &example["value"]);
     }
     for (place, schema) in schemas(&document) {
         for (place, part) in every_part(&place, schema) {

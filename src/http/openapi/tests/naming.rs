@@ -9,12 +9,14 @@ use super::*;
 fn every_reference_leads_somewhere_and_every_component_is_used() {
     let document = document();
     let text = document.to_string();
-    let mut used = BTreeSet::new();
-    for (_, rest) in text.match_indices("\"#/components/schemas/").map(|(at, found)| text.split_at(at + found.len())) {
-        used.insert(rest.split('"').next().unwrap());
+    let found = text.match_indices("\"#/components/").map(|(at, _)| text[at + 3..].split('"').next().unwrap());
+    let used: BTreeSet<_> = found.map(str::to_owned).collect();
+    let mut there = BTreeSet::new();
+    for kind in ["schemas", "headers", "examples"] {
+        let names = document["components"][kind].as_object().unwrap().keys();
+        there.extend(names.map(|name| format!("components/{kind}/{name}")));
     }
-    let components: BTreeSet<_> = document["components"]["schemas"].as_object().unwrap().keys().map(|k| &**k).collect();
-    assert_eq!(used, components);
+    fail_with(&there.symmetric_difference(&used).cloned().collect::<Vec<_>>());
 }
 
 #[test]
