@@ -1,5 +1,7 @@
 //! What the `data` of an event has, by its type.
 
+#![expect(dead_code, reason = "the structs only describe the members that events are recorded with")]
+
 use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::Schema;
 use utoipa::{PartialSchema, ToSchema};
@@ -30,29 +32,24 @@ macro_rules! shapes {
             $($(#[$meta:meta])* $field:ident: $type:ty),* $(,)?
         }
     )*) => {
-        #[expect(dead_code, reason = "they only describe the members that events are recorded with")]
-        mod members {
-            use super::*;
-
-            $(
-                $(#[doc = $doc])*
-                #[derive(ToSchema)]
-                #[schema(rename_all = "camelCase")]
-                pub struct $name {
-                    $($(#[$meta])* $field: $type),*
-                }
-            )*
-        }
+        $(
+            $(#[doc = $doc])*
+            #[derive(ToSchema)]
+            #[schema(rename_all = "camelCase")]
+            pub struct $name {
+                $($(#[$meta])* $field: $type),*
+            }
+        )*
 
         /// All of them, in the order of this file.
         pub fn event_shapes() -> Vec<EventShape> {
             vec![$({
                 let mut schemas = Vec::new();
-                members::$name::schemas(&mut schemas);
+                $name::schemas(&mut schemas);
                 EventShape {
                     name: stringify!($name),
                     types: &[$(EventType::$event_type),+],
-                    data: members::$name::schema(),
+                    data: $name::schema(),
                     schemas,
                 }
             }),*]

@@ -36,6 +36,6 @@ pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, Wai
 pub use token::{OpenTokenView, TokenView};
 pub use values::{Text, Time, UserView};
 pub use webhook::{
-    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema, webhook_body,
-    webhook_test_body,
+    AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema,
+    webhook_body, webhook_test_body,
 };
