@@ -112,6 +112,7 @@ pub fn answer_headers() -> Map<String, Value> {
         ("RateLimit", "What is left of the rate limit", "\"token\";r=0;t=1"),
         ("RateLimit-Policy", "The rate limit", "\"token\";q=1000;w=1"),
         ("Idempotency-Replayed", "`true` if this is a stored answer", "true"),
+        (LAST_EVENT_ID, "The event after which the stream begins", EventId::EXAMPLE),
         (NEXT_OFFSET, "The `offset` that goes on where this answer ends", "120"),
     ];
     let described = headers.into_iter().map(|(name, description, example)| {
