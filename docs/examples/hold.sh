@@ -58,7 +58,7 @@ request() {
   method=$1 path=$2
   shift 2
   status=$(curl -s -X "$method" "$server$path" -H "@$private/headers" -H 'Content-Type: application/json' \
-    --max-time 30 --retry 50 --retry-all-errors --retry-delay 2 --retry-max-time 120 -o "$private/answer" -w '%{http_code}' "$@") ||
+    --max-time 30 --retry 50 --retry-all-errors --retry-delay 2 --retry-max-time 120 -D "$private/head" -o "$private/answer" -w '%{http_code}' "$@") ||
     { status=000; return 69; }
 }
 answer() { jq -r "$1" "$private/answer"; }
@@ -100,14 +100,22 @@ if [ "$status" = 409 ]; then
 fi
 case $status in 201 | 202) show_session ;; *) refused ;; esac
 
-# A queued session keeps its place as long as it is polled at least once a minute.
-deadline=$(($(date +%s) + patience)) place=''
+# A queued session keeps its place as long as it is polled at least once a minute. With its ETag, the answer waits until it
+# has changed, and no change between two requests is missed.
+deadline=$(($(date +%s) + patience)) place='' etag=''
 while [ "$state" = queued ]; do
   left=$((deadline - $(date +%s)))
   [ "$left" -gt 0 ] || fail 124 "waited $patience seconds"
-  [ "$(answer .data.queuePosition)" = "$place" ] || { place=$(answer .data.queuePosition); say "place $place in the queue"; }
-  request GET "$session?waitSeconds=$((left < 20 ? left : 20))" && [ "$status" = 200 ] || refused
+  if [ -n "$etag" ]; then
+    request GET "$session?waitSeconds=$((left < 20 ? left : 20))" -H "If-None-Match: $etag" || refused
+  else
+    request GET "$session" || refused
+  fi
+  case $status in 200) ;; 304) etag=''; continue ;; *) refused ;; esac
+  etag=$(sed -n 's/^[Ee][Tt][Aa][Gg]: *//p' "$private/head" | tail -n 1 | tr -d '\r')
   show_session
+  [ "$state" != queued ] || [ "$(answer .data.queuePosition)" = "$place" ] ||
+    { place=$(answer .data.queuePosition); say "place $place in the queue"; }
 done
 [ "$state" = active ] || fail 79 "the session is $state"
 
