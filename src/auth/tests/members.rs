@@ -211,3 +211,40 @@ async fn set_role(accounts: &Accounts, name: &str, role: Role) -> Result<MemberE
 async fn remove(accounts: &Accounts, name: &str) -> Result<Arc<Member>, AccountsError> {
     accounts.remove_member(&acme(), user(accounts, name), START).await
 }
+
+#[tokio::test]
+async fn a_caller_is_current_until_something_is_taken_away_or_their_token_expires() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    add(&accounts, "ana", Role::Developer).await.unwrap();
+    let end = Timestamp::from_millis(NOW.as_millis() + 10);
+    let passing = NewToken { expires_at: Some(end), ..new(&accounts, "ana") };
+    let passing = accounts.create_token(passing, START, |_, _| ()).await.unwrap();
+    let lasting = create(&accounts, "ana").await.unwrap();
+    let caller = |open: &OpenToken| accounts.authenticate(open.text.reveal(), NOW).unwrap();
+    let (passing_caller, lasting_caller) = (caller(&passing), caller(&lasting));
+    assert_eq!((passing_caller.expires_at(), lasting_caller.expires_at()), (Some(end), None));
+
+    let before = Timestamp::from_millis(end.as_millis() - 1);
+    assert!(accounts.is_current(&passing_caller, || before) && !accounts.is_current(&passing_caller, || end));
+    assert!(accounts.authenticate(passing.text.reveal(), before).is_ok());
+    assert!(matches!(accounts.authenticate(passing.text.reveal(), end), Err(Unauthenticated::Expired)));
+
+    set_role(&accounts, "ana", Role::Maintainer).await.unwrap();
+    assert!(accounts.is_current(&lasting_caller, || end), "nothing was taken away");
+    set_role(&accounts, "ana", Role::Maintainer).await.unwrap();
+    assert!(accounts.is_current(&lasting_caller, || end), "nothing has changed");
+    set_role(&accounts, "ana", Role::Viewer).await.unwrap();
+    assert!(!accounts.is_current(&lasting_caller, || NOW) && !accounts.is_current(&passing_caller, || NOW));
+    assert!(accounts.is_current(&caller(&lasting), || NOW));
+}
+
+#[tokio::test]
+async fn tokens_are_listed_with_the_names_of_their_members() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let ana = add(&accounts, "ana", Role::Developer).await.unwrap();
+    create(&accounts, "ana").await.unwrap();
+    let list = accounts.tokens(&acme()).await;
+    assert_eq!(list.name_of(ana.id), Some(&identifier("ana")));
+}
