@@ -248,3 +248,19 @@ async fn tokens_are_listed_with_the_names_of_their_members() {
     let list = accounts.tokens(&acme()).await;
     assert_eq!(list.name_of(ana.id), Some(&identifier("ana")));
 }
+
+#[tokio::test]
+async fn a_bootstrap_token_that_was_revoked_stays_revoked_and_another_one_is_made() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let (first, second) = (TokenText::generate(), TokenText::generate());
+    assert_eq!(accounts.bootstrap(&acme(), &first, NOW).await.unwrap(), None);
+    assert_eq!(accounts.bootstrap(&acme(), &first, NOW).await.unwrap(), None);
+    let id = accounts.authenticate(first.reveal(), NOW).unwrap().token;
+    revoke(&accounts, id).await.unwrap();
+    let again = open(&Arc::new(store.crash()), &["admin"]).await;
+    assert_eq!(again.bootstrap(&acme(), &first, NOW).await.unwrap(), Some(NOW));
+    assert!(again.authenticate(first.reveal(), NOW).is_err());
+    assert_eq!(again.bootstrap(&acme(), &second, NOW).await.unwrap(), None);
+    assert!(again.authenticate(second.reveal(), NOW).is_ok());
+}
