@@ -25,7 +25,7 @@ pub async fn run(realm: Arc<Realm>, organizations: Vec<Identifier>) {
     every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         every.tick().await;
-        // What is not durable has not changed.
+        // Readers see only durable changes.
         if (missing || durable.has_changed().unwrap_or(false)) && next <= Instant::now() {
             durable.mark_unchanged();
             let began = Instant::now();

@@ -32,7 +32,7 @@ impl Environments {
         Ok(())
     }
 
-    /// Who holds the environments of the pipeline with these labels, longest first: at most [`HOLDERS_MAX`] of them.
+    /// Up to [`HOLDERS_MAX`] holders of environments with these labels, the longest of these first.
     pub fn holders(&self, pipeline: &PipelineKey, labels: &Labels) -> Result<Vec<(Identifier, Session)>, StoreError> {
         let mut holders = Vec::new();
         for name in self.directory.pools.get(pipeline).taken(labels, TAKEN_LOOKED_AT) {

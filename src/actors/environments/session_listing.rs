@@ -65,7 +65,7 @@ impl Environments {
         let index = self.services().session_indexes.get(organization);
         let learn = || async {
             index.activate();
-            // What was decided before is in the store once this is durable; what is published later is reported.
+            // Earlier decisions are in the store once this is durable; later views are reported to the index.
             self.shown_durably(self.services().store().handed_in()).await?;
             let (environments, organization) = (self.clone(), organization.clone());
             read(Box::new(move || environments.read_all_sessions(&organization))).await?;

@@ -140,7 +140,7 @@ impl PipelinePool {
         self.inner.lock().removed.get_mut(&ticket)?.client.take()
     }
 
-    /// What removed a waiter is durable. Returns its client, if that has not been answered.
+    /// The removal of a waiter is durable. Returns its client, unless it has been answered.
     pub fn settled(&self, ticket: Ticket) -> Option<HeldClient> {
         self.inner.lock().removed.remove(&ticket)?.client
     }

@@ -43,7 +43,7 @@ pub struct SessionIndex {
     environments: std::sync::OnceLock<DashMap<EnvironmentKey, Indexed>>,
 }
 
-/// What the index has of an environment.
+/// The entry of an environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexed {
     pub holder: Option<Holder>,

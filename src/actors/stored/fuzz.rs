@@ -1,4 +1,4 @@
-//! Whatever bytes lie under the keys of environments, queues and deployments, they are read or refused.
+//! Stored environments, queues and deployments of arbitrary bytes are read or refused.
 
 use super::*;
 use crate::domain::{Tick, Timestamp};

@@ -35,7 +35,7 @@ impl Bench {
         self.sessions_listed(SessionFilter::default()).await.iter().map(|listed| listed.session.id).collect()
     }
 
-    /// What the environments and pools themselves say, newest first.
+    /// The sessions by reading every environment and pool, newest first.
     fn ids_by_reading_everything(&self) -> Vec<SessionId> {
         let all = self.environments.list(&pipeline(), &ListFilter::default(), 0, 1_000).unwrap().items;
         let mut sessions: Vec<_> = all
@@ -310,7 +310,7 @@ async fn a_first_question_that_is_given_up_does_not_harm_the_next() {
     assert_eq!(bench.ids().await, [next.id], "{} has ended", held.id);
 }
 
-/// Whatever happens, and whenever the first question is asked: the list is what the environments say.
+/// Random commands, and a first list at a random moment: the list always agrees with the environments.
 #[actix::test]
 async fn the_list_is_always_what_the_environments_say() {
     for seed in 0..12_u64 {
