@@ -96,13 +96,13 @@ mod tests {
             typo[place] = if typo[place] == b'x' { b'y' } else { b'x' };
             assert!(TokenText::parse(std::str::from_utf8(&typo).unwrap()).is_err(), "at {place}");
         }
-        assert!(TokenText::parse(&token.reveal()[..38]).is_err());
-        assert!(TokenText::parse("").is_err());
+        for cut in 0..token.reveal().len() {
+            assert!(TokenText::parse(&token.reveal()[..cut]).is_err(), "cut at {cut}");
+        }
     }
 
     #[test]
     fn a_token_does_not_show_in_debug_output() {
-        let token = TokenText::generate();
-        assert!(!format!("{token:?}").contains(&token.reveal()[3..]));
+        assert_eq!(format!("{:?}", TokenText::generate()), "TokenText(…)");
     }
 }

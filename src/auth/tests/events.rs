@@ -57,6 +57,17 @@ async fn a_request_that_changes_nothing_records_no_event() {
 }
 
 #[tokio::test]
+async fn a_file_that_declares_what_is_so_already_records_no_event() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin", "ana"]).await;
+    accounts.change_role(&acme(), user(&accounts, "ana"), Role::Viewer, START).await.unwrap();
+    let before = told(&store);
+    let viewer = NewMember { role: Role::Viewer, ..member("ana") };
+    Accounts::open(store.clone(), vec![member("admin"), viewer], NOW).await.unwrap();
+    assert_eq!(told(&store), before);
+}
+
+#[tokio::test]
 async fn changes_by_a_start_are_recorded_as_the_systems() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin", "ana"]).await;

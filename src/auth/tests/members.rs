@@ -1,6 +1,7 @@
 //! Members over the API: added, promoted, demoted, removed with all their tokens, and never the last admin.
 
 use super::*;
+use crate::auth::change::MemberChange;
 
 #[tokio::test]
 async fn a_role_acts_on_the_next_request_and_a_removal_ends_all_tokens() {
@@ -263,4 +264,14 @@ async fn a_bootstrap_token_that_was_revoked_stays_revoked_and_another_one_is_mad
     assert!(again.authenticate(first.reveal(), NOW).is_err());
     assert_eq!(again.bootstrap(&acme(), &second, NOW).await.unwrap(), None);
     assert!(again.authenticate(second.reveal(), NOW).is_ok());
+}
+
+#[test]
+fn only_a_lower_role_or_a_removal_takes_something_away() {
+    let before = Member::new(member("ana"), NOW);
+    for (role, is_less) in [(Role::Viewer, true), (Role::Developer, false), (Role::Maintainer, false)] {
+        let after = Member { role, ..before.clone() };
+        assert_eq!(MemberChange::Set(Arc::new(after)).is_less_than(&before), is_less, "{role}");
+    }
+    assert!(MemberChange::Removed(before.id).is_less_than(&before));
 }

@@ -198,6 +198,17 @@ async fn a_member_that_cannot_be_read_is_not_replaced() {
     assert!(matches!(refused, Err(StoreError::Read(why)) if why.contains("admin")));
 }
 
+#[tokio::test]
+async fn only_what_has_changed_of_the_usage_is_written() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let made = create(&accounts, "admin").await.unwrap();
+    accounts.authenticate(made.text.reveal(), NOW).unwrap();
+    accounts.write_usage().await.unwrap();
+    store.hold();
+    assert!(accounts.write_usage().now_or_never().is_some(), "there is nothing to wait for");
+}
+
 fn identifier(text: &str) -> Identifier {
     Identifier::parse(text).unwrap()
 }
