@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::harness::{Boxed, Who, everybody, has};
+use super::harness::{Boxed, Who, everybody_in_each_mode, has};
 
 const PIPELINE: &str = r#"
 set -e
@@ -16,11 +16,11 @@ echo piped
 
 #[tokio::test]
 async fn a_shell_pipeline_with_temporary_files_works() {
-    for who in everybody() {
-        let boxed = Boxed::start(who, "best").await;
+    for (who, mode) in everybody_in_each_mode() {
+        let boxed = Boxed::start(who, mode).await;
         let (status, log) = boxed.run(&boxed.acme, PIPELINE).await;
-        assert_eq!(status, "succeeded", "{who:?}: {log}");
-        assert_eq!(log, "a\n3\nkept\none\ntwo\n.\n..\nlist\n2048\npiped\n", "{who:?}");
+        assert_eq!(status, "succeeded", "{who:?} {mode}: {log}");
+        assert_eq!(log, "a\n3\nkept\none\ntwo\n.\n..\nlist\n2048\npiped\n", "{who:?} {mode}");
     }
 }
 
@@ -65,19 +65,19 @@ cargo run --offline; cargo test --offline 2>&1 | tail -3
 
 #[tokio::test]
 async fn git_python_and_npm_work() {
-    for who in everybody() {
-        let boxed = Boxed::start(who, "best").await;
+    for (who, mode) in everybody_in_each_mode() {
+        let boxed = Boxed::start(who, mode).await;
         let (status, log) = boxed.run(&boxed.acme, GIT).await;
-        assert!(status == "succeeded" && log.ends_with("hello\n1\ncloned\n"), "{who:?}: {log}");
+        assert!(status == "succeeded" && log.ends_with("hello\n1\ncloned\n"), "{who:?} {mode}: {log}");
         if has("/usr/bin/python3") && who != Who::Bare {
             let (status, log) = boxed.run(&boxed.beta, PYTHON).await;
-            assert!(status == "succeeded" && log.ends_with("sub\nthread\npython done\n"), "{who:?}: {log}");
+            assert!(status == "succeeded" && log.ends_with("sub\nthread\npython done\n"), "{who:?} {mode}: {log}");
         }
         if has("/usr/bin/npm") {
             let deployment = boxed.begin(&boxed.acme, "review-2", NPM).await;
             boxed.finished(&boxed.acme, &deployment).await;
             let log = boxed.log(&boxed.acme, &deployment).await;
-            assert!(log.contains("built by node") && log.contains("tiny-1.0.0.tgz"), "{who:?}: {log}");
+            assert!(log.contains("built by node") && log.contains("tiny-1.0.0.tgz"), "{who:?} {mode}: {log}");
         }
     }
 }
@@ -86,7 +86,7 @@ async fn git_python_and_npm_work() {
 async fn cargo_works_with_a_toolchain_that_the_operator_has_added() {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().unwrap().stdout;
     let sysroot = String::from_utf8(sysroot).unwrap().trim().to_owned();
-    for who in everybody() {
+    for (who, mode) in everybody_in_each_mode() {
         // Where the server's user can reach it, as an operator would install it.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let toolchain = dir.path().join("toolchain");
@@ -95,10 +95,10 @@ async fn cargo_works_with_a_toolchain_that_the_operator_has_added() {
         let mount = format!("mount --bind {sysroot} {} && exec \"$@\"", toolchain.display());
         let around = ["unshare", "-m", "sh", "-c", &mount, "sh"].map(str::to_owned);
         let more = format!("read_only_paths = [{toolchain:?}]");
-        let boxed = Boxed::start_with(who, "best", &more, &around).await;
+        let boxed = Boxed::start_with(who, mode, &more, &around).await;
         let script = format!("TOOLCHAIN={}\n{CARGO}", toolchain.display());
         let (status, log) = boxed.run(&boxed.acme, &script).await;
-        assert!(status == "succeeded" && log.contains("built by cargo"), "{who:?}: {log}");
-        assert!(log.contains("1 passed"), "{who:?}: {log}");
+        assert!(status == "succeeded" && log.contains("built by cargo"), "{who:?} {mode}: {log}");
+        assert!(log.contains("1 passed"), "{who:?} {mode}: {log}");
     }
 }

@@ -53,6 +53,12 @@ pub fn everybody() -> Vec<Who> {
     if can_be_root() { vec![Who::Root, Who::Ordinary, Who::Bare] } else { Vec::new() }
 }
 
+/// All who can run a server that confines here, with each mode that holds for them.
+pub fn everybody_in_each_mode() -> Vec<(Who, &'static str)> {
+    let modes = |who| if who == Who::Bare { &["best"][..] } else { &["best", "strict"] };
+    everybody().into_iter().flat_map(|who| modes(who).iter().map(move |mode| (who, *mode))).collect()
+}
+
 pub struct Boxed {
     pub server: Server,
     /// Of the admin of `acme`.
