@@ -22,8 +22,9 @@ const WAITING_MAX: usize = 4_096;
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
-/// A read that took longer is followed by a rest.
+/// A read that took longer is followed by a rest of so many times its length.
 const SHORT: Duration = Duration::from_millis(1);
+const RESTS: u32 = 3;
 const REST_MAX: Duration = Duration::from_secs(1);
 
 pub struct Scans {
@@ -54,8 +55,8 @@ impl Scans {
     }
 
     /// Runs a long read of the store for an organization, on a thread that may block. The place is held until the read has
-    /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for as long
-    /// again: lists of one organization, one after the other, leave half of a processor to the requests of others.
+    /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for a
+    /// rest: lists of one organization, one after the other, leave three quarters of a processor to the requests of others.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
         &self,
         organization: &Identifier,
@@ -80,7 +81,7 @@ impl Scans {
     }
 }
 
-/// A place that is held for as long again when its read has ended, but not for ever.
+/// A place that is held for a rest when its read has ended, but not for ever.
 struct RestingPlace {
     place: Option<Place>,
     began: Instant,
@@ -101,7 +102,7 @@ impl Drop for RestingPlace {
         let (place, took) = (self.place.take(), self.began.elapsed());
         if self.rests && took > SHORT {
             self.on.spawn(async move {
-                tokio::time::sleep(took.min(REST_MAX)).await;
+                tokio::time::sleep((RESTS * took).min(REST_MAX)).await;
                 drop(place);
             });
         }

@@ -17,8 +17,9 @@ use super::super::status_reader::StatusReader;
 use super::{apply, namespaces, network};
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
-/// How far steps and what they print stand back behind the server's answers: a tenth of their weight.
-pub(in super::super) const NICENESS: i32 = 10;
+/// How far steps and what they print stand back behind the server's answers: as far as they can. Where sessions share the
+/// processors, each step is one, so that twenty with a tenth of the server's weight would have twice as much as the server.
+pub(in super::super) const NICENESS: i32 = 19;
 
 /// An init that has been started and waits for its order.
 pub(in super::super) struct Init {
