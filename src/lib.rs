@@ -49,6 +49,7 @@ pub mod app;
 pub mod auth;
 pub mod cli;
 pub mod config;
+mod dashboard;
 pub mod domain;
 pub mod entropy;
 pub mod events;

@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("steady_clock", &["domain", "entropy"]),
     ("stored", &["domain", "store"]),
     ("nearest", &[]),
+    ("dashboard", &[]),
     ("outbound", &[]),
     ("shares", &["domain"]),
     ("analysis", &["actors", "domain", "events", "logs", "outbound", "shares", "store", "stored"]),
@@ -49,6 +50,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "actors",
             "analysis",
             "auth",
+            "dashboard",
             "domain",
             "entropy",
             "events",
@@ -139,6 +141,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("tokio_rustls", &["http"]),
     ("hmac", &["events", "webhooks"]),
     ("url", &["outbound", "webhooks"]),
+    ("include_dir", &["dashboard"]),
 ];
 
 /// Folders of `src` whose files use each other one way only.

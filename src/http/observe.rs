@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::dev::{ServiceRequest, ServiceResponse};
-use actix_web::http::ConnectionType;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
+use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::Bytes;
 use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
@@ -70,7 +70,8 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
                 EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
             }
         });
-    let content = if response.status().is_success() { content } else { Content::Data };
+    let is_content = response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED;
+    let content = if is_content { content } else { Content::Data };
     protect(response.headers_mut(), content);
     response.headers_mut().insert(REQUEST_ID, id);
     // The web server also closes after a request to upgrade, which we never do.

@@ -17,6 +17,8 @@ pub enum Content {
     Document,
     /// A page for browsers, with scripts and styles of its own.
     Page,
+    /// The same with nothing inline; says itself how long it may be kept.
+    Dashboard,
 }
 
 /// Data is nothing to render.
@@ -25,6 +27,12 @@ const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'; frame
 const OWN_FILES: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
      base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+);
+/// The dashboard's own scripts and styles, and nothing inline. Its scripts build the page from elements, never from text.
+const DASHBOARD: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+     manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
+     require-trusted-types-for 'script'",
 );
 const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
 const DENY: HeaderValue = HeaderValue::from_static("DENY");
@@ -36,6 +44,7 @@ pub fn protect(headers: &mut HeaderMap, content: Content) {
     let policy = match content {
         Content::Data | Content::Document => NOTHING,
         Content::Page => OWN_FILES,
+        Content::Dashboard => DASHBOARD,
     };
     headers.insert(CONTENT_SECURITY_POLICY, policy);
     headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);

@@ -1,5 +1,6 @@
 //! From a request's path and method to its handler.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use actix_web::HttpRequest;
@@ -12,10 +13,16 @@ use super::meter::Meter;
 use super::problem::Problem;
 use super::protection::Content;
 use super::refusals;
+use super::resources::dashboard;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
 
 /// Finds the resource of a request. One per worker thread.
-pub struct Router(matchit::Router<Rc<Resource>>);
+pub struct Router {
+    routes: matchit::Router<Rc<Resource>>,
+    /// The first segments of all routes.
+    taken: BTreeSet<String>,
+    dashboard: Resource,
+}
 
 /// One path with its methods; `GET` includes `HEAD`.
 pub struct Resource {
@@ -30,14 +37,15 @@ pub struct Resource {
 
 impl Router {
     pub fn new() -> Self {
-        let mut router = Self(matchit::Router::new());
+        let dashboard = Resource::new("", routes::dashboard_page());
+        let mut router = Self { routes: matchit::Router::new(), taken: BTreeSet::new(), dashboard };
         for base in [API, ""] {
             router.add(&format!("{base}{ENVIRONMENTS}"), routes::environment_routes());
         }
         router.add(&format!("{API}{ORGANIZATION}"), routes::organization_routes());
         router.add(API, routes::caller_routes());
         router.add("", routes::operator_routes());
-        for routes in routes::explorer_routes() {
+        for routes in routes::explorer_routes().into_iter().chain([routes::dashboard_files()]) {
             router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
         }
         router
@@ -54,12 +62,17 @@ impl Router {
     }
 
     fn insert(&mut self, pattern: String, resource: Rc<Resource>) {
-        self.0.insert(pattern, resource).expect("the paths of the table do not clash");
+        self.taken.extend(pattern.split('/').nth(1).map(str::to_owned));
+        self.routes.insert(pattern, resource).expect("the paths of the table do not clash");
     }
 
     pub fn find(&self, request: &HttpRequest) -> Result<&Resource, Problem> {
-        let found = self.0.at(path_of(request)).map_err(|_| refusals::route_not_found(request.path()))?;
-        Ok(found.value)
+        let path = path_of(request);
+        if let Ok(found) = self.routes.at(path) {
+            return Ok(found.value);
+        }
+        let is_page = dashboard::is_page(request.method(), path, request.headers(), |first| self.taken.contains(first));
+        if is_page { Ok(&self.dashboard) } else { Err(refusals::route_not_found(request.path())) }
     }
 }
 

@@ -11,7 +11,7 @@ use super::call::Call;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, deployments, environment_list, environments, events, explorer, logs, members, operator,
+    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, logs, members, operator,
     pipelines, secrets, session_list, sessions, step_registries, tokens, webhooks, whoami,
 };
 
@@ -164,9 +164,19 @@ pub fn operator_routes() -> Vec<Routes> {
 /// The API explorer, for browsers.
 pub fn explorer_routes() -> Vec<Routes> {
     let page = |path, endpoint| at(path).unlisted([endpoint]).content(Content::Page);
-    let roots = ["/", "/docs"].map(|path| page(path, unlisted(Method::GET, operator::root)));
     let files = ["/docs/", "/docs/{*file}"].map(|path| page(path, unlisted(Method::GET, explorer::file)));
-    roots.into_iter().chain(files).collect()
+    [page("/docs", unlisted(Method::GET, operator::explorer))].into_iter().chain(files).collect()
+}
+
+/// The files of the dashboard.
+pub fn dashboard_files() -> Routes {
+    let served = at("/assets/{version}/{*file}").unlisted([unlisted(Method::GET, dashboard::asset)]);
+    served.content(Content::Dashboard)
+}
+
+/// The dashboard's page, at every address that `dashboard::is_page` says.
+pub fn dashboard_page() -> Routes {
+    at("/{page}").unlisted([unlisted(Method::GET, dashboard::page)]).content(Content::Dashboard)
 }
 
 /// The OpenAPI document of the whole table.

@@ -4,6 +4,7 @@
 
 mod access;
 mod bad_input;
+mod dashboard;
 mod environments;
 mod events;
 mod guide;

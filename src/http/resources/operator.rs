@@ -45,7 +45,8 @@ pub async fn problem(call: Call) -> Answered {
     Ok(text("text/plain; charset=utf-8", meaning))
 }
 
-pub async fn root(_: Call) -> Answered {
+/// The explorer's page, with the slash that its files are below.
+pub async fn explorer(_: Call) -> Answered {
     Ok(HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header((LOCATION, "/docs/")).finish())
 }
 

@@ -1,0 +1,93 @@
+//! The dashboard for browsers: one page at every address that is nothing else's, and the files it loads.
+
+use actix_web::HttpResponse;
+use actix_web::http::Method;
+use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use actix_web::web::Bytes;
+
+use crate::dashboard;
+use crate::http::answer::{Answered, tagged};
+use crate::http::call::{Call, path_of};
+use crate::http::refusals::route_not_found;
+
+/// Asked for again each time: a new version of the program is seen at the next visit.
+const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+/// The version is a part of the address, so what lies there never changes.
+const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+
+/// Addresses of the dashboard itself; all others name an organization first.
+const OWN_PAGES: [&str; 3] = ["/", "/sign-in", "/invitation"];
+
+/// Whether a path that no route has is an address of the dashboard. Where a route could be, below `taken`, a wrong path is
+/// a mistake in a program, and so is anything that does not ask for a page.
+pub fn is_page(method: &Method, path: &str, headers: &HeaderMap, taken: impl Fn(&str) -> bool) -> bool {
+    let without_slash = if path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
+    if OWN_PAGES.contains(&without_slash) {
+        return true;
+    }
+    let first = path.split('/').nth(1).unwrap_or_default();
+    let is_read = method == Method::GET || method == Method::HEAD;
+    is_read && !first.is_empty() && !taken(first) && wants_page(headers)
+}
+
+/// A browser that opens an address says so; programs and scripts do not.
+fn wants_page(headers: &HeaderMap) -> bool {
+    let mut accepted = headers.get_all(ACCEPT).filter_map(|line| line.to_str().ok());
+    accepted.any(|line| line.to_ascii_lowercase().contains("text/html"))
+}
+
+pub async fn page(call: Call) -> Answered {
+    let page = || Bytes::from_static(dashboard::shell().as_bytes());
+    answer(&call, "text/html; charset=utf-8", ASK_AGAIN, page)
+}
+
+/// A file of this version of the dashboard. There is no other: a page of an older one has to be loaded again.
+pub async fn asset(call: Call) -> Answered {
+    let path = path_of(&call.request);
+    let parts = path.strip_prefix("/assets/").and_then(|rest| rest.split_once('/'));
+    let found =
+        parts.filter(|(version, _)| *version == dashboard::version()).and_then(|(_, file)| dashboard::asset(file));
+    let asset = found.ok_or_else(|| route_not_found(path))?;
+    answer(&call, asset.media_type, FOR_EVER, || Bytes::from_static(asset.bytes))
+}
+
+fn answer(call: &Call, media_type: &'static str, caching: HeaderValue, bytes: impl FnOnce() -> Bytes) -> Answered {
+    let etag = format!("\"{}\"", dashboard::version());
+    let render = || Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, media_type)).body(bytes()));
+    let mut response = tagged(call.request.headers(), &etag, render)?;
+    response.headers_mut().insert(CACHE_CONTROL, caching);
+    Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_a_page_only_where_no_route_could_be_and_for_who_wants_a_page() {
+        const BROWSER: &str = "text/html,application/xhtml+xml,*/*;q=0.8";
+        let get = Method::GET;
+        for (method, path, accept, expected) in [
+            (&get, "/", "", true),
+            (&get, "/sign-in", "*/*", true),
+            (&get, "/invitation/", "", true),
+            (&Method::POST, "/sign-in", "", true),
+            (&get, "/acme", BROWSER, true),
+            (&get, "/acme/web/review-1", "TEXT/HTML", true),
+            (&get, "/acme/-/deployments/", BROWSER, true),
+            (&Method::HEAD, "/acme", BROWSER, true),
+            (&get, "/acme", "application/json", false),
+            (&get, "/acme", "*/*", false),
+            (&get, "/acme", "", false),
+            (&Method::POST, "/acme", BROWSER, false),
+            (&get, "/api/v2/nothing", BROWSER, false),
+            (&get, "//acme", BROWSER, false),
+        ] {
+            let mut headers = HeaderMap::new();
+            if !accept.is_empty() {
+                headers.insert(ACCEPT, HeaderValue::from_static(accept));
+            }
+            assert_eq!(is_page(method, path, &headers, |first| first == "api"), expected, "{method} {path} {accept}");
+        }
+    }
+}
