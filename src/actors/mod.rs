@@ -30,6 +30,7 @@ pub use environments::Environments;
 pub use environments::census::Census;
 pub use environments::claiming::Patience;
 pub use environments::deployment_reading::{ApprovalFilter, ApprovalFound, DeploymentFilter, DeploymentFound};
+pub use environments::past::UtilisationFound;
 pub use environments::reading::{ListFilter, Listed, Queued, SessionFound, Waiting};
 pub use environments::session_listing::{ListedSession, SessionFilter, SessionList};
 pub use failure::Failure;

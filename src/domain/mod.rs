@@ -43,6 +43,7 @@ mod stages;
 mod text_rule;
 mod time;
 mod uses;
+mod utilisation;
 
 pub use bounded::{
     CommitId, Context, Description, Identifier, LabelValue, NAME, REVISION, VariableName, VariableValue,
@@ -88,6 +89,7 @@ pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
 pub use uses::{
     Found, INPUTS_MAX, Input, InputKind, InputValue, Lookup, RegistryStep, StepReference, StepSource, Use, UseFault,
 };
+pub use utilisation::{EnvironmentUse, HolderUse, Period, PeriodIs, Utilisation, Waits};
 
 /// A command to one environment.
 pub trait Command: Send + 'static {

@@ -11,7 +11,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
-use crate::domain::Malformed;
+use crate::domain::{Malformed, Timestamp};
 use crate::nearest::{did_you_mean, nearest};
 
 const LIMIT_DEFAULT: u64 = 50;
@@ -100,6 +100,18 @@ impl Query {
         }
         if self.errors.is_empty() { Ok(()) } else { Err(Problem::invalid_parameters(self.errors)) }
     }
+}
+
+/// A moment as the text of a parameter. Rounded up: what is compared with it has whole milliseconds.
+pub fn moment(text: &str) -> Result<Timestamp, Malformed> {
+    const NANOS_PER_MILLI: i128 = 1_000_000;
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| Malformed("must be an RFC 3339 time like 2027-01-31T00:00:00Z, with `+` written as %2B"))?;
+    let millis = -(-time.as_nanosecond()).div_euclid(NANOS_PER_MILLI);
+    i64::try_from(millis)
+        .map(Timestamp::from_millis)
+        .map_err(|_| Malformed("must be a time within the supported range"))
 }
 
 /// `limit` and `offset` of a general list.

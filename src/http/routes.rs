@@ -11,8 +11,8 @@ use super::call::Call;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, logs, members, operator,
-    pipelines, secrets, session_list, sessions, step_registries, tokens, webhooks, whoami,
+    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, logs, members,
+    operator, pipelines, secrets, session_list, sessions, step_registries, tokens, utilisation, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -87,6 +87,7 @@ pub fn organization_routes() -> Vec<Routes> {
             .get(sessions::view_any, openapi::get_any_session())
             .delete(sessions::release_any, openapi::release_any_session()),
         at("/sessions").get(session_list::list, openapi::list_sessions()),
+        at("/utilisation").get(utilisation::view, openapi::get_utilisation()),
         at("/deployments").get(deployments::list, openapi::list_deployments()),
         at("/deployments/{deploymentId}").get(deployments::view, openapi::get_deployment()),
         at("/deployments/{deploymentId}/logs").get(logs::view, openapi::get_logs()),
@@ -176,7 +177,7 @@ pub fn dashboard_files() -> Routes {
 
 /// The dashboard's page, at every address that `dashboard::is_page` says.
 pub fn dashboard_page() -> Routes {
-    at("/{page}").unlisted([unlisted(Method::GET, dashboard::page)]).content(Content::Dashboard)
+    at("/{page}").named("/").unlisted([unlisted(Method::GET, dashboard::page)]).content(Content::Dashboard)
 }
 
 /// The OpenAPI document of the whole table.

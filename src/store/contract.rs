@@ -82,9 +82,15 @@ pub fn walk(
             Some((last, _)) if pairs.len() == WALK_PAIRS => from = [last.as_slice(), &[0]].concat(),
             Some(_) | None => return Ok(()),
         }
-        if pause().is_break() {
-            return Err(StoreError::Read("the reader has gone".to_owned()));
-        }
+        next_piece()?;
+    }
+}
+
+/// Between two pieces of a long read: others may go first. Fails if nobody waits for it any more.
+pub fn next_piece() -> Result<(), StoreError> {
+    match pause() {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(()) => Err(StoreError::Read("the reader has gone".to_owned())),
     }
 }
 

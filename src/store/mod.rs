@@ -31,7 +31,9 @@ mod logged_tests;
 mod published_tests;
 
 pub use batch::{Batch, Change, Pair, Sequence};
-pub use contract::{Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, walk};
+pub use contract::{
+    Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
+};
 pub use data_dir::{DataDir, Holder, OpenError};
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};

@@ -2,6 +2,7 @@
 
 mod listing;
 mod one_moment;
+mod past;
 
 use crate::support::{Answer, Server, assert_has, assert_is_time, at};
 use reqwest::{Method, StatusCode};
@@ -18,7 +19,7 @@ async fn an_environment_shows_every_field_of_the_contract() {
     let environment = ana.environment("review-1").await.ok().data();
     let deployment = &session["deployments"][0];
     let expected = json!({
-        "envName": "review-1", "pipelineId": "web", "lockStatus": "locked",
+        "envName": "review-1", "pipelineId": "web", "labels": { "size": "small" }, "lockStatus": "locked",
         "lock": {
             "sessionId": session["sessionId"], "user": session["user"], "commitId": "c0ffee1", "context": "PR 412",
             "claimedAt": session["claimedAt"], "expiresAt": session["expiresAt"], "fencingToken": 1,

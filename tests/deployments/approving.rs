@@ -28,11 +28,9 @@ async fn an_approval_in_the_middle_lets_the_rest_run_and_says_who_gave_it() {
     let waiting = site.until_status(&deployment, "awaiting_approval").await;
     assert_eq!(waiting["stages"][1]["status"], "awaiting_approval");
     assert_eq!(site.log(&deployment).await, "built\n");
-    assert_eq!(
-        site.admin.environment(ENVIRONMENT).await.data()["currentDeployment"]["status"],
-        "awaiting_approval",
-        "nothing else is deployed meanwhile"
-    );
+    let current = site.admin.environment(ENVIRONMENT).await.data()["currentDeployment"].clone();
+    assert_eq!(current["status"], "awaiting_approval", "nothing else is deployed meanwhile");
+    assert_has(&current, json!({ "stage": "deploy", "stagesDone": 1, "stagesTotal": 3 }));
 
     let asked = pending(&mia).await;
     assert_eq!(asked.len(), 1);

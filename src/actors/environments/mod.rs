@@ -4,6 +4,7 @@
 pub mod census;
 pub mod claiming;
 pub mod deployment_reading;
+pub mod past;
 mod pools;
 pub mod reading;
 pub mod session_listing;

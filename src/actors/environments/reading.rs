@@ -1,6 +1,7 @@
 //! Reads of environments, sessions, queues and histories: from the published view if there is an actor, else from the
 //! store.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub struct Listed<T> {
 
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
+    /// Only these; all if there are none.
+    pub names: BTreeSet<Identifier>,
     pub lock_status: Option<LockStatus>,
     /// The environment must have all of them.
     pub labels: Vec<(Identifier, LabelValue)>,
@@ -236,7 +239,7 @@ impl Environments {
         limit: u64,
     ) -> Result<Listed<(Identifier, Arc<Environment>)>, StoreError> {
         let mut page = Listed::default();
-        self.each_environment(pipeline, None, |name, environment| {
+        self.each_named(pipeline, filter, None, |name, environment| {
             if filter.matches(&environment) && page.counts(offset, limit) {
                 page.items.push((name, environment));
             }
@@ -254,7 +257,7 @@ impl Environments {
         limit: usize,
     ) -> Result<Vec<(Identifier, Arc<Environment>)>, StoreError> {
         let mut found = Vec::new();
-        self.each_environment(pipeline, after, |name, environment| {
+        self.each_named(pipeline, filter, after, |name, environment| {
             if filter.matches(&environment) {
                 found.push((name, environment));
             }
@@ -302,6 +305,27 @@ impl Environments {
         Ok(count)
     }
 
+    /// The environments with the names of the filter, by name. Reads only their records, not those of the whole pipeline.
+    fn each_named(
+        &self,
+        pipeline: &PipelineKey,
+        filter: &ListFilter,
+        after: Option<&Identifier>,
+        mut visit: impl FnMut(Identifier, Arc<Environment>) -> ControlFlow<()>,
+    ) -> Result<(), StoreError> {
+        if filter.names.is_empty() {
+            return self.each_environment(pipeline, after, visit);
+        }
+        for name in filter.names.iter().filter(|name| after.is_none_or(|after| *name > after)) {
+            let key = EnvironmentKey { pipeline: pipeline.clone(), name: name.clone() };
+            let found = self.at_a_glance_with_queue(&key)?.filter(|environment| environment.exists());
+            if found.is_some_and(|environment| visit(key.name, environment).is_break()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn each_environment(
         &self,
         pipeline: &PipelineKey,
@@ -318,6 +342,7 @@ impl Environments {
                 None => {
                     let mut stored = records.decode_environment(record)?;
                     records.fill_queue(&key, &mut stored)?;
+                    records.fill_runs(&key, &mut stored)?;
                     self.directory.peek(&key).unwrap_or_else(|| Arc::new(stored.environment))
                 }
             };

@@ -8,8 +8,8 @@ use dashmap::DashMap;
 use crate::actors::keys;
 use crate::actors::stored::{self, Page, StoredEnvironment};
 use crate::domain::{
-    self, ApprovalId, Blueprint, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier, Origin,
-    PipelineKey, Session, SessionId, Ticket,
+    self, ApprovalId, Blueprint, Deployment, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier,
+    Origin, PipelineKey, Session, SessionId, Ticket,
 };
 use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix, walk};
@@ -41,10 +41,12 @@ impl Records {
         record.map(|record| self.decode_environment(&record)).transpose()
     }
 
+    /// The environment with its queue and the stages of what is being deployed, for readers.
     pub fn environment_with_queue(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
         let mut stored = self.environment(key)?;
         if let Some(stored) = &mut stored {
             self.fill_queue(key, stored)?;
+            self.fill_runs(key, stored)?;
         }
         Ok(stored)
     }
@@ -52,14 +54,22 @@ impl Records {
     /// The environment with its queue and the runs of unfinished deployments, for the actor that loads it.
     pub fn complete_environment(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
         let Some(mut stored) = self.environment_with_queue(key)? else { return Ok(None) };
-        let Environment { lock, leaving, reset, .. } = &mut stored.environment;
-        let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
-        for deployment in of_sessions.chain(reset) {
-            if deployment.staged && !deployment.status.is_finished() {
-                deployment.run = Some(Arc::new(self.deployment_run(&key.pipeline.organization, deployment.id)?));
-            }
+        let mut without_run = staged_deployments(&mut stored.environment).filter(|deployment| deployment.run.is_none());
+        let incomplete = without_run.next().map(|deployment| deployment.id);
+        drop(without_run);
+        match incomplete {
+            None => Ok(Some(stored)),
+            Some(id) => Err(StoreError::Read(format!("the records of the unfinished deployment {id} are missing"))),
         }
-        Ok(Some(stored))
+    }
+
+    /// Adds the runs of unfinished deployments. For a reader, a deployment may have ended since the environment was read; then
+    /// it stays without.
+    pub fn fill_runs(&self, key: &EnvironmentKey, stored: &mut StoredEnvironment) -> Result<(), StoreError> {
+        for deployment in staged_deployments(&mut stored.environment) {
+            deployment.run = self.deployment_run(&key.pipeline.organization, deployment.id)?.map(Arc::new);
+        }
+        Ok(())
     }
 
     /// Visits every environment of the pipeline, deleted ones too, without their queues.
@@ -199,12 +209,22 @@ impl Records {
         record.map_or_else(|| Ok(Vec::new()), |record| readable(stored::decode_approvals(&record)))
     }
 
-    fn deployment_run(&self, organization: &Identifier, id: DeploymentId) -> Result<domain::Run, StoreError> {
-        let missing = || StoreError::Read(format!("the records of the unfinished deployment {id} are missing"));
-        let (_, record) = self.deployment(organization, id)?.ok_or_else(missing)?;
-        let blueprint = self.blueprint(organization, id)?.ok_or_else(missing)?;
-        Ok(domain::Run { blueprint, stages: record.stages, retried: record.retried })
+    fn deployment_run(&self, organization: &Identifier, id: DeploymentId) -> Result<Option<domain::Run>, StoreError> {
+        let record = self.deployment(organization, id)?;
+        let run = record.zip(self.blueprint(organization, id)?);
+        Ok(run.map(|((_, record), blueprint)| domain::Run {
+            blueprint,
+            stages: record.stages,
+            retried: record.retried,
+        }))
     }
+}
+
+/// Those that have stages and have not ended.
+fn staged_deployments(environment: &mut Environment) -> impl Iterator<Item = &mut Deployment> {
+    let Environment { lock, leaving, reset, .. } = environment;
+    let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
+    of_sessions.chain(reset).filter(|deployment| deployment.staged && !deployment.status.is_finished())
 }
 
 pub fn readable<T>(record: Result<T, RecordError>) -> Result<T, StoreError> {

@@ -12,6 +12,7 @@ mod history;
 mod idempotency;
 mod leases;
 mod one_moment;
+mod past;
 mod per_token;
 mod pool;
 mod queue;

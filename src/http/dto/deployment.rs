@@ -44,6 +44,36 @@ impl<'a> From<&'a Deployment> for DeploymentBrief<'a> {
     }
 }
 
+/// The deployment of an environment that runs or waits for an approval, with how far it is.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CurrentDeployment)]
+pub struct CurrentDeploymentView<'a> {
+    #[serde(flatten)]
+    brief: DeploymentBrief<'a>,
+    /// The stage it is at; null between two of them.
+    #[schema(example = "build")]
+    stage: Option<&'a str>,
+    /// How many of its stages have succeeded.
+    #[schema(example = 1)]
+    stages_done: usize,
+    /// How many stages it has.
+    #[schema(example = 4)]
+    stages_total: usize,
+}
+
+impl<'a> From<&'a Deployment> for CurrentDeploymentView<'a> {
+    fn from(deployment: &'a Deployment) -> Self {
+        let stages = deployment.run.as_ref().map_or(&[][..], |run| &run.stages);
+        Self {
+            brief: DeploymentBrief::from(deployment),
+            stage: stages.iter().find(|stage| stage.status.is_active()).map(|stage| stage.name.as_str()),
+            stages_done: stages.iter().filter(|stage| stage.status == StageStatus::Succeeded).count(),
+            stages_total: stages.len(),
+        }
+    }
+}
+
 /// A commit on its way to an environment.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::deployment::DeploymentBrief;
+use super::deployment::CurrentDeploymentView;
 use super::values::{Text, Time, UserView};
 use crate::domain::{
     Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Role, Session, SessionId,
@@ -21,6 +21,9 @@ pub struct EnvironmentListItem<'a> {
     /// Its pipeline.
     #[schema(example = "web")]
     pipeline_id: &'a str,
+    /// Those of its configuration, for telling environments apart.
+    #[schema(example = json!({ "size": "large" }))]
+    labels: BTreeMap<&'a str, &'a str>,
     lock_status: LockStatus,
     /// The holder; null unless it is locked.
     lock: Option<LockView<'a>>,
@@ -31,7 +34,7 @@ pub struct EnvironmentListItem<'a> {
     #[schema(example = "the deployment of main after a release failed")]
     disabled_reason: Option<&'a str>,
     /// The one that runs or waits for an approval, or null.
-    current_deployment: Option<DeploymentBrief<'a>>,
+    current_deployment: Option<CurrentDeploymentView<'a>>,
     /// The last one that ended, or null.
     last_deployment: Option<LastDeploymentView<'a>>,
 }
@@ -149,11 +152,12 @@ impl<'a> EnvironmentListItem<'a> {
         Self {
             env_name,
             pipeline_id,
+            labels: environment.configuration.as_deref().map(labels).unwrap_or_default(),
             lock_status: environment.lock_status(),
             lock: environment.lock.as_ref().map(LockView::from),
             queue_length: environment.queue.len(),
             disabled_reason: environment.disabled_reason.as_deref(),
-            current_deployment: environment.current_deployment().map(DeploymentBrief::from),
+            current_deployment: environment.current_deployment().map(CurrentDeploymentView::from),
             last_deployment: environment.last_deployment.as_ref().map(|last| LastDeploymentView {
                 deployment_id: Text(last.id),
                 commit_id: last.commit.as_str(),
@@ -197,7 +201,7 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
     fn from(configuration: &'a Configuration) -> Self {
         Self {
             description: configuration.description.as_str(),
-            labels: configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
+            labels: labels(configuration),
             deploy_on_claim: configuration.deploy_on_claim,
             default_ttl_seconds: configuration.default_ttl_seconds,
             max_ttl_seconds: configuration.max_ttl_seconds,
@@ -209,4 +213,8 @@ impl<'a> From<&'a Configuration> for ConfigurationView<'a> {
             variables: configuration.variables.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect(),
         }
     }
+}
+
+fn labels(configuration: &Configuration) -> BTreeMap<&str, &str> {
+    configuration.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }

@@ -17,6 +17,7 @@ mod secret;
 mod session;
 mod statuses;
 mod token;
+mod utilisation;
 mod values;
 mod webhook;
 
@@ -34,6 +35,7 @@ pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
 pub use token::{OpenTokenView, TokenView};
+pub use utilisation::UtilisationView;
 pub use values::{Text, Time, UserView};
 pub use webhook::{
     AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema,

@@ -1,8 +1,9 @@
 //! The operations on events.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::operation::Operation;
+use super::parameters::time;
 use crate::domain::{DeploymentId, EventType, Identifier, SessionId, UserId};
 use crate::http::codes::Code;
 use crate::http::dto::EventView;
@@ -73,8 +74,4 @@ fn types_pattern() -> String {
 
 fn actor_pattern() -> String {
     format!("{}|^system$", UserId::PATTERN)
-}
-
-fn time() -> Value {
-    json!({ "type": "string", "format": "date-time" })
 }

@@ -3,17 +3,19 @@
 use serde_json::{Value, json};
 
 use super::operation::{Limit, Operation};
+use super::parameters::time;
 use crate::domain::{Identifier, LABELS_MAX, LockStatus};
 use crate::forms::{
-    ClaimAnyForm, ClaimForm, ConfigurationForm, DeployForm, ForceClaimForm, HeartbeatForm, Integer, List,
+    ClaimAnyForm, ClaimForm, ConfigurationForm, DeployForm, EnvironmentName, ForceClaimForm, HeartbeatForm, Integer,
+    List,
 };
 use crate::http::codes::Code;
 use crate::http::dto::{
     DeploymentView, EnvironmentListItem, EnvironmentView, ForceClaimView, OpenTokenView, SessionListItem, SessionView,
-    TokenView, WaiterView,
+    TokenView, UtilisationView, WaiterView,
 };
 use crate::http::paging::{PLACE_MAX, PagePagination};
-use crate::http::resources::environment_list::Label;
+use crate::http::resources::environment_list::{Label, NAMES_MAX};
 use crate::http::resources::session_list::LISTED;
 use crate::http::resources::tokens::TokenForm;
 
@@ -24,6 +26,10 @@ pub fn list_environments() -> Operation {
         .about("Each with its lock status; all of them unless `limit` or `offset` is given.")
         .query::<LockStatus>("lockStatus", "Only those with this status")
         .query::<List<Label, 0, LABELS_MAX>>("label", "Only those with this label, `key:value`; may be repeated")
+        .query::<List<EnvironmentName, 0, NAMES_MAX>>(
+            "envName",
+            "Only those with this name; may be repeated. One that does not exist is left out",
+        )
         .lists::<EnvironmentListItem<'_>>("The environments")
         .fails(&[Code::PipelineNotFound])
 }
@@ -70,10 +76,12 @@ pub fn delete_environment() -> Operation {
 pub fn get_history() -> Operation {
     Operation::api(ENVIRONMENTS, "getEnvironmentHistory")
         .titled("Get History")
-        .about("Its sessions, newest first, the present one included.")
+        .about("Its sessions, newest first, the present one included; with `from` or `to`, only those that had the lock then.")
         .query::<Integer<1, { PLACE_MAX as i64 }>>("page", "Which page, from 1; the first if left out")
         .query::<Limit>("limit", "How many per page, 50 if left out")
         .query::<Integer<0, { PLACE_MAX as i64 }>>("offset", "Instead of `page`: after how many")
+        .query_by("from", "Only those that did not end before this time", time())
+        .query_by("to", "Only those that had the lock before this time", time())
         .answers_list::<SessionView<'_>, PagePagination>("One page")
         .fails(&[Code::PipelineNotFound, Code::EnvironmentNotFound])
 }
@@ -149,6 +157,20 @@ pub fn list_sessions() -> Operation {
         .query::<Identifier>("envName", "Only those in environments of this name; not those that wait for any environment")
         .query_by("user", "Only those of the member with this name or id", json!({ "type": "string", "examples": ["ana"] }))
         .lists::<SessionListItem<'_>>("The sessions")
+}
+
+pub fn get_utilisation() -> Operation {
+    Operation::api(ENVIRONMENTS, "getUtilisation")
+        .titled("Utilisation")
+        .about(
+            "How busy each environment was during a period of at most 31 days, how long sessions waited for their locks, and who \
+             held longest: as sums, and per bucket, which is an hour (up to 2 days), 6 hours (up to 8 days) or a day. It is \
+             made from the histories, so it knows what they still keep.",
+        )
+        .query_by("from", "When the period begins; a day before `to` if left out", time())
+        .query_by("to", "When it ends; now if left out or later", time())
+        .query::<Identifier>("pipelineId", "Only the environments of this pipeline")
+        .answers::<UtilisationView<'_>>(200, "The report", &[])
 }
 
 pub fn get_any_session() -> Operation {

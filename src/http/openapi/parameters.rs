@@ -30,6 +30,11 @@ pub fn of_path(path: &str, chosen: &[(&str, &str)]) -> Vec<Value> {
         .collect()
 }
 
+/// A moment, in a query.
+pub fn time() -> Value {
+    json!({ "type": "string", "format": "date-time" })
+}
+
 fn path_parameter(name: &str) -> (&'static str, Value) {
     let identifier = |example| example_of(Identifier::text_schema(), example);
     match name {
@@ -73,8 +78,8 @@ fn query_example(name: &str) -> Value {
         "user" | "name" => json!("ana"),
         "type" => json!("session.*,deployment.failed"),
         "actor" => json!("system"),
-        "since" => json!("2026-11-15T00:00:00Z"),
-        "until" => json!("2026-11-16T00:00:00Z"),
+        "since" | "from" => json!("2026-11-15T00:00:00Z"),
+        "until" | "to" => json!("2026-11-16T00:00:00Z"),
         "lastEventId" => json!(EventId::EXAMPLE),
         // The tests refuse it.
         _ => Value::Null,

@@ -19,6 +19,8 @@ use crate::http::problem::Problem;
 
 /// How many environments are in memory at once while all are listed.
 const PIECE: usize = 1_000;
+/// How many names a request may list: as many as fit on a page.
+pub const NAMES_MAX: usize = 100;
 
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
@@ -113,6 +115,16 @@ fn label_pattern() -> String {
 fn list_filter(query: &mut Query) -> ListFilter {
     let lock_status = query.text("lockStatus", LockStatus::parse);
     let mut filter = ListFilter { lock_status, ..ListFilter::default() };
+    let names = query.all("envName");
+    if names.len() > NAMES_MAX {
+        query.wrong("envName", format!("must be given at most {NAMES_MAX} times"));
+    }
+    for name in names {
+        match Identifier::parse(&name) {
+            Ok(name) => _ = filter.names.insert(name),
+            Err(malformed) => query.wrong("envName", malformed.to_string()),
+        }
+    }
     let labels = query.all("label");
     if labels.len() > LABELS_MAX {
         query.wrong("label", format!("must be given at most {LABELS_MAX} times"));

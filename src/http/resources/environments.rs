@@ -7,7 +7,7 @@ use actix_web::http::StatusCode;
 
 use crate::actors::Listed;
 use crate::auth::Permission;
-use crate::domain::{Configure, Delete, Environment, EnvironmentKey, PipelineKey, Session};
+use crate::domain::{Configure, Delete, Environment, EnvironmentKey, Period, PipelineKey, Session, Timestamp};
 use crate::forms::{ConfigurationForm, EnvironmentName};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
@@ -15,7 +15,7 @@ use crate::http::body::{finish, read_body, read_named};
 use crate::http::call::Call;
 use crate::http::clients::{self, Read};
 use crate::http::dto::{EnvironmentView, SessionView, WaiterView};
-use crate::http::paging::{Page, Query, Slice};
+use crate::http::paging::{Page, Query, Slice, moment};
 use crate::http::problem::Problem;
 use crate::http::{answer, paging, refusals};
 
@@ -53,20 +53,39 @@ pub async fn history(call: Call) -> Answered {
     let key = access.environment(&call)?;
     let mut query = Query::of(&call.request);
     let page = Page::take(&mut query);
+    let period = take_period(&mut query);
     query.finish()?;
-    let history = read_history(&access, &key, page).await?;
+    let history = read_history(&access, &key, page, period).await?;
     let name = Some(key.name.as_str());
     let sessions = history.items.iter().map(|session| SessionView::new(name, session, None)).collect();
     Ok(paging::page(&call.request, page, history.total, sessions))
 }
 
+/// None if all of the history is wanted.
+fn take_period(query: &mut Query) -> Option<Period> {
+    let (from, to) = (query.text("from", moment), query.text("to", moment));
+    if from.zip(to).is_some_and(|(from, to)| from >= to) {
+        query.wrong("from", "must be before `to`");
+    }
+    let (first, last) = (Timestamp::from_millis(i64::MIN), Timestamp::from_millis(i64::MAX));
+    from.or(to).map(|_| Period { from: from.unwrap_or(first), to: to.unwrap_or(last) })
+}
+
 /// The page and its total at one moment: what was deleted or trimmed while it was read is read again.
-async fn read_history(access: &Access, key: &EnvironmentKey, page: Page) -> Result<Listed<Session>, Problem> {
+async fn read_history(
+    access: &Access,
+    key: &EnvironmentKey,
+    page: Page,
+    period: Option<Period>,
+) -> Result<Listed<Session>, Problem> {
     let environments = &access.realm.environments;
     for _ in 0..HISTORY_READS_MAX {
         let environment = environments.environment(key)?.ok_or_else(refusals::environment_not_found)?;
         let (reader, key_read) = (environments.clone(), key.clone());
-        let read = move || reader.history(&key_read, &environment, page.offset(), page.limit);
+        let read = move || match period {
+            None => reader.history(&key_read, &environment, page.offset(), page.limit),
+            Some(period) => reader.history_within(&key_read, &environment, period, page.offset(), page.limit),
+        };
         if let Some(history) = access.read_list(read).await? {
             return Ok(history);
         }

@@ -17,5 +17,6 @@ pub mod session_list;
 pub mod sessions;
 pub mod step_registries;
 pub mod tokens;
+pub mod utilisation;
 pub mod webhooks;
 pub mod whoami;

@@ -19,10 +19,11 @@ async fn the_list_has_every_environment_by_name_and_none_of_the_configurations()
     for item in data.as_array().unwrap() {
         assert_fields(
             item,
-            "envName pipelineId lockStatus lock queueLength disabledReason currentDeployment lastDeployment",
+            "envName pipelineId labels lockStatus lock queueLength disabledReason currentDeployment lastDeployment",
         );
     }
-    assert_has(&data[0], json!({ "lockStatus": "unlocked", "lock": null, "pipelineId": "web" }));
+    let labels = json!({ "size": "small" });
+    assert_has(&data[0], json!({ "lockStatus": "unlocked", "lock": null, "pipelineId": "web", "labels": labels }));
     assert_eq!(data[1]["lockStatus"], "locked");
     assert_has(&data[1]["lock"], json!({ "sessionId": held.session(), "context": "PR 412", "fencingToken": 1 }));
 }
@@ -71,6 +72,39 @@ async fn the_list_is_filtered_by_status_and_by_every_label_given() {
     ];
     for (query, expected) in cases {
         assert_eq!(names(&admin.get(&format!("{LIST}{query}")).await.ok()), expected, "{query}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_is_asked_for_some_environments_by_their_names() {
+    let server = Server::start();
+    let admin = server.admin();
+    admin.claim("review-1", json!({})).await.created();
+    // As they are now, also while one of them waits for the next.
+    admin.claim("review-1", json!({ "queue": true })).await.has_status(202);
+    let cases: [(&str, &[&str]); 6] = [
+        ("envName=review-3&envName=review-1", &["review-1", "review-3"]),
+        ("envName=review-1&envName=review-1", &["review-1"]),
+        ("envName=nowhere&envName=review-2", &["review-2"]),
+        ("envName=nowhere", &[]),
+        ("envName=review-1&envName=review-2&lockStatus=locked", &["review-1"]),
+        ("envName=review-1&envName=review-2&envName=review-3&limit=1&offset=1", &["review-2"]),
+    ];
+    let whole = admin.get(LIST).await.ok().data();
+    for (query, expected) in cases {
+        let list = admin.get(&format!("{LIST}?{query}")).await.ok();
+        assert_eq!(names(&list), expected, "{query}");
+        for item in list.data().as_array().unwrap() {
+            assert!(whole.as_array().unwrap().contains(item), "{item}");
+        }
+    }
+    assert_eq!(admin.get(&format!("{LIST}?envName=review-1")).await.ok().data()[0]["queueLength"], 1);
+    for (query, times) in [("&envName=review-1", 100), ("&envName=review-1", 101), ("&envName=No%20Name", 1)] {
+        let answer = admin.get(&format!("{LIST}?{}", query.repeat(times).trim_start_matches('&'))).await;
+        match times {
+            100 => assert_eq!(names(&answer.ok()), ["review-1"]),
+            _ => assert_eq!(answer.refused(400, "invalid_parameter").faulty_fields(), ["envName"]),
+        }
     }
 }
 

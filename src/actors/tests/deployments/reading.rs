@@ -1,7 +1,8 @@
 //! Reads of deployments and approvals.
 
 use super::*;
-use crate::actors::{ApprovalFilter, DeploymentFilter};
+use crate::actors::{ApprovalFilter, DeploymentFilter, ListFilter};
+use crate::domain::Environment;
 
 impl Bench {
     fn found(&self, filter: &DeploymentFilter, offset: u64, limit: u64) -> (Vec<DeploymentId>, u64) {
@@ -148,4 +149,24 @@ async fn organizations_are_known_by_their_deployments() {
     let mut found = bench.environments.organizations_with_deployments().unwrap();
     found.sort_unstable();
     assert_eq!(found, expected);
+}
+
+#[actix::test]
+async fn an_environment_that_nobody_has_loaded_shows_how_far_its_deployment_is() {
+    let bench = Bench::with_environment().await;
+    bench.deployed(&["ask", "build"]).await;
+    let stages = |environment: &Environment| {
+        let run = environment.current_deployment().unwrap().run.clone();
+        run.unwrap().stages.iter().map(|stage| stage.status).collect::<Vec<_>>()
+    };
+    let loaded = bench.environments.environment(&key()).unwrap().unwrap();
+    assert_eq!(stages(&loaded), [StageStatus::AwaitingApproval, StageStatus::Pending]);
+    let after = bench.killed(1_000);
+    let environments = &after.environments;
+    assert_eq!(stages(&environments.environment(&key()).unwrap().unwrap()), stages(&loaded));
+    let named = ListFilter { names: [key().name].into(), ..ListFilter::default() };
+    for filter in [ListFilter::default(), named] {
+        let list = environments.list(&pipeline(), &filter, 0, 50).unwrap();
+        assert_eq!((list.total, stages(&list.items[0].1)), (1, stages(&loaded)), "{filter:?}");
+    }
 }

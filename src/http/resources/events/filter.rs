@@ -1,11 +1,9 @@
 //! The query parameters that filter events.
 
-use crate::domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, Timestamp, UserId};
+use crate::domain::{DeploymentId, EventType, Identifier, Malformed, SessionId, UserId};
 use crate::events::{Actor, Filter, Notices};
-use crate::http::paging::Query;
+use crate::http::paging::{Query, moment};
 use crate::nearest::nearest;
-
-const NANOS_PER_MILLI: i128 = 1_000_000;
 
 pub fn take(query: &mut Query) -> Filter {
     Filter {
@@ -15,8 +13,8 @@ pub fn take(query: &mut Query) -> Filter {
         environment: query.text("envName", Identifier::parse),
         session: query.text("sessionId", str::parse::<SessionId>),
         deployment: query.text("deploymentId", str::parse::<DeploymentId>),
-        since: query.text("since", time),
-        until: query.text("until", time),
+        since: query.text("since", moment),
+        until: query.text("until", moment),
     }
 }
 
@@ -76,17 +74,6 @@ fn actor(text: &str) -> Result<Actor, Malformed> {
     }
     let user = text.parse::<UserId>().map_err(|_| Malformed("must be a user id (usr_…) or `system`"))?;
     Ok(Actor::User(user))
-}
-
-/// Rounded up: events have whole milliseconds.
-fn time(text: &str) -> Result<Timestamp, Malformed> {
-    let time: jiff::Timestamp = text
-        .parse()
-        .map_err(|_| Malformed("must be an RFC 3339 time like 2027-01-31T00:00:00Z, with `+` written as %2B"))?;
-    let millis = -(-time.as_nanosecond()).div_euclid(NANOS_PER_MILLI);
-    i64::try_from(millis)
-        .map(Timestamp::from_millis)
-        .map_err(|_| Malformed("must be a time within the supported range"))
 }
 
 #[cfg(test)]
