@@ -1,0 +1,282 @@
+//! Every operation of the OpenAPI document, asked by everybody who could ask: with no token, a wrong one, one of each role, …
+//! Each cell is really sent; the table says which status it must have.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+
+use super::{ACME, BETA, ROLES, rank};
+use crate::support::{Answer, Client, Server, Setup, lockkeeper};
+
+/// For each operation who may use it, and what those get who may. Nothing here takes effect: a body has a field that none
+/// knows, and ids are made up, so 404 and 422 come from behind the check of the role.
+///
+/// `public`: anybody, without a token. `member`: any role, and any organization, since the path names none.
+const TABLE: &str = "
+    listPipelines             viewer      200
+    getPipeline               viewer      200
+    putPipeline               maintainer  422
+    deletePipeline            maintainer  404
+    stopPipeline              maintainer  404
+    resumePipeline            maintainer  404
+    listEnvironments          viewer      200
+    getEnvironment            viewer      200
+    putEnvironment            maintainer  422
+    deleteEnvironment         maintainer  404
+    getEnvironmentHistory     viewer      200
+    getEnvironmentQueue       viewer      200
+    getUtilisation            viewer      200
+    listSessions              viewer      200
+    claimSession              developer   422
+    claimAnyEnvironment       developer   422
+    forceClaim                developer   422
+    getSessionStatus          viewer      404
+    releaseSession            developer   404
+    releaseLock               developer   404
+    deployCommit              developer   422
+    sendHeartbeat             developer   422
+    getPipelineSession        viewer      404
+    releasePipelineSession    developer   404
+    listDeployments           viewer      200
+    getDeployment             viewer      404
+    getDeploymentLogs         viewer      404
+    cancelStage               developer   422
+    retryStage                developer   422
+    listDeploymentAnalyses    viewer      404
+    createAnalysis            developer   422
+    listAnalyses              viewer      200
+    getAnalysis               viewer      404
+    createFixPullRequest      developer   422
+    listApprovals             viewer      200
+    getApproval               viewer      404
+    approveStage              maintainer  422
+    rejectStage               maintainer  422
+    listEvents                viewer      200
+    getEvent                  viewer      404
+    streamEvents              viewer      400
+    listSecrets               viewer      200
+    createSecret              maintainer  422
+    getSecret                 viewer      404
+    updateSecret              maintainer  422
+    deleteSecret              maintainer  404
+    listStepRegistries        viewer      200
+    createStepRegistry        maintainer  422
+    getStepRegistry           viewer      404
+    updateStepRegistry        maintainer  422
+    deleteStepRegistry        maintainer  404
+    syncStepRegistry          maintainer  422
+    listRegistrySteps         viewer      404
+    listWebhooks              admin       200
+    createWebhook             admin       422
+    getWebhook                admin       404
+    updateWebhook             admin       422
+    deleteWebhook             admin       404
+    rotateWebhookSecret       admin       422
+    testWebhook               admin       422
+    listWebhookDeliveries     admin       404
+    getWebhookDelivery        admin       404
+    redeliverEvent            admin       422
+    listTokens                admin       200
+    createToken               admin       422
+    revokeToken               admin       404
+    listMembers               viewer      200
+    getMember                 viewer      404
+    addMember                 admin       422
+    changeMember              admin       422
+    removeMember              admin       404
+    whoAmI                    member      200
+    getHealth                 public      200
+    getReadiness              public      200
+    getMetrics                public      200
+    getOpenapiDocument        public      200
+    explainProblem            public      200
+";
+
+/// Who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    NoToken,
+    /// Well made, and nobody's.
+    BadToken,
+    Expired,
+    Revoked,
+    /// An admin, of another organization.
+    OtherOrganization,
+    /// One of the organization's members.
+    Member(&'static str),
+}
+
+/// Who may use an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Public,
+    AnyMember,
+    Least(&'static str),
+}
+
+struct Row {
+    access: Access,
+    /// For those who may.
+    status: u16,
+}
+
+/// A request that changes nothing.
+struct Request {
+    id: String,
+    method: Method,
+    paths: Vec<String>,
+    body: Option<Value>,
+}
+
+#[tokio::test]
+async fn every_operation_answers_everybody_as_the_table_says() {
+    let (server, columns) = callers().await;
+    let document = server.admin();
+    let document = document.send(document.request(Method::GET, "/api/v1/openapi.json")).await.ok().json();
+    let (table, requests) = (table(), requests(&document));
+    let known: Vec<_> = requests.iter().map(|request| &*request.id).collect();
+    let without_row: Vec<_> = known.iter().filter(|id| !table.contains_key(**id)).collect();
+    let without_operation: Vec<_> = table.keys().filter(|id| !known.contains(id)).collect();
+    assert!(without_row.is_empty(), "operations without a row: {without_row:?}");
+    assert!(without_operation.is_empty(), "rows without an operation: {without_operation:?}");
+
+    let (mut cells, mut wrong) = (0, Vec::new());
+    for request in &requests {
+        let row = &table[&*request.id];
+        for path in &request.paths {
+            for (column, client) in &columns {
+                let asked = client.request(request.method.clone(), path);
+                let answer = client.send(if let Some(body) = &request.body { asked.json(body) } else { asked }).await;
+                let (found, expected) = (outcome(&answer), row.expected(*column));
+                if found.0 == 401 {
+                    assert!(answer.header("www-authenticate").starts_with("Bearer realm=\"lockkeeper\""), "{answer:?}");
+                }
+                cells += 1;
+                if found != expected {
+                    wrong.push(format!("{} {path} by {column:?}: {found:?}, not {expected:?}", request.method));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {cells} cells are wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert_eq!(cells, requests.iter().map(|request| request.paths.len()).sum::<usize>() * columns.len());
+}
+
+impl Row {
+    fn expected(&self, column: Column) -> (u16, Option<String>) {
+        let allowed = (self.status, None);
+        let refused = |status, code: &str| (status, Some(code.to_owned()));
+        match (self.access, column) {
+            (Access::Public, _) => allowed,
+            (_, Column::NoToken) => refused(401, "missing_token"),
+            (_, Column::BadToken | Column::Expired | Column::Revoked) => refused(401, "invalid_token"),
+            (Access::AnyMember, _) => allowed,
+            (Access::Least(_), Column::OtherOrganization) => refused(404, "organization_not_found"),
+            (Access::Least(least), Column::Member(role)) if rank(role) < rank(least) => {
+                refused(403, &format!("permission_denied, requires {least}"))
+            }
+            (Access::Least(_), Column::Member(_)) => allowed,
+        }
+    }
+}
+
+/// The status, and why somebody was refused: the codes of what comes behind that check do not matter here.
+fn outcome(answer: &Answer) -> (u16, Option<String>) {
+    let status = answer.status.as_u16();
+    if status < 400 {
+        return (status, None);
+    }
+    let (_, code) = answer.problem();
+    let why = match &*code {
+        "permission_denied" => Some(format!("{code}, requires {}", answer.json()["requiredRole"].as_str().unwrap())),
+        "missing_token" | "invalid_token" | "organization_not_found" | "route_not_found" | "method_not_allowed" => {
+            Some(code)
+        }
+        _ => None,
+    };
+    (status, why)
+}
+
+fn table() -> BTreeMap<&'static str, Row> {
+    let row = |line: &'static str| {
+        let [id, access, status] = line.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
+        let access = match access {
+            "public" => Access::Public,
+            "member" => Access::AnyMember,
+            role => Access::Least(ROLES[rank(role)].1),
+        };
+        (id, Row { access, status: status.parse().unwrap() })
+    };
+    TABLE.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
+}
+
+/// One of each operation, made from its description.
+fn requests(document: &Value) -> Vec<Request> {
+    let mut requests = Vec::new();
+    for (path, item) in document["paths"].as_object().unwrap() {
+        for (method, operation) in item.as_object().unwrap() {
+            let parameters = operation["parameters"].as_array().unwrap().iter();
+            let mut filled = path.clone();
+            for parameter in parameters.filter(|parameter| parameter["in"] == "path") {
+                let name = format!("{{{}}}", parameter["name"].as_str().unwrap());
+                filled = filled.replace(&name, parameter["example"].as_str().unwrap());
+            }
+            let id = operation["operationId"].as_str().unwrap().to_owned();
+            if id == "streamEvents" {
+                // Refused for the parameter, since a stream has no end to wait for.
+                filled += "?noSuchParameter=1";
+            }
+            let short = filled.strip_prefix("/api/v1").filter(|path| path.contains("/ephemeral-environments"));
+            let paths = short.map(str::to_owned).into_iter().chain([filled.clone()]).collect();
+            let body = operation.get("requestBody").map(|_| json!({ "noSuchField": true }));
+            requests.push(Request { id, method: method.to_uppercase().parse().unwrap(), paths, body });
+        }
+    }
+    assert!(requests.len() > 70, "{} operations", requests.len());
+    requests
+}
+
+/// A server with two organizations, and a client for each column.
+async fn callers() -> (Server, Vec<(Column, Client)>) {
+    let setup = |organizations: [&str; 2]| Setup::default().organizations(&organizations);
+    let mut server = setup([BETA, ACME]).start();
+    let bea = server.admin().in_organization("beta").post("/tokens", json!({ "name": "x" })).await.created().data();
+    // The operator's token is that of the first organization's admin, whichever that is.
+    assert!(server.terminate().success());
+    server.change_setup(|_| setup([ACME, BETA]));
+    server.start_again();
+
+    let unknown = String::from_utf8(lockkeeper(&["token"]).output().unwrap().stdout).unwrap();
+    let mut columns = vec![
+        (Column::NoToken, server.anonymous()),
+        (Column::BadToken, server.with_token(unknown.trim())),
+        (Column::Expired, expired(&server).await),
+        (Column::Revoked, revoked(&server).await),
+        (Column::OtherOrganization, server.with_token(bea["token"].as_str().unwrap())),
+    ];
+    for (name, role) in ROLES {
+        columns.push((Column::Member(role), server.as_user(name).await));
+    }
+    (server, columns)
+}
+
+async fn expired(server: &Server) -> Client {
+    let soon = (jiff::Timestamp::now() + Duration::from_secs(1)).to_string();
+    let made = server.admin().post("/tokens", json!({ "name": "short", "expiresAt": soon })).await.created().data();
+    let client = server.with_token(made["token"].as_str().unwrap());
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while client.get("/pipelines").await.status == StatusCode::OK {
+        assert!(Instant::now() < deadline, "the token does not expire");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client
+}
+
+async fn revoked(server: &Server) -> Client {
+    let admin = server.admin();
+    let made = admin.post("/tokens", json!({ "name": "gone" })).await.created();
+    admin.send(admin.request(Method::DELETE, made.header("location"))).await.has_status(204);
+    server.with_token(made.data()["token"].as_str().unwrap())
+}
