@@ -6,6 +6,8 @@ use reqwest::header::HeaderMap;
 use reqwest::{Method, StatusCode};
 use serde_json::Value;
 
+use super::secrecy;
+
 fn http() -> reqwest::Client {
     http_builder().build().unwrap()
 }
@@ -138,9 +140,14 @@ impl Client {
 
     /// For servers that may be killed under way.
     pub async fn try_send(&self, request: reqwest::RequestBuilder) -> Result<Answer, reqwest::Error> {
-        let response = request.send().await?;
+        let (http, request) = request.build_split();
+        let request = request?;
+        secrecy::note_request(&request);
+        let response = http.execute(request).await?;
         let (status, headers) = (response.status(), response.headers().clone());
-        Ok(Answer { status, headers, text: response.text().await? })
+        let text = response.text().await?;
+        secrecy::note_answer(&headers, &text);
+        Ok(Answer { status, headers, text })
     }
 
     pub fn path(&self, rest: &str) -> String {

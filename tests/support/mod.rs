@@ -15,6 +15,7 @@ mod client;
 pub mod model;
 pub mod namespace;
 pub mod recorded;
+pub mod secrecy;
 pub mod tenants;
 pub mod waiting;
 pub mod wire;
@@ -129,6 +130,7 @@ impl Setup {
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("LOCKKEEPER_")) {
             command.env_remove(name);
         }
+        self.variables.iter().for_each(|(name, value)| secrecy::note_variable(name, value));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
@@ -167,7 +169,7 @@ impl Home {
 
 /// Starts it and waits for the line that says where it serves; if that does not come, what it said on stderr.
 fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> {
-    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join("stderr")).unwrap();
+    let log = secrecy::log_in(home);
     let before = std::fs::metadata(home.join("stderr")).unwrap().len() as usize;
     let mut child = setup.command(home).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log).spawn().unwrap();
     let mut greeting = String::new();
@@ -178,6 +180,7 @@ fn spawn(setup: &Setup, home: &Path) -> Result<(Child, String, String), String> 
             break;
         }
     }
+    secrecy::note_greeting(&greeting);
     let address = greeting.lines().find_map(|line| line.split("serves on ").nth(1)).map(str::to_owned);
     let Some(address) = address else {
         child.wait().unwrap();
