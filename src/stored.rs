@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use crate::domain::{
-    AnalysisId, ApprovalId, CommitId, Context, DeliveryId, DeploymentId, Description, EnvironmentKey, EventType,
+    AnalysisId, ApprovalId, CommitId, Context, DeliveryId, DeploymentId, Description, Email, EnvironmentKey, EventType,
     IdSeed, Identifier, Initiator, LabelValue, Malformed, Origin, Person, PipelineKey, Priority, RegistryId,
     RequestRef, Role, SessionId, Tick, Ticket, Timestamp, TokenId, UserId, VariableName, VariableValue,
 };
@@ -130,7 +130,7 @@ stored_as!(
 );
 stored_as!(
     &'a str: |text| text.as_str(), |text| Self::parse(text);
-    CommitId, Context, Description, Identifier, LabelValue, VariableName, VariableValue,
+    CommitId, Context, Description, Email, Identifier, LabelValue, VariableName, VariableValue,
 );
 stored_as!(&'a str: |text| text, |text| Ok(Self::from(text)); Arc<str>, String);
 stored_as!(&'a [u8]: |bytes| bytes, |bytes| Ok(Self::from(bytes)); Arc<[u8]>);

@@ -6,7 +6,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::actors::{Environments, Failure};
 use crate::auth::NewMember;
-use crate::config::{Organization, Settings};
+use crate::config::{Member, Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::registries::Registries;
@@ -18,7 +18,8 @@ pub fn members(declared: &[Organization]) -> Vec<NewMember> {
     let of = |organization: &Organization| {
         let id = organization.id.clone();
         let members = organization.members.iter().cloned();
-        members.map(move |m| NewMember { organization: id.clone(), name: m.name, role: m.role }).collect::<Vec<_>>()
+        let member = move |Member { name, role, email }| NewMember { organization: id.clone(), name, role, email };
+        members.map(member).collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
 }

@@ -52,6 +52,8 @@ pub enum Unauthenticated {
     Malformed(Malformed),
     Unknown,
     Expired,
+    /// It belongs to a member who is disabled.
+    Disabled,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +70,7 @@ pub enum AccountsError {
     MemberExists,
     #[error("the member does not exist")]
     MemberNotFound,
-    #[error("the member is the organization's last admin")]
+    #[error("the member is the organization's last admin who is not disabled")]
     LastAdmin,
     /// The caller was an admin when the request arrived.
     #[error("the caller is no longer an admin")]
@@ -112,6 +114,9 @@ impl Accounts {
         }
         let members = self.members.read();
         let member = members.get(&token.user).ok_or(Unauthenticated::Unknown)?;
+        if member.disabled {
+            return Err(Unauthenticated::Disabled);
+        }
         token.usage.last_used_millis.store(now.as_millis(), Ordering::Relaxed);
         Ok(Caller {
             organization: token.organization.clone(),
@@ -138,10 +143,10 @@ impl Accounts {
         !self.tokens.is_empty()
     }
 
-    /// The admin who became a member first; ids rise with time.
+    /// The admin who became a member first and is not disabled; ids rise with time.
     pub fn first_admin(&self, organization: &Identifier) -> Option<UserId> {
         let members = self.members.read();
-        let admins = members.values().filter(|m| m.organization == *organization && m.role == Role::Admin);
+        let admins = members.values().filter(|m| m.organization == *organization && m.is_acting_admin());
         admins.map(|member| member.id).min()
     }
 
@@ -159,11 +164,12 @@ impl Accounts {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
 
-    /// A caller who has been demoted or removed since the request arrived changes nothing any more.
+    /// A caller who has been demoted, disabled or removed since the request arrived changes nothing any more.
     pub(super) fn check_still_permitted(&self, cause: Cause<'_>, permission: Permission) -> Result<(), AccountsError> {
         let Some(initiator) = cause.by else { return Ok(()) };
         let members = self.members.read();
-        let permitted = members.get(&initiator.person.id).is_some_and(|member| permission.is_granted_to(member.role));
+        let member = members.get(&initiator.person.id).filter(|member| !member.disabled);
+        let permitted = member.is_some_and(|member| permission.is_granted_to(member.role));
         permitted.then_some(()).ok_or(AccountsError::NoLongerAdmin)
     }
 

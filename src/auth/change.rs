@@ -27,7 +27,7 @@ impl MemberChange {
     /// Whether it takes permissions away from a member.
     pub fn is_less_than(&self, before: &Member) -> bool {
         match self {
-            MemberChange::Set(member) => member.role < before.role,
+            MemberChange::Set(member) => member.role < before.role || (member.disabled && !before.disabled),
             MemberChange::Removed(_) => true,
         }
     }
@@ -48,11 +48,9 @@ impl Change {
         self.record_member(EventType::MemberAdded, member, None, cause);
     }
 
-    pub fn change_role(&mut self, member: &Member, role: Role, cause: Cause<'_>) -> Arc<Member> {
-        let changed = Arc::new(Member { role, ..member.clone() });
-        self.set_member(&changed);
-        self.record_member(EventType::MemberUpdated, &changed, Some(member.role), cause);
-        changed
+    pub fn update_member(&mut self, before: &Member, after: &Arc<Member>, cause: Cause<'_>) {
+        self.set_member(after);
+        self.record_member(EventType::MemberUpdated, after, Some(before), cause);
     }
 
     /// The member's tokens have to be revoked in the same change or before.
@@ -84,12 +82,18 @@ impl Change {
         self.members.push(MemberChange::Set(member.clone()));
     }
 
-    fn record_member(&mut self, event_type: EventType, member: &Member, previous: Option<Role>, cause: Cause<'_>) {
+    /// With what has changed since `before`. An address is not repeated: events outlive a member.
+    fn record_member(&mut self, event_type: EventType, member: &Member, before: Option<&Member>, cause: Cause<'_>) {
+        let previous_role = before.map(|before| before.role).filter(|role| *role != member.role);
+        let email_changed = before.is_some_and(|before| before.email != member.email);
+        let disabled_changed = before.is_some_and(|before| before.disabled != member.disabled);
         let data = EventData::default()
             .with("userId", member.id.to_string())
             .with("name", &member.name)
             .with("role", member.role.as_str())
-            .with_some("previousRole", previous.map(Role::as_str));
+            .with_some("previousRole", previous_role.map(Role::as_str))
+            .with_some("emailChanged", email_changed.then_some(true))
+            .with_some("disabled", disabled_changed.then_some(member.disabled));
         self.record(&member.organization, event_type, &data, cause);
     }
 

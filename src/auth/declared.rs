@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::accounts::Accounts;
 use super::change::Change;
 use super::load;
-use super::member::{Member, NewMember};
+use super::member::{Declaration, Member, MemberUpdate, NewMember};
 use super::stored;
 use crate::domain::{Identifier, Role, Timestamp};
 use crate::events::Cause;
@@ -33,8 +33,9 @@ async fn apply(accounts: &Accounts, declared: Vec<NewMember>, now: Timestamp) ->
     let admins: Vec<_> = declared.iter().filter(|member| member.role == Role::Admin).cloned().collect();
     let mut applying = Applying { accounts, cause: Cause::system(now), changed: 0, handed_in: Sequence::default() };
     for new in declared {
-        if before.remove(&(new.organization.clone(), new.name.clone())) != Some(new.role) {
-            applying.declare(new).await?;
+        let before = before.remove(&(new.organization.clone(), new.name.clone()));
+        if before.as_ref() != Some(&Declaration::of(&new)) {
+            applying.declare(new, before).await?;
         }
     }
     for (organization, name) in before.into_keys() {
@@ -58,11 +59,13 @@ struct Applying<'a> {
 }
 
 impl Applying<'_> {
-    async fn declare(&mut self, new: NewMember) -> Result<(), StoreError> {
+    /// An address that the file has not changed stays as the API has set it.
+    async fn declare(&mut self, new: NewMember, before: Option<Declaration>) -> Result<(), StoreError> {
         let mut change = Change::default();
-        let declaration = stored::encode_declaration(new.role);
+        let declaration = stored::encode_declaration(&Declaration::of(&new));
         change.batch.put(stored::declaration_key(&new.organization, &new.name), declaration);
-        self.set(&mut change, new);
+        let email = (new.email != before.and_then(|before| before.email)).then(|| new.email.clone());
+        self.set(&mut change, new, MemberUpdate { email, ..MemberUpdate::default() });
         self.hand_in(change, None).await
     }
 
@@ -83,17 +86,20 @@ impl Applying<'_> {
         for admin in declared.iter().filter(|admin| admin.organization == *organization) {
             tracing::warn!(%organization, member = %admin.name, "the organization had no admin left; restoring the declared one");
             let mut change = Change::default();
-            self.set(&mut change, admin.clone());
+            self.set(&mut change, admin.clone(), MemberUpdate { disabled: Some(false), ..MemberUpdate::default() });
             self.hand_in(change, None).await?;
         }
         Ok(())
     }
 
-    fn set(&self, change: &mut Change, new: NewMember) {
-        match self.accounts.member_named(&new.organization, new.name.as_str()) {
-            Some(member) if member.role == new.role => {}
-            Some(member) => _ = change.change_role(&member, new.role, self.cause),
-            None => change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause),
+    /// Gives an existing member the declared role and what else is in `update`.
+    fn set(&self, change: &mut Change, new: NewMember, update: MemberUpdate) {
+        let Some(before) = self.accounts.member_named(&new.organization, new.name.as_str()) else {
+            return change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause);
+        };
+        let after = Arc::new(MemberUpdate { role: Some(new.role), ..update }.of(&before));
+        if after != before {
+            change.update_member(&before, &after, self.cause);
         }
     }
 

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use super::member::{Member, NewMember};
+use super::member::{Declaration, Member, NewMember};
 use super::stored;
 use super::token::Token;
-use crate::domain::{Identifier, Role, UserId};
+use crate::domain::{Identifier, UserId};
 use crate::store::{Store, StoreError, end_of_prefix};
 
-/// The roles that files last declared, by organization and name.
-pub type Declarations = BTreeMap<(Identifier, Identifier), Role>;
+/// What files last declared, by organization and name.
+pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
 
 /// The members of the organizations that are declared.
 pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<UserId, Arc<Member>>, StoreError> {
@@ -29,9 +29,9 @@ pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<User
 pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {
     let mut declarations = Declarations::new();
     for (key, record) in store.scan(stored::DECLARATIONS, &end_of_prefix(stored::DECLARATIONS), usize::MAX)? {
-        let (member, role) = stored::decode_declaration(&key, &record).map_err(|error| error.under(&key))?;
+        let (member, declaration) = stored::decode_declaration(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.0) {
-            declarations.insert(member, role);
+            declarations.insert(member, declaration);
         }
     }
     Ok(declarations)

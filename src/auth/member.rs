@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::domain::{Email, Identifier, Role, Timestamp, UserId};
 
 /// Far beyond the organizations we know, few enough to keep in memory and to list.
 pub const MEMBERS_MAX: usize = 1_000;
@@ -16,6 +16,9 @@ pub struct Member {
     pub name: Identifier,
     pub role: Role,
     pub created_at: Timestamp,
+    pub email: Option<Email>,
+    /// Kept with everything that is theirs, and refused.
+    pub disabled: bool,
 }
 
 /// A member and the number of their tokens.
@@ -31,4 +34,49 @@ pub struct NewMember {
     pub organization: Identifier,
     pub name: Identifier,
     pub role: Role,
+    pub email: Option<Email>,
+}
+
+/// What a file says of a member.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Declaration {
+    pub role: Role,
+    pub email: Option<Email>,
+}
+
+impl Declaration {
+    pub fn of(new: &NewMember) -> Self {
+        Self { role: new.role, email: new.email.clone() }
+    }
+}
+
+/// What is to change of a member; `None` stays as it is.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MemberUpdate {
+    pub role: Option<Role>,
+    /// The inner `None` takes the address away.
+    pub email: Option<Option<Email>>,
+    pub disabled: Option<bool>,
+}
+
+impl MemberUpdate {
+    pub fn role(role: Role) -> Self {
+        Self { role: Some(role), ..Self::default() }
+    }
+
+    pub(super) fn of(self, member: &Member) -> Member {
+        Member {
+            role: self.role.unwrap_or(member.role),
+            email: self.email.unwrap_or_else(|| member.email.clone()),
+            disabled: self.disabled.unwrap_or(member.disabled),
+            ..member.clone()
+        }
+    }
+}
+
+impl Member {
+    /// Whether they can administer the organization.
+    pub fn is_acting_admin(&self) -> bool {
+        self.role == Role::Admin && !self.disabled
+    }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
-use super::member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
+use super::member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
 use super::permission::Permission;
 use super::stored;
-use crate::domain::{Identifier, Role, Timestamp, UserId};
+use crate::domain::{Identifier, Timestamp, UserId};
 use crate::entropy;
 use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
@@ -58,27 +58,28 @@ impl Accounts {
     }
 
     /// Takes effect at once, also for requests of the member that wait or are half sent.
-    pub async fn change_role(
+    pub async fn change_member(
         &self,
         organization: &Identifier,
         user: UserId,
-        role: Role,
+        update: MemberUpdate,
         cause: Cause<'_>,
     ) -> Result<MemberEntry, AccountsError> {
         let changed = self.changes.change(|(), committer| {
-            let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
-            if role != Role::Admin {
-                self.refuse_last_admin(&member)?;
+            let before = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
+            let after = Arc::new(update.of(&before));
+            if !after.is_acting_admin() {
+                self.refuse_last_admin(&before)?;
             }
             self.check_still_permitted(cause, Permission::ManageMembers)?;
             let tokens = self.tokens.iter().filter(|token| token.user == user).count();
-            if member.role == role {
-                return Ok(MemberEntry { member, tokens });
+            if after == before {
+                return Ok(MemberEntry { member: before, tokens });
             }
             let mut change = Change::default();
-            let member = change.change_role(&member, role, cause);
+            change.update_member(&before, &after, cause);
             self.hand_in(committer, change)?;
-            Ok(MemberEntry { member, tokens })
+            Ok(MemberEntry { member: after, tokens })
         });
         changed.await
     }
@@ -129,14 +130,14 @@ impl Accounts {
     fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {
         let members = self.members_of(&member.organization);
         let mut others = members.iter().filter(|other| other.id != member.id);
-        let is_last = member.role == Role::Admin && !others.any(|other| other.role == Role::Admin);
+        let is_last = member.is_acting_admin() && !others.any(|other| other.is_acting_admin());
         if is_last { Err(AccountsError::LastAdmin) } else { Ok(()) }
     }
 }
 
 impl Member {
     pub(super) fn new(new: NewMember, now: Timestamp) -> Self {
-        let NewMember { organization, name, role } = new;
-        Self { organization, id: UserId(entropy::id_seed()), name, role, created_at: now }
+        let NewMember { organization, name, role, email } = new;
+        Self { organization, id: UserId(entropy::id_seed()), name, role, created_at: now, email, disabled: false }
     }
 }

@@ -25,7 +25,7 @@ mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use change::RevocationReason;
-pub use member::{MEMBERS_MAX, Member, MemberEntry, NewMember};
+pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
 pub use permission::Permission;
 pub use token::{NewToken, OpenToken, Token, TokenList};
 pub use token_text::{TokenHash, TokenText};

@@ -2,16 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::member::Member;
+use super::member::{Declaration, Member};
 use super::token::{Token, Usage};
 use super::token_text::TokenHash;
-use crate::domain::{IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
-use crate::store::record::{self, RecordError, encode, records};
+use crate::domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
+use crate::store::record::{self, Record, RecordError, encode, records};
 use crate::stored::{self, RoleV1, Stored, stored, stored_as};
 
 records! {
-    MemberV1 = "member",
-    DeclarationV1 = "member declaration",
     TokenV1<'a> = "token",
     RevokedV1 = "revoked bootstrap token",
 }
@@ -63,7 +61,40 @@ struct MemberV1 {
 }
 
 #[derive(Serialize, Deserialize)]
+struct MemberV2<'a> {
+    before: MemberV1,
+    #[serde(borrow)]
+    email: Option<&'a str>,
+    disabled: bool,
+}
+
+impl<'a> Record<'a> for MemberV2<'a> {
+    const KIND: &'static str = "member";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, email: None, disabled: false })
+    }
+}
+
+#[derive(Serialize, Deserialize)]
 struct DeclarationV1(RoleV1);
+
+#[derive(Serialize, Deserialize)]
+struct DeclarationV2<'a> {
+    before: DeclarationV1,
+    #[serde(borrow)]
+    email: Option<&'a str>,
+}
+
+impl<'a> Record<'a> for DeclarationV2<'a> {
+    const KIND: &'static str = "member declaration";
+    const VERSION: u8 = 2;
+
+    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        Ok(Self { before: record::decode_form::<Self, _>(form)?, email: None })
+    }
+}
 
 /// When it was revoked.
 #[derive(Serialize, Deserialize)]
@@ -79,30 +110,37 @@ pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
 }
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
-    encode(&MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() })
+    let before =
+        MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() };
+    encode(&MemberV2 { before, email: member.email.as_ref().map(Email::as_str), disabled: member.disabled })
 }
 
 pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
-    let form: MemberV1 = record::decode(bytes)?;
-    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV1>)?;
+    let MemberV2 { before, email, disabled } = record::decode(bytes)?;
+    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV2<'_>>)?;
     Ok(Member {
         organization,
-        id: UserId(IdSeed(form.id)),
+        id: UserId(IdSeed(before.id)),
         name,
-        role: Role::from_form(form.role).map_err(record::invalid::<MemberV1>)?,
-        created_at: Timestamp::from_millis(form.created_at),
+        role: Role::from_form(before.role).map_err(record::invalid::<MemberV2<'_>>)?,
+        created_at: Timestamp::from_millis(before.created_at),
+        email: Option::from_form(email).map_err(record::invalid::<MemberV2<'_>>)?,
+        disabled,
     })
 }
 
-pub fn encode_declaration(role: Role) -> Vec<u8> {
-    encode(&DeclarationV1(role.to_form()))
+pub fn encode_declaration(declaration: &Declaration) -> Vec<u8> {
+    let before = DeclarationV1(declaration.role.to_form());
+    encode(&DeclarationV2 { before, email: declaration.email.as_ref().map(Email::as_str) })
 }
 
-/// Organization and name of a member, and the role that a file last declared.
-pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Role), RecordError> {
-    let DeclarationV1(role) = record::decode(bytes)?;
-    let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV1>)?;
-    Ok((member, Role::from_form(role).map_err(record::invalid::<DeclarationV1>)?))
+/// Organization and name of a member, and what a file last declared.
+pub fn decode_declaration(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Declaration), RecordError> {
+    let DeclarationV2 { before: DeclarationV1(role), email } = record::decode(bytes)?;
+    let member = parse_path(DECLARATIONS, key).ok_or_else(record::misplaced::<DeclarationV2<'_>>)?;
+    let role = Role::from_form(role).map_err(record::invalid::<DeclarationV2<'_>>)?;
+    let email = Option::from_form(email).map_err(record::invalid::<DeclarationV2<'_>>)?;
+    Ok((member, Declaration { role, email }))
 }
 
 stored! {
@@ -154,15 +192,21 @@ mod tests {
             name: identifier("ana"),
             role: Role::Maintainer,
             created_at: Timestamp::from_millis(1_794_735_000_123),
+            email: None,
+            disabled: false,
         };
-        assert_written_as_format_4("member", &encode_member(&member));
         let key = member_key(&member.organization, &member.name);
         assert_eq!(decode_member(&key, &format_4("member")).unwrap(), member);
+        let email = Some(Email::parse("ana@acme.example").unwrap());
+        let newer = Member { email: email.clone(), disabled: true, ..member.clone() };
+        assert_eq!(decode_member(&key, &encode_member(&newer)).unwrap(), newer);
 
-        assert_written_as_format_4("member declaration", &encode_declaration(Role::Admin));
         let key = declaration_key(&member.organization, &member.name);
-        let declared = decode_declaration(&key, &format_4("member declaration")).unwrap();
-        assert_eq!(declared, ((member.organization, member.name), Role::Admin));
+        let (name, declared) = decode_declaration(&key, &format_4("member declaration")).unwrap();
+        let declaration = Declaration { role: Role::Admin, email: None };
+        assert_eq!((name, &declared), ((member.organization, member.name), &declaration));
+        let newer = Declaration { email, ..declaration };
+        assert_eq!(decode_declaration(&key, &encode_declaration(&newer)).unwrap().1, newer);
 
         let token = Token {
             organization: identifier("acme"),
@@ -189,10 +233,13 @@ mod tests {
     #[test]
     fn fuzzed_members_and_tokens_are_read_or_refused() {
         let key = member_key(&identifier("acme"), &identifier("ana"));
-        fuzz_record([format_4("member")], |bytes| decode_member(&key, bytes), encode_member);
+        let member = decode_member(&key, &format_4("member")).unwrap();
+        let member = Member { email: Some(Email::parse("ana@acme.example").unwrap()), ..member };
+        fuzz_record([encode_member(&member)], |bytes| decode_member(&key, bytes), encode_member);
         let key = declaration_key(&identifier("acme"), &identifier("ana"));
         let decode = |bytes: &[u8]| decode_declaration(&key, bytes);
-        fuzz_record([format_4("member declaration")], decode, |(_, role)| encode_declaration(*role));
+        let declaration = Declaration { role: Role::Admin, email: member.email };
+        fuzz_record([encode_declaration(&declaration)], decode, |(_, declaration)| encode_declaration(declaration));
         fuzz_record([format_4("token")], decode_token, encode_token);
         fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
     }

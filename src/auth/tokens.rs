@@ -9,7 +9,7 @@ use super::permission::Permission;
 use super::stored;
 use super::token::{NewToken, OpenToken, TOKENS_MAX, Token, TokenList};
 use super::token_text::TokenText;
-use crate::domain::{Identifier, Timestamp, TokenId};
+use crate::domain::{Identifier, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Batch, Committer, StoreError};
 
@@ -39,7 +39,7 @@ impl Accounts {
         let creator = cause.by.map_or(new.user, |initiator| initiator.person.id);
         let token = Arc::new(Token::new(&text, creator, new, cause.at));
         let made = self.changes.change(|(), committer| {
-            self.check_still_permitted(cause, Permission::ManageTokens)?;
+            self.check_still_permitted(cause, permission_for(cause, token.user))?;
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
             if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
                 return Err(AccountsError::TooManyTokens);
@@ -75,12 +75,22 @@ impl Accounts {
     }
 
     /// The token stops working before this answers. "Does not exist" waits as well: it may be due to a revocation that is
-    /// not durable yet.
-    pub async fn revoke(&self, organization: &Identifier, id: TokenId, cause: Cause<'_>) -> Result<(), AccountsError> {
+    /// not durable yet. With `only_of`, tokens of others do not exist.
+    pub async fn revoke(
+        &self,
+        organization: &Identifier,
+        id: TokenId,
+        only_of: Option<UserId>,
+        cause: Cause<'_>,
+    ) -> Result<(), AccountsError> {
+        let is_it = |token: &Token| {
+            token.id == id && token.organization == *organization && only_of.is_none_or(|user| user == token.user)
+        };
         let revoked = self.changes.change(|(), committer| {
-            self.check_still_permitted(cause, Permission::ManageTokens)?;
-            let found = self.tokens_where(|token| token.id == id && token.organization == *organization);
+            self.check_still_permitted(cause, Permission::Read)?;
+            let found = self.tokens_where(is_it);
             let token = found.first().ok_or(AccountsError::TokenNotFound)?;
+            self.check_still_permitted(cause, permission_for(cause, token.user))?;
             let mut change = Change::default();
             change.revoke_token(token, None, cause);
             if token.bootstrap {
@@ -138,4 +148,10 @@ impl Accounts {
         }
         Ok(())
     }
+}
+
+/// Everybody manages their own tokens, admins those of all.
+fn permission_for(cause: Cause<'_>, user: UserId) -> Permission {
+    let own = cause.by.is_some_and(|initiator| initiator.person.id == user);
+    if own { Permission::Read } else { Permission::ManageTokens }
 }

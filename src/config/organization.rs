@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::document::{Document, element};
 use super::fault::{Fault, Place};
 use crate::auth::MEMBERS_MAX;
-use crate::domain::{Blueprint, Configuration, Identifier, Role};
+use crate::domain::{Blueprint, Configuration, Email, Identifier, Role};
 use crate::forms::{
     ConfigurationForm, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm, Reader,
     Spelling, form,
@@ -28,6 +28,7 @@ pub struct Organization {
 pub struct Member {
     pub name: Identifier,
     pub role: Role,
+    pub email: Option<Email>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -109,7 +110,7 @@ pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Orga
 
 fn organization(file: OrganizationFile) -> Organization {
     let OrganizationFile { organization: OrganizationForm { id, name }, members, pipelines } = file;
-    let member = |MemberForm { name, role }| Member { name, role };
+    let member = |MemberForm { name, role, email }| Member { name, role, email };
     Organization {
         name: name.map_or_else(|| id.to_string(), |name| name.0.to_string()),
         id,

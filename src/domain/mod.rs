@@ -9,6 +9,7 @@ mod configuration;
 mod configure;
 mod decision;
 mod deploy;
+mod email;
 mod environment;
 mod event;
 mod force_claim;
@@ -55,6 +56,7 @@ pub use configuration::{
 pub use configure::{Configure, Configured, Delete, Expected};
 pub use decision::{Decision, GrantedWaiter, Outcome, Transition};
 pub use deploy::{Deploy, Resume};
+pub use email::Email;
 pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
 pub use force_claim::{ForceClaim, ForceClaimed};

@@ -26,7 +26,7 @@ pub use reader::{FieldFault, Reader};
 pub use registry_step::RegistryStepForm;
 pub use schema::{ObjectSchema, Schemas};
 pub use session::{ClaimAnyForm, ClaimForm, DeployForm, ForceClaimForm, HeartbeatForm, WAIT_SECONDS_MAX, WaitSeconds};
-pub use types::{Integer, List, Map, Text, example_of, id_schema, rule_schema};
+pub use types::{Clearable, Integer, List, Map, Text, example_of, id_schema, rule_schema};
 pub(crate) use types::{choices, named_choices, texts};
 
 use serde_json::Value;

@@ -155,7 +155,7 @@ fn describe(schema: &mut Map<String, Value>, doc: &[&str]) {
     }
 }
 
-fn or_null(mut schema: Value) -> Value {
+pub(super) fn or_null(mut schema: Value) -> Value {
     match schema.get("type").cloned() {
         Some(Value::Array(kinds)) => {
             schema["type"] = kinds.into_iter().chain([json!("null")]).collect();

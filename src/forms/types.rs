@@ -6,12 +6,12 @@ use serde_json::{Map as JsonMap, Value, json};
 
 use super::element::{Content, Element};
 use super::reader::Reader;
-use super::schema::Schemas;
+use super::schema::{Schemas, or_null};
 use super::{Form, ToJson};
 use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
     AnalysisId, ApprovalId, ApprovalRule, ApprovalStatus, CommitId, Context, DeliveryId, DeploymentId,
-    DeploymentStatus, Description, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
+    DeploymentStatus, Description, Email, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
     Role, SessionId, SessionStatus, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
 };
 use crate::nearest::did_you_mean;
@@ -192,6 +192,9 @@ texts! {
     CommitId: Self::parse, example_of(rule_schema(&Self::RULE), "c0ffee1");
     Context: Self::parse, example_of(rule_schema(&Self::RULE), "PR 412");
     Description: Self::parse, example_of(rule_schema(&Self::RULE), "For trying things out");
+    Email: Self::parse, json!({
+        "type": "string", "maxLength": Self::LENGTH_MAX, "pattern": Self::PATTERN, "examples": ["ana@acme.example"],
+    });
     LabelValue: Self::parse, example_of(rule_schema(&Self::RULE), "large");
     VariableName: Self::parse, rule_schema(&Self::RULE);
     VariableValue: Self::parse, example_of(rule_schema(&Self::RULE), "review");
@@ -280,6 +283,20 @@ impl Reader {
             self.fault(element.at, format!("must be one of {}{advice}", names.join(", ")));
         }
         chosen
+    }
+}
+
+/// A value, or null to take away the one that is there. In an `optional` field, since leaving it out means something else.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Clearable<T>(pub Option<T>);
+
+impl<T: Form> Form for Clearable<T> {
+    fn read(element: &Element<'_>, reader: &mut Reader) -> Option<Self> {
+        if element.is_null() { Some(Self(None)) } else { T::read(element, reader).map(|value| Self(Some(value))) }
+    }
+
+    fn schema(schemas: &mut Schemas) -> Value {
+        or_null(T::schema(schemas))
     }
 }
 

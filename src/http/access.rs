@@ -143,6 +143,11 @@ impl Access {
         permission.is_granted_to(self.caller.role)
     }
 
+    /// A permission beyond the one of the handler.
+    pub fn require(&self, permission: Permission) -> Result<(), Problem> {
+        if self.may(permission) { Ok(()) } else { Err(denied(&self.caller, permission)) }
+    }
+
     pub fn pipeline(&self, call: &Call) -> Result<Arc<Pipeline>, Problem> {
         let id = call.segment("pipelineId");
         self.realm.pipelines.get(&self.caller.organization, id).ok_or_else(super::refusals::pipeline_not_found)
@@ -171,7 +176,7 @@ fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
     };
     realm.accounts.authenticate(token, (realm.clock)()).map_err(|why| match why {
         Unauthenticated::Malformed(Malformed(why)) => mistaken(header, why),
-        Unauthenticated::Unknown | Unauthenticated::Expired => unauthenticated(why),
+        Unauthenticated::Unknown | Unauthenticated::Expired | Unauthenticated::Disabled => unauthenticated(why),
     })
 }
 
@@ -186,6 +191,10 @@ fn unauthenticated(why: Unauthenticated) -> Problem {
         Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
         Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
         Unauthenticated::Expired => invalid("has expired"),
+        Unauthenticated::Disabled => {
+            let detail = "the token belongs to a member who is disabled; an admin enables them with PATCH /members/{userId}";
+            Problem::unauthenticated(Code::InvalidToken, detail)
+        }
     }
 }
 

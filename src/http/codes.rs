@@ -42,7 +42,7 @@ codes! {
     MissingToken = "missing_token", UNAUTHORIZED, "No token",
         "Send `Authorization: Bearer <API_TOKEN>`.";
     InvalidToken = "invalid_token", UNAUTHORIZED, "Invalid token",
-        "The token is mistyped, unknown, expired or revoked. Use another one; an admin can create it with `POST /tokens`.";
+        "The token is mistyped, unknown, expired or revoked, or belongs to a member who is disabled. Use another one; every member creates their own with `POST /tokens`.";
     PermissionDenied = "permission_denied", FORBIDDEN, "Permission denied",
         "The caller's role is too low; `requiredRole` is the lowest role that suffices.";
     NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
@@ -160,11 +160,11 @@ codes! {
     TokenLimitReached = "token_limit_reached", CONFLICT, "Too many tokens",
         "The organization has reached its limit of tokens. Revoke unused ones, then try again.";
     MemberExists = "member_exists", CONFLICT, "The member already exists",
-        "A name is unique in its organization. Change the member's role with `PATCH`, or choose another name.";
+        "A name is unique in its organization. Change the member with `PATCH`, or choose another name.";
     MemberLimitReached = "member_limit_reached", CONFLICT, "Too many members",
         "The organization has reached its limit of members. Remove some, then try again.";
     LastAdmin = "last_admin", CONFLICT, "Last admin",
-        "The last admin of an organization can be neither removed nor demoted. Make another member an admin first.";
+        "The last admin of an organization who is not disabled can be neither removed nor demoted nor disabled. Make another member an admin first.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",
         "A request under this `Idempotency-Key` has not been answered yet. Try again after `Retry-After`, with the same key: you get its answer, or the request is executed if the first one was refused.";
     PreconditionFailed = "precondition_failed", PRECONDITION_FAILED, "The configuration has changed",

@@ -68,6 +68,12 @@ impl Query {
         parse(&value).map_err(|malformed| self.wrong(name, malformed.to_string())).ok()
     }
 
+    /// `true` or `false`; false if it is left out.
+    pub fn flag(&mut self, name: &'static str) -> bool {
+        let parse = |text: &str| text.parse().map_err(|_| Malformed("must be true or false"));
+        self.text(name, parse).unwrap_or(false)
+    }
+
     /// One of several values, by its name.
     pub fn choice<T: Copy>(
         &mut self,

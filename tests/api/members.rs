@@ -15,8 +15,8 @@ async fn a_member_is_added_shown_given_another_role_and_removed() {
     let admin = server.admin();
     let made = admin.post("/members", json!({ "name": "zoe", "role": "developer" })).await.created();
     let zoe = made.data();
-    assert_fields(&zoe, "userId name role createdAt tokenCount");
-    assert_has(&zoe, json!({ "name": "zoe", "role": "developer", "tokenCount": 0 }));
+    assert_fields(&zoe, "userId name role email disabled createdAt tokenCount");
+    assert_has(&zoe, json!({ "name": "zoe", "role": "developer", "tokenCount": 0, "email": null, "disabled": false }));
     assert_is_time(&zoe["createdAt"]);
     assert!(zoe["userId"].as_str().unwrap().starts_with("usr_"), "{zoe}");
     let path = path_of(&zoe);
@@ -62,25 +62,27 @@ async fn every_member_sees_who_is_in_the_organization() {
 async fn all_that_is_wrong_is_told_at_once() {
     let server = Server::start();
     let admin = server.admin();
-    let cases: [(Value, &[&str]); 6] = [
+    let cases: [(Value, &[&str]); 7] = [
         (json!({}), &["name", "role"]),
         (json!({ "name": "", "role": "" }), &["name", "role"]),
         (json!({ "name": "a b", "role": "Admin" }), &["name", "role"]),
         (json!({ "name": "x".repeat(64), "role": null }), &["name", "role"]),
         (json!({ "name": ["zoe"], "role": 7, "colour": "red" }), &["name", "role", "colour"]),
         (json!({ "name": "zoe", "role": "viewer", "userId": "usr_x" }), &["userId"]),
+        (json!({ "name": "zoe", "role": "viewer", "email": "zoe" }), &["email"]),
     ];
     for (body, expected) in cases {
         let refused = admin.post("/members", body.clone()).await.refused(422, "invalid_request");
         assert_eq!(refused.faulty_fields(), expected, "{body}");
     }
     let ana = member(&admin, "ana").await;
-    let cases: [(Value, &[&str]); 5] = [
+    let cases: [(Value, &[&str]); 6] = [
         (json!({}), &["role"]),
         (json!({ "role": null }), &["role"]),
         (json!({ "role": "boss" }), &["role"]),
         (json!({ "name": "anna", "role": "viewer" }), &["name"]),
         (json!({ "role": "viewer", "colour": "red" }), &["colour"]),
+        (json!({ "email": "ana@", "disabled": "yes" }), &["email", "disabled"]),
     ];
     for (body, expected) in cases {
         let refused = patch(&admin, &path_of(&ana), body.clone()).await.refused(422, "invalid_request");
@@ -250,6 +252,78 @@ async fn what_the_api_did_holds_after_a_restart_until_the_file_says_something_el
     let tokens = server.admin().get("/tokens").await.ok().data();
     let bootstrap = tokens.as_array().unwrap().iter().find(|token| token["name"] == "bootstrap").unwrap();
     assert_eq!(bootstrap["user"]["name"], "zoe");
+}
+
+#[tokio::test]
+async fn an_address_is_given_changed_and_taken_away_and_the_file_has_its_say() {
+    let mut server = Setup::default().organization(ACME).start();
+    let admin = server.admin();
+    let body = json!({ "name": "zoe", "role": "viewer", "email": "zoe@acme.example" });
+    let zoe = admin.post("/members", body).await.created().data();
+    assert_eq!(zoe["email"], "zoe@acme.example");
+    let changed = patch(&admin, &path_of(&zoe), json!({ "email": "z@acme.example" })).await.ok().data();
+    assert_has(&changed, json!({ "email": "z@acme.example", "role": "viewer" }));
+    let ana = path_of(&member(&admin, "ana").await);
+    patch(&admin, &ana, json!({ "email": "ana@home.example" })).await.ok();
+    let taken = patch(&admin, &path_of(&zoe), json!({ "email": null })).await.ok().data();
+    assert_eq!(taken["email"], Value::Null);
+
+    let mine = "name = \"ana\"\nrole = \"developer\"";
+    restart(&mut server, &ACME.replace(mine, "name = \"ana\"\nrole = \"viewer\""));
+    let found = member(&server.admin(), "ana").await;
+    assert_has(&found, json!({ "role": "viewer", "email": "ana@home.example" }));
+    restart(&mut server, &ACME.replace(mine, &format!("{mine}\nemail = \"ana@acme.example\"")));
+    assert_eq!(member(&server.admin(), "ana").await["email"], "ana@acme.example");
+    restart(&mut server, ACME);
+    assert_eq!(member(&server.admin(), "ana").await["email"], Value::Null, "as the file has it");
+}
+
+#[tokio::test]
+async fn who_is_disabled_is_refused_at_once_and_gets_everything_back() {
+    let mut server = Server::start();
+    let (admin, ana) = (server.admin(), server.as_user("ana").await);
+    let path = path_of(&member(&admin, "ana").await);
+    let session = ana.claim("review-1", json!({})).await.created().session();
+    let mia = server.as_user("mia").await;
+    mia.claim("review-2", json!({})).await.created();
+    let waiting = ana.wait_in_line("review-2", json!({ "waitSeconds": 60 }), 1).await;
+    let disabled = patch(&admin, &path, json!({ "disabled": true })).await.ok().data();
+    assert_has(&disabled, json!({ "disabled": true, "role": "developer", "tokenCount": 1 }));
+    let refused = waiting.await.unwrap().refused(401, "invalid_token");
+    assert!(refused.json()["detail"].as_str().unwrap().contains("disabled"), "{refused:?}");
+    ana.get("/pipelines").await.refused(401, "invalid_token");
+    server.kill();
+    server.start_again();
+    let (admin, ana) = (server.admin(), ana.at(&server));
+    ana.get("/pipelines").await.refused(401, "invalid_token");
+    assert_eq!(admin.environment("review-1").await.ok().data()["lock"]["sessionId"], session);
+    admin.post("/tokens", json!({ "name": "for later", "user": "ana" })).await.created();
+    patch(&admin, &path, json!({ "disabled": false })).await.ok();
+    ana.release("review-1", &session).await.ok();
+}
+
+#[tokio::test]
+async fn the_last_admin_who_is_not_disabled_stays_also_when_two_demote_and_disable_each_other() {
+    let server = Server::start();
+    let admin = server.admin();
+    let own = path_of(&member(&admin, "admin").await);
+    patch(&admin, &own, json!({ "disabled": true })).await.refused(409, "last_admin");
+    let mia = path_of(&member(&admin, "mia").await);
+    patch(&admin, &mia, json!({ "role": "admin", "disabled": true })).await.ok();
+    for change in [json!({ "disabled": true }), json!({ "role": "viewer" })] {
+        patch(&admin, &own, change).await.refused(409, "last_admin");
+    }
+    admin.delete(&own).await.refused(409, "last_admin");
+    for round in 0..20 {
+        patch(&admin, &mia, json!({ "disabled": false, "role": "admin" })).await.ok();
+        let other = server.as_user("mia").await;
+        let (demotion, disabling) = (json!({ "role": "viewer" }), json!({ "disabled": true }));
+        let (one, two) = tokio::join!(patch(&other, &own, demotion), patch(&admin, &mia, disabling));
+        assert_ne!(one.status == 200, two.status == 200, "{round}: {one:?} {two:?}");
+        if one.status == 200 {
+            patch(&other, &own, json!({ "role": "admin" })).await.ok();
+        }
+    }
 }
 
 /// How a member should be after a kill, as far as its client was told.

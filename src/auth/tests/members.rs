@@ -36,7 +36,7 @@ async fn a_member_who_is_added_again_gets_a_new_id() {
     assert!(after.id > before.id && is_unknown(&accounts, &lost));
     assert!(accounts.member(&acme(), before.id).is_none());
     assert!(matches!(
-        accounts.change_role(&identifier("other"), after.id, Role::Admin, START).await,
+        accounts.change_member(&identifier("other"), after.id, MemberUpdate::role(Role::Admin), START).await,
         Err(AccountsError::MemberNotFound)
     ));
 }
@@ -98,10 +98,10 @@ async fn a_caller_demoted_or_removed_meanwhile_changes_nothing() {
         }
         let refusals = [
             accounts.add_member(member("evil"), cause, |_, _| ()).await.err(),
-            accounts.change_role(&acme(), ana, Role::Admin, cause).await.err(),
+            accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Admin), cause).await.err(),
             accounts.remove_member(&acme(), ana, cause).await.err(),
             accounts.create_token(new(&accounts, "ana"), cause, |_, _| ()).await.err(),
-            accounts.revoke(&acme(), token.token.id, cause).await.err(),
+            accounts.revoke(&acme(), token.token.id, None, cause).await.err(),
         ];
         for refusal in refusals {
             assert!(matches!(refusal, Some(AccountsError::NoLongerAdmin)), "{refusal:?}");
@@ -169,7 +169,7 @@ async fn a_member_with_the_maximum_of_tokens_is_removed_with_them() {
 async fn the_tokens_with_the_longest_names_fit_into_the_batch_of_a_removal() {
     let store = Arc::new(MemoryStore::new());
     let longest = |letter: &str| identifier(&letter.repeat(63));
-    let admin = NewMember { organization: longest("o"), name: longest("a"), role: Role::Admin };
+    let admin = NewMember { organization: longest("o"), name: longest("a"), role: Role::Admin, email: None };
     let other = NewMember { name: longest("b"), ..admin.clone() };
     let accounts = Accounts::open(store.clone(), vec![admin.clone(), other], NOW).await.unwrap();
     let id = |name: &str| accounts.member_named(&longest("o"), longest(name).as_str()).unwrap().id;
@@ -206,7 +206,7 @@ async fn add(accounts: &Accounts, name: &str, role: Role) -> Result<Arc<Member>,
 }
 
 async fn set_role(accounts: &Accounts, name: &str, role: Role) -> Result<MemberEntry, AccountsError> {
-    accounts.change_role(&acme(), user(accounts, name), role, START).await
+    accounts.change_member(&acme(), user(accounts, name), MemberUpdate::role(role), START).await
 }
 
 async fn remove(accounts: &Accounts, name: &str) -> Result<Arc<Member>, AccountsError> {
@@ -269,6 +269,9 @@ async fn a_bootstrap_token_that_was_revoked_stays_revoked_and_another_one_is_mad
 #[test]
 fn only_a_lower_role_or_a_removal_takes_something_away() {
     let before = Member::new(member("ana"), NOW);
+    let disabled = Member { disabled: true, ..before.clone() };
+    assert!(MemberChange::Set(Arc::new(disabled.clone())).is_less_than(&before));
+    assert!(!MemberChange::Set(Arc::new(before.clone())).is_less_than(&disabled));
     for (role, is_less) in [(Role::Viewer, true), (Role::Developer, false), (Role::Maintainer, false)] {
         let after = Member { role, ..before.clone() };
         assert_eq!(MemberChange::Set(Arc::new(after)).is_less_than(&before), is_less, "{role}");

@@ -219,7 +219,7 @@ fn acme() -> Identifier {
 
 fn member(name: &str) -> NewMember {
     let role = if name == "admin" { Role::Admin } else { Role::Developer };
-    NewMember { organization: acme(), name: identifier(name), role }
+    NewMember { organization: acme(), name: identifier(name), role, email: None }
 }
 
 async fn open(store: &Arc<MemoryStore>, members: &[&str]) -> Accounts {
@@ -241,7 +241,7 @@ async fn create_by(accounts: &Accounts, by: &str, name: &str) -> Result<OpenToke
 }
 
 async fn revoke(accounts: &Accounts, id: TokenId) -> Result<(), AccountsError> {
-    accounts.revoke(&acme(), id, START).await
+    accounts.revoke(&acme(), id, None, START).await
 }
 
 /// A store with tokens of the admin, put there at once: making so many one by one takes long.

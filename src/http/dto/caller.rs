@@ -3,6 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::member::email_of;
 use super::values::{Text, Time};
 use crate::auth::Identity;
 use crate::domain::{Role, TokenId, UserId};
@@ -42,7 +43,7 @@ pub struct CallerUser<'a> {
     /// The member's name.
     #[schema(example = "ana")]
     name: &'a str,
-    /// Null: members have no address yet.
+    /// Null if none is known.
     #[schema(example = "ana@acme.example")]
     email: Option<&'a str>,
 }
@@ -67,7 +68,7 @@ impl<'a> CallerView<'a> {
         let Identity { member, token } = identity;
         Self {
             organization: CallerOrganization { id: member.organization.as_str(), name: organization_name },
-            user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: None },
+            user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: email_of(member) },
             role: member.role,
             token: Some(CallerToken {
                 token_id: Text(token.id),

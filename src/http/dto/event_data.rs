@@ -262,15 +262,21 @@ shapes! {
         role: Role,
     }
 
-    /// A member got another role.
+    /// A member got another role or address, or was disabled or enabled.
     MemberUpdated for MemberUpdated {
         user_id: UserId,
         /// Unique in the organization.
         #[schema(example = "ana")]
         name: String,
         role: Role,
-        /// The role before.
+        /// The role before, if that has changed.
         previous_role: Option<Role>,
+        /// True if the address has changed; events do not repeat it.
+        #[schema(example = true)]
+        email_changed: Option<bool>,
+        /// If that has changed: whether the member is disabled now.
+        #[schema(example = true)]
+        disabled: Option<bool>,
     }
 
     /// A webhook was created or deleted.

@@ -4,8 +4,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::values::{Text, Time};
-use crate::auth::MemberEntry;
-use crate::domain::{Role, UserId};
+use crate::auth::{Member, MemberEntry};
+use crate::domain::{Email, Role, UserId};
 
 /// A member of the organization.
 #[derive(Debug, Serialize, ToSchema)]
@@ -18,6 +18,12 @@ pub struct MemberView<'a> {
     #[schema(example = "ana")]
     name: &'a str,
     role: Role,
+    /// Where to reach them; null if unknown.
+    #[schema(example = "ana@acme.example")]
+    email: Option<&'a str>,
+    /// Whether their tokens are refused and they cannot sign in, until an admin enables them again.
+    #[schema(example = false)]
+    disabled: bool,
     /// Since when.
     created_at: Time,
     /// The number of their tokens.
@@ -32,8 +38,14 @@ impl<'a> From<&'a MemberEntry> for MemberView<'a> {
             user_id: Text(member.id),
             name: member.name.as_str(),
             role: member.role,
+            email: email_of(member),
+            disabled: member.disabled,
             created_at: Time(member.created_at),
             token_count: *tokens,
         }
     }
+}
+
+pub(super) fn email_of(member: &Member) -> Option<&str> {
+    member.email.as_ref().map(Email::as_str)
 }

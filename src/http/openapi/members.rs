@@ -48,8 +48,8 @@ pub fn add_member() -> Operation {
 pub fn change_member() -> Operation {
     Operation::api(MEMBERS, "changeMember")
         .about(
-            "Changes the role at once, also for requests that the member has not finished sending. A member declared in a file keeps this role until \
-             the role in the file changes.",
+            "Takes effect at once, also for requests that the member has not finished sending. A member declared in a file keeps this role until \
+             the role in the file changes. Who is disabled keeps everything, and can do nothing until they are enabled again.",
         )
         .body::<MemberChangeForm>()
         .answers::<MemberView<'_>>(200, "The member", &[])

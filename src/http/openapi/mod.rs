@@ -107,8 +107,8 @@ const TAGS: [(&str, &str); 12] = [
     ("Step registries", "Steps that pipelines use by name and version."),
     ("Analysis", "Why a deployment failed, and pull requests that fix it."),
     ("Webhooks", "Events sent to other servers."),
-    ("Tokens", "API tokens of members. For admins."),
-    ("Members", "Who belongs to the organization, and in which role. For admins."),
+    ("Tokens", "API tokens: your own, and those of all members for admins."),
+    ("Members", "Who belongs to the organization, and in which role. Admins change it."),
     ("Operating", "For operators and monitoring, without a token."),
 ];
 
@@ -117,7 +117,7 @@ fn token() -> Value {
         "type": "http", "scheme": "bearer", "bearerFormat": "lk_…",
         "description": "An API token, `lk_` and 36 letters and digits. The first one is printed when a server starts with an \
                         empty data directory, or is what the operator set as `LOCKKEEPER_BOOTSTRAP_TOKEN`. With it, an admin \
-                        creates the others: `POST /api/v1/organizations/{orgId}/tokens`. A token belongs to one organization and \
+                        creates the others, and every member their own: `POST /api/v1/organizations/{orgId}/tokens`. A token belongs to one organization and \
                         has the present role of its member.",
     })
 }

@@ -265,14 +265,15 @@ pub fn release_lock() -> Operation {
 
 pub fn list_tokens() -> Operation {
     Operation::api("Tokens", "listTokens")
-        .about("The organization's tokens, oldest first, without their text.")
+        .about("Your tokens, oldest first, without their text; for admins, those of all members.")
+        .query::<bool>("mine", "`true`: only those of the caller")
         .lists::<TokenView<'_>>("The tokens")
 }
 
 pub fn create_token() -> Operation {
     Operation::api("Tokens", "createToken")
         .about(
-            "A token has the current permissions of its member. Its text is shown once: a retry with the same \
+            "Every member creates their own tokens, admins also those of others. A token has the current permissions of its member. Its text is shown once: a retry with the same \
              `Idempotency-Key` gets the first answer with `token` null. If the first answer was lost, revoke the token \
              and create another with a new key.",
         )
@@ -283,7 +284,7 @@ pub fn create_token() -> Operation {
 
 pub fn revoke_token() -> Operation {
     Operation::api("Tokens", "revokeToken")
-        .about("The token stops working before the answer.")
+        .about("The token stops working before the answer. Every member revokes their own tokens, admins those of all.")
         .deletes("Revoked")
         .fails(&[Code::TokenNotFound])
 }

@@ -1,14 +1,14 @@
-//! Members of an organization: list, view, add, promote or demote, remove.
+//! Members of an organization: list, view, add, promote or demote, disable or enable, remove.
 
 use std::sync::Arc;
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
-use crate::auth::{Member, MemberEntry, NewMember, Permission};
-use crate::domain::{Identifier, Role, UserId};
+use crate::auth::{Member, MemberEntry, MemberUpdate, NewMember, Permission};
+use crate::domain::{Email, Identifier, Role, UserId};
 use crate::events::Cause;
-use crate::forms::{MemberForm, form};
+use crate::forms::{Clearable, MemberForm, form};
 use crate::http::access::Access;
 use crate::http::answer;
 use crate::http::answer::Answered;
@@ -49,19 +49,24 @@ pub async fn view(call: Call) -> Answered {
 }
 
 form! {
-    /// What is to change of a member.
+    /// What is to change of a member; what is left out stays as it is.
     #[schema("examples": [{ "role": "maintainer" }])]
     pub struct MemberChangeForm as "MemberChangeRequest" {
         /// What the member may do from now on.
-        required role: Role,
+        optional role: Role,
+        /// Where to reach them, for people; null takes it away.
+        optional email: Clearable<Email>,
+        /// True: their tokens are refused at once, and their sign-ins end. Nothing is deleted: false brings the tokens back.
+        optional disabled: bool,
     }
+    any_of [role, email, disabled];
 }
 
 pub async fn add(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageMembers)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
-    let MemberForm { name, role } = body.form()?;
-    let new = NewMember { organization: access.caller.organization.clone(), name, role };
+    let MemberForm { name, role, email } = body.form()?;
+    let new = NewMember { organization: access.caller.organization.clone(), name, role, email };
     let now = (access.realm.clock)();
     let (realm, initiator) = (access.realm.clone(), access.initiator());
     let keep = idempotent::keep(pending, move || now, |member: &Member| added(&Arc::new(member.clone())));
@@ -75,12 +80,13 @@ pub async fn change(mut call: Call) -> Answered {
     let mut access = Access::to(&call, Permission::ManageMembers)?;
     Query::of(&call.request).finish()?;
     let id = user_id(&call)?;
-    let MemberChangeForm { role } = read_form(&mut call, &mut access).await?;
+    let MemberChangeForm { role, email, disabled } = read_form(&mut call, &mut access).await?;
+    let update = MemberUpdate { role, email: email.map(|Clearable(email)| email), disabled };
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());
-    let changing = access.realm.accounts.change_role(&access.caller.organization, id, role, cause);
+    let changing = access.realm.accounts.change_member(&access.caller.organization, id, update, cause);
     let entry = done_within(access.node.answer_timeout, LOOK, changing).await?;
-    log_change(&access, &entry.member, "role of a member changed");
+    log_change(&access, &entry.member, "member changed");
     Ok(render(&entry))
 }
 
@@ -119,5 +125,6 @@ fn added(member: &Arc<Member>) -> StoredAnswer {
 
 fn log_change(access: &Access, member: &Member, what: &str) {
     let by = &access.caller.person.name;
-    tracing::info!(member = %member.id, name = %member.name, role = %member.role, %by, "{what}");
+    let disabled = member.disabled;
+    tracing::info!(member = %member.id, name = %member.name, role = %member.role, disabled, %by, "{what}");
 }

@@ -2,7 +2,7 @@
 
 use crate::actors::{SessionFilter, SessionList};
 use crate::auth::Permission;
-use crate::domain::{Identifier, Malformed, SessionStatus};
+use crate::domain::{Identifier, SessionStatus};
 use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
@@ -15,7 +15,7 @@ pub const LISTED: [SessionStatus; 2] = [SessionStatus::Active, SessionStatus::Qu
 pub async fn list(call: Call) -> Answered {
     let access = Access::to(&call, Permission::Read)?;
     let mut query = Query::of(&call.request);
-    let mine = query.text("mine", parse_bool).unwrap_or(false);
+    let mine = query.flag("mine");
     let filter = SessionFilter {
         status: query.choice("lockStatus", &LISTED, SessionStatus::as_str),
         pipeline: query.text("pipelineId", Identifier::parse),
@@ -33,8 +33,4 @@ pub async fn list(call: Call) -> Answered {
     environments.shown_durably(durable_at).await?;
     let views = page.items.iter().map(SessionListItem::from).collect();
     Ok(paging::slice(&call.request, slice, page.total, views))
-}
-
-fn parse_bool(text: &str) -> Result<bool, Malformed> {
-    text.parse().map_err(|_| Malformed("must be true or false"))
 }

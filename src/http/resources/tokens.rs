@@ -1,4 +1,4 @@
-//! API tokens: list, create, revoke.
+//! API tokens: list, create, revoke. Everybody manages their own, admins those of all.
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
@@ -30,7 +30,7 @@ form! {
         /// What it is for.
         #[schema("examples": ["ci"])]
         required name: Name,
-        /// The name of the member it stands for; the caller if left out.
+        /// The name of the member it stands for; the caller if left out. Only admins name others.
         optional user: MemberName,
         /// The same, by id.
         optional user_id: UserId,
@@ -54,10 +54,17 @@ fn no_member(field: &str) -> Problem {
 }
 
 pub async fn list(call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageTokens)?;
-    let slice = Slice::of(&call.request)?;
+    let access = Access::to(&call, Permission::Read)?;
+    let mut query = Query::of(&call.request);
+    let mine = query.flag("mine");
+    let slice = Slice::take(&mut query);
+    query.finish()?;
     let organization = &access.caller.organization;
-    let list = read_within(access.node.answer_timeout, "tokens", access.realm.accounts.tokens(organization)).await?;
+    let reading = access.realm.accounts.tokens(organization);
+    let mut list = read_within(access.node.answer_timeout, "tokens", reading).await?;
+    if mine || !access.may(Permission::ManageTokens) {
+        list.tokens.retain(|token| token.user == access.caller.person.id);
+    }
     let shown = slice.part(list.tokens.iter());
     let views =
         shown.map(|token| TokenView::new(token, |user| list.name_of(user).map(Identifier::to_string))).collect();
@@ -66,11 +73,16 @@ pub async fn list(call: Call) -> Answered {
 
 /// A token has the permissions of the user it stands for: the caller, or the member that `userId` or `user` names.
 pub async fn create(mut call: Call) -> Answered {
-    let mut access = Access::to(&call, Permission::ManageTokens)?;
+    let mut access = Access::to(&call, Permission::Read)?;
     let Begun { body, pending } = idempotent::begin(&mut call, &mut access).await?;
     let now = (access.realm.clock)();
     let (accounts, organization) = (&access.realm.accounts, &access.caller.organization);
     let TokenForm { name, user, user_id, expires_at } = body.form()?;
+    let names_caller = user_id.is_none_or(|id| id == access.caller.person.id)
+        && user.as_ref().is_none_or(|MemberName(name)| **name == *access.caller.person.name);
+    if !names_caller {
+        access.require(Permission::ManageTokens)?;
+    }
     let expires_at = expires_at.map(|Expiry(time)| time);
     if expires_at.is_some_and(|time| time <= now) {
         return Err(invalid_field("expiresAt", "must be in the future").into());
@@ -119,12 +131,13 @@ struct KeptTokenView<'a> {
 }
 
 pub async fn revoke(call: Call) -> Answered {
-    let access = Access::to(&call, Permission::ManageTokens)?;
+    let access = Access::to(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
     let id: TokenId = call.segment("tokenId").parse().map_err(|_| AccountsError::TokenNotFound)?;
     let initiator = access.initiator();
     let cause = Cause::by(&initiator, (access.realm.clock)());
-    let revoking = access.realm.accounts.revoke(&access.caller.organization, id, cause);
+    let only_of = (!access.may(Permission::ManageTokens)).then_some(access.caller.person.id);
+    let revoking = access.realm.accounts.revoke(&access.caller.organization, id, only_of, cause);
     done_within(access.node.answer_timeout, LOOK, revoking).await?;
     tracing::info!(token = %id, by = %access.caller.person.name, "token revoked");
     Ok(HttpResponse::NoContent().finish())

@@ -68,6 +68,32 @@ async fn a_token_stands_for_a_member_and_for_nobody_else() {
 }
 
 #[tokio::test]
+async fn everybody_manages_their_own_tokens_and_only_admins_those_of_others() {
+    let server = Server::start();
+    let (admin, vic) = (server.admin(), server.as_user("vic").await);
+    let made = vic.post("/tokens", json!({ "name": "laptop" })).await.created().data();
+    assert_eq!((&made["user"]["name"], &made["createdBy"]["name"]), (&json!("vic"), &json!("vic")));
+    vic.post("/tokens", json!({ "name": "again", "user": "vic" })).await.created();
+    vic.post("/tokens", json!({ "name": "by id", "userId": made["user"]["userId"] })).await.created();
+    for other in [json!({ "name": "x", "user": "admin" }), json!({ "name": "x", "user": "nobody" })] {
+        let refused = vic.post("/tokens", other).await.refused(403, "permission_denied");
+        assert_eq!(refused.json()["requiredRole"], "admin");
+    }
+    let names = |list: &crate::support::Answer| crate::support::waiting::column(list, "name");
+    assert_eq!(names(&vic.get("/tokens").await.ok()), ["test", "laptop", "again", "by id"]);
+    assert_eq!(names(&vic.get("/tokens?mine=true").await.ok()), ["test", "laptop", "again", "by id"]);
+    assert_eq!(names(&admin.get("/tokens?mine=true").await.ok()), ["bootstrap"]);
+    assert_eq!(admin.get("/tokens?mine=false").await.ok().json()["pagination"]["total"], 5);
+    vic.get("/tokens?mine=yes").await.refused(400, "invalid_parameter");
+
+    let bootstrap = admin.get("/tokens?mine=true").await.ok().data()[0]["tokenId"].clone();
+    vic.delete(&format!("/tokens/{}", bootstrap.as_str().unwrap())).await.refused(404, "token_not_found");
+    vic.delete(&format!("/tokens/{}", made["tokenId"].as_str().unwrap())).await.has_status(204);
+    server.with_token(made["token"].as_str().unwrap()).get("/pipelines").await.refused(401, "invalid_token");
+    assert_eq!(admin.get("/tokens").await.ok().json()["pagination"]["total"], 4);
+}
+
+#[tokio::test]
 async fn an_expired_token_lets_nobody_in() {
     let server = Server::start();
     let admin = server.admin();
