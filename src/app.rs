@@ -47,11 +47,11 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
     let listen = listen_options(&settings);
     let listeners = reserve(&settings)?;
     let node = opening::open_node(&settings, metrics.clone())?;
-    let OpenedRealm { realm, runner, admin_token, isolation } =
+    let OpenedRealm { realm, runner, first_admin, isolation } =
         opening::open_realm(&settings, store.clone(), &node, step_umask).await?;
     let running =
         http::start(&listen, listeners, node, realm).map_err(|error| ServeError::listen(settings.listen, &error))?;
-    greeting::greet(&settings, &running, &isolation, admin_token.as_ref());
+    greeting::greet(&settings, &running, &isolation, first_admin.as_ref());
     let chores = chores::begin(&running, &runner, &settings, metrics, hangup);
     let webhooks = running.realm.webhooks.clone();
     let delivering = actix_web::rt::spawn(async move { webhooks.run().await });

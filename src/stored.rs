@@ -118,7 +118,7 @@ macro_rules! stored_as {
 }
 pub(crate) use {stored, stored_as, stored_enum};
 
-stored_as!(Self: |value| *value, |value| Ok(value); bool, u16, u32, u64, i32, f64, [u8; 4], [u8; 16]);
+stored_as!(Self: |value| *value, |value| Ok(value); bool, u16, u32, u64, i32, f64, [u8; 4], [u8; 16], [u8; 32]);
 stored_as!(i64: |time| time.as_millis(), |millis| Ok(Self::from_millis(millis)); Timestamp);
 stored_as!(i64: |tick| tick.0, |millis| Ok(Self(millis)); Tick);
 stored_as!(u64: |ticket| ticket.0, |number| Ok(Self(number)); Ticket);

@@ -30,6 +30,8 @@ const ACTORS_MAX: usize = 50_000;
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while there are too many of them: each may count a million.
 const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
+/// How often sign-ins and invitations that are over are dropped; they are refused as soon as they are.
+const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The events of this time are not sealed yet when the server is killed; the next start seals them.
@@ -55,6 +57,7 @@ pub fn begin(
         actix_web::rt::spawn(watch_connections(node.clone())),
         actix_web::rt::spawn(do_chores_of_realm(realm.clone(), settings.environments.idle)),
         actix_web::rt::spawn(sweep_keys(realm.clone())),
+        actix_web::rt::spawn(sweep_sign_ins(realm.clone())),
         actix_web::rt::spawn(sweep_events(realm.clone(), retention(settings))),
         actix_web::rt::spawn(seal_events(realm.clone())),
         actix_web::rt::spawn(keep_time(realm.clone())),
@@ -148,6 +151,26 @@ async fn sweep_keys(realm: Arc<Realm>) {
             tracing::warn!(%error, "cannot drop sessions that ended in a queue");
         }
         tokio::time::sleep(SURPLUS_KEYS_SWEPT_EVERY).await;
+    }
+}
+
+/// Drops sign-ins and invitations that are over.
+async fn sweep_sign_ins(realm: Arc<Realm>) {
+    let mut every = tokio::time::interval(SIGN_INS_SWEPT_EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        every.tick().await;
+        let now = (realm.clock)();
+        let swept =
+            async { Ok((realm.accounts.sweep_sign_ins(now).await?, realm.accounts.sweep_invitations(now).await?)) };
+        match swept.await {
+            Ok((0, 0)) => {}
+            Ok((sign_ins, invitations)) => tracing::info!(sign_ins, invitations, "dropped what had expired"),
+            Err(error) => {
+                let error: StoreError = error;
+                tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");
+            }
+        }
     }
 }
 

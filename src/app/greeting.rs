@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use crate::auth::TokenText;
+use super::opening::FirstAdmin;
 use crate::config::{Environment, Settings};
 use crate::domain::Identifier;
 use crate::http::RunningServer;
@@ -11,14 +11,15 @@ use crate::http::RunningServer;
 /// So that whoever tries it and walks away leaves no lock behind.
 const FIRST_TTL_SECONDS: u32 = 900;
 
-/// The address, the admin token and a first command. On stdout, separate from the log.
-pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admin_token: Option<&TokenText>) {
+/// The address, what to sign in with, and a first command. On stdout, separate from the log.
+pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, first: Option<&FirstAdmin>) {
     let address = running.address;
     let url = url(running);
     let mut text = format!("Lockkeeper {} serves on {url}\n", env!("CARGO_PKG_VERSION"));
     if !address.ip().is_loopback() {
         text += &format!("Listening:     {address}; other machines can connect\n");
     }
+    text += &format!("Dashboard:     {}\n", dashboard(settings, running, &url, first));
     text += &format!("API explorer:  {url}/docs/\n");
     if let Some(encrypted) = &running.encrypted {
         text += &format!("Certificate:   {}\n", encrypted.tls.certificate());
@@ -28,8 +29,9 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
     }
     text += &format!("Data:          {}\n", settings.data_dir.display());
     text += &format!("Isolation:     {isolation}\n");
-    if let Some(token) = admin_token {
-        let token = token.reveal();
+    if let Some(FirstAdmin { name, password, token, .. }) = first {
+        let (password, token) = (password.reveal(), token.reveal());
+        text += &format!("Sign in as:    {name}, password {password}   (shown only this once)\n");
         text += &format!("Admin token:   {token}   (shown only this once)\n");
         if let Some((organization, pipeline, environment)) = first_environment(settings) {
             let ttl_seconds = FIRST_TTL_SECONDS.min(environment.configuration.max_ttl_seconds);
@@ -56,6 +58,26 @@ pub fn greet(settings: &Settings, running: &RunningServer, isolation: &str, admi
             %address,
             "other machines can connect, and tokens are sent without TLS; turn it on (tls.certificate), or put it in front"
         );
+    }
+}
+
+/// Where people sign in, with what is known filled in.
+fn dashboard(settings: &Settings, running: &RunningServer, url: &str, first: Option<&FirstAdmin>) -> String {
+    let url = settings.public_url.as_deref().unwrap_or(url);
+    if let Some(FirstAdmin { organization, name, .. }) = first {
+        return format!("{url}/sign-in?organization={organization}&name={name}");
+    }
+    match settings.organizations.first().filter(|_| settings.bootstrap_token.is_some()) {
+        Some(organization) => {
+            let admin = running.realm.accounts.first_admin(&organization.id);
+            let admin = admin.and_then(|admin| running.realm.accounts.member(&organization.id, admin));
+            let name = admin.map(|admin| format!("&name={}", admin.name)).unwrap_or_default();
+            format!(
+                "{url}/sign-in?organization={}{name}, with the token in LOCKKEEPER_BOOTSTRAP_TOKEN",
+                organization.id
+            )
+        }
+        None => format!("{url}/"),
     }
 }
 

@@ -12,9 +12,9 @@ use super::masks::PipelineMasks;
 use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, isolation, orphans};
 use crate::actors::{Clock, Environments, Options};
-use crate::auth::{Accounts, AccountsError, NewToken, TokenText};
+use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
 use crate::config::{self, Settings};
-use crate::domain::{Now, Timestamp};
+use crate::domain::{Identifier, Now, Timestamp};
 use crate::events::{Cause, Events};
 use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
@@ -69,10 +69,18 @@ pub struct OpenedRealm {
     pub realm: Realm,
     /// Runs the realm's deployments.
     pub runner: Runner,
-    /// To be shown once.
-    pub admin_token: Option<TokenText>,
+    /// At the first start.
+    pub first_admin: Option<FirstAdmin>,
     /// How steps are confined, for the operator.
     pub isolation: String,
+}
+
+/// What the first admin gets in with, to be shown once.
+pub struct FirstAdmin {
+    pub organization: Identifier,
+    pub name: Identifier,
+    pub password: Password,
+    pub token: TokenText,
 }
 
 /// Opens the parts that stand on a store, and resumes what the previous run left unfinished.
@@ -88,7 +96,8 @@ pub async fn open_realm(
     // Before any event is added.
     events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
-    let admin_token = admin_token(&accounts, settings, clock()).await?;
+    let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
+    let first_admin = first_admin(&accounts, settings, clock()).await?;
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
     let vault = Arc::new(Vault::open(store.clone(), master)?);
@@ -141,10 +150,11 @@ pub async fn open_realm(
         fixes,
         event_hubs: EventHubs::new(events.clone(), stream_timing(settings), settings.organizations.len()),
         events,
+        public_url: settings.public_url.clone(),
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };
-    Ok(OpenedRealm { realm, runner, admin_token, isolation: summary })
+    Ok(OpenedRealm { realm, runner, first_admin, isolation: summary })
 }
 
 fn open_webhooks(
@@ -182,12 +192,12 @@ fn policy(settings: &Settings) -> Policy {
     Policy::new(settings.outbound.allow.clone())
 }
 
-/// The admin token of the first organization: the operator's, or on the first start a new one, to be shown once.
-async fn admin_token(
+/// The admin of the first organization: with the operator's token, or on the first start with a new token and a password.
+async fn first_admin(
     accounts: &Accounts,
     settings: &Settings,
     now: Timestamp,
-) -> Result<Option<TokenText>, store::StoreError> {
+) -> Result<Option<FirstAdmin>, store::StoreError> {
     let Some(first) = settings.organizations.first() else {
         return Ok(None);
     };
@@ -200,12 +210,12 @@ async fn admin_token(
         }
         return Ok(None);
     }
-    let Some(user) = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens()) else {
+    let user = accounts.first_admin(&first.id).filter(|_| !accounts.has_tokens());
+    let Some(member) = user.and_then(|user| accounts.member(&first.id, user)) else {
         return Ok(None);
     };
-    let new = NewToken { organization: first.id.clone(), user, name: "first start".to_owned(), expires_at: None };
-    match accounts.create_token(new, Cause::system(now), |_, _| ()).await {
-        Ok(open) => Ok(Some(open.text)),
+    match make_first_admin(accounts, &member, now).await {
+        Ok(first_admin) => Ok(Some(first_admin)),
         Err(AccountsError::Store(error)) => Err(error),
         // None of these can happen: it is the first token, for an existing member.
         Err(
@@ -215,9 +225,30 @@ async fn admin_token(
             | AccountsError::MemberExists
             | AccountsError::MemberNotFound
             | AccountsError::LastAdmin
-            | AccountsError::NoLongerAdmin,
+            | AccountsError::NoLongerAdmin
+            | AccountsError::InvalidCredentials
+            | AccountsError::Crowded
+            | AccountsError::InvitationNotFound
+            | AccountsError::MemberDisabled
+            | AccountsError::PasswordIsName
+            | AccountsError::SignInNotFound,
         ) => Ok(None),
     }
+}
+
+/// The token is made last: a start that dies before it is the first once more.
+async fn make_first_admin(accounts: &Accounts, member: &Member, now: Timestamp) -> Result<FirstAdmin, AccountsError> {
+    let password = Password::generate();
+    accounts.set_first_password(member, password.clone(), now).await?;
+    let (organization, name) = (member.organization.clone(), member.name.clone());
+    let new = NewToken {
+        organization: organization.clone(),
+        user: member.id,
+        name: "first start".to_owned(),
+        expires_at: None,
+    };
+    let open = accounts.create_token(new, Cause::system(now), |_, _| ()).await?;
+    Ok(FirstAdmin { organization, name, password, token: open.text })
 }
 
 fn open_environments(

@@ -1,4 +1,4 @@
-//! All members and tokens, in memory: who a caller is.
+//! All members, credentials and tokens, in memory: who a caller is.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -7,12 +7,15 @@ use std::sync::atomic::Ordering;
 use dashmap::DashMap;
 use parking_lot::RwLock;
 
+use super::attempts::{AttemptLimits, Attempts};
 use super::change::{Change, MemberChange};
+use super::credentials::Credentials;
+use super::hashing::{Crowded, Hashing};
 use super::member::{MEMBERS_MAX, Member};
 use super::permission::Permission;
 use super::revocations::Revocations;
-use super::token::{TOKENS_MAX, Token};
-use super::token_text::{TokenHash, TokenText};
+use super::token::{SignInLimits, TOKENS_MAX, Token};
+use super::token_text::{TextKind, TokenHash, TokenText};
 use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, Ordered, Store, StoreError};
@@ -20,11 +23,15 @@ use crate::store::{Committer, Ordered, Store, StoreError};
 pub struct Accounts {
     /// Of the organizations that files declare. Those of others stay in the store, and their tokens are refused.
     pub(super) members: RwLock<HashMap<UserId, Arc<Member>>>,
+    pub(super) credentials: RwLock<HashMap<UserId, Arc<Credentials>>>,
     pub(super) tokens: DashMap<TokenHash, Arc<Token>>,
     /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
     /// or not; what a caller does because of it is later in the log.
     pub(super) changes: Ordered<()>,
     pub revocations: Revocations,
+    pub(super) hashing: Hashing,
+    pub attempts: Attempts,
+    pub(super) limits: SignInLimits,
 }
 
 /// The authenticated member behind a request, with the role as of now.
@@ -34,6 +41,8 @@ pub struct Caller {
     pub person: Person,
     pub role: Role,
     pub token: TokenId,
+    /// Whether it is a browser that has signed in.
+    pub is_sign_in: bool,
     expires_at: Option<Timestamp>,
     hash: TokenHash,
     /// The revocations that had been made before the caller was authenticated.
@@ -75,22 +84,54 @@ pub enum AccountsError {
     /// The caller was an admin when the request arrived.
     #[error("the caller is no longer an admin")]
     NoLongerAdmin,
+    /// The same for an unknown member, a wrong password, and one that has been changed meanwhile.
+    #[error("there is no such member with this password or token")]
+    InvalidCredentials,
+    #[error("too many passwords are being checked")]
+    Crowded,
+    #[error("the invitation does not exist, has expired or was used")]
+    InvitationNotFound,
+    #[error("the member is disabled")]
+    MemberDisabled,
+    #[error("the password is the member's name")]
+    PasswordIsName,
+    #[error("the sign-in does not exist")]
+    SignInNotFound,
 }
 
 impl Accounts {
-    pub(super) fn new(store: Arc<dyn Store>, members: HashMap<UserId, Arc<Member>>, tokens: Vec<Token>) -> Self {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        members: HashMap<UserId, Arc<Member>>,
+        credentials: HashMap<UserId, Arc<Credentials>>,
+        tokens: Vec<Token>,
+    ) -> Self {
         let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
         Self {
             members: RwLock::new(members),
+            credentials: RwLock::new(credentials),
             tokens,
             changes: Ordered::new(store, ()),
             revocations: Revocations::default(),
+            hashing: Hashing::default(),
+            attempts: Attempts::new(AttemptLimits { per_account: None, per_address: None }),
+            limits: SignInLimits::default(),
         }
+    }
+
+    pub fn with_limits(self, limits: SignInLimits, attempts: AttemptLimits) -> Self {
+        Self { limits, attempts: Attempts::new(attempts), ..self }
     }
 
     /// The caller behind a token, with the role the user has *now*.
     pub fn authenticate(&self, text: &str, now: Timestamp) -> Result<Caller, Unauthenticated> {
         let text = TokenText::parse(text).map_err(Unauthenticated::Malformed)?;
+        self.identify(text.hash(), now)
+    }
+
+    /// The caller behind the sign-in of a browser.
+    pub fn authenticate_sign_in(&self, text: &str, now: Timestamp) -> Result<Caller, Unauthenticated> {
+        let text = TokenText::parse_for(TextKind::SignIn, text).map_err(Unauthenticated::Malformed)?;
         self.identify(text.hash(), now)
     }
 
@@ -109,7 +150,7 @@ impl Accounts {
         // Before the maps are read: what is revoked from here on is noticed later.
         let revocations = self.revocations.count();
         let token = self.tokens.get(&hash).ok_or(Unauthenticated::Unknown)?.clone();
-        if token.expires_at.is_some_and(|expires| expires <= now) {
+        if token.has_ended(now, self.limits) {
             return Err(Unauthenticated::Expired);
         }
         let members = self.members.read();
@@ -123,6 +164,7 @@ impl Accounts {
             person: Person { id: token.user, name: member.name.shared() },
             role: member.role,
             token: token.id,
+            is_sign_in: !token.is_api(),
             expires_at: token.expires_at,
             hash,
             revocations,
@@ -140,7 +182,7 @@ impl Accounts {
     }
 
     pub fn has_tokens(&self) -> bool {
-        !self.tokens.is_empty()
+        self.tokens.iter().any(|token| token.is_api())
     }
 
     /// The admin who became a member first and is not disabled; ids rise with time.
@@ -160,6 +202,10 @@ impl Accounts {
         members.values().find(|m| m.organization == *organization && m.name.as_str() == name).cloned()
     }
 
+    pub(super) fn credentials_of(&self, user: UserId) -> Arc<Credentials> {
+        self.credentials.read().get(&user).cloned().unwrap_or_default()
+    }
+
     pub(super) fn tokens_where(&self, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
         self.tokens.iter().filter(|token| wanted(token)).map(|token| token.clone()).collect()
     }
@@ -175,7 +221,7 @@ impl Accounts {
 
     /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
-        let Change { batch, members, revoked, made } = change;
+        let Change { batch, members, credentials, revoked, made } = change;
         if batch.is_empty() {
             return Ok(());
         }
@@ -187,9 +233,13 @@ impl Accounts {
                 MemberChange::Set(member) => known.insert(member.id, member.clone()),
                 MemberChange::Removed(id) => known.remove(id),
             };
+            if let MemberChange::Removed(id) = &member {
+                self.credentials.write().remove(id);
+            }
             weakened.extend(before.filter(|before| member.is_less_than(before)).map(|b| b.organization.clone()));
         }
         drop(known);
+        self.credentials.write().extend(credentials);
         for token in revoked {
             self.tokens.remove(&token.hash);
             weakened.insert(token.organization.clone());
@@ -202,8 +252,18 @@ impl Accounts {
     }
 }
 
+impl From<Crowded> for AccountsError {
+    fn from(_: Crowded) -> Self {
+        Self::Crowded
+    }
+}
+
 impl Caller {
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.expires_at
+    }
+
+    pub(super) fn hash(&self) -> TokenHash {
+        self.hash
     }
 }

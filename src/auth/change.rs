@@ -1,7 +1,8 @@
-//! One change of members and tokens: the batch with its events, and the change of the maps in memory.
+//! One change of members, credentials, tokens and sign-ins: the batch with its events, and the change of the maps in memory.
 
 use std::sync::Arc;
 
+use super::credentials::Credentials;
 use super::member::Member;
 use super::stored;
 use super::token::Token;
@@ -14,6 +15,8 @@ use crate::store::Batch;
 pub struct Change {
     pub batch: Batch,
     pub members: Vec<MemberChange>,
+    pub credentials: Vec<(UserId, Arc<Credentials>)>,
+    /// Tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
     pub made: Option<Arc<Token>>,
 }
@@ -42,6 +45,17 @@ named_enum! {
     }
 }
 
+named_enum! {
+    /// What somebody has signed in with.
+    pub enum SignInMethod {
+        Password = "password",
+        Token = "token",
+        /// A link, with which the password is chosen.
+        Invitation = "invitation",
+        SingleSignOn = "single_sign_on",
+    }
+}
+
 impl Change {
     pub fn add_member(&mut self, member: &Arc<Member>, cause: Cause<'_>) {
         self.set_member(member);
@@ -56,20 +70,55 @@ impl Change {
     /// The member's tokens have to be revoked in the same change or before.
     pub fn remove_member(&mut self, member: &Member, cause: Cause<'_>) {
         self.batch.delete(stored::member_key(&member.organization, &member.name));
+        self.batch.delete(stored::credentials_key(&member.organization, &member.name));
         self.members.push(MemberChange::Removed(member.id));
         self.record_member(EventType::MemberRemoved, member, None, cause);
     }
 
     pub fn make_token(&mut self, token: &Arc<Token>, cause: Cause<'_>) {
-        self.batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
+        self.batch.put(stored::token_key(token), stored::encode_token(token));
         self.made = Some(token.clone());
         self.record_token(EventType::TokenCreated, token, None, cause);
     }
 
     pub fn revoke_token(&mut self, token: &Arc<Token>, reason: Option<RevocationReason>, cause: Cause<'_>) {
-        self.batch.delete(stored::token_key(&token.organization, token.id));
+        self.batch.delete(stored::token_key(token));
         self.revoked.push(token.clone());
         self.record_token(EventType::TokenRevoked, token, reason, cause);
+    }
+
+    pub fn set_credentials(&mut self, member: &Member, credentials: Credentials) {
+        let key = stored::credentials_key(&member.organization, &member.name);
+        self.batch.put(key, stored::encode_credentials(&credentials));
+        self.credentials.push((member.id, Arc::new(credentials)));
+    }
+
+    pub fn begin_sign_in(&mut self, member: &Member, sign_in: &Arc<Token>, method: SignInMethod, cause: Cause<'_>) {
+        self.batch.put(stored::token_key(sign_in), stored::encode_token(sign_in));
+        self.made = Some(sign_in.clone());
+        let data = of_member(member).with("signInId", sign_in.id.to_string()).with("method", method.as_str());
+        self.record(&member.organization, EventType::MemberSignedIn, &data, cause);
+    }
+
+    pub fn record_invitation(&mut self, member: &Member, cause: Cause<'_>) {
+        self.record(&member.organization, EventType::MemberInvited, &of_member(member), cause);
+    }
+
+    pub fn record_password(&mut self, member: &Member, cause: Cause<'_>) {
+        self.record(&member.organization, EventType::MemberPasswordChanged, &of_member(member), cause);
+    }
+
+    /// Records no event: it ends by itself, or with something that is recorded.
+    pub fn end_sign_in(&mut self, sign_in: &Arc<Token>) {
+        self.batch.delete(stored::token_key(sign_in));
+        self.revoked.push(sign_in.clone());
+    }
+
+    /// Records that a member has ended some of their sign-ins.
+    pub fn sign_out(&mut self, member: &Member, ended: &[Arc<Token>], cause: Cause<'_>) {
+        ended.iter().for_each(|sign_in| self.end_sign_in(sign_in));
+        let data = of_member(member).with("signIns", ended.len() as u64);
+        self.record(&member.organization, EventType::MemberSignedOut, &data, cause);
     }
 
     /// The variable of the operator may still have it: the next start must not make it again.
@@ -115,4 +164,8 @@ impl Change {
     fn record(&mut self, organization: &Identifier, event_type: EventType, data: &EventData, cause: Cause<'_>) {
         events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause, data));
     }
+}
+
+fn of_member(member: &Member) -> EventData {
+    EventData::default().with("userId", member.id.to_string()).with("name", &member.name)
 }

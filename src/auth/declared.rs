@@ -15,10 +15,11 @@ use crate::events::Cause;
 use crate::store::{Sequence, Store, StoreError};
 
 impl Accounts {
-    /// Loads members and tokens, and applies the declarations that are new or have changed.
+    /// Loads members, credentials and tokens, and applies the declarations that are new or have changed.
     pub async fn open(store: Arc<dyn Store>, declared: Vec<NewMember>, now: Timestamp) -> Result<Self, StoreError> {
         let (members, tokens) = (load::members(&*store, &declared)?, load::tokens(&*store)?);
-        let accounts = Self::new(store, members, tokens);
+        let credentials = load::credentials(&*store, &members)?;
+        let accounts = Self::new(store, members, credentials, tokens);
         apply(&accounts, declared, now).await?;
         Ok(accounts)
     }

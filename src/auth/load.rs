@@ -1,12 +1,14 @@
-//! Reads members, declarations and tokens from the store at a start.
+//! Reads members, their credentials, declarations and tokens from the store at a start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
+use super::credentials::Credentials;
 use super::member::{Declaration, Member, NewMember};
 use super::stored;
 use super::token::Token;
 use crate::domain::{Identifier, UserId};
+use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix};
 
 /// What files last declared, by organization and name.
@@ -37,8 +39,30 @@ pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> 
     Ok(declarations)
 }
 
-/// Of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
+/// With the sign-ins, of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
 pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
-    let records = store.scan(stored::TOKENS, &end_of_prefix(stored::TOKENS), usize::MAX)?;
-    records.iter().map(|(key, record)| stored::decode_token(record).map_err(|error| error.under(key))).collect()
+    let read = |kind: &[u8], decode: fn(&[u8]) -> Result<Token, RecordError>| {
+        let records = store.scan(kind, &end_of_prefix(kind), usize::MAX)?;
+        let tokens = records.iter().map(|(key, record)| decode(record).map_err(|error| error.under(key)));
+        tokens.collect::<Result<Vec<_>, StoreError>>()
+    };
+    let mut tokens = read(stored::TOKENS, stored::decode_token)?;
+    tokens.append(&mut read(stored::SIGN_INS, stored::decode_sign_in)?);
+    Ok(tokens)
+}
+
+/// Of the members in memory.
+pub fn credentials(
+    store: &dyn Store,
+    members: &HashMap<UserId, Arc<Member>>,
+) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
+    let by_name: HashMap<_, _> = members.values().map(|m| ((&m.organization, &m.name), m.id)).collect();
+    let mut found = HashMap::new();
+    for (key, record) in store.scan(stored::CREDENTIALS, &end_of_prefix(stored::CREDENTIALS), usize::MAX)? {
+        let (member, credentials) = stored::decode_credentials(&key, &record).map_err(|error| error.under(&key))?;
+        if let Some(id) = by_name.get(&(&member.0, &member.1)) {
+            found.insert(*id, Arc::new(credentials));
+        }
+    }
+    Ok(found)
 }

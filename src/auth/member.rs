@@ -21,11 +21,13 @@ pub struct Member {
     pub disabled: bool,
 }
 
-/// A member and the number of their tokens.
+/// A member with what is known of their tokens and sign-ins.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemberEntry {
     pub member: Arc<Member>,
     pub tokens: usize,
+    pub has_password: bool,
+    pub last_sign_in_at: Option<Timestamp>,
 }
 
 /// A member to be added, from a request or a file.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::accounts::{Accounts, AccountsError};
 use super::change::{Change, RevocationReason};
+use super::credentials::Credentials;
 use super::member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
 use super::permission::Permission;
 use super::stored;
@@ -18,12 +19,12 @@ impl Accounts {
     pub async fn members(&self, organization: &Identifier) -> Vec<MemberEntry> {
         let entries = self.changes.read(|()| {
             let mut tokens: HashMap<UserId, usize> = HashMap::new();
-            for token in self.tokens.iter().filter(|token| token.organization == *organization) {
+            for token in self.tokens.iter().filter(|token| token.is_api() && token.organization == *organization) {
                 *tokens.entry(token.user).or_default() += 1;
             }
-            let entry = |member: Arc<Member>| MemberEntry {
-                tokens: tokens.get(&member.id).copied().unwrap_or_default(),
-                member,
+            let entry = |member: Arc<Member>| {
+                let tokens = tokens.get(&member.id).copied().unwrap_or_default();
+                self.entry(member, tokens)
             };
             self.members_of(organization).into_iter().map(entry).collect::<Vec<_>>()
         });
@@ -72,14 +73,21 @@ impl Accounts {
                 self.refuse_last_admin(&before)?;
             }
             self.check_still_permitted(cause, Permission::ManageMembers)?;
-            let tokens = self.tokens.iter().filter(|token| token.user == user).count();
+            let tokens = self.tokens.iter().filter(|token| token.is_api() && token.user == user).count();
             if after == before {
-                return Ok(MemberEntry { member: before, tokens });
+                return Ok(self.entry(before, tokens));
             }
             let mut change = Change::default();
             change.update_member(&before, &after, cause);
+            if after.disabled && !before.disabled {
+                self.sign_ins_where(user, |_| true).iter().for_each(|sign_in| change.end_sign_in(sign_in));
+                let credentials = self.credentials_of(user);
+                if credentials.invitation.is_some() {
+                    change.set_credentials(&after, Credentials { invitation: None, ..(*credentials).clone() });
+                }
+            }
             self.hand_in(committer, change)?;
-            Ok(MemberEntry { member: after, tokens })
+            Ok(self.entry(after, tokens))
         });
         changed.await
     }
@@ -101,6 +109,12 @@ impl Accounts {
         removed.await
     }
 
+    fn entry(&self, member: Arc<Member>, tokens: usize) -> MemberEntry {
+        let credentials = self.credentials_of(member.id);
+        let has_password = credentials.password.is_some();
+        MemberEntry { member, tokens, has_password, last_sign_in_at: credentials.last_sign_in_at }
+    }
+
     pub(super) fn members_of(&self, organization: &Identifier) -> Vec<Arc<Member>> {
         self.members.read().values().filter(|member| member.organization == *organization).cloned().collect()
     }
@@ -120,7 +134,13 @@ impl Accounts {
             let last = parts.peek().is_none();
             let mut before = Change::default();
             let revoking = if last { &mut change } else { &mut before };
-            part.iter().for_each(|token| revoking.revoke_token(token, Some(RevocationReason::MemberRemoved), cause));
+            for token in part {
+                if token.is_api() {
+                    revoking.revoke_token(token, Some(RevocationReason::MemberRemoved), cause);
+                } else {
+                    revoking.end_sign_in(token);
+                }
+            }
             self.hand_in(committer, before)?;
         }
         change.remove_member(member, cause);

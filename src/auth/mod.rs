@@ -1,20 +1,26 @@
-//! Members with their roles, and the tokens that authenticate them. Knows nothing of HTTP.
+//! Members with their roles, what they sign in with, and the tokens that authenticate them. Knows nothing of HTTP.
 //!
 //! Changes are ordered by [`Ordered`](crate::store::Ordered). Unlike pipelines, accounts have one copy in memory, which
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, token, member, permission, revocations, stored, change, load, accounts,
-//! members and tokens, declared.
+//! Each file uses only those before it: token_text, token, member, password, credentials, hashing, attempts, permission,
+//! revocations, stored, change, load, accounts, sign_ins, invitations, members and tokens, declared.
 
 mod accounts;
+mod attempts;
 mod change;
+mod credentials;
 mod declared;
+mod hashing;
+mod invitations;
 mod load;
 mod member;
 mod members;
+mod password;
 mod permission;
 mod revocations;
+mod sign_ins;
 mod stored;
 mod token;
 mod token_text;
@@ -24,8 +30,12 @@ mod tokens;
 mod tests;
 
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
-pub use change::RevocationReason;
+pub use attempts::{AttemptLimits, TooSoon};
+pub use change::{RevocationReason, SignInMethod};
+pub use invitations::OpenInvitation;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
+pub use password::Password;
 pub use permission::Permission;
-pub use token::{NewToken, OpenToken, Token, TokenList};
-pub use token_text::{TokenHash, TokenText};
+pub use sign_ins::{NewSignIn, Proof, Unproven};
+pub use token::{NewToken, OpenToken, SignInLimits, SignInOrigin, Token, TokenKind, TokenList};
+pub use token_text::{TextKind, TokenHash, TokenText};

@@ -1,9 +1,11 @@
-//! The stored forms of members and tokens.
+//! The stored forms of members, their credentials, tokens and sign-ins.
 
 use serde::{Deserialize, Serialize};
 
+use super::credentials::{Credentials, Invitation};
 use super::member::{Declaration, Member};
-use super::token::{Token, Usage};
+use super::password::PasswordHash;
+use super::token::{SignInOrigin, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
 use crate::domain::{Email, IdSeed, Identifier, Role, Timestamp, TokenId, UserId};
 use crate::store::record::{self, Record, RecordError, encode, records};
@@ -11,12 +13,16 @@ use crate::stored::{self, RoleV1, Stored, stored, stored_as};
 
 records! {
     TokenV1<'a> = "token",
+    SignInV1<'a> = "sign-in",
+    CredentialsV1<'a> = "credentials",
     RevokedV1 = "revoked bootstrap token",
 }
 
 pub const TOKENS: &[u8] = b"t/";
 pub const MEMBERS: &[u8] = b"u/";
 pub const DECLARATIONS: &[u8] = b"UD/";
+pub const SIGN_INS: &[u8] = b"TS/";
+pub const CREDENTIALS: &[u8] = b"UC/";
 const REVOKED: &[u8] = b"TR/";
 
 /// Keeps one batch well below the store's limit, also where all names are as long as they may be.
@@ -24,9 +30,10 @@ pub const RECORDS_AT_ONCE: usize = 256;
 /// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
 pub const REVOKED_AT_ONCE: usize = 1_000;
 
-/// `t/{organization}/{token}`
-pub fn token_key(organization: &Identifier, id: TokenId) -> Vec<u8> {
-    [TOKENS, organization.as_str().as_bytes(), b"/", &id.0.0].concat()
+/// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in.
+pub fn token_key(token: &Token) -> Vec<u8> {
+    let kind = if token.is_api() { TOKENS } else { SIGN_INS };
+    [kind, token.organization.as_str().as_bytes(), b"/", &token.id.0.0].concat()
 }
 
 /// `TR/{hash}`: a bootstrap token that was revoked, and must not be made again by the next start.
@@ -37,6 +44,11 @@ pub fn revoked_key(hash: TokenHash) -> Vec<u8> {
 /// `u/{organization}/{name}`
 pub fn member_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(MEMBERS, organization, name)
+}
+
+/// `UC/{organization}/{name}`
+pub fn credentials_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(CREDENTIALS, organization, name)
 }
 
 /// `UD/{organization}/{name}`: what a file last declared of a member.
@@ -110,8 +122,7 @@ pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
 }
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
-    let before =
-        MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() };
+    let before = MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() };
     encode(&MemberV2 { before, email: member.email.as_ref().map(Email::as_str), disabled: member.disabled })
 }
 
@@ -157,7 +168,36 @@ stored! {
         usage: Usage,
         bootstrap: bool,
     }
+    not stored { kind: TokenKind::Api }
 }
+
+#[derive(Serialize, Deserialize)]
+struct SignInV1<'a> {
+    organization: &'a str,
+    id: [u8; 12],
+    hash: [u8; 32],
+    user: [u8; 12],
+    last_four: &'a str,
+    created_at: i64,
+    expires_at: Option<i64>,
+    last_used_at: Option<i64>,
+    client: &'a str,
+    by: Option<[u8; 12]>,
+}
+
+stored! { struct CredentialsV1 of Credentials {
+    password: Option<PasswordHash>,
+    invitation: Option<Invitation>,
+    last_sign_in_at: Option<Timestamp>,
+} }
+stored! { struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp } }
+stored! { struct PasswordHashV1 of PasswordHash {
+    memory_kib: u32,
+    passes: u32,
+    lanes: u32,
+    salt: [u8; 16],
+    hash: [u8; 32],
+} }
 
 stored_as!([u8; 32]: |hash| hash.0, |bytes| Ok(Self(bytes)); TokenHash);
 stored_as!(
@@ -165,7 +205,51 @@ stored_as!(
 );
 
 pub fn encode_token(token: &Token) -> Vec<u8> {
-    encode(&token.to_form())
+    match &token.kind {
+        TokenKind::Api => encode(&token.to_form()),
+        TokenKind::SignIn(origin) => encode(&SignInV1 {
+            organization: token.organization.as_str(),
+            id: token.id.0.0,
+            hash: token.hash.0,
+            user: token.user.0.0,
+            last_four: &token.last_four,
+            created_at: token.created_at.as_millis(),
+            expires_at: token.expires_at.to_form(),
+            last_used_at: token.usage.to_form(),
+            client: &origin.client,
+            by: origin.by.to_form(),
+        }),
+    }
+}
+
+pub fn decode_sign_in(bytes: &[u8]) -> Result<Token, RecordError> {
+    let form: SignInV1<'_> = record::decode(bytes)?;
+    let user = UserId(IdSeed(form.user));
+    let by = form.by.map(|id| TokenId(IdSeed(id)));
+    Ok(Token {
+        kind: TokenKind::SignIn(SignInOrigin { client: form.client.to_owned(), by }),
+        organization: Identifier::parse(form.organization).map_err(record::invalid::<SignInV1<'_>>)?,
+        id: TokenId(IdSeed(form.id)),
+        hash: TokenHash(form.hash),
+        user,
+        created_by: user,
+        name: String::new(),
+        last_four: form.last_four.to_owned(),
+        created_at: Timestamp::from_millis(form.created_at),
+        expires_at: form.expires_at.map(Timestamp::from_millis),
+        usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
+        bootstrap: false,
+    })
+}
+
+pub fn encode_credentials(credentials: &Credentials) -> Vec<u8> {
+    encode(&credentials.to_form())
+}
+
+/// Organization and name of a member, and their credentials.
+pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), Credentials), RecordError> {
+    let member = parse_path(CREDENTIALS, key).ok_or_else(record::misplaced::<CredentialsV1<'_>>)?;
+    Ok((member, stored::read(bytes)?))
 }
 
 pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
@@ -209,6 +293,7 @@ mod tests {
         assert_eq!(decode_declaration(&key, &encode_declaration(&newer)).unwrap().1, newer);
 
         let token = Token {
+            kind: TokenKind::Api,
             organization: identifier("acme"),
             id: TokenId(IdSeed([2; 12])),
             hash: TokenHash([3; 32]),
@@ -230,6 +315,35 @@ mod tests {
         assert_eq!(read.usage.last_used_millis.into_inner(), 3);
     }
 
+    fn sign_in() -> Token {
+        Token {
+            kind: TokenKind::SignIn(SignInOrigin { client: "Firefox".to_owned(), by: Some(TokenId(IdSeed([5; 12]))) }),
+            name: String::new(),
+            bootstrap: false,
+            created_by: UserId(IdSeed([1; 12])),
+            ..decode_token(&format_4("token")).unwrap()
+        }
+    }
+
+    fn credentials() -> Credentials {
+        let password = PasswordHash { salt: [1; 16], hash: [2; 32], ..PasswordHash::NOBODY };
+        let invitation = Invitation { hash: TokenHash([3; 32]), expires_at: Timestamp::from_millis(4) };
+        let last_sign_in_at = Some(Timestamp::from_millis(5));
+        Credentials { password: Some(password), invitation: Some(invitation), last_sign_in_at }
+    }
+
+    #[test]
+    fn a_sign_in_and_credentials_are_read_as_they_were_written() {
+        let (written, read) = (sign_in(), decode_sign_in(&encode_token(&sign_in())).unwrap());
+        assert_eq!((read.kind, read.organization, read.id), (written.kind, written.organization, written.id));
+        assert_eq!((read.hash, read.user, read.expires_at), (written.hash, written.user, written.expires_at));
+        assert_eq!((read.created_at, read.last_four), (written.created_at, written.last_four));
+        assert_eq!(read.usage.last_used_at(), written.usage.last_used_at());
+        let key = credentials_key(&identifier("acme"), &identifier("ana"));
+        let (of, read) = decode_credentials(&key, &encode_credentials(&credentials())).unwrap();
+        assert_eq!((of, read), ((identifier("acme"), identifier("ana")), credentials()));
+    }
+
     #[test]
     fn fuzzed_members_and_tokens_are_read_or_refused() {
         let key = member_key(&identifier("acme"), &identifier("ana"));
@@ -241,6 +355,10 @@ mod tests {
         let declaration = Declaration { role: Role::Admin, email: member.email };
         fuzz_record([encode_declaration(&declaration)], decode, |(_, declaration)| encode_declaration(declaration));
         fuzz_record([format_4("token")], decode_token, encode_token);
+        fuzz_record([encode_token(&sign_in())], decode_sign_in, encode_token);
+        let key = credentials_key(&identifier("acme"), &identifier("ana"));
+        let decode = |bytes: &[u8]| decode_credentials(&key, bytes);
+        fuzz_record([encode_credentials(&credentials())], decode, |(_, credentials)| encode_credentials(credentials));
         fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
     }
 }

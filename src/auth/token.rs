@@ -1,8 +1,10 @@
-//! A token as it is stored, without its text, and when it was last used.
+//! A token as it is stored, without its text, and when it was last used. The sign-in of a browser is one too, so that
+//! permissions, revocations, rate limits and retries are the same for both.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use super::token_text::{TokenHash, TokenText};
 use crate::domain::{Identifier, Timestamp, TokenId, UserId};
@@ -11,7 +13,11 @@ use crate::entropy;
 /// More tokens than a fleet needs, few enough to keep in memory and to list.
 pub const TOKENS_MAX: usize = 10_000;
 
+/// Browsers that one member is signed in with at a time; then the oldest sign-in ends.
+pub const SIGN_INS_MAX: usize = 20;
+
 pub struct Token {
+    pub kind: TokenKind,
     pub organization: Identifier,
     pub id: TokenId,
     pub(super) hash: TokenHash,
@@ -24,6 +30,35 @@ pub struct Token {
     pub expires_at: Option<Timestamp>,
     pub(super) bootstrap: bool,
     pub(super) usage: Usage,
+}
+
+/// What a token is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TokenKind {
+    /// Made by a member, for programs.
+    Api,
+    /// The sign-in of a browser. Always expires.
+    SignIn(SignInOrigin),
+}
+
+/// Where a sign-in came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignInOrigin {
+    /// The browser, for people.
+    pub client: String,
+    /// The token that it was made with, and ends with.
+    pub by: Option<TokenId>,
+}
+
+/// How long sign-ins and invitations last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SignInLimits {
+    /// Without a request.
+    pub idle: Duration,
+    /// In all.
+    pub max: Duration,
+    /// How long an invitation works.
+    pub invitation: Duration,
 }
 
 /// When a token was last used; stored now and then, not with every request.
@@ -59,8 +94,47 @@ impl TokenList {
 }
 
 impl Token {
+    pub(super) fn sign_in(
+        text: &TokenText,
+        organization: &Identifier,
+        user: UserId,
+        origin: SignInOrigin,
+        now: Timestamp,
+        expires_at: Timestamp,
+    ) -> Self {
+        let new =
+            NewToken { organization: organization.clone(), user, name: String::new(), expires_at: Some(expires_at) };
+        let token = Self::new(text, user, new, now);
+        Self { kind: TokenKind::SignIn(origin), usage: Usage::since(Some(now)), ..token }
+    }
+
+    pub fn is_api(&self) -> bool {
+        match self.kind {
+            TokenKind::Api => true,
+            TokenKind::SignIn(_) => false,
+        }
+    }
+
+    /// The origin, if it is a sign-in.
+    pub fn origin(&self) -> Option<&SignInOrigin> {
+        match &self.kind {
+            TokenKind::Api => None,
+            TokenKind::SignIn(origin) => Some(origin),
+        }
+    }
+
+    pub(super) fn has_ended(&self, now: Timestamp, limits: SignInLimits) -> bool {
+        self.expires_at.is_some_and(|expires| expires <= now) || (!self.is_api() && self.is_idle(now, limits.idle))
+    }
+
+    fn is_idle(&self, now: Timestamp, idle: Duration) -> bool {
+        let since = self.usage.last_used_at().unwrap_or(self.created_at);
+        now.as_millis().saturating_sub(since.as_millis()) >= i64::try_from(idle.as_millis()).unwrap_or(i64::MAX)
+    }
+
     pub(super) fn new(text: &TokenText, created_by: UserId, new: NewToken, now: Timestamp) -> Self {
         Self {
+            kind: TokenKind::Api,
             organization: new.organization,
             id: TokenId(entropy::id_seed()),
             hash: text.hash(),
@@ -77,6 +151,14 @@ impl Token {
 
     pub fn last_used_at(&self) -> Option<Timestamp> {
         self.usage.last_used_at()
+    }
+}
+
+impl Default for SignInLimits {
+    /// A week, a month in all, and three days.
+    fn default() -> Self {
+        let hours = |count: u64| Duration::from_secs(count * 3_600);
+        Self { idle: hours(168), max: hours(720), invitation: hours(72) }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The text of a token: `lk_`, 30 random base62 characters, and 6 that check them, so that a typo is caught before any
-//! look-up and a scanner can tell a leaked token from noise.
+//! look-up and a scanner can tell a leaked token from noise. The sign-in of a browser and an invitation have texts of the
+//! same form with prefixes of their own: none of them is ever taken for another.
 
 use std::fmt;
 
@@ -8,10 +9,29 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::Malformed;
 
-const PREFIX: &str = "lk_";
 const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const RANDOM_CHARACTERS: usize = 30;
 const CHECK_CHARACTERS: usize = 6;
+
+/// What a text is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextKind {
+    Token,
+    /// In the cookie of a browser.
+    SignIn,
+    /// In a link.
+    Invitation,
+}
+
+impl TextKind {
+    const fn prefix(self) -> &'static str {
+        match self {
+            TextKind::Token => "lk_",
+            TextKind::SignIn => "lks_",
+            TextKind::Invitation => "lki_",
+        }
+    }
+}
 
 /// A well-formed token. Its `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,15 +43,26 @@ pub struct TokenHash(pub [u8; 32]);
 
 impl TokenText {
     pub fn generate() -> Self {
+        Self::generate_for(TextKind::Token)
+    }
+
+    pub fn generate_for(kind: TextKind) -> Self {
         let mut rng = rand::rng();
         let random: String =
             (0..RANDOM_CHARACTERS).map(|_| char::from(ALPHABET[rng.random_range(0..ALPHABET.len())])).collect();
         let check = checksum(&random);
-        Self(format!("{PREFIX}{random}{check}"))
+        Self(format!("{}{random}{check}", kind.prefix()))
     }
 
     pub fn parse(text: &str) -> Result<Self, Malformed> {
-        let Some(body) = text.strip_prefix(PREFIX) else {
+        if text.starts_with(TextKind::SignIn.prefix()) {
+            return Err(Malformed("is the sign-in of a browser, which is taken only from its cookie"));
+        }
+        Self::parse_for(TextKind::Token, text)
+    }
+
+    pub fn parse_for(kind: TextKind, text: &str) -> Result<Self, Malformed> {
+        let Some(body) = text.strip_prefix(kind.prefix()) else {
             return Err(Malformed("does not begin with lk_"));
         };
         if body.len() != RANDOM_CHARACTERS + CHECK_CHARACTERS || !body.bytes().all(|b| b.is_ascii_alphanumeric()) {
@@ -98,6 +129,17 @@ mod tests {
         }
         for cut in 0..token.reveal().len() {
             assert!(TokenText::parse(&token.reveal()[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn a_text_of_one_kind_is_none_of_another() {
+        let kinds = [TextKind::Token, TextKind::SignIn, TextKind::Invitation];
+        for made in kinds {
+            let text = TokenText::generate_for(made);
+            for read in kinds {
+                assert_eq!(TokenText::parse_for(read, text.reveal()).is_ok(), read == made, "{read:?} from {made:?}");
+            }
         }
     }
 

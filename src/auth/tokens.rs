@@ -18,7 +18,7 @@ impl Accounts {
     pub async fn tokens(&self, organization: &Identifier) -> TokenList {
         let list = self.changes.read(|()| {
             let names = self.members_of(organization).iter().map(|member| (member.id, member.name.clone())).collect();
-            let tokens = self.tokens_where(|token| token.organization == *organization);
+            let tokens = self.tokens_where(|token| token.is_api() && token.organization == *organization);
             TokenList { tokens, names }
         });
         let mut list = list.await;
@@ -41,7 +41,8 @@ impl Accounts {
         let made = self.changes.change(|(), committer| {
             self.check_still_permitted(cause, permission_for(cause, token.user))?;
             self.member(&token.organization, token.user).ok_or(AccountsError::MemberNotFound)?;
-            if self.tokens.iter().filter(|other| other.organization == token.organization).count() >= TOKENS_MAX {
+            let is_of_same = |other: &Token| other.is_api() && other.organization == token.organization;
+            if self.tokens.iter().filter(|other| is_of_same(other)).count() >= TOKENS_MAX {
                 return Err(AccountsError::TooManyTokens);
             }
             let mut change = Change::default();
@@ -84,7 +85,8 @@ impl Accounts {
         cause: Cause<'_>,
     ) -> Result<(), AccountsError> {
         let is_it = |token: &Token| {
-            token.id == id && token.organization == *organization && only_of.is_none_or(|user| user == token.user)
+            let is_meant = token.is_api() && token.id == id && token.organization == *organization;
+            is_meant && only_of.is_none_or(|user| user == token.user)
         };
         let revoked = self.changes.change(|(), committer| {
             self.check_still_permitted(cause, Permission::Read)?;
@@ -92,7 +94,7 @@ impl Accounts {
             let token = found.first().ok_or(AccountsError::TokenNotFound)?;
             self.check_still_permitted(cause, permission_for(cause, token.user))?;
             let mut change = Change::default();
-            change.revoke_token(token, None, cause);
+            self.revoke_with_sign_ins(&mut change, token, None, cause);
             if token.bootstrap {
                 change.remember_revoked(token, cause);
             }
@@ -120,12 +122,25 @@ impl Accounts {
         };
         let mut change = Change::default();
         for other in self.tokens_where(|other| (other.bootstrap || other.hash == token.hash) && !is_same(other)) {
-            change.revoke_token(&other, Some(RevocationReason::Superseded), cause);
+            self.revoke_with_sign_ins(&mut change, &other, Some(RevocationReason::Superseded), cause);
         }
         if !self.tokens.get(&token.hash).is_some_and(|other| is_same(&other)) {
             change.make_token(token, cause);
         }
         self.hand_in(committer, change)
+    }
+
+    /// A sign-in ends with the token that it was made with.
+    fn revoke_with_sign_ins(
+        &self,
+        change: &mut Change,
+        token: &Arc<Token>,
+        reason: Option<RevocationReason>,
+        cause: Cause<'_>,
+    ) {
+        change.revoke_token(token, reason, cause);
+        let is_by_it = |other: &Token| other.origin().is_some_and(|origin| origin.by == Some(token.id));
+        self.tokens_where(is_by_it).iter().for_each(|sign_in| change.end_sign_in(sign_in));
     }
 
     /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next
@@ -140,7 +155,7 @@ impl Accounts {
         let written: Vec<_> = kept.iter().map(|token| token.usage.last_used_millis.load(Ordering::Relaxed)).collect();
         let mut batch = Batch::default();
         for token in &kept {
-            batch.put(stored::token_key(&token.organization, token.id), stored::encode_token(token));
+            batch.put(stored::token_key(token), stored::encode_token(token));
         }
         committer.commit(batch)?;
         for (token, millis) in kept.iter().zip(written) {

@@ -226,6 +226,17 @@ impl Given<'_> {
         sane.then(|| text.to_owned()).ok_or(Unfit::Unsaid)
     }
 
+    /// Without a path: links to pages and the origin of requests are made from it.
+    pub(super) fn public_url(&self) -> Result<Option<String>, Unfit> {
+        let text = self.url()?;
+        let origin = text.strip_suffix('/').unwrap_or(&text);
+        match origin.strip_prefix("https://") {
+            Some(host) if !host.contains('/') => Ok(Some(origin.to_ascii_lowercase())),
+            None if text.is_empty() => Ok(None),
+            Some(_) | None => Err(Unfit::Unsaid),
+        }
+    }
+
     pub(super) fn name(&self, max: usize) -> Result<String, Unfit> {
         let text = self.text()?;
         let sane = text.len() <= max && text.bytes().all(|byte| byte.is_ascii_graphic());

@@ -5,15 +5,15 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::auth::TokenText;
+use crate::auth::{AttemptLimits, SignInLimits, TokenText};
 use crate::outbound::{DESTINATIONS_MAX, Destination};
 use crate::secrets::{MasterKey, SecretValue};
 
 use super::fault::{Fault, Place};
 use super::given::{Given, Unfit};
 use super::settings::{
-    Analysis, AnalysisEngine, AnalysisLlm, ClientCertificates, Environments, Events, FileUrls, Git, Http, Idempotency,
-    Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange, Webhooks,
+    Analysis, AnalysisEngine, AnalysisLlm, Auth, ClientCertificates, Environments, Events, FileUrls, Git, Http,
+    Idempotency, Isolation, Log, LogFormat, Outbound, Runner, Settings, StepNetwork, Storage, UserRange, Webhooks,
 };
 use super::tls::TlsDraft;
 
@@ -41,6 +41,11 @@ impl Draft {
             master_key: None,
             master_key_new: None,
             rate_limit: None,
+            public_url: None,
+            auth: Auth {
+                sign_ins: SignInLimits { idle: Duration::ZERO, max: Duration::ZERO, invitation: Duration::ZERO },
+                attempts: AttemptLimits { per_account: None, per_address: None },
+            },
             log: Log { filter: String::new(), format: LogFormat::Text },
             http: Http {
                 head_timeout: Duration::ZERO,
@@ -137,6 +142,8 @@ pub(super) enum Kind {
     AnalysisEngine(fn(&mut Draft, AnalysisEngine)),
     /// An http or https URL, or nothing.
     Url(fn(&mut Draft, String)),
+    /// The scheme, host and port of an https URL, or nothing.
+    PublicUrl(fn(&mut Draft, Option<String>)),
     /// What is allowed besides public addresses.
     Destinations(fn(&mut Draft, Vec<Destination>)),
     /// A name of at most this many bytes, or nothing.
@@ -175,6 +182,7 @@ impl Kind {
             | Kind::Paths(_)
             | Kind::AnalysisEngine(_)
             | Kind::Url(_)
+            | Kind::PublicUrl(_)
             | Kind::Destinations(_)
             | Kind::Name(..)
             | Kind::Program(_)
@@ -212,7 +220,13 @@ pub(super) const KEYS: &[Key] = &[
     key("master_key_new", Kind::MasterKey(|d, key| d.settings.master_key_new = Some(key))),
     key("rate_limit", Kind::NumberOrOff(1, 1_000_000, |d, n| d.per_second = n.and_then(NonZeroU32::new))),
     key("rate_limit_burst", Kind::Number(1, 10_000_000, |d, n| d.burst = NonZeroU32::new(n).unwrap_or(d.burst))),
+    key("public_url", Kind::PublicUrl(|d, url| d.settings.public_url = url)),
     key("organizations", Kind::OrganizationFiles),
+    key("auth.sign_in_idle_hours", Kind::Number(1, 8_760, |d, n| d.settings.auth.sign_ins.idle = hours(n))),
+    key("auth.sign_in_max_hours", Kind::Number(1, 8_760, |d, n| d.settings.auth.sign_ins.max = hours(n))),
+    key("auth.invitation_hours", Kind::Number(1, 720, |d, n| d.settings.auth.sign_ins.invitation = hours(n))),
+    key("auth.failures_per_account", Kind::NumberOrOff(1, 1_000, |d, n| d.settings.auth.attempts.per_account = n)),
+    key("auth.attempts_per_address", Kind::NumberOrOff(1, 100_000, |d, n| d.settings.auth.attempts.per_address = n)),
     key("log.filter", Kind::LogFilter(|d, filter| d.settings.log.filter = filter)),
     key("log.format", Kind::LogFormat(|d, format| d.settings.log.format = format)),
     key("http.head_timeout_seconds", Kind::Number(1, 300, |d, n| d.settings.http.head_timeout = seconds(n))),
@@ -290,6 +304,10 @@ fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
 }
 
+fn hours(n: u32) -> Duration {
+    Duration::from_secs(u64::from(n) * 3_600)
+}
+
 fn days(n: u32) -> Duration {
     Duration::from_secs(u64::from(n) * 86_400)
 }
@@ -340,6 +358,7 @@ impl Key {
                 given.choice(AnalysisEngine::ALL, AnalysisEngine::as_str).map(|e| put(draft, e))
             }
             Kind::Url(put) => given.url().map(|url| put(draft, url)),
+            Kind::PublicUrl(put) => given.public_url().map(|url| put(draft, url)),
             Kind::Destinations(put) => given.destinations().map(|allow| put(draft, allow)),
             Kind::Name(max, put) => given.name(max).map(|name| put(draft, name)),
             Kind::OrganizationFiles => given.organization_files(faults).map(|files| draft.organizations = files),
@@ -402,6 +421,7 @@ impl Key {
             }
             Kind::Paths(_) => format!("a list of at most {STEP_PATHS_MAX} absolute paths other than \"/\""),
             Kind::AnalysisEngine(_) => "\"builtin\", \"llm\" or \"off\"".to_owned(),
+            Kind::PublicUrl(_) => "the scheme, host and port of an https URL, such as \"https://lock.example\", or \"\"".to_owned(),
             Kind::Url(_) => "an http or https URL without credentials, query and fragment, or \"\"".to_owned(),
             Kind::Destinations(_) => format!(
                 "a list of at most {DESTINATIONS_MAX} networks such as \"10.1.0.0/16\", addresses, host names, or names with \

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Organization;
-use crate::auth::TokenText;
+use crate::auth::{AttemptLimits, SignInLimits, TokenText};
 use crate::outbound::Destination;
 use crate::secrets::{MasterKey, SecretValue};
 use crate::tls;
@@ -24,6 +24,9 @@ pub struct Settings {
     pub master_key_new: Option<MasterKey>,
     /// `None`: off.
     pub rate_limit: Option<RateLimit>,
+    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    pub public_url: Option<String>,
+    pub auth: Auth,
     pub log: Log,
     pub http: Http,
     /// `None`: plain HTTP.
@@ -48,6 +51,13 @@ pub struct Settings {
 pub struct RateLimit {
     pub per_second: NonZeroU32,
     pub burst: NonZeroU32,
+}
+
+/// How people sign in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Auth {
+    pub sign_ins: SignInLimits,
+    pub attempts: AttemptLimits,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

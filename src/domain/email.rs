@@ -19,7 +19,9 @@ impl Email {
         let is_part = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'@');
         let parts = text.split_once('@').filter(|(local, domain)| is_part(local) && is_part(domain));
         if parts.is_none() || text.len() > Self::LENGTH_MAX {
-            return Err(Malformed("must be an e-mail address of at most 254 ASCII characters, such as ana@acme.example"));
+            return Err(Malformed(
+                "must be an e-mail address of at most 254 ASCII characters, such as ana@acme.example",
+            ));
         }
         Ok(Self(Arc::from(text)))
     }

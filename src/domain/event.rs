@@ -91,6 +91,10 @@ named_enum! {
         WebhookDisabled = "webhook.disabled",
         AnalysisCompleted = "analysis.completed",
         PullRequestCreated = "pull_request.created",
+        MemberSignedIn = "member.signed_in",
+        MemberSignedOut = "member.signed_out",
+        MemberInvited = "member.invited",
+        MemberPasswordChanged = "member.password_changed",
     }
 }
 

@@ -20,7 +20,11 @@ impl SecurityClass {
     /// `None` for an everyday event.
     pub const fn of(event_type: EventType) -> Option<Self> {
         match event_type {
-            EventType::MemberAdded | EventType::MemberUpdated | EventType::MemberRemoved => Some(Self::Members),
+            EventType::MemberAdded
+            | EventType::MemberUpdated
+            | EventType::MemberRemoved
+            | EventType::MemberInvited
+            | EventType::MemberPasswordChanged => Some(Self::Members),
             EventType::TokenCreated | EventType::TokenRevoked => Some(Self::Tokens),
             EventType::SecretCreated | EventType::SecretUpdated | EventType::SecretDeleted => Some(Self::Secrets),
             EventType::WebhookCreated
@@ -58,7 +62,9 @@ impl SecurityClass {
             | EventType::RegistrySynced
             | EventType::RegistryDeleted
             | EventType::AnalysisCompleted
-            | EventType::PullRequestCreated => None,
+            | EventType::PullRequestCreated
+            | EventType::MemberSignedIn
+            | EventType::MemberSignedOut => None,
         }
     }
 }

@@ -11,8 +11,9 @@ use super::{Form, ToJson};
 use crate::domain::pipeline::URL_LENGTH_MAX;
 use crate::domain::{
     AnalysisId, ApprovalId, ApprovalRule, ApprovalStatus, CommitId, Context, DeliveryId, DeploymentId,
-    DeploymentStatus, Description, Email, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed, RegistryId,
-    Role, SessionId, SessionStatus, StepReference, TextRule, TokenId, VariableName, VariableValue, WebhookId,
+    DeploymentStatus, Description, Email, Identifier, InputKind, InputValue, LabelValue, LockStatus, Malformed,
+    RegistryId, Role, SessionId, SessionStatus, StepReference, TextRule, TokenId, VariableName, VariableValue,
+    WebhookId,
 };
 use crate::nearest::did_you_mean;
 

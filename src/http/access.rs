@@ -1,15 +1,17 @@
-//! Authentication and authorisation: every handler of the API begins here. Another organization looks exactly like one
+//! Authentication and authorisation, by a token or by the sign-in of a browser: every handler of the API begins here. Another organization looks exactly like one
 //! that does not exist.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use actix_web::http::header::{AUTHORIZATION, HeaderValue};
 
 use super::authorization;
 use super::call::Call;
 use super::codes::Code;
+use super::cookies;
 use super::outcome::read_within;
+use super::own_page;
 use super::problem::Problem;
 use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
@@ -44,8 +46,8 @@ impl Access {
     /// For a path that names no organization: the caller's own. The role is not checked.
     pub fn to_own_organization(call: &Call, permission: Permission) -> Result<Self, Problem> {
         // The one place that chooses a request's realm; with several of them, by the organization in the path.
-        let App { node, realm } = call.app.clone();
-        let caller = authenticate(call.request.headers(), &realm)?;
+        let App { node, realm, encrypted: _ } = call.app.clone();
+        let caller = authenticate(call, &realm)?;
         if let Some(limits) = &realm.rate_limits {
             limits.check(caller.token)?;
         }
@@ -87,7 +89,7 @@ impl Access {
 
     fn caller_now(&self) -> Result<Caller, Problem> {
         let caller = self.realm.accounts.authenticate_again(&self.caller, (self.realm.clock)());
-        let caller = caller.map_err(unauthenticated)?;
+        let caller = caller.map_err(|why| unauthenticated(why, self.caller.is_sign_in))?;
         check(&caller, self.caller.organization.as_str(), self.permission)?;
         Ok(caller)
     }
@@ -95,7 +97,8 @@ impl Access {
     /// The caller's member and token, once what is shown is durable.
     pub async fn identity(&self) -> Result<Identity, Problem> {
         let reading = self.realm.accounts.identity(&self.caller);
-        read_within(self.node.answer_timeout, "members", reading).await?.map_err(unauthenticated)
+        let identity = read_within(self.node.answer_timeout, "members", reading).await?;
+        identity.map_err(|why| unauthenticated(why, self.caller.is_sign_in))
     }
 
     /// Until the token has expired, or the clock should be looked at again.
@@ -166,8 +169,14 @@ pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
     call.segment("sessionId").parse().map_err(|_| super::refusals::session_not_found())
 }
 
-fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
-    let Some(header) = headers.get(AUTHORIZATION) else {
+/// A cookie is not looked at if there is a token.
+fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
+    let Some(header) = call.request.headers().get(AUTHORIZATION) else {
+        if let Some(text) = cookies::sign_in_text(call) {
+            own_page::require(call)?;
+            let caller = realm.accounts.authenticate_sign_in(text, (realm.clock)());
+            return caller.map_err(|why| unauthenticated(why, true));
+        }
         let detail = format!("there is no `Authorization` header; {HOW_TO_SEND}");
         return Err(Problem::unauthenticated(Code::MissingToken, detail));
     };
@@ -176,7 +185,7 @@ fn authenticate(headers: &HeaderMap, realm: &Realm) -> Result<Caller, Problem> {
     };
     realm.accounts.authenticate(token, (realm.clock)()).map_err(|why| match why {
         Unauthenticated::Malformed(Malformed(why)) => mistaken(header, why),
-        Unauthenticated::Unknown | Unauthenticated::Expired | Unauthenticated::Disabled => unauthenticated(why),
+        Unauthenticated::Unknown | Unauthenticated::Expired | Unauthenticated::Disabled => unauthenticated(why, false),
     })
 }
 
@@ -186,13 +195,25 @@ fn mistaken(header: &HeaderValue, why: &str) -> Problem {
     Problem::unauthenticated(Code::InvalidToken, format!("{mistake}; {HOW_TO_SEND}"))
 }
 
-fn unauthenticated(why: Unauthenticated) -> Problem {
+/// What a caller was authenticated with, as it was sent: the only secret that both sides know and the disk does not.
+pub fn credential(call: &Call) -> &str {
+    match call.request.headers().get(AUTHORIZATION) {
+        Some(header) => authorization::bearer(header).unwrap_or_default(),
+        None => cookies::sign_in_text(call).unwrap_or_default(),
+    }
+}
+
+fn unauthenticated(why: Unauthenticated, is_sign_in: bool) -> Problem {
     match why {
+        Unauthenticated::Malformed(_) | Unauthenticated::Unknown | Unauthenticated::Expired if is_sign_in => {
+            Problem::unauthenticated(Code::InvalidToken, "the sign-in of this browser has ended; sign in again")
+        }
         Unauthenticated::Malformed(malformed) => invalid(&malformed.to_string()),
         Unauthenticated::Unknown => invalid("is unknown or has been revoked"),
         Unauthenticated::Expired => invalid("has expired"),
         Unauthenticated::Disabled => {
-            let detail = "the token belongs to a member who is disabled; an admin enables them with PATCH /members/{userId}";
+            let detail =
+                "the token belongs to a member who is disabled; an admin enables them with PATCH /members/{userId}";
             Problem::unauthenticated(Code::InvalidToken, detail)
         }
     }

@@ -43,6 +43,14 @@ codes! {
         "Send `Authorization: Bearer <API_TOKEN>`.";
     InvalidToken = "invalid_token", UNAUTHORIZED, "Invalid token",
         "The token is mistyped, unknown, expired or revoked, or belongs to a member who is disabled. Use another one; every member creates their own with `POST /tokens`.";
+    InvalidCredentials = "invalid_credentials", UNAUTHORIZED, "The sign-in was refused",
+        "There is no such member with this password, or no such token. Check the organization, the name and the password; an admin can send a new invitation.";
+    CrossSiteRequest = "cross_site_request", FORBIDDEN, "Not from a page of this server",
+        "The cookie of a sign-in counts only in requests that a page of this server makes. Programs send a token in `Authorization` instead.";
+    InsecureSignIn = "insecure_sign_in", FORBIDDEN, "Signing in needs TLS",
+        "Without TLS everybody on the way could read the password. An operator turns TLS on with `tls.certificate`, or sets `public_url` if a proxy has it.";
+    SignInRequired = "sign_in_required", FORBIDDEN, "Only for a browser that has signed in",
+        "This concerns the sign-in of a browser, and the request came with a token. Use the dashboard.";
     PermissionDenied = "permission_denied", FORBIDDEN, "Permission denied",
         "The caller's role is too low; `requiredRole` is the lowest role that suffices.";
     NotSessionHolder = "not_session_holder", FORBIDDEN, "Not the session's holder",
@@ -81,6 +89,10 @@ codes! {
         "The webhook never had this delivery, or it has been dropped: the newest 1,000 finished deliveries are kept.";
     TokenNotFound = "token_not_found", NOT_FOUND, "No such token",
         "The organization has no token with this id, or it has been revoked already.";
+    InvitationNotFound = "invitation_not_found", NOT_FOUND, "No such invitation",
+        "The invitation is unknown, has expired, was used, or was replaced by a newer one. Ask an admin for another.";
+    SignInNotFound = "sign_in_not_found", NOT_FOUND, "No such sign-in",
+        "The member has no sign-in with this id, or it has ended.";
     MemberNotFound = "member_not_found", NOT_FOUND, "No such member",
         "The organization has no member with this id.";
     ProblemNotFound = "problem_not_found", NOT_FOUND, "No such problem",
@@ -163,6 +175,8 @@ codes! {
         "A name is unique in its organization. Change the member with `PATCH`, or choose another name.";
     MemberLimitReached = "member_limit_reached", CONFLICT, "Too many members",
         "The organization has reached its limit of members. Remove some, then try again.";
+    MemberDisabled = "member_disabled", CONFLICT, "The member is disabled",
+        "A member who is disabled cannot sign in. Enable them with `PATCH` first.";
     LastAdmin = "last_admin", CONFLICT, "Last admin",
         "The last admin of an organization who is not disabled can be neither removed nor demoted nor disabled. Make another member an admin first.";
     IdempotencyKeyInFlight = "idempotency_key_in_flight", CONFLICT, "The first request is still being executed",

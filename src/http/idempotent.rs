@@ -2,11 +2,11 @@
 //! are stored.
 
 use actix_web::http::StatusCode;
-use actix_web::http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
+use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
 use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
-use super::access::Access;
+use super::access::{self, Access};
 use super::answer::{EarlyReturn, One, written};
 use super::body::{Body, read_body};
 use super::call::Call;
@@ -42,13 +42,12 @@ pub async fn begin(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyR
 }
 
 /// The same for a body with a secret in it. The stored fingerprint, by which a retry is recognised, cannot be used to
-/// test guesses at the secret: it includes the caller's token, of which the disk has only a hash.
+/// test guesses at the secret: it includes the caller's token or sign-in, of which the disk has only a hash.
 pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun, EarlyReturn> {
     Query::of(&call.request).finish()?;
     let body = read_body(call, access).await?;
-    let authorization = call.request.headers().get(AUTHORIZATION).and_then(|header| header.to_str().ok());
-    let token = authorization.and_then(|header| header.split_once(' ')).map_or("", |(_, token)| token.trim());
-    let salted = |method: &str, path: &str| Fingerprint::salted(token.as_bytes(), method, path, body.bytes());
+    let secret = access::credential(call).as_bytes();
+    let salted = |method: &str, path: &str| Fingerprint::salted(secret, method, path, body.bytes());
     let pending = check_key_as(&call.request, access, salted)?;
     Ok(Begun { body, pending })
 }

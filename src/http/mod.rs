@@ -7,7 +7,7 @@
 //! - connections and limits: `socket`, `connection`, `transport` (plain or TLS), `stream`, `connections`, `handshake`,
 //!   `streaming`, `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
-//! - the request: `call`, `authorization`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
+//! - the request: `call`, `authorization`, `own_page` (who made it), `cookies`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
 //!   (what was probably meant)
 //! - `resources`: the handlers
 //! - `openapi`: descriptions of the operations
@@ -24,6 +24,7 @@ mod clients;
 mod codes;
 mod connection;
 mod connections;
+mod cookies;
 mod dto;
 mod event_hubs;
 #[cfg(test)]
@@ -35,6 +36,7 @@ mod meter;
 mod observe;
 mod openapi;
 mod outcome;
+mod own_page;
 mod paging;
 mod problem;
 mod protection;

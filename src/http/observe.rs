@@ -19,7 +19,7 @@ use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::answer::EarlyReturn;
-use super::call::Call;
+use super::call::{Call, path_of};
 use super::codes::Code;
 use super::connection::{ActiveRequest, Connection};
 use super::meter::count_problem;
@@ -39,7 +39,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     let id = request_id(request.headers());
     let started = Instant::now();
     // As expensive as reading and writing the whole request, so it exists only at debug level.
-    let span = tracing::debug_span!("request", ?id, method = %request.method(), path = request.path());
+    let span = tracing::debug_span!("request", ?id, method = %request.method(), path = loggable(&request));
 
     let found = router.find(&request);
     let meter = found.as_ref().ok().map(|resource| &resource.meter);
@@ -96,7 +96,7 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
     count_problem(code);
     // A refusal by a stopping server is not a failure.
     if code.status().is_server_error() && code != Code::ShuttingDown {
-        let (method, path, code) = (request.method(), request.path(), code.as_str());
+        let (method, path, code) = (request.method(), loggable(request), code.as_str());
         match problem.cause() {
             // The failure of a remote server: the client is told, and no operator has to act.
             Some(cause) if code == Code::RemoteFailed.as_str() => {
@@ -107,6 +107,13 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
         }
     }
     problem.render(id.to_str().unwrap_or_default())
+}
+
+/// The path of a request for the log. That of an invitation is worth a password, so it is not shown, wherever it stands.
+fn loggable(request: &HttpRequest) -> &str {
+    let decoded = path_of(request);
+    let is_secret = decoded.contains("lki_") || decoded.starts_with("/auth/invitations/");
+    if is_secret { "/auth/invitations/…" } else { request.path() }
 }
 
 /// The client's own id if it is safe in a log line and a header, else a new one.

@@ -45,6 +45,7 @@ impl Router {
         router.add(&format!("{API}{ORGANIZATION}"), routes::organization_routes());
         router.add(API, routes::caller_routes());
         router.add("", routes::operator_routes());
+        router.add("", routes::sign_in_routes());
         for routes in routes::explorer_routes().into_iter().chain([routes::dashboard_files()]) {
             router.insert(routes.pattern.to_owned(), Rc::new(Resource::new("", routes)));
         }

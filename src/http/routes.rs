@@ -11,8 +11,9 @@ use super::call::Call;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, logs, members,
-    operator, pipelines, secrets, session_list, sessions, step_registries, tokens, utilisation, webhooks, whoami,
+    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, invitations, logs,
+    members, operator, pipelines, secrets, session_list, sessions, signing_in, step_registries, tokens, utilisation,
+    webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -128,6 +129,7 @@ pub fn organization_routes() -> Vec<Routes> {
             .get(members::view, openapi::get_member())
             .patch(members::change, openapi::change_member())
             .delete(members::remove, openapi::remove_member()),
+        at("/members/{userId}/invitation").post(invitations::create, openapi::invite_member()),
     ];
     routes.into_iter().chain(webhook_routes()).collect()
 }
@@ -159,6 +161,23 @@ pub fn operator_routes() -> Vec<Routes> {
         at("/metrics").get(operator::metrics, openapi::metrics()).probe(),
         at("/api/v1/openapi.json").get(operator::description, openapi::description()).content(Content::Document),
         at("/problems/{code}").get(operator::problem, openapi::problem()),
+    ]
+}
+
+/// Signing in, for pages of ours: programs have tokens.
+pub fn sign_in_routes() -> Vec<Routes> {
+    let page = |path, endpoint| at(path).unlisted([endpoint]);
+    vec![
+        page("/auth/methods", unlisted(Method::GET, signing_in::methods)),
+        page("/auth/sign-in", unlisted(Method::POST, signing_in::sign_in)),
+        page("/auth/sign-out", unlisted(Method::POST, signing_in::sign_out)),
+        page("/auth/password", unlisted(Method::POST, signing_in::change_password)),
+        page("/auth/sign-ins", unlisted(Method::GET, signing_in::list)),
+        page("/auth/sign-ins/{signInId}", unlisted(Method::DELETE, signing_in::end)),
+        at("/auth/invitations/{invitation}").unlisted([
+            unlisted(Method::GET, signing_in::view_invitation),
+            unlisted(Method::POST, signing_in::accept_invitation),
+        ]),
     ]
 }
 

@@ -166,7 +166,7 @@ impl Service {
             let peer = tcp.peer_addr().ok();
             ready(Ok((Stream::new(connections.opened(tcp)), peer)))
         };
-        fn_service(open).and_then(self.http(|response| response))
+        fn_service(open).and_then(self.http(false, |response| response))
     }
 
     /// A connection counts from its beginning, before its handshake.
@@ -189,7 +189,7 @@ impl Service {
                 Ok((Stream::new(encrypted), peer))
             }
         };
-        fn_service(open).and_then(self.http(move |mut response: ServiceResponse| {
+        fn_service(open).and_then(self.http(true, move |mut response: ServiceResponse| {
             security.protect(&mut response);
             response
         }))
@@ -198,6 +198,7 @@ impl Service {
     /// HTTP over a connection, with a last step for every answer.
     fn http<T: Transport, F: Fn(ServiceResponse) -> ServiceResponse + Clone + 'static>(
         &self,
+        encrypted: bool,
         finish: F,
     ) -> impl ServiceFactory<
         (Stream<T>, Option<SocketAddr>),
@@ -206,7 +207,8 @@ impl Service {
         Error = DispatchError,
         InitError = (),
     > + use<T, F> {
-        let (app, router) = (state::App::new(self.node.clone(), self.realm.clone()), Rc::new(Router::new()));
+        let app = state::App::new(self.node.clone(), self.realm.clone(), encrypted);
+        let router = Rc::new(Router::new());
         // One service for everything: layers of the web framework would cost more than the work they do.
         let answer = move |request| {
             let finish = finish.clone();

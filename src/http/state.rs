@@ -82,6 +82,15 @@ pub struct Realm {
     pub events: Events,
     pub event_hubs: Arc<EventHubs>,
     pub rate_limits: Option<RateLimits>,
+    /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
+    pub public_url: Option<String>,
+}
+
+impl Realm {
+    /// The name for people; the id if the file gives none.
+    pub fn organization_name<'a>(&'a self, id: &'a Identifier) -> &'a str {
+        self.organization_names.get(id).map_or(id.as_str(), String::as_str)
+    }
 }
 
 /// A worker thread's own handle: requests of different threads do not contend on one reference count.
@@ -92,10 +101,12 @@ pub type PerThread<T> = Rc<Arc<T>>;
 pub struct App {
     pub node: PerThread<Node>,
     pub realm: PerThread<Realm>,
+    /// Whether its requests came by TLS.
+    pub encrypted: bool,
 }
 
 impl App {
-    pub fn new(node: Arc<Node>, realm: Arc<Realm>) -> Self {
-        Self { node: Rc::new(node), realm: Rc::new(realm) }
+    pub fn new(node: Arc<Node>, realm: Arc<Realm>, encrypted: bool) -> Self {
+        Self { node: Rc::new(node), realm: Rc::new(realm), encrypted }
     }
 }

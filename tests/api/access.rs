@@ -104,6 +104,7 @@ pub fn operations() -> Vec<(&'static str, String, Value, &'static str)> {
         ("POST", "/members".to_owned(), json!({ "name": "zoe", "role": "viewer" }), "admin"),
         ("PATCH", MEMBER.to_owned(), json!({ "role": "viewer" }), "admin"),
         ("DELETE", MEMBER.to_owned(), Value::Null, "admin"),
+        ("POST", format!("{MEMBER}/invitation"), json!({}), "admin"),
     ]
 }
 

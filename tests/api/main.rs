@@ -20,6 +20,7 @@ mod removal;
 mod secrets;
 mod sessions;
 mod shares;
+mod sign_in;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

@@ -15,7 +15,7 @@ async fn a_member_is_added_shown_given_another_role_and_removed() {
     let admin = server.admin();
     let made = admin.post("/members", json!({ "name": "zoe", "role": "developer" })).await.created();
     let zoe = made.data();
-    assert_fields(&zoe, "userId name role email disabled createdAt tokenCount");
+    assert_fields(&zoe, "userId name role email disabled createdAt tokenCount hasPassword lastSignInAt");
     assert_has(&zoe, json!({ "name": "zoe", "role": "developer", "tokenCount": 0, "email": null, "disabled": false }));
     assert_is_time(&zoe["createdAt"]);
     assert!(zoe["userId"].as_str().unwrap().starts_with("usr_"), "{zoe}");

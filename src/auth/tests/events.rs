@@ -43,7 +43,10 @@ async fn a_request_that_changes_nothing_records_no_event() {
     let made = create(&accounts, "ana").await.unwrap();
     let before = told(&store);
     accounts.change_member(&acme(), user(&accounts, "ana"), MemberUpdate::role(Role::Developer), START).await.unwrap();
-    accounts.change_member(&acme(), user(&accounts, "admin"), MemberUpdate::role(Role::Viewer), START).await.unwrap_err();
+    accounts
+        .change_member(&acme(), user(&accounts, "admin"), MemberUpdate::role(Role::Viewer), START)
+        .await
+        .unwrap_err();
     accounts.add_member(member("ana"), START, |_, _| ()).await.unwrap_err();
     revoke(&accounts, TokenId(IdSeed([1; 12]))).await.unwrap_err();
     accounts.authenticate(made.text.reveal(), NOW).unwrap();

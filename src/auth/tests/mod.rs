@@ -5,6 +5,7 @@
 mod declared;
 mod events;
 mod members;
+mod sign_ins;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -252,7 +253,7 @@ async fn with_tokens(count: usize) -> Arc<MemoryStore> {
     for _ in 0..count {
         let token = Token::new(&TokenText::generate(), admin, new(&accounts, "admin"), NOW);
         let mut batch = Batch::default();
-        batch.put(stored::token_key(&acme(), token.id), stored::encode_token(&token));
+        batch.put(stored::token_key(&token), stored::encode_token(&token));
         store.commit(batch).unwrap();
     }
     store

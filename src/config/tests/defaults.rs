@@ -8,10 +8,11 @@ use std::time::Duration;
 use toml::de::{DeTable, DeValue};
 
 use super::load_variables;
+use crate::auth::{AttemptLimits, SignInLimits};
 use crate::config::keys::{KEYS, Kind};
 use crate::config::{
-    Analysis, AnalysisEngine, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation, Log,
-    LogFormat, RateLimit, Runner, StepNetwork, Storage, UserRange, Webhooks, check_file,
+    Analysis, AnalysisEngine, Auth, DEFAULT_TOML, Environments, Events, FileUrls, Git, Http, Idempotency, Isolation,
+    Log, LogFormat, RateLimit, Runner, StepNetwork, Storage, UserRange, Webhooks, check_file,
 };
 
 #[test]
@@ -26,6 +27,9 @@ fn without_any_configuration_every_setting_is_as_documented() {
         settings.rate_limit,
         Some(RateLimit { per_second: NonZeroU32::new(50_000).unwrap(), burst: NonZeroU32::new(100_000).unwrap() })
     );
+    assert_eq!(settings.public_url, None);
+    let attempts = AttemptLimits { per_account: Some(10), per_address: Some(60) };
+    assert_eq!(settings.auth, Auth { sign_ins: SignInLimits::default(), attempts });
     assert_eq!(settings.log, Log { filter: "info".to_owned(), format: LogFormat::Text });
     assert_eq!(
         settings.http,

@@ -27,7 +27,7 @@ pub struct Body {
     bytes: BytesMut,
 }
 
-/// The only way to a body. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
+/// The only way to a body for a request of the API. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
 /// once. `access` has the caller's role of now, before anything is decided by it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
     let bytes = tokio::select! {
@@ -46,6 +46,15 @@ pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Pro
 /// For a handler that needs nothing of a body but its form.
 pub async fn read_form<T: Form>(call: &mut Call, access: &mut Access) -> Result<T, Problem> {
     read_body(call, access).await?.form()
+}
+
+/// For a request that needs no access: whoever wants to sign in has none yet.
+pub async fn read_open_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
+    let bytes = read(call).await?;
+    if !bytes.is_empty() {
+        check_media_type(call.request.headers())?;
+    }
+    Body { bytes }.form()
 }
 
 impl Body {

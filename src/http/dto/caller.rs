@@ -8,7 +8,7 @@ use super::values::{Text, Time};
 use crate::auth::Identity;
 use crate::domain::{Role, TokenId, UserId};
 
-/// Who sends a request, by its token.
+/// Who sends a request, by its token or its sign-in.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = Caller)]
@@ -19,7 +19,7 @@ pub struct CallerView<'a> {
     user: CallerUser<'a>,
     /// The member's role now.
     role: Role,
-    /// The token; null for a caller who has signed in without one.
+    /// The token; null for a browser that has signed in.
     token: Option<CallerToken<'a>>,
 }
 
@@ -63,14 +63,20 @@ pub struct CallerToken<'a> {
     expires_at: Option<Time>,
 }
 
+impl<'a> CallerOrganization<'a> {
+    pub fn new(id: &'a str, name: &'a str) -> Self {
+        Self { id, name }
+    }
+}
+
 impl<'a> CallerView<'a> {
     pub fn new(organization_name: &'a str, identity: &'a Identity) -> Self {
         let Identity { member, token } = identity;
         Self {
-            organization: CallerOrganization { id: member.organization.as_str(), name: organization_name },
+            organization: CallerOrganization::new(member.organization.as_str(), organization_name),
             user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: email_of(member) },
             role: member.role,
-            token: Some(CallerToken {
+            token: token.is_api().then(|| CallerToken {
                 token_id: Text(token.id),
                 name: &token.name,
                 expires_at: token.expires_at.map(Time),

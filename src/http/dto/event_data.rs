@@ -8,7 +8,7 @@ use utoipa::{PartialSchema, ToSchema};
 
 use crate::analysis::Category;
 use crate::analysis::service::{EngineName, Status};
-use crate::auth::RevocationReason;
+use crate::auth::{RevocationReason, SignInMethod};
 use crate::domain::{
     AnalysisId, ApprovalId, EventType, Expiry, RegistryId, Role, SessionId, TokenId, UserId, WebhookId,
 };
@@ -277,6 +277,35 @@ shapes! {
         /// If that has changed: whether the member is disabled now.
         #[schema(example = true)]
         disabled: Option<bool>,
+    }
+
+    /// A member was invited to choose a password, or has chosen one.
+    MemberPassword for MemberInvited | MemberPasswordChanged {
+        user_id: UserId,
+        /// Unique in the organization.
+        #[schema(example = "ana")]
+        name: String,
+    }
+
+    /// A member signed in with a browser.
+    MemberSignedIn for MemberSignedIn {
+        user_id: UserId,
+        /// Unique in the organization.
+        #[schema(example = "ana")]
+        name: String,
+        sign_in_id: TokenId,
+        method: SignInMethod,
+    }
+
+    /// A member signed out.
+    MemberSignedOut for MemberSignedOut {
+        user_id: UserId,
+        /// Unique in the organization.
+        #[schema(example = "ana")]
+        name: String,
+        /// How many sign-ins ended.
+        #[schema(example = 1)]
+        sign_ins: u64,
     }
 
     /// A webhook was created or deleted.

@@ -29,11 +29,16 @@ pub struct MemberView<'a> {
     /// The number of their tokens.
     #[schema(example = 2)]
     token_count: usize,
+    /// Whether they can sign in with a password.
+    #[schema(example = true)]
+    has_password: bool,
+    /// When they last signed in with a browser; null: never.
+    last_sign_in_at: Option<Time>,
 }
 
 impl<'a> From<&'a MemberEntry> for MemberView<'a> {
     fn from(entry: &'a MemberEntry) -> Self {
-        let MemberEntry { member, tokens } = entry;
+        let MemberEntry { member, tokens, has_password, last_sign_in_at } = entry;
         Self {
             user_id: Text(member.id),
             name: member.name.as_str(),
@@ -42,6 +47,8 @@ impl<'a> From<&'a MemberEntry> for MemberView<'a> {
             disabled: member.disabled,
             created_at: Time(member.created_at),
             token_count: *tokens,
+            has_password: *has_password,
+            last_sign_in_at: last_sign_in_at.map(Time),
         }
     }
 }

@@ -8,7 +8,7 @@ use utoipa::openapi::RefOr;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
-use crate::auth::RevocationReason;
+use crate::auth::{RevocationReason, SignInMethod};
 use crate::domain::{
     ApprovalRule, ApprovalStatus, DeploymentStatus, EventType, Expiry, InputKind, LockStatus, Role, SessionStatus,
     StageStatus, StepStatus,
@@ -26,6 +26,7 @@ named_choices! {
         allows), `unasked` (nobody polled it in time), `vanished` (its client had gone).";
     RevocationReason as "RevocationReason": "Why a token was revoked: its member was removed, or a new bootstrap token \
         replaces it.";
+    SignInMethod as "SignInMethod": "What a member has signed in with.";
     EventType as "EventType": "What happened.";
     analysis::Category as "RootCauseCategory": "A kind of failure.";
     registries::Status as "StepRegistryStatus": "The status of a step registry. `failed`: the last sync failed, and the steps \
@@ -70,6 +71,7 @@ written_by_name!(
     Provider,
     Role,
     RevocationReason,
+    SignInMethod,
     EventType,
     DeliveryStatus,
     analysis::Category,

@@ -4,7 +4,8 @@ use super::operation::Operation;
 use crate::domain::{Identifier, Role};
 use crate::forms::MemberForm;
 use crate::http::codes::Code;
-use crate::http::dto::{CallerView, MemberView};
+use crate::http::dto::{CallerView, InvitationView, MemberView};
+use crate::http::resources::invitations::InvitationForm;
 use crate::http::resources::members::MemberChangeForm;
 
 const MEMBERS: &str = "Members";
@@ -21,7 +22,7 @@ pub fn who_am_i() -> Operation {
     Operation::api(MEMBERS, "whoAmI")
         .titled("Who Am I")
         .about(
-            "The organization, the member, the role and the token of the caller: a check whether a token works, and what for. \
+            "The organization, the member, the role and the token of the caller (null for a browser that has signed in): a check whether a token works, and what for. \
              Every role may ask.",
         )
         .answers::<CallerView<'_>>(200, "The caller", &[])
@@ -54,6 +55,18 @@ pub fn change_member() -> Operation {
         .body::<MemberChangeForm>()
         .answers::<MemberView<'_>>(200, "The member", &[])
         .fails(&[Code::MemberNotFound, Code::LastAdmin])
+}
+
+pub fn invite_member() -> Operation {
+    Operation::api(MEMBERS, "inviteMember")
+        .about(
+            "A link with which the member chooses a password for the dashboard, also instead of a lost one. It works once, and \
+             until it expires (`auth.invitation_hours`); a new one replaces it. The old password works until then. Send it on a \
+             way that you trust: whoever opens it first is the member.",
+        )
+        .body::<InvitationForm>()
+        .answers::<InvitationView<'_>>(201, "The invitation, with its link unless this is a retry", &[])
+        .fails(&[Code::MemberNotFound, Code::MemberDisabled, Code::InsecureSignIn])
 }
 
 pub fn remove_member() -> Operation {

@@ -39,10 +39,11 @@ pub struct Components {
 }
 
 /// Errors that any API request may get before it reaches its handler.
-const API_CODES: [Code; 8] = [
+const API_CODES: [Code; 9] = [
     Code::InvalidParameter,
     Code::MissingToken,
     Code::InvalidToken,
+    Code::CrossSiteRequest,
     Code::PermissionDenied,
     Code::OrganizationNotFound,
     Code::RateLimited,

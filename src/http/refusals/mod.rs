@@ -90,6 +90,20 @@ impl From<AccountsError> for Problem {
                 Code::LastAdmin,
                 "this is the organization's last admin; make somebody else an admin first",
             ),
+            AccountsError::InvalidCredentials => Problem::new(
+                Code::InvalidCredentials,
+                "the organization, the name, the password or the token is wrong; try again, or ask an admin for an invitation",
+            ),
+            AccountsError::InvitationNotFound => {
+                Problem::new(Code::InvitationNotFound, Code::InvitationNotFound.meaning())
+            }
+            AccountsError::MemberDisabled => Problem::new(Code::MemberDisabled, Code::MemberDisabled.meaning()),
+            AccountsError::PasswordIsName => Problem::invalid_request(vec![FieldError {
+                field: "password".to_owned(),
+                message: "must be more than the member's name".to_owned(),
+            }]),
+            AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
+            AccountsError::SignInNotFound => Problem::new(Code::SignInNotFound, Code::SignInNotFound.meaning()),
             AccountsError::NoLongerAdmin => {
                 let required = Permission::ManageMembers.required_role();
                 let detail = format!("this requires the role {required}, which you no longer have; ask an admin");

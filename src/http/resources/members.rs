@@ -119,7 +119,7 @@ fn render(entry: &MemberEntry) -> HttpResponse {
 /// A new member has no tokens yet.
 fn added(member: &Arc<Member>) -> StoredAnswer {
     let location = format!("/api/v1/organizations/{}/members/{}", member.organization, member.id);
-    let entry = MemberEntry { member: member.clone(), tokens: 0 };
+    let entry = MemberEntry { member: member.clone(), tokens: 0, has_password: false, last_sign_in_at: None };
     idempotent::answer(StatusCode::CREATED, Some(location), MemberView::from(&entry))
 }
 

@@ -1,4 +1,4 @@
-//! Who the caller is, for clients that have nothing but a token.
+//! Who the caller is, for clients that have nothing but a token or a sign-in.
 
 use actix_web::http::StatusCode;
 
@@ -13,7 +13,6 @@ pub async fn view(call: Call) -> Answered {
     let access = Access::to_own_organization(&call, Permission::Read)?;
     Query::of(&call.request).finish()?;
     let identity = access.identity().await?;
-    let organization = &identity.member.organization;
-    let name = access.realm.organization_names.get(organization).map_or(organization.as_str(), String::as_str);
+    let name = access.realm.organization_name(&identity.member.organization);
     Ok(answer::one(StatusCode::OK, CallerView::new(name, &identity)))
 }

@@ -78,14 +78,15 @@ const TABLE: &str = "
     listWebhookDeliveries     admin       404
     getWebhookDelivery        admin       404
     redeliverEvent            admin       422
-    listTokens                admin       200
-    createToken               admin       422
-    revokeToken               admin       404
+    listTokens                viewer      200
+    createToken               viewer      422
+    revokeToken               viewer      404
     listMembers               viewer      200
     getMember                 viewer      404
     addMember                 admin       422
     changeMember              admin       422
     removeMember              admin       404
+    inviteMember              admin       422
     whoAmI                    member      200
     getHealth                 public      200
     getReadiness              public      200

@@ -230,6 +230,15 @@ async fn a_first_start_prints_a_token_once_and_a_command_that_works_as_it_stands
             break;
         }
     }
+    let found = |label: &str| printed.iter().find_map(|line| line.strip_prefix(label)).unwrap().trim().to_owned();
+    let (page, query) = (found("Dashboard:"), "/sign-in?organization=acme&name=admin");
+    assert!(page.starts_with("http://127.0.0.1:") && page.ends_with(query), "{page}");
+    let shown = found("Sign in as:");
+    let password = shown.strip_prefix("admin, password ").unwrap().split("   ").next().unwrap();
+    assert!(password.len() == 17 && shown.contains("only this once"), "{shown}");
+    let signing_in = json!({ "organization": "acme", "name": "admin", "password": password });
+    let browser = crate::support::Client::anonymous(page.strip_suffix(query).unwrap());
+    browser.send(browser.request(Method::POST, "/auth/sign-in").json(&signing_in)).await.has_status(204);
     let curl = Command::new("sh").args(["-c", printed.last().unwrap()]).output().unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
@@ -239,7 +248,8 @@ async fn a_first_start_prints_a_token_once_and_a_command_that_works_as_it_stands
     let line = printed.iter().find(|line| line.contains("Admin token:")).unwrap();
     let token = line.split_whitespace().find(|word| word.starts_with("lk_")).unwrap();
     let mut server = setup().start_at(home.path());
-    assert!(!server.greeting.contains("lk_"), "{}", server.greeting);
+    assert!(!server.greeting.contains("lk_") && !server.greeting.contains("password"), "{}", server.greeting);
+    assert!(server.greeting.contains(&format!("Dashboard:     {}/", server.address)), "{}", server.greeting);
     assert_eq!(server.with_token(token).environment("review-1").await.ok().data()["lockStatus"], "locked");
     assert!(!server.log().contains(&token[3..]));
     server.terminate();

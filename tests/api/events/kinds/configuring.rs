@@ -1,8 +1,9 @@
-//! Pipelines, secrets, members and their tokens.
+//! Pipelines, secrets, members, their tokens and sign-ins.
 
+use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::users::{Expected, Users};
+use super::users::{Expected, Users, signed_in};
 use crate::events::text;
 
 pub async fn pipelines(users: &Users) -> Vec<Expected> {
@@ -53,5 +54,34 @@ pub async fn people(users: &Users) -> Vec<Expected> {
         // Who is removed has no token left.
         removed.by("token.revoked").having(json!({ "tokenId": id(&other) })),
         removed.by("member.removed").having(she),
+    ]
+}
+
+pub async fn browsers(users: &Users) -> Vec<Expected> {
+    let added = users.admin.act("POST", "/members", json!({ "name": "sid", "role": "viewer" })).await;
+    let sid = added.answer.data();
+    let place = format!("/members/{}/invitation", text(&sid, "userId"));
+    let invited = users.admin.act("POST", &place, json!({})).await;
+    let link = invited.answer.data();
+    let invitation = text(&link, "url").split('#').nth(1).unwrap();
+    let browser = users.anonymous();
+    let send = async |method: Method, path: &str, id: &str, cookie: &str, body: Value| {
+        let request = browser.request(method, path).header("X-Request-Id", id).header("Cookie", cookie);
+        let answer = browser.send(request.header("Sec-Fetch-Site", "same-origin").json(&body)).await;
+        assert!(answer.status.is_success(), "{path}: {answer:?}");
+        answer
+    };
+    let path = format!("/auth/invitations/{invitation}");
+    let accepted = send(Method::POST, &path, "accepting", "", json!({ "password": "correct horse" })).await;
+    let cookie = accepted.header("set-cookie").split(';').next().unwrap();
+    let sign_in = send(Method::GET, "/auth/sign-ins", "looking", cookie, json!({})).await.data()[0]["signInId"].clone();
+    send(Method::POST, "/auth/sign-out", "leaving", cookie, json!({})).await;
+    let who = json!({ "userId": sid["userId"], "name": "sid" });
+    let how = json!({ "userId": sid["userId"], "signInId": sign_in, "method": "invitation" });
+    vec![
+        invited.by("member.invited").having(who.clone()),
+        signed_in("member.password_changed", &sid, &sign_in, "accepting").having(who),
+        signed_in("member.signed_in", &sid, &sign_in, "accepting").having(how),
+        signed_in("member.signed_out", &sid, &sign_in, "leaving").having(json!({ "signIns": 1 })),
     ]
 }

@@ -11,7 +11,7 @@ use crate::support::{Answer, Client, Server, Setup, assert_is_time};
 /// The sample's organization and some of its members.
 pub struct Users {
     /// Stopped on drop.
-    _server: Server,
+    server: Server,
     pub admin: User,
     pub mia: User,
     pub ana: User,
@@ -48,7 +48,12 @@ impl Users {
         let mia = User::named(&server, "mia").await;
         let ana = User::named(&server, "ana").await;
         let ben = User::named(&server, "ben").await;
-        Self { _server: server, admin, mia, ana, ben }
+        Self { server, admin, mia, ana, ben }
+    }
+
+    /// Somebody with a browser.
+    pub fn anonymous(&self) -> Client {
+        self.server.anonymous()
     }
 }
 
@@ -86,6 +91,12 @@ impl Change {
     pub fn deployment(&self) -> String {
         text(&self.answer.data(), "deploymentId").to_owned()
     }
+}
+
+/// An event that somebody has left who has no token.
+pub fn signed_in(kind: &'static str, member: &Value, sign_in: &Value, request: &str) -> Expected {
+    let actor = json!({ "kind": "user", "userId": member["userId"], "name": member["name"], "tokenId": sign_in });
+    Expected::new(kind, actor, json!(request))
 }
 
 /// An event that is nobody's doing.

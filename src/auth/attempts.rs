@@ -1,0 +1,175 @@
+//! How often somebody may try to sign in: per account, where only failures count, and per address of the client.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::domain::Identifier;
+
+/// Accounts or addresses that are told apart at a time. Beyond it, all further ones count as one: their number is up to
+/// strangers, and memory is not.
+const KEYS_MAX: usize = 10_000;
+/// An account that has used up its failures gets another attempt after this time, and an address after the other.
+const ACCOUNT_REFILL: Duration = Duration::from_secs(60);
+const ADDRESS_REFILL: Duration = Duration::from_secs(1);
+
+/// How many attempts there are at once; `None`: as many as they like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttemptLimits {
+    /// Failures of one account.
+    pub per_account: Option<u32>,
+    /// Attempts of one address.
+    pub per_address: Option<u32>,
+}
+
+pub struct Attempts {
+    accounts: Option<Mutex<Buckets<Account>>>,
+    addresses: Option<Mutex<Buckets<IpAddr>>>,
+    began: Instant,
+}
+
+pub type Account = (Identifier, Identifier);
+
+/// How long to wait before the next attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooSoon(pub Duration);
+
+impl Attempts {
+    pub fn new(limits: AttemptLimits) -> Self {
+        let accounts = limits.per_account.map(|count| Mutex::new(Buckets::new(count, ACCOUNT_REFILL)));
+        let addresses = limits.per_address.map(|count| Mutex::new(Buckets::new(count, ADDRESS_REFILL)));
+        Self { accounts, addresses, began: Instant::now() }
+    }
+
+    /// Counts an attempt from an address.
+    pub fn by_address(&self, address: IpAddr) -> Result<(), TooSoon> {
+        let Some(addresses) = &self.addresses else { return Ok(()) };
+        addresses.lock().take(network(address), self.began.elapsed())
+    }
+
+    /// Counts an attempt as a failure, before it is known: many at once must not count as one.
+    pub fn on_account(&self, account: &Account) -> Result<(), TooSoon> {
+        let Some(accounts) = &self.accounts else { return Ok(()) };
+        accounts.lock().take(account.clone(), self.began.elapsed())
+    }
+
+    /// It was none.
+    pub fn succeeded(&self, account: &Account) {
+        if let Some(accounts) = &self.accounts {
+            accounts.lock().give_back(account);
+        }
+    }
+}
+
+/// A host of IPv6 has a whole network of addresses.
+fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(v6) => match v6.to_ipv4_mapped() {
+            Some(v4) => IpAddr::V4(v4),
+            None => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64)),
+        },
+    }
+}
+
+/// A bucket of attempts for each key, refilled one at a time. Times are since any fixed moment.
+struct Buckets<K> {
+    refill: Duration,
+    /// From the moment in which a bucket is as empty as can be until it is full again.
+    whole: Duration,
+    /// When the bucket of each key is full again. Those that are full are not kept.
+    full_at: HashMap<K, Duration>,
+    /// Of all keys beyond the bound.
+    others_full_at: Duration,
+}
+
+impl<K: Hash + Eq> Buckets<K> {
+    fn new(count: u32, refill: Duration) -> Self {
+        Self { refill, whole: refill * count, full_at: HashMap::new(), others_full_at: Duration::ZERO }
+    }
+
+    fn take(&mut self, key: K, now: Duration) -> Result<(), TooSoon> {
+        if self.full_at.len() >= KEYS_MAX && !self.full_at.contains_key(&key) {
+            self.full_at.retain(|_, full_at| *full_at > now);
+        }
+        let has_room = self.full_at.len() < KEYS_MAX || self.full_at.contains_key(&key);
+        let full_at = if has_room { self.full_at.entry(key).or_default() } else { &mut self.others_full_at };
+        let after = (*full_at).max(now) + self.refill;
+        if after > now + self.whole {
+            return Err(TooSoon(after - now - self.whole));
+        }
+        *full_at = after;
+        Ok(())
+    }
+
+    fn give_back(&mut self, key: &K) {
+        if let Some(full_at) = self.full_at.get_mut(key) {
+            *full_at = full_at.saturating_sub(self.refill);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_bucket_empties_refills_and_is_each_keys_own() {
+        let mut buckets = Buckets::new(3, MINUTE);
+        let start = Duration::from_secs(1_000);
+        for _ in 0..3 {
+            assert_eq!(buckets.take("ana", start), Ok(()));
+        }
+        assert_eq!(buckets.take("ana", start), Err(TooSoon(MINUTE)));
+        assert_eq!(buckets.take("ana", start + MINUTE / 2), Err(TooSoon(MINUTE / 2)));
+        assert_eq!(buckets.take("ben", start), Ok(()));
+        assert_eq!(buckets.take("ana", start + MINUTE), Ok(()));
+        assert!(buckets.take("ana", start + MINUTE).is_err());
+        assert_eq!((0..9).filter(|_| buckets.take("ana", start + 60 * MINUTE).is_ok()).count(), 3);
+    }
+
+    #[test]
+    fn what_is_given_back_was_not_taken() {
+        let mut buckets = Buckets::new(1, MINUTE);
+        for _ in 0..10 {
+            assert_eq!(buckets.take("ana", MINUTE), Ok(()));
+            buckets.give_back(&"ana");
+        }
+        assert_eq!(buckets.take("ana", MINUTE), Ok(()));
+        assert!(buckets.take("ana", MINUTE).is_err());
+    }
+
+    #[test]
+    fn memory_is_bounded_and_those_beyond_the_bound_share_a_bucket() {
+        let mut buckets = Buckets::new(2, MINUTE);
+        for key in 0..KEYS_MAX {
+            assert_eq!(buckets.take(key, MINUTE), Ok(()));
+        }
+        assert_eq!([1, 2, 3].map(|more| buckets.take(KEYS_MAX + more, MINUTE).is_ok()), [true, true, false]);
+        assert_eq!((buckets.take(0, MINUTE), buckets.full_at.len()), (Ok(()), KEYS_MAX));
+        assert_eq!(buckets.take(KEYS_MAX, 10 * MINUTE), Ok(()), "full buckets make room");
+        assert_eq!(buckets.full_at.len(), 1);
+    }
+
+    #[test]
+    fn addresses_of_one_network_are_one() {
+        let address = |text: &str| text.parse::<IpAddr>().map(network);
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+        assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    }
+
+    #[test]
+    fn without_limits_nothing_is_counted() {
+        let attempts = Attempts::new(AttemptLimits { per_account: None, per_address: None });
+        for _ in 0..1_000 {
+            assert_eq!(attempts.by_address(IpAddr::V6(Ipv6Addr::LOCALHOST)), Ok(()));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Choosing a password: by an invitation, or instead of the old one.
+
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError, Caller};
+use super::change::{Change, SignInMethod};
+use super::credentials::{Credentials, Invitation};
+use super::member::Member;
+use super::password::{Password, PasswordHash};
+use super::permission::Permission;
+use super::sign_ins::{NewSignIn, Proof, Unproven, initiator_of};
+use super::stored;
+use super::token::{OpenToken, Token};
+use super::token_text::{TextKind, TokenHash, TokenText};
+use crate::domain::{Identifier, Timestamp, UserId};
+use crate::events::Cause;
+use crate::store::{Batch, StoreError};
+
+/// A new invitation: the only time its text is known.
+pub struct OpenInvitation {
+    pub text: TokenText,
+    pub expires_at: Timestamp,
+}
+
+impl Accounts {
+    /// Invites a member to choose a password, with what `beside` adds to the batch. An earlier invitation stops working; the
+    /// password stays until this one is used.
+    pub async fn invite<Held>(
+        &self,
+        organization: &Identifier,
+        user: UserId,
+        cause: Cause<'_>,
+        beside: impl FnOnce(&Timestamp, &mut Batch) -> Held,
+    ) -> Result<OpenInvitation, AccountsError> {
+        let text = TokenText::generate_for(TextKind::Invitation);
+        let expires_at = later(cause.at, self.limits.invitation);
+        let invited = self.changes.change(|(), committer| {
+            let member = self.member(organization, user).ok_or(AccountsError::MemberNotFound)?;
+            self.check_still_permitted(cause, Permission::ManageMembers)?;
+            if member.disabled {
+                return Err(AccountsError::MemberDisabled);
+            }
+            let mut change = Change::default();
+            let held = beside(&expires_at, &mut change.batch);
+            let invitation = Some(Invitation { hash: text.hash(), expires_at });
+            change.set_credentials(&member, Credentials { invitation, ..(*self.credentials_of(user)).clone() });
+            change.record_invitation(&member, cause);
+            self.hand_in(committer, change)?;
+            Ok(held)
+        });
+        invited.await.map(|_held| ())?;
+        Ok(OpenInvitation { text, expires_at })
+    }
+
+    /// The member whom an invitation is for, and when it expires.
+    pub async fn invitation(&self, text: &str, now: Timestamp) -> Result<(Arc<Member>, Timestamp), AccountsError> {
+        let hash =
+            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
+        self.changes.read(|()| self.find_invitation(hash, now)).await.ok_or(AccountsError::InvitationNotFound)
+    }
+
+    /// Sets the password and signs in, in one step, and ends all other sign-ins. Of two at once, one finds no invitation.
+    pub async fn accept_invitation(
+        &self,
+        text: &str,
+        password: Password,
+        new: NewSignIn,
+        now: Timestamp,
+    ) -> Result<OpenToken, AccountsError> {
+        let hash =
+            TokenText::parse_for(TextKind::Invitation, text).map_err(|_| AccountsError::InvitationNotFound)?.hash();
+        let (member, _) = self.invitation(text, now).await?;
+        let hashed = self.hashed(&member, password).await?;
+        let text = TokenText::generate_for(TextKind::SignIn);
+        let sign_in = Arc::new(self.new_sign_in(&member, &new, &text, now));
+        let initiator = initiator_of(&member, &sign_in, &new.request);
+        let cause = Cause::by(&initiator, now);
+        let accepted = self.changes.change(|(), committer| {
+            let (member, _) = self.find_invitation(hash, now).ok_or(AccountsError::InvitationNotFound)?;
+            let mut change = Change::default();
+            let credentials = Credentials { password: Some(hashed), invitation: None, last_sign_in_at: Some(now) };
+            change.set_credentials(&member, credentials);
+            change.record_password(&member, cause);
+            let others = self.sign_ins_where(member.id, |_| true);
+            others.iter().for_each(|other| change.end_sign_in(other));
+            self.begin_sign_in(&mut change, &member, &sign_in, SignInMethod::Invitation, &new, cause);
+            Ok::<_, AccountsError>(self.hand_in(committer, change)?)
+        });
+        accepted.await?;
+        Ok(OpenToken { token: sign_in, text })
+    }
+
+    pub fn has_password(&self, user: UserId) -> bool {
+        self.credentials_of(user).password.is_some()
+    }
+
+    /// Gives the caller another password. Who has one proves that they know it; all other sign-ins end.
+    pub async fn change_password(
+        &self,
+        caller: &Caller,
+        current: Option<String>,
+        password: Password,
+        cause: Cause<'_>,
+    ) -> Result<(), Unproven> {
+        let refused = |error: AccountsError| Unproven::Refused(error);
+        let gone = || refused(AccountsError::MemberNotFound);
+        let member = self.member(&caller.organization, caller.person.id).ok_or_else(gone)?;
+        let proven = match current {
+            Some(current) => {
+                let (organization, name) = (member.organization.as_str(), member.name.as_str());
+                match self.prove_password(organization, name, current).await?.1 {
+                    Proof::Password(hash) => Some(hash),
+                    Proof::Token(_) | Proof::SingleSignOn | Proof::Invitation => None,
+                }
+            }
+            None => None,
+        };
+        let hashed = self.hashed(&member, password).await.map_err(refused)?;
+        let is_other = |sign_in: &Token| sign_in.id != caller.token;
+        let changed = self.changes.change(|(), committer| {
+            let member = self.member(&caller.organization, caller.person.id).ok_or(AccountsError::MemberNotFound)?;
+            let credentials = self.credentials_of(member.id);
+            if credentials.password != proven {
+                return Err(AccountsError::InvalidCredentials);
+            }
+            let mut change = Change::default();
+            change.set_credentials(&member, Credentials { password: Some(hashed), ..(*credentials).clone() });
+            change.record_password(&member, cause);
+            self.sign_ins_where(member.id, is_other).iter().for_each(|other| change.end_sign_in(other));
+            Ok(self.hand_in(committer, change)?)
+        });
+        changed.await.map_err(refused)
+    }
+
+    /// The password of the first admin at the first start.
+    pub async fn set_first_password(
+        &self,
+        member: &Member,
+        password: Password,
+        now: Timestamp,
+    ) -> Result<(), AccountsError> {
+        let hashed = self.hashed(member, password).await?;
+        let set = self.changes.change(|(), committer| {
+            let mut change = Change::default();
+            change.set_credentials(member, Credentials { password: Some(hashed), ..Credentials::default() });
+            change.record_password(member, Cause::system(now));
+            self.hand_in(committer, change)
+        });
+        Ok(set.await?)
+    }
+
+    /// Drops invitations that have expired. Returns how many.
+    pub async fn sweep_invitations(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let is_over =
+            |credentials: &Credentials| credentials.invitation.as_ref().is_some_and(|it| it.expires_at <= now);
+        let over: Vec<_> =
+            self.credentials.read().iter().filter(|(_, it)| is_over(it)).map(|(user, _)| *user).collect();
+        for part in over.chunks(stored::RECORDS_AT_ONCE) {
+            let dropping = self.changes.change(|(), committer| {
+                let mut change = Change::default();
+                for user in part {
+                    let (member, credentials) = (self.members.read().get(user).cloned(), self.credentials_of(*user));
+                    // Another one may have taken its place.
+                    if let Some(member) = member.filter(|_| is_over(&credentials)) {
+                        change.set_credentials(&member, Credentials { invitation: None, ..(*credentials).clone() });
+                    }
+                }
+                self.hand_in(committer, change)
+            });
+            dropping.await?;
+        }
+        Ok(over.len())
+    }
+
+    async fn hashed(&self, member: &Member, password: Password) -> Result<PasswordHash, AccountsError> {
+        if password.is_made_of(member.name.as_str()) {
+            return Err(AccountsError::PasswordIsName);
+        }
+        Ok(self.hashing.hash(password).await?)
+    }
+
+    fn find_invitation(&self, hash: TokenHash, now: Timestamp) -> Option<(Arc<Member>, Timestamp)> {
+        let is_it = |invitation: &Invitation| invitation.hash == hash && invitation.expires_at > now;
+        let credentials = self.credentials.read();
+        let found = credentials.iter().find_map(|(user, credentials)| {
+            let invitation = credentials.invitation.as_ref().filter(|invitation| is_it(invitation))?;
+            Some((*user, invitation.expires_at))
+        });
+        drop(credentials);
+        let (user, expires_at) = found?;
+        let member = self.members.read().get(&user).filter(|member| !member.disabled).cloned()?;
+        Some((member, expires_at))
+    }
+}
+
+fn later(now: Timestamp, by: std::time::Duration) -> Timestamp {
+    Timestamp::from_millis(now.as_millis().saturating_add(i64::try_from(by.as_millis()).unwrap_or(i64::MAX)))
+}

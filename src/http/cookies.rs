@@ -1,0 +1,66 @@
+//! The cookie that holds the sign-in of a browser: not readable by scripts, and sent to this server alone.
+
+use actix_web::http::header::{COOKIE, HeaderMap, HeaderValue};
+
+use super::call::Call;
+use super::own_page::Origin;
+use crate::auth::OpenToken;
+use crate::domain::Timestamp;
+
+/// With this prefix, browsers take it only over TLS from the host itself, not from a neighbour in its domain.
+const SECURE: &str = "__Host-lockkeeper";
+/// On this machine without TLS, where browsers refuse the other.
+const LOCAL: &str = "lockkeeper";
+
+/// The text of the sign-in that a request came with; it may be malformed or ended.
+pub fn sign_in_text(call: &Call) -> Option<&str> {
+    let origin = Origin::of(call).ok()?;
+    find(call.request.headers(), name(&origin))
+}
+
+/// For an answer that signs somebody in.
+pub fn signed_in(origin: &Origin, open: &OpenToken, now: Timestamp) -> HeaderValue {
+    let left = open.token.expires_at.map_or(0, |end| end.as_millis().saturating_sub(now.as_millis()).max(0) / 1_000);
+    set(origin, open.text.reveal(), left)
+}
+
+/// For an answer that signs somebody out.
+pub fn signed_out(origin: &Origin) -> HeaderValue {
+    set(origin, "", 0)
+}
+
+fn set(origin: &Origin, value: &str, max_age_seconds: i64) -> HeaderValue {
+    let secure = if origin.is_secure() { "; Secure" } else { "" };
+    let name = name(origin);
+    let cookie = format!("{name}={value}; Path=/{secure}; HttpOnly; SameSite=Strict; Max-Age={max_age_seconds}");
+    let mut cookie = HeaderValue::try_from(cookie).expect("letters and digits are valid in a header");
+    cookie.set_sensitive(true);
+    cookie
+}
+
+fn name(origin: &Origin) -> &'static str {
+    if origin.is_secure() { SECURE } else { LOCAL }
+}
+
+/// The first of that name: with a secure one there can be no other.
+fn find<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(COOKIE).filter_map(|line| line.to_str().ok());
+    let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_found_among_others_by_its_whole_name() {
+        let mut headers = HeaderMap::new();
+        for line in ["a=1; xlockkeeper=no; lockkeeper=; lockkeeper=lks_1", "__Host-lockkeeper=lks_2; lockkeeper=lks_3"]
+        {
+            headers.append(COOKIE, HeaderValue::from_static(line));
+        }
+        assert_eq!((find(&headers, LOCAL), find(&headers, SECURE)), (Some("lks_1"), Some("lks_2")));
+        assert_eq!(find(&headers, "lock"), None);
+    }
+}

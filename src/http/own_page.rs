@@ -1,0 +1,243 @@
+//! Whether a request comes from a page of ours. Browsers send a cookie with every request to the server that set it,
+//! whoever made the request; so a cookie counts only if the browser says that one of our own pages did.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use actix_web::http::header::{HOST, HeaderMap, ORIGIN, USER_AGENT};
+
+use super::call::Call;
+use super::codes::Code;
+use super::problem::Problem;
+
+/// Set by every browser that we support; scripts cannot change it.
+const SITE: &str = "sec-fetch-site";
+/// Enough to tell one's browsers apart.
+const CLIENT_MAX: usize = 100;
+
+/// Who made a request, as far as the browser says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    OwnPage,
+    /// The page of another site, or an address that somebody typed.
+    Elsewhere,
+    /// No browser: nobody's cookie was sent against their will.
+    NoBrowser,
+}
+
+/// Where the browser finds this server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    url: String,
+    is_secure: bool,
+}
+
+impl Origin {
+    /// Refused if everybody on the way could read what is sent.
+    pub fn of(call: &Call) -> Result<Self, Problem> {
+        let host = call.request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let public_url = call.app.realm.public_url.as_deref();
+        origin(public_url, call.app.encrypted, host).ok_or_else(insecure)
+    }
+
+    /// `https://host`, without a slash at its end.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Whether it is reached by TLS.
+    pub fn is_secure(&self) -> bool {
+        self.is_secure
+    }
+}
+
+/// Who made the request.
+pub fn sender(call: &Call) -> Sender {
+    let own = Origin::of(call).ok();
+    judge(call.request.headers(), own.as_ref().map(Origin::url))
+}
+
+/// Refuses a browser that is told what to do by a page of another site.
+pub fn refuse_other_sites(call: &Call) -> Result<(), Problem> {
+    match sender(call) {
+        Sender::OwnPage | Sender::NoBrowser => Ok(()),
+        Sender::Elsewhere => Err(cross_site()),
+    }
+}
+
+/// Refuses everybody but our own pages: for requests that are authenticated by a cookie.
+pub fn require(call: &Call) -> Result<(), Problem> {
+    match sender(call) {
+        Sender::OwnPage => Ok(()),
+        Sender::Elsewhere | Sender::NoBrowser => Err(cross_site()),
+    }
+}
+
+/// The browser in a few words, for people who look at their sign-ins.
+pub fn client(call: &Call) -> String {
+    let agent = call.request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    in_words(agent)
+}
+
+fn judge(headers: &HeaderMap, own: Option<&str>) -> Sender {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    match (text(SITE), text(ORIGIN.as_str())) {
+        (Some("same-origin"), _) => Sender::OwnPage,
+        (Some(_), _) => Sender::Elsewhere,
+        (None, Some(origin)) if own.is_some_and(|own| own.eq_ignore_ascii_case(origin)) => Sender::OwnPage,
+        (None, Some(_)) => Sender::Elsewhere,
+        (None, None) => Sender::NoBrowser,
+    }
+}
+
+/// `None`: plain HTTP to another machine.
+fn origin(public_url: Option<&str>, encrypted: bool, host: &str) -> Option<Origin> {
+    if let Some(url) = public_url {
+        return Some(Origin { url: url.to_owned(), is_secure: true });
+    }
+    if encrypted {
+        return Some(Origin { url: format!("https://{host}"), is_secure: true });
+    }
+    is_loopback(host).then(|| Origin { url: format!("http://{host}"), is_secure: false })
+}
+
+/// Whether a `Host` is this machine, whatever its port. Browsers treat these as safe without TLS.
+fn is_loopback(host: &str) -> bool {
+    let without_port = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) && !name.is_empty() => name,
+        Some(_) | None => host,
+    };
+    if let Some(address) = without_port.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        return address.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback());
+    }
+    let name = without_port.trim_end_matches('.').to_ascii_lowercase();
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn in_words(agent: &str) -> String {
+    // Each of these also names those before it, or browsers that it wants to be taken for.
+    const BROWSERS: [(&str, &str); 5] =
+        [("Edg/", "Edge"), ("OPR/", "Opera"), ("Firefox/", "Firefox"), ("Chrome/", "Chrome"), ("Safari/", "Safari")];
+    const SYSTEMS: [(&str, &str); 6] = [
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("Linux", "Linux"),
+    ];
+    let find =
+        |known: &[(&str, &'static str)]| known.iter().find(|(part, _)| agent.contains(part)).map(|(_, name)| *name);
+    match (find(&BROWSERS), find(&SYSTEMS)) {
+        (Some(browser), Some(system)) => format!("{browser} on {system}"),
+        (Some(browser), None) => browser.to_owned(),
+        (None, _) if agent.is_empty() => "unknown".to_owned(),
+        (None, _) => agent.chars().filter(|character| !character.is_control()).take(CLIENT_MAX).collect(),
+    }
+}
+
+fn cross_site() -> Problem {
+    Problem::new(
+        Code::CrossSiteRequest,
+        "the browser does not say that a page of this server made the request (`Sec-Fetch-Site: same-origin`); open the \
+         dashboard, or send a token in `Authorization`",
+    )
+}
+
+fn insecure() -> Problem {
+    Problem::new(
+        Code::InsecureSignIn,
+        "without TLS everybody on the way could read the password; turn it on with `tls.certificate` and `tls.key`, or set \
+         `public_url` to the https address if a proxy in front has TLS. On the server itself, use http://127.0.0.1",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use actix_web::http::header::{HeaderName, HeaderValue};
+
+    use super::*;
+
+    #[test]
+    fn only_our_own_pages_are_our_own() {
+        use Sender::{Elsewhere, NoBrowser, OwnPage};
+        let cases = [
+            (Some("same-origin"), None, OwnPage),
+            (Some("same-origin"), Some("https://lock.example"), OwnPage),
+            (Some("same-site"), None, Elsewhere),
+            (Some("cross-site"), None, Elsewhere),
+            (Some("none"), None, Elsewhere),
+            (Some("cross-site"), Some("https://lock.example"), Elsewhere),
+            (Some(""), Some("https://lock.example"), Elsewhere),
+            (Some("Same-Origin"), None, Elsewhere),
+            (None, Some("https://lock.example"), OwnPage),
+            (None, Some("HTTPS://LOCK.example"), OwnPage),
+            (None, Some("http://lock.example"), Elsewhere),
+            (None, Some("https://lock.example:8443"), Elsewhere),
+            (None, Some("https://lock.example.evil"), Elsewhere),
+            (None, Some("https://evil.example"), Elsewhere),
+            (None, Some("null"), Elsewhere),
+            (None, Some(""), Elsewhere),
+            (None, None, NoBrowser),
+        ];
+        for (site, from, expected) in cases {
+            let mut headers = HeaderMap::new();
+            for (name, value) in [(SITE, site), ("origin", from)] {
+                if let Some(value) = value {
+                    headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+                }
+            }
+            assert_eq!(judge(&headers, Some("https://lock.example")), expected, "{site:?} {from:?}");
+        }
+        let mut headers = HeaderMap::new();
+        headers.insert(ORIGIN, HeaderValue::from_static("http://lock.example"));
+        assert_eq!(judge(&headers, None), Elsewhere, "without TLS nothing is our own");
+    }
+
+    #[test]
+    fn an_origin_is_tls_a_proxys_or_this_machine() {
+        let found = |public_url, encrypted, host| {
+            origin(public_url, encrypted, host).map(|origin| (origin.url().to_owned(), origin.is_secure()))
+        };
+        let (public, other) = (Some("https://lock.example"), "10.0.0.1:8080");
+        assert_eq!(found(public, false, other), Some(("https://lock.example".to_owned(), true)));
+        assert_eq!(found(None, true, "a.example:8443"), Some(("https://a.example:8443".to_owned(), true)));
+        assert_eq!(found(None, false, "localhost:8080"), Some(("http://localhost:8080".to_owned(), false)));
+        assert_eq!(found(None, false, other), None);
+    }
+
+    #[test]
+    fn this_machine_is_known_by_its_names_and_addresses() {
+        let local =
+            ["localhost", "LOCALHOST:1", "lock.localhost:80", "127.0.0.1:8080", "127.9.9.9", "[::1]", "[::1]:80"];
+        for host in local {
+            assert!(is_loopback(host), "{host}");
+        }
+        let others = [
+            "",
+            ":80",
+            "lock.example",
+            "localhost.example",
+            "127.0.0.1.example",
+            "0.0.0.0",
+            "10.0.0.1",
+            "[::2]:1",
+            "::1x",
+        ];
+        for host in others {
+            assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn a_browser_is_named_in_a_few_words() {
+        let firefox = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0";
+        let edge = "Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/140.0 Safari/537.36 Edg/140.0";
+        assert_eq!((&*in_words(firefox), &*in_words(edge)), ("Firefox on Linux", "Edge on Windows"));
+        assert_eq!((&*in_words("curl/8.5.0"), &*in_words("")), ("curl/8.5.0", "unknown"));
+        assert_eq!(in_words(&"x".repeat(1_000)).len(), CLIENT_MAX);
+    }
+}

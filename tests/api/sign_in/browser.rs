@@ -1,0 +1,83 @@
+//! A browser, as far as the server can tell: keeps a cookie, and says which page makes its requests.
+
+use parking_lot::Mutex;
+use reqwest::{Method, RequestBuilder};
+use serde_json::{Value, json};
+
+use crate::support::{Answer, Client, Server};
+
+pub struct Browser {
+    client: Client,
+    cookie: Mutex<Option<String>>,
+    name: &'static str,
+}
+
+impl Browser {
+    /// One that is on a page of the server.
+    pub fn new(server: &Server) -> Self {
+        Self { client: server.anonymous(), cookie: Mutex::new(None), name: "lockkeeper" }
+    }
+
+    /// With TLS, where the cookie has another name.
+    pub fn over_tls(client: Client) -> Self {
+        Self { client, cookie: Mutex::new(None), name: "__Host-lockkeeper" }
+    }
+
+    /// The same browser after a restart of the server.
+    pub fn at(self, server: &Server) -> Self {
+        Self { client: self.client.at(server), ..self }
+    }
+
+    pub fn cookie(&self) -> Option<String> {
+        self.cookie.lock().clone()
+    }
+
+    pub fn keep(&self, cookie: &str) {
+        *self.cookie.lock() = Some(cookie.to_owned());
+    }
+
+    /// By the page of the server, with the cookie if there is one.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.bare(method, path).header("Sec-Fetch-Site", "same-origin")
+    }
+
+    /// The same without a word on who makes it.
+    pub fn bare(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.client.request(method, path);
+        match self.cookie() {
+            Some(cookie) => request.header("Cookie", format!("theme=dark; {}={cookie}", self.name)),
+            None => request,
+        }
+    }
+
+    /// Keeps the cookie that comes back.
+    pub async fn send(&self, request: RequestBuilder) -> Answer {
+        let answer = self.client.send(request).await;
+        let value = answer.header("set-cookie").split(';').next().unwrap().strip_prefix(&format!("{}=", self.name));
+        if let Some(value) = value {
+            *self.cookie.lock() = Some(value.to_owned()).filter(|value| !value.is_empty());
+        }
+        answer
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(self.request(Method::GET, path)).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(self.request(Method::POST, path).json(&body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Answer {
+        self.send(self.request(Method::DELETE, path)).await
+    }
+
+    pub async fn claim(&self, environment: &str) -> Answer {
+        let path = format!("/api/v1/organizations/acme{}/sessions", crate::support::at(environment));
+        self.post(&path, json!({ "ttlSeconds": 600 })).await
+    }
+
+    pub async fn sign_ins(&self) -> Vec<Value> {
+        self.get("/auth/sign-ins").await.ok().data().as_array().unwrap().clone()
+    }
+}

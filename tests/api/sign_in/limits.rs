@@ -1,0 +1,50 @@
+//! How often somebody may try.
+
+use serde_json::json;
+
+use super::{PASSWORD, invited, with_password};
+use crate::sign_in::browser::Browser;
+use crate::support::{ADMIN_TOKEN, Setup};
+
+#[tokio::test]
+async fn failures_use_up_an_account_and_successes_do_not() {
+    let setup = Setup::default().variable("LOCKKEEPER_AUTH_FAILURES_PER_ACCOUNT", "2");
+    let server = setup.variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "off").start();
+    invited(&server, "ana", PASSWORD).await;
+    invited(&server, "ben", PASSWORD).await;
+    let browser = Browser::new(&server);
+    for _ in 0..4 {
+        browser.post("/auth/sign-in", with_password("ana", PASSWORD)).await.has_status(204);
+    }
+    for _ in 0..2 {
+        browser.post("/auth/sign-in", with_password("ana", "wrong horse")).await.refused(401, "invalid_credentials");
+    }
+    let refused = browser.post("/auth/sign-in", with_password("ana", PASSWORD)).await.refused(429, "rate_limited");
+    let seconds: u64 = refused.header("retry-after").parse().unwrap();
+    assert!((1..=61).contains(&seconds), "{refused:?}");
+    browser.post("/auth/sign-in", with_password("ben", PASSWORD)).await.has_status(204);
+    let token = server.admin().post("/tokens", json!({ "name": "x", "user": "ana" })).await.created().data();
+    browser.post("/auth/sign-in", json!({ "token": token["token"] })).await.has_status(204);
+    // A name that nobody has is limited alike, so that it does not show.
+    for _ in 0..2 {
+        browser.post("/auth/sign-in", with_password("nobody", PASSWORD)).await.refused(401, "invalid_credentials");
+    }
+    browser.post("/auth/sign-in", with_password("nobody", PASSWORD)).await.refused(429, "rate_limited");
+}
+
+#[tokio::test]
+async fn attempts_use_up_an_address_whatever_they_are_for() {
+    let server = Setup::default().variable("LOCKKEEPER_AUTH_ATTEMPTS_PER_ADDRESS", "3").start();
+    let browser = Browser::new(&server);
+    browser.post("/auth/sign-in", json!({ "token": ADMIN_TOKEN })).await.has_status(204);
+    browser.get("/auth/invitations/x").await.refused(404, "invitation_not_found");
+    let attempts = (0..40).map(|_| {
+        let browser = Browser::new(&server);
+        async move { browser.post("/auth/sign-in", json!({ "token": ADMIN_TOKEN })).await }
+    });
+    let answers = futures_util::future::join_all(attempts).await;
+    let refused = answers.into_iter().find(|answer| answer.status == 429).expect("not all of them at once");
+    assert!(!refused.refused(429, "rate_limited").header("retry-after").is_empty());
+    browser.get("/api/v1/whoami").await.ok();
+    server.admin().get("/pipelines").await.ok();
+}
