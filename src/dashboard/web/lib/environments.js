@@ -1,0 +1,78 @@
+// The environments of a pipeline, kept up to date: what events name is collected and read with one request.
+
+import { get, path } from './api.js';
+import { live } from './live.js';
+
+// Together with the request, a change is on the board well within 0.3 s, and 50 a second are ten requests.
+const COLLECT_MILLISECONDS = 80;
+// The server takes this many names in one request.
+const NAMES_PER_REQUEST = 100;
+// Beyond this many changed names, reading everything is cheaper.
+const NAMES_MOST = 500;
+
+// changed(names) is called after each reading, with null if everything was read.
+export async function watchEnvironments(pipelineId, { signal, changed }) {
+  const address = `${path('pipelines', pipelineId)}/ephemeral-environments`;
+  const known = new Map();
+  let dirty = new Set();
+  let everything = false;
+  let reading = false;
+  let timer = null;
+
+  const readAll = async () => {
+    const { data } = await get(address, { signal });
+    known.clear();
+    for (const environment of data) known.set(environment.envName, environment);
+  };
+  const readSome = async (names) => {
+    for (let at = 0; at < names.length; at += NAMES_PER_REQUEST) {
+      const some = names.slice(at, at + NAMES_PER_REQUEST);
+      const { data } = await get(address, { query: { envName: some }, signal });
+      const found = new Map(data.map((environment) => [environment.envName, environment]));
+      for (const name of some) {
+        if (found.has(name)) known.set(name, found.get(name));
+        else known.delete(name);
+      }
+    }
+  };
+  // One reading at a time, so that an older answer never replaces a newer one.
+  const read = async () => {
+    timer = null;
+    if (reading || signal.aborted) return;
+    reading = true;
+    const names = [...dirty];
+    const whole = everything || names.length > NAMES_MOST;
+    dirty = new Set();
+    everything = false;
+    try {
+      if (whole) await readAll();
+      else await readSome(names);
+      changed(whole ? null : names);
+    } catch {
+      // The connection is lost or the server is busy; what was missed is read when it is back.
+      if (whole) everything = true;
+      for (const name of names) dirty.add(name);
+      if (!signal.aborted) timer = setTimeout(read, 2000);
+    } finally {
+      reading = false;
+      if (timer === null && (dirty.size > 0 || everything)) timer = setTimeout(read, COLLECT_MILLISECONDS);
+    }
+  };
+  const mark = (name) => {
+    if (name === null) everything = true;
+    else dirty.add(name);
+    if (!reading) timer ??= setTimeout(read, COLLECT_MILLISECONDS);
+  };
+
+  const stop = live.follow({ pipelineId }, (event) => {
+    if (event.type === 'reset') mark(null);
+    else if (event.envName) mark(event.envName);
+  });
+  signal.addEventListener('abort', () => {
+    stop();
+    clearTimeout(timer);
+  });
+  await live.opened();
+  await readAll();
+  return { known, refresh: (names) => names.forEach(mark) };
+}

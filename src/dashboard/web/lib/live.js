@@ -1,0 +1,189 @@
+// The event stream: one connection for the page, its state, and who wants to know what. It is read with fetch rather than
+// with EventSource: a refusal can be told from a lost connection, and the server's comments show that a silent one lives.
+
+import { ApiError, streamAddress } from './api.js';
+import { now } from './time.js';
+
+// The server comments each 15 s, unless its operator chose otherwise. After a longer silence the connection may only look
+// open: another one is tried, and only if that fails too it is lost.
+const SILENCE_MILLISECONDS = 45_000;
+const SILENCE = 'silence';
+const RETRY_FIRST_MILLISECONDS = 500;
+const RETRY_MOST_MILLISECONDS = 5_000;
+// A browser opens few connections to one server; tabs that nobody looks at give theirs back.
+const HIDDEN_MILLISECONDS = 60_000;
+
+const listeners = { event: new Set(), state: new Set() };
+const followers = new Set();
+let state = { status: 'connecting', since: Date.now() };
+let lastId = null;
+let controller = null;
+let hiddenTimer = null;
+let wake = null;
+
+export const live = {
+  state: () => state,
+
+  // Kinds: 'event' (each one), 'state' ({status: 'connecting'|'live'|'lost', since}). Returns a function that stops it.
+  on(kind, fn) {
+    listeners[kind].add(fn);
+    return () => listeners[kind].delete(fn);
+  },
+
+  // Calls fn(event) for events that fit. Types may end with '.*'. After missed events it is called with {type: 'reset'}:
+  // then read everything again.
+  follow(filter, fn) {
+    const follower = { filter, fn };
+    followers.add(follower);
+    return () => followers.delete(follower);
+  },
+
+  // Resolves when the stream is open, so that what is read after that misses nothing, or when it cannot be opened.
+  opened() {
+    if (state.status !== 'connecting') return Promise.resolve();
+    return new Promise((resolve) => {
+      const stop = live.on('state', () => (stop(), resolve()));
+    });
+  },
+
+  start() {
+    if (controller) return;
+    controller = new AbortController();
+    connect(controller);
+    document.addEventListener('visibilitychange', seen);
+    addEventListener('online', hurry);
+  },
+
+  stop() {
+    document.removeEventListener('visibilitychange', seen);
+    removeEventListener('online', hurry);
+    clearTimeout(hiddenTimer);
+    controller?.abort();
+    controller = null;
+    lastId = null;
+    become('connecting');
+  },
+};
+
+function hurry() {
+  wake?.();
+}
+
+function seen() {
+  clearTimeout(hiddenTimer);
+  if (document.hidden) {
+    hiddenTimer = setTimeout(() => {
+      controller?.abort();
+      controller = null;
+    }, HIDDEN_MILLISECONDS);
+  } else if (!controller) {
+    controller = new AbortController();
+    connect(controller);
+  } else {
+    hurry();
+  }
+}
+
+async function connect(mine) {
+  let pause = RETRY_FIRST_MILLISECONDS;
+  while (!mine.signal.aborted) {
+    const attempt = new AbortController();
+    const abort = () => attempt.abort();
+    let isOpen = false;
+    mine.signal.addEventListener('abort', abort);
+    try {
+      await read(attempt, () => {
+        isOpen = true;
+        pause = RETRY_FIRST_MILLISECONDS;
+      });
+    } catch (error) {
+      if (isOpen && attempt.signal.reason === SILENCE) continue;
+      if (error.status === 401 && !mine.signal.aborted) {
+        window.dispatchEvent(new CustomEvent('signed-out', { detail: error }));
+        return;
+      }
+    } finally {
+      mine.signal.removeEventListener('abort', abort);
+      attempt.abort();
+    }
+    if (mine.signal.aborted) return;
+    if (state.status !== 'lost') become('lost');
+    await new Promise((resolve) => {
+      wake = resolve;
+      setTimeout(resolve, pause);
+    });
+    pause = Math.min(pause * 2, RETRY_MOST_MILLISECONDS);
+  }
+}
+
+async function read(attempt, began) {
+  let silence = setTimeout(() => attempt.abort(SILENCE), SILENCE_MILLISECONDS);
+  try {
+    const headers = { Accept: 'text/event-stream', ...(lastId ? { 'Last-Event-ID': lastId } : {}) };
+    const answer = await fetch(streamAddress(), { headers, signal: attempt.signal, cache: 'no-store', credentials: 'same-origin' });
+    if (!answer.ok) throw new ApiError(answer.status, await answer.json().catch(() => ({})));
+    const wasLost = state.status === 'lost';
+    const begins = lastId === null;
+    lastId ??= answer.headers.get('last-event-id');
+    began();
+    become('live');
+    // What was read before the very first connection may have changed since.
+    if (wasLost && begins) tell({ type: 'reset' });
+    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = '';
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      clearTimeout(silence);
+      silence = setTimeout(() => attempt.abort(SILENCE), SILENCE_MILLISECONDS);
+      const blocks = (rest + value).split('\n\n');
+      rest = blocks.pop();
+      for (const block of blocks) take(block);
+    }
+  } finally {
+    clearTimeout(silence);
+  }
+}
+
+function take(block) {
+  let type = 'message';
+  let data = '';
+  for (const line of block.split('\n')) {
+    if (line.startsWith('id: ')) lastId = line.slice(4);
+    else if (line.startsWith('event: ')) type = line.slice(7);
+    else if (line.startsWith('data: ')) data += line.slice(6);
+  }
+  if (data === '') return;
+  if (type === 'reset') return tell({ type: 'reset' });
+  try {
+    tell(JSON.parse(data));
+  } catch (error) {
+    console.error(error); // One reader's fault must not end the stream for the others.
+  }
+}
+
+function tell(event) {
+  for (const fn of listeners.event) guarded(fn, event);
+  for (const { filter, fn } of followers) {
+    if (event.type === 'reset' || fits(filter, event)) guarded(fn, event);
+  }
+}
+
+function guarded(fn, argument) {
+  try {
+    fn(argument);
+  } catch (error) {
+    console.error(error);
+  }
+}
+
+function fits(filter, event) {
+  const { types, ...fields } = filter;
+  if (types && !types.some((type) => type === event.type || (type.endsWith('.*') && event.type.startsWith(type.slice(0, -1))))) return false;
+  return Object.entries(fields).every(([name, value]) => value === undefined || value === null || event[name] === value);
+}
+
+function become(status) {
+  state = { status, since: now() };
+  for (const fn of listeners.state) guarded(fn, state);
+}

@@ -1,0 +1,82 @@
+// Keeps the places in queues that were taken in this tab: the server gives a place away if nobody asks for it for a
+// minute. Long requests rather than timers, which browsers slow down in tabs that nobody looks at.
+
+import { get } from './api.js';
+
+const STORED = 'waiting';
+const WAIT_SECONDS = 40;
+// Each takes one of the few connections that a browser opens to a server.
+const LONG_MOST = 2;
+// For the others: often enough for the server's minute, even when a timer is late.
+const POLL_MILLISECONDS = 20_000;
+const PAUSE_MILLISECONDS = 3000;
+
+const kept = new Map();
+
+// told(session, address): it has the lock, or its place is lost.
+let told = () => {};
+
+export function whenDecided(fn) {
+  told = fn;
+}
+
+// address: that of the session, below the organization's.
+export function keepPlace(address, sessionId) {
+  if (kept.has(sessionId)) return;
+  const controller = new AbortController();
+  kept.set(sessionId, { address, controller });
+  store();
+  keep(address, sessionId, controller.signal);
+}
+
+export function leavePlace(sessionId) {
+  kept.get(sessionId)?.controller.abort();
+  kept.delete(sessionId);
+  store();
+}
+
+export function leaveAllPlaces() {
+  for (const sessionId of [...kept.keys()]) leavePlace(sessionId);
+}
+
+// After a reload of the page.
+export function resumePlaces() {
+  try {
+    for (const [address, sessionId] of JSON.parse(sessionStorage.getItem(STORED) ?? '[]')) keepPlace(address, sessionId);
+  } catch {
+    // Without storage there is nothing to resume.
+  }
+}
+
+async function keep(address, sessionId, signal) {
+  let etag = null;
+  while (!signal.aborted) {
+    try {
+      const headers = etag ? { 'If-None-Match': etag } : {};
+      const long = [...kept.keys()].indexOf(sessionId) < LONG_MOST;
+      const answer = await get(address, { query: etag && long ? { waitSeconds: WAIT_SECONDS } : {}, headers, signal });
+      if (!long) await pause(POLL_MILLISECONDS);
+      if (answer.status === 304) continue;
+      etag = answer.etag;
+      if (answer.data.lockStatus !== 'queued') {
+        leavePlace(sessionId);
+        told(answer.data, address);
+      }
+    } catch (error) {
+      if (error.status === 404 || error.status === 401) leavePlace(sessionId);
+      else await pause(PAUSE_MILLISECONDS);
+    }
+  }
+}
+
+function store() {
+  try {
+    sessionStorage.setItem(STORED, JSON.stringify([...kept].map(([sessionId, { address }]) => [address, sessionId])));
+  } catch {
+    // It is only for reloads.
+  }
+}
+
+function pause(milliseconds) {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}

@@ -1,0 +1,106 @@
+// Signing in: by password, by an API token, or through a provider of the organization.
+
+import { root } from '../lib/api.js';
+import { h, replace } from '../lib/dom.js';
+import { load } from '../lib/session.js';
+import { go } from '../lib/router.js';
+import { field, form } from '../parts/form.js';
+import { notice } from '../parts/notice.js';
+import { mark } from '../parts/icon.js';
+
+const ORGANIZATION_KEY = 'organization';
+
+export async function show({ query, signal, main, title }) {
+  title('Sign in');
+  const back = ownPath(query.return);
+  const organization = field({ label: 'Organization', name: 'organization', value: query.organization ?? remembered(), required: true, autocomplete: 'organization', autocapitalize: 'none', spellcheck: 'false' });
+  const name = field({ label: 'Name', name: 'name', value: query.name, required: true, autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
+  const password = field({ label: 'Password', name: 'password', type: 'password', required: true, autocomplete: 'current-password' });
+  const token = field({ label: 'Token', name: 'token', type: 'password', required: true, hint: 'An API token, which begins with lk_. You are signed in as its member.' });
+  const providers = h('div', { class: 'stack' });
+  const place = h('div', { class: 'stack' });
+
+  const byPassword = form({
+    offline: true,
+    fields: [organization, name, password],
+    submit: { label: 'Sign in', busyLabel: 'Signing in…' },
+    onSubmit: (values) => signIn(values, back),
+  });
+  const byToken = form({
+    offline: true, fields: [token], submit: { label: 'Sign in', busyLabel: 'Signing in…' }, onSubmit: (values) => signIn({ token: values.token.trim() }, back),
+  });
+  const showPassword = () => replace(place, byPassword, providers, other('Use a token', showToken));
+  const showToken = () => {
+    replace(place, byToken, other('Use a password', showPassword));
+    token.input.focus();
+  };
+  showPassword();
+
+  const words = query.error ? ERRORS[query.error] ?? `Single sign-on did not work (${query.error}). Try again, or ask an admin of your organization.` : null;
+  replace(main, h('div', { class: 'gate' }, h('div', null,
+    h('div', { class: 'brand' }, mark(32), 'Lockkeeper'),
+    h('section', { class: 'card' }, h('h1', null, 'Sign in'),
+      words ? notice('bad', words) : null,
+      query.ended ? notice('accent', 'Your sign-in has ended. Sign in again to go on where you were.') : null,
+      place),
+    h('p', { class: 'quiet small row spread' }, h('span', null, 'Lost your password? An admin of your organization can send you a new link.'), h('a', { href: '/docs/' }, 'API explorer')))));
+
+  const first = [organization, name, password].find((one) => one.input.value === '');
+  first?.input.setAttribute('autofocus', '');
+  first?.input.focus();
+  organization.input.addEventListener('change', () => offerProviders(providers, organization.input.value, back, signal));
+  if (organization.input.value) offerProviders(providers, organization.input.value, back, signal);
+}
+
+// The codes that the single sign-on comes back with.
+const ERRORS = {
+  provider_unavailable: 'The provider did not answer. Try again in a moment.',
+  not_permitted: 'None of your groups gives you access to this organization. Ask one of its admins.',
+  member_disabled: 'Your account is disabled. Ask an admin of your organization.',
+  expired: 'That took too long. Try again.',
+};
+
+function other(label, onClick) {
+  return [h('div', { class: 'or' }, 'or'), h('button', { type: 'button', class: 'button wide', on: { click: onClick } }, label)];
+}
+
+async function signIn(body, back) {
+  await root.post('/auth/sign-in', body);
+  const { organization } = await load();
+  remember(organization.id);
+  window.dispatchEvent(new CustomEvent('signed-in'));
+  go(back ?? '/', { replace: true });
+}
+
+async function offerProviders(place, organization, back, signal) {
+  try {
+    const { data } = await root.get('/auth/methods', { query: { organization }, signal });
+    replace(place, data.providers.length > 0 ? h('div', { class: 'or' }, 'or') : null, data.providers.map(({ id, name }) => {
+      const query = new URLSearchParams({ organization, return: back ?? '/' });
+      return h('a', { class: 'button wide', href: `/auth/oidc/${encodeURIComponent(id)}?${query}` }, `Continue with ${name}`);
+    }));
+  } catch {
+    replace(place); // Without them there is still the password; the form says what is wrong with the server.
+  }
+}
+
+// Only an address of this dashboard: a link must not lead elsewhere after a sign-in.
+export function ownPath(text) {
+  return text && /^\/(?![/\\])[^\s\\]*$/.test(text) ? text : null;
+}
+
+function remembered() {
+  try {
+    return localStorage.getItem(ORGANIZATION_KEY);
+  } catch {
+    return null;
+  }
+}
+
+function remember(id) {
+  try {
+    localStorage.setItem(ORGANIZATION_KEY, id);
+  } catch {
+    // It is only a convenience.
+  }
+}
