@@ -6,6 +6,7 @@ import { watchEnvironments } from '../lib/environments.js';
 import { live } from '../lib/live.js';
 import { isMe, may, me } from '../lib/session.js';
 import { go, href, setQuery } from '../lib/router.js';
+import { recall, remember } from '../lib/storage.js';
 import { eachSecond } from '../lib/time.js';
 import { windowed } from '../lib/window.js';
 import { boardRow, tickRow } from '../parts/board-row.js';
@@ -33,7 +34,7 @@ export async function show({ params, query, signal, main, title }) {
   const { pipelineId } = params;
   const board = {
     pipelineId, signal, org: me().organization.id,
-    state: query.state ?? 'all', text: query.q ?? '', order: remembered('order') ?? 'turn',
+    state: query.state ?? 'all', text: query.q ?? '', order: recall('order') ?? 'turn',
     places: new Map(), ranks: new Map(), holdUntil: 0, orderIsOld: false, addressTimer: null,
   };
   const [{ data: pipeline }, store] = await Promise.all([
@@ -269,20 +270,4 @@ function firstEnvironment(pipeline, org) {
     action: may('manage-environments') ? button({ label: 'Add environment…', kind: 'primary', icon: 'plus', onClick: () => addEnvironment(pipeline.id) }) : null,
     icon: 'board',
   });
-}
-
-function remembered(key) {
-  try {
-    return localStorage.getItem(key);
-  } catch {
-    return null;
-  }
-}
-
-function remember(key, value) {
-  try {
-    localStorage.setItem(key, value);
-  } catch {
-    // It is only a convenience.
-  }
 }

@@ -4,6 +4,7 @@ import { root } from '../lib/api.js';
 import { h, replace } from '../lib/dom.js';
 import { load } from '../lib/session.js';
 import { go } from '../lib/router.js';
+import { recall, remember } from '../lib/storage.js';
 import { field, form } from '../parts/form.js';
 import { notice } from '../parts/notice.js';
 import { mark } from '../parts/icon.js';
@@ -13,7 +14,7 @@ const ORGANIZATION_KEY = 'organization';
 export async function show({ query, signal, main, title }) {
   title('Sign in');
   const back = ownPath(query.return);
-  const organization = field({ label: 'Organization', name: 'organization', value: query.organization ?? remembered(), required: true, autocomplete: 'organization', autocapitalize: 'none', spellcheck: 'false' });
+  const organization = field({ label: 'Organization', name: 'organization', value: query.organization ?? recall(ORGANIZATION_KEY), required: true, autocomplete: 'organization', autocapitalize: 'none', spellcheck: 'false' });
   const name = field({ label: 'Name', name: 'name', value: query.name, required: true, autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false' });
   const password = field({ label: 'Password', name: 'password', type: 'password', required: true, autocomplete: 'current-password' });
   const token = field({ label: 'Token', name: 'token', type: 'password', required: true, hint: 'An API token, which begins with lk_. You are signed in as its member.' });
@@ -67,7 +68,7 @@ function other(label, onClick) {
 async function signIn(body, back) {
   await root.post('/auth/sign-in', body);
   const { organization } = await load();
-  remember(organization.id);
+  remember(ORGANIZATION_KEY, organization.id);
   window.dispatchEvent(new CustomEvent('signed-in'));
   go(back ?? '/', { replace: true });
 }
@@ -87,20 +88,4 @@ async function offerProviders(place, organization, back, signal) {
 // Only an address of this dashboard: a link must not lead elsewhere after a sign-in.
 export function ownPath(text) {
   return text && /^\/(?![/\\])[^\s\\]*$/.test(text) ? text : null;
-}
-
-function remembered() {
-  try {
-    return localStorage.getItem(ORGANIZATION_KEY);
-  } catch {
-    return null;
-  }
-}
-
-function remember(id) {
-  try {
-    localStorage.setItem(ORGANIZATION_KEY, id);
-  } catch {
-    // It is only a convenience.
-  }
 }

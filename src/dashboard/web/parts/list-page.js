@@ -17,46 +17,54 @@ const TYPING_MILLISECONDS = 250;
 // A burst of events reads the list once.
 const BURST_MILLISECONDS = 400;
 
-// listPage({main, signal, query, head, below, address, ask, filters, columns, caption, href, key, empty, follow}):
-// `filters` are fields whose values stand in the address, and `ask(values)` makes the API's query of them; `empty` is shown
-// when there is nothing and no filter; `follow` are the types of events after which the list is read again.
-export async function listPage(page) {
-  const { filters = [], ask = (values) => values, key } = page;
-  const values = valuesOf(filters, page.query);
+// The page of a list; `context` is what the router gives. Of the list:
+//   title, text, actions, below   what stands above it
+//   address, asked                where it is read, and what is always asked for
+//   filters                       fields whose values stand in the address, named as the API's parameters
+//   id, href, columns             the field (or a function) that tells rows apart, where a row leads, and what is shown of it
+//   empty, follow                 what is shown if there is nothing, and the events after which it is read again
+// `actions` and `columns` are functions of what reads the list again. Returns what ends it.
+export async function listPage({ main, signal, query, title }, list) {
+  const { filters = [], id, follow, actions = () => null } = list;
+  title(list.title);
+  const values = valuesOf(filters, query);
   const [place, foot, trouble] = [h('div', { class: 'card flush' }), h('div', { class: 'list-foot' }), h('div')];
+  const keyOf = typeof id === 'string' ? (row) => row[id] : id;
   let rows = [];
   let newest = 0;
 
   const read = async (offset, limit) => {
     const mine = ++newest;
-    const { data, pagination: { total } } = await get(page.address, { query: { ...ask(values), limit, offset }, signal: page.signal });
+    const { data, pagination: { total } } = await get(list.address, { query: { ...list.asked, ...values, limit, offset }, signal });
     if (mine !== newest) return;
     const [first, rest] = offset > 0 ? [rows, data] : [data, rows.slice(PAGE_MOST)];
-    const known = new Set(first.map(key));
-    rows = first.concat(rest.filter((row) => !known.has(key(row))));
+    const known = new Set(first.map(keyOf));
+    rows = first.concat(rest.filter((row) => !known.has(keyOf(row))));
     replace(trouble);
     const focused = place.contains(document.activeElement) ? nameOf(document.activeElement) : null;
-    replace(place, rows.length > 0 ? table({ ...page, rows })
-      : Object.values(values).some(Boolean) ? h('p', { class: 'quiet none' }, 'Nothing fits these filters.') : page.empty);
+    replace(place, rows.length > 0 ? table({ caption: list.title, href: list.href, columns: list.columns(reload), rows })
+      : Object.values(values).some(Boolean) ? h('p', { class: 'quiet none' }, 'Nothing fits these filters.') : list.empty ?? null);
     replace(foot, rows.length > 0 ? h('span', { class: 'quiet small' }, total > rows.length ? `${rows.length} of ${total}` : `${total} in all`) : null,
       total > rows.length ? button({ label: 'Show more', onClick: () => read(rows.length, PAGE) }) : null);
     if (focused) [...place.querySelectorAll('a, button, summary')].find((one) => nameOf(one) === focused)?.focus();
   };
   const reload = () => read(0, Math.min(PAGE_MOST, Math.max(PAGE, rows.length)));
-  // An open menu is not taken away.
-  const refresh = () => (place.querySelector(':popover-open') ? setTimeout(refresh, TYPING_MILLISECONDS) : reload().catch((error) => error.name === 'AbortError' || replace(trouble, notice('bad', inWords(error)))));
+  const refresh = () => {
+    // An open menu is not taken away.
+    if (place.querySelector(':popover-open')) return setTimeout(refresh, TYPING_MILLISECONDS);
+    return reload().catch((error) => error.name === 'AbortError' || replace(trouble, notice('bad', inWords(error))));
+  };
 
   await reload();
-  replace(page.main, h('section', { class: 'page' }, pageHead(page.head), page.below, filterRow(filters, values, () => {
-    setQuery(values);
+  replace(main, h('section', { class: 'page' }, pageHead({ ...list, actions: actions(reload) }), list.below, filterRow(filters, values, () => {
     rows = [];
     refresh();
   }), trouble, place, foot));
-  return { reload, leave: page.follow ? refetch({ types: page.follow }, refresh) : () => {} };
+  return follow ? refetch({ types: follow }, refresh) : () => {};
 }
 
 const nameOf = (element) => element.ariaLabel ?? element.textContent;
-export const valuesOf = (filters, query) => Object.fromEntries(filters.map(({ name }) => [name, query?.[name] ?? '']));
+export const valuesOf = (filters, query) => Object.fromEntries(filters.map(({ name }) => [name, query[name] ?? '']));
 
 // Calls `read` soon after an event that fits, once for a burst of them. The answer stops it.
 export function refetch(filter, read, milliseconds = BURST_MILLISECONDS) {
@@ -73,16 +81,19 @@ export function refetch(filter, read, milliseconds = BURST_MILLISECONDS) {
   };
 }
 
-// Fields of filters, which change `values` and then call `chosen`.
+// Fields of filters, which change `values` and the address and then call `chosen`.
 export function filterRow(filters, values, chosen) {
   if (filters.length === 0) return null;
   let timer = null;
   return h('form', { class: 'filters', role: 'search', 'aria-label': 'Filters', on: { submit: (event) => event.preventDefault() } }, filters.map((filter) => {
     const element = field({ ...filter, value: values[filter.name] });
     element.input.addEventListener('input', () => {
-      values[filter.name] = String(element.value()).trim();
+      values[filter.name] = element.value().trim();
       clearTimeout(timer);
-      timer = setTimeout(chosen, TYPING_MILLISECONDS);
+      timer = setTimeout(() => {
+        setQuery(values);
+        chosen();
+      }, TYPING_MILLISECONDS);
     });
     return element;
   }));
