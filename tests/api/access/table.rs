@@ -8,7 +8,7 @@ use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
 use super::{ACME, BETA, ROLES, rank};
-use crate::support::{Answer, Client, Server, Setup, lockkeeper};
+use crate::support::{ADMIN_TOKEN, Answer, Client, Server, Setup, lockkeeper};
 
 /// For each operation who may use it, and what those get who may. Nothing here takes effect: a body has a field that none
 /// knows, and ids are made up, so 404 and 422 come from behind the check of the role.
@@ -107,6 +107,17 @@ enum Column {
     OtherOrganization,
     /// One of the organization's members.
     Member(&'static str),
+    /// A browser in which an admin has signed in, by a page of ours.
+    OwnPage,
+    /// The same browser, by a page of somebody else.
+    OtherSite,
+}
+
+/// What a column sends.
+struct Caller {
+    column: Column,
+    client: Client,
+    headers: Vec<(&'static str, String)>,
 }
 
 /// Who may use an operation.
@@ -147,8 +158,9 @@ async fn every_operation_answers_everybody_as_the_table_says() {
     for request in &requests {
         let row = &table[&*request.id];
         for path in &request.paths {
-            for (column, client) in &columns {
+            for Caller { column, client, headers } in &columns {
                 let asked = client.request(request.method.clone(), path);
+                let asked = headers.iter().fold(asked, |asked, (name, value)| asked.header(*name, value));
                 let answer = client.send(if let Some(body) = &request.body { asked.json(body) } else { asked }).await;
                 let (found, expected) = (outcome(&answer), row.expected(*column));
                 if found.0 == 401 {
@@ -173,7 +185,8 @@ impl Row {
             (Access::Public, _) => allowed,
             (_, Column::NoToken) => refused(401, "missing_token"),
             (_, Column::BadToken | Column::Expired | Column::Revoked) => refused(401, "invalid_token"),
-            (Access::AnyMember, _) => allowed,
+            (_, Column::OtherSite) => refused(403, "cross_site_request"),
+            (_, Column::OwnPage) | (Access::AnyMember, _) => allowed,
             (Access::Least(_), Column::OtherOrganization) => refused(404, "organization_not_found"),
             (Access::Least(least), Column::Member(role)) if rank(role) < rank(least) => {
                 refused(403, &format!("permission_denied, requires {least}"))
@@ -192,9 +205,12 @@ fn outcome(answer: &Answer) -> (u16, Option<String>) {
     let (_, code) = answer.problem();
     let why = match &*code {
         "permission_denied" => Some(format!("{code}, requires {}", answer.json()["requiredRole"].as_str().unwrap())),
-        "missing_token" | "invalid_token" | "organization_not_found" | "route_not_found" | "method_not_allowed" => {
-            Some(code)
-        }
+        "missing_token"
+        | "invalid_token"
+        | "cross_site_request"
+        | "organization_not_found"
+        | "route_not_found"
+        | "method_not_allowed" => Some(code),
         _ => None,
     };
     (status, why)
@@ -240,7 +256,7 @@ fn requests(document: &Value) -> Vec<Request> {
 }
 
 /// A server with two organizations, and a client for each column.
-async fn callers() -> (Server, Vec<(Column, Client)>) {
+async fn callers() -> (Server, Vec<Caller>) {
     let setup = |organizations: [&str; 2]| Setup::default().organizations(&organizations);
     let mut server = setup([BETA, ACME]).start();
     let bea = server.admin().in_organization("beta").post("/tokens", json!({ "name": "x" })).await.created().data();
@@ -250,7 +266,7 @@ async fn callers() -> (Server, Vec<(Column, Client)>) {
     server.start_again();
 
     let unknown = String::from_utf8(lockkeeper(&["token"]).output().unwrap().stdout).unwrap();
-    let mut columns = vec![
+    let mut clients = vec![
         (Column::NoToken, server.anonymous()),
         (Column::BadToken, server.with_token(unknown.trim())),
         (Column::Expired, expired(&server).await),
@@ -258,9 +274,24 @@ async fn callers() -> (Server, Vec<(Column, Client)>) {
         (Column::OtherOrganization, server.with_token(bea["token"].as_str().unwrap())),
     ];
     for (name, role) in ROLES {
-        columns.push((Column::Member(role), server.as_user(name).await));
+        clients.push((Column::Member(role), server.as_user(name).await));
+    }
+    let without_headers = |(column, client)| Caller { column, client, headers: Vec::new() };
+    let mut columns: Vec<_> = clients.into_iter().map(without_headers).collect();
+    let cookie = signed_in(&server).await;
+    for (column, site) in [(Column::OwnPage, "same-origin"), (Column::OtherSite, "cross-site")] {
+        let headers = vec![("cookie", cookie.clone()), ("sec-fetch-site", site.to_owned())];
+        columns.push(Caller { column, client: server.anonymous(), headers });
     }
     (server, columns)
+}
+
+/// The cookie of a browser in which the admin has signed in.
+async fn signed_in(server: &Server) -> String {
+    let browser = server.anonymous();
+    let request = browser.request(Method::POST, "/auth/sign-in").json(&json!({ "token": ADMIN_TOKEN }));
+    let answer = browser.send(request).await.has_status(204);
+    answer.header("set-cookie").split(';').next().unwrap().to_owned()
 }
 
 async fn expired(server: &Server) -> Client {
