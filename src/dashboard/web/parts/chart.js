@@ -1,6 +1,7 @@
 // Charts as SVG with axes and units, and the same figures as a table for whoever cannot see them.
 
 import { h, replace, svg } from '../lib/dom.js';
+import { table } from './table.js';
 
 const HEIGHT = 200;
 const LEFT = 36;
@@ -9,25 +10,24 @@ const TOP = 10;
 // A label needs this much room.
 const LABEL_PIXELS = 76;
 
-// chart({title, unit: 'min', labels: ['Mon', …], series: [{name, values: [number|null], tone}], kind: 'bars'|'lines',
-//        max, format: (value) => text})
-export function chart({ title, unit, labels, series, kind = 'bars', max, format = (value) => String(value) }) {
+// chart({title, unit: 'minutes', labels: ['Mon', …], series: [{name, values: [number|null]}], max, format: (value) => text}):
+// bars, beside each other if there are several series.
+export function chart({ title, unit, labels, series, max, format = (value) => String(value) }) {
   const values = series.flatMap((one) => one.values).filter((value) => value !== null);
   const top = max ?? niceCeiling(Math.max(0, ...values));
   const picture = h('div', { class: 'chart-picture' });
   // Drawn at its real width, so that its text is as large as other text.
-  new ResizeObserver(([{ contentRect }]) => replace(picture, drawn(contentRect.width, { title, unit, labels, series, kind, top, format }))).observe(picture);
+  new ResizeObserver(([{ contentRect }]) => replace(picture, drawn(contentRect.width, { title, unit, labels, series, top, format }))).observe(picture);
   return h('figure', { class: 'chart' },
     h('figcaption', null, h('strong', null, title), h('span', { class: 'quiet' }, unit), legend(series)),
     picture, figures(title, labels, series, format));
 }
 
-function drawn(width, { title, unit, labels, series, kind, top, format }) {
+function drawn(width, { title, unit, labels, series, top, format }) {
   const step = (width - LEFT) / Math.max(1, labels.length);
   const x = (place) => LEFT + (place + 0.5) * step;
   const y = (value) => TOP + (1 - value / top) * (HEIGHT - TOP - BOTTOM);
   const every = Math.ceil(LABEL_PIXELS / step);
-  const draw = kind === 'lines' ? line : bars;
   return svg('svg', { width, height: HEIGHT, role: 'img', 'aria-label': `${title}, ${unit}. The figures are in the table below.` },
     [0, 0.25, 0.5, 0.75, 1].map((part) => [
       svg('line', { class: part === 0 ? 'axis' : 'grid', x1: LEFT, x2: width, y1: y(top * part), y2: y(top * part) }),
@@ -35,35 +35,26 @@ function drawn(width, { title, unit, labels, series, kind, top, format }) {
     ]),
     labels.map((label, place) => (place % every === 0 && x(place) + LABEL_PIXELS / 2 < width
       ? svg('text', { class: 'tick', x: x(place), y: HEIGHT - 6, 'text-anchor': place === 0 ? 'start' : 'middle', dx: place === 0 ? -step / 2 : 0 }, label) : null)),
-    series.map((one, place) => draw(one, place, { x, y, step, labels, series, format, unit })));
+    series.map((one, place) => bars(one, place, { x, y, step, labels, series, format, unit })));
 }
 
-function bars({ name, values, tone }, place, { x, y, step, labels, series, format, unit }) {
+function bars({ name, values }, place, { x, y, step, labels, series, format, unit }) {
   const width = Math.max(1, Math.min(40, (step * 0.7) / series.length));
   return values.map((value, at) => (value === null ? null
-    : svg('rect', { class: `tone-${tone ?? place}`, x: x(at) - (width * series.length) / 2 + place * width, y: y(value), width, height: Math.max(0, y(0) - y(value)), rx: Math.min(2, width / 4) },
+    : svg('rect', { class: `tone-${place}`, x: x(at) - (width * series.length) / 2 + place * width, y: y(value), width, height: Math.max(0, y(0) - y(value)), rx: Math.min(2, width / 4) },
       svg('title', null, `${labels[at]}: ${name} ${format(value)} ${unit}`))));
-}
-
-function line({ name, values, tone }, place, { x, y, labels, format, unit }) {
-  const points = values.map((value, at) => (value === null ? null : [x(at), y(value), at, value]));
-  const path = points.map((point, at) => (point === null ? '' : `${points[at - 1] ? 'L' : 'M'}${point[0].toFixed(1)} ${point[1].toFixed(1)}`)).join('');
-  return [svg('path', { class: `line tone-${tone ?? place}`, d: path }),
-    points.filter(Boolean).map(([cx, cy, at, value]) => svg('circle', { class: `tone-${tone ?? place}`, cx, cy, r: 3 },
-      svg('title', null, `${labels[at]}: ${name} ${format(value)} ${unit}`)))];
 }
 
 function legend(series) {
   if (series.length < 2) return null;
-  return h('span', { class: 'legend' }, series.map(({ name, tone }, place) => h('span', null, h('i', { class: `tone-${tone ?? place}` }), name)));
+  return h('span', { class: 'legend' }, series.map(({ name }, place) => h('span', null, h('i', { class: `tone-${place}` }), name)));
 }
 
 function figures(title, labels, series, format) {
-  return h('details', null, h('summary', null, 'Figures as a table'), h('div', { class: 'table-wrap' }, h('table', { class: 'table' },
-    h('caption', { class: 'visually-hidden' }, title),
-    h('thead', null, h('tr', null, h('th', { scope: 'col' }, 'When'), series.map(({ name }) => h('th', { scope: 'col' }, name)))),
-    h('tbody', null, labels.map((label, at) => h('tr', null, h('th', { scope: 'row' }, label),
-      series.map(({ name, values }) => h('td', { data: { label: name } }, values[at] === null ? '–' : format(values[at])))))))));
+  return h('details', null, h('summary', null, 'Figures as a table'), table({
+    caption: title, rows: labels.map((label, at) => ({ label, at })),
+    columns: [['When', 'label'], ...series.map(({ name, values }) => [name, ({ at }) => (values[at] === null ? '–' : format(values[at]))])],
+  }));
 }
 
 // An axis of four parts that can be read: each has at most one decimal.
