@@ -3,8 +3,8 @@
 import { ApiError } from './lib/api.js';
 import { live } from './lib/live.js';
 import { forget, load, me } from './lib/session.js';
-import { go, preload, route, start } from './lib/router.js';
-import { leaveAllPlaces, resumePlaces } from './lib/waiting.js';
+import { go, leave, preload, route, start } from './lib/router.js';
+import { leaveAllPlaces, pausePlaces, resumePlaces } from './lib/waiting.js';
 import { hideShell, pageChanged, showShell } from './parts/shell.js';
 import { listenForKeys } from './parts/keys.js';
 import { tellOfMySessions } from './parts/my-sessions.js';
@@ -37,6 +37,15 @@ route('/:orgId/:pipelineId/:envName/:sessionId', () => import('./pages/session.j
 
 window.addEventListener('signed-out', (event) => leaveToSignIn(event.detail));
 window.addEventListener('signed-in', () => enter());
+// Browsers keep pages that were left, with their connections, of which they open only six to one server.
+window.addEventListener('pagehide', () => {
+  live.stop();
+  leave();
+  pausePlaces();
+});
+window.addEventListener('pageshow', (event) => {
+  if (event.persisted) location.reload();
+});
 
 // `refusal` is null if the person chose to leave.
 function leaveToSignIn(refusal) {

@@ -72,7 +72,6 @@ export async function watchEnvironments(pipelineId, { signal, changed }) {
     stop();
     clearTimeout(timer);
   });
-  await live.opened();
   await readAll();
   return { known, refresh: (names) => names.forEach(mark) };
 }

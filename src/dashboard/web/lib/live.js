@@ -10,8 +10,9 @@ const SILENCE_MILLISECONDS = 45_000;
 const SILENCE = 'silence';
 const RETRY_FIRST_MILLISECONDS = 500;
 const RETRY_MOST_MILLISECONDS = 5_000;
-// A browser opens few connections to one server; tabs that nobody looks at give theirs back.
-const HIDDEN_MILLISECONDS = 60_000;
+// A browser opens six connections to one server: tabs that nobody looks at have none. Long enough for a glance elsewhere,
+// short enough for somebody who goes through many tabs.
+const HIDDEN_MILLISECONDS = 3_000;
 
 const listeners = { event: new Set(), state: new Set() };
 const followers = new Set();
@@ -20,6 +21,8 @@ let lastId = null;
 let controller = null;
 let hiddenTimer = null;
 let wake = null;
+// Whether pages were read before the first connection, so that they may have missed something.
+let isUnsure = false;
 
 export const live = {
   state: () => state,
@@ -38,18 +41,20 @@ export const live = {
     return () => followers.delete(follower);
   },
 
-  // Resolves when the stream is open, so that what is read after that misses nothing, or when it cannot be opened.
+  // Resolves when the stream is open, so that what is read after that misses nothing. If it cannot be opened now, followers
+  // are told to read again when it is.
   opened() {
-    if (state.status !== 'connecting') return Promise.resolve();
-    return new Promise((resolve) => {
-      const stop = live.on('state', () => (stop(), resolve()));
-    });
+    if (state.status === 'connecting' && controller) {
+      return new Promise((resolve) => {
+        const stop = live.on('state', () => (stop(), resolve()));
+      });
+    }
+    isUnsure ||= state.status !== 'live';
+    return Promise.resolve();
   },
 
   start() {
-    if (controller) return;
-    controller = new AbortController();
-    connect(controller);
+    if (!document.hidden) open();
     document.addEventListener('visibilitychange', seen);
     addEventListener('online', hurry);
   },
@@ -76,12 +81,16 @@ function seen() {
       controller?.abort();
       controller = null;
     }, HIDDEN_MILLISECONDS);
-  } else if (!controller) {
-    controller = new AbortController();
-    connect(controller);
   } else {
+    open();
     hurry();
   }
+}
+
+function open() {
+  if (controller) return;
+  controller = new AbortController();
+  connect(controller);
 }
 
 async function connect(mine) {
@@ -122,13 +131,12 @@ async function read(attempt, began) {
     const headers = { Accept: 'text/event-stream', ...(lastId ? { 'Last-Event-ID': lastId } : {}) };
     const answer = await fetch(streamAddress(), { headers, signal: attempt.signal, cache: 'no-store', credentials: 'same-origin' });
     if (!answer.ok) throw new ApiError(answer.status, await answer.json().catch(() => ({})));
-    const wasLost = state.status === 'lost';
-    const begins = lastId === null;
+    const isFirst = lastId === null;
     lastId ??= answer.headers.get('last-event-id');
     began();
     become('live');
-    // What was read before the very first connection may have changed since.
-    if (wasLost && begins) tell({ type: 'reset' });
+    if (isFirst && isUnsure) tell({ type: 'reset' });
+    isUnsure = false;
     const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (;;) {

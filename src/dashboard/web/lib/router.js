@@ -2,6 +2,7 @@
 
 import { h, replace } from './dom.js';
 import { ApiError, inWords } from './api.js';
+import { live } from './live.js';
 
 // Sooner than this, a sign that something is under way only flickers.
 const PROGRESS_AFTER_MILLISECONDS = 300;
@@ -37,6 +38,13 @@ export function setQuery(query) {
   const text = new URLSearchParams(pairs).toString();
   history.replaceState(history.state, '', location.pathname + (text ? `?${text}` : ''));
   current.path = location.pathname + location.search;
+}
+
+// Ends what the present page has under way.
+export function leave() {
+  current.controller.abort();
+  current.leave?.();
+  current.leave = null;
 }
 
 export function reload() {
@@ -85,8 +93,7 @@ function follow(event) {
 }
 
 async function draw() {
-  current.controller.abort();
-  current.leave?.();
+  leave();
   const controller = new AbortController();
   const mine = { controller, leave: null, path: location.pathname + location.search };
   current = mine;
@@ -96,12 +103,12 @@ async function draw() {
   try {
     if (!found) throw new ApiError(404, { code: 'page_not_found', detail: 'there is no page at this address' });
     permit(found.params);
-    const module = await found.load();
+    const [module] = await Promise.all([found.load(), live.opened()]);
     if (controller.signal.aborted) return;
     const query = Object.fromEntries(new URLSearchParams(location.search));
-    const leave = await module.show({ params: found.params, query, signal: controller.signal, main, title });
-    if (controller.signal.aborted) return void leave?.();
-    mine.leave = leave ?? null;
+    const left = await module.show({ params: found.params, query, signal: controller.signal, main, title });
+    if (controller.signal.aborted) return void left?.();
+    mine.leave = left ?? null;
     arrive();
   } catch (error) {
     if (controller.signal.aborted || error.status === 401) return;

@@ -39,6 +39,12 @@ export function leaveAllPlaces() {
   for (const sessionId of [...kept.keys()]) leavePlace(sessionId);
 }
 
+// When the page is left; a page that comes back takes them up again.
+export function pausePlaces() {
+  for (const { controller } of kept.values()) controller.abort();
+  kept.clear();
+}
+
 // After a reload of the page.
 export function resumePlaces() {
   try {

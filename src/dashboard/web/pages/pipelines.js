@@ -13,20 +13,25 @@ export async function show({ signal, main, title }) {
   // How many are free, by pipeline; counted again only where something has happened.
   const free = new Map();
   let changed = new Set();
+  let newest = 0;
   const read = async () => {
-    changed.forEach((id) => free.delete(id));
-    changed = new Set();
+    const number = ++newest;
     const [pipelines, mine, waiting] = await Promise.all([
       all('/pipelines', { signal }),
       get('/sessions', { query: { mine: true, limit: 100 }, signal }),
       all('/sessions', { query: { lockStatus: 'queued' }, signal }),
     ]);
-    await Promise.all(pipelines.filter(({ id }) => !free.has(id)).map(async ({ id }) => {
-      free.set(id, (await get(path('pipelines', id, 'ephemeral-environments'), { query: { lockStatus: 'unlocked', limit: 1 }, signal })).pagination.total);
-    }));
-    const rows = pipelines.map((pipeline) => ({ ...pipeline, free: free.get(pipeline.id), waiting: waiting.filter(({ pipelineId }) => pipelineId === pipeline.id).length }));
-    replace(place, mine.data.length > 0 ? held(mine.data) : null, rows.filter(({ status }) => status === 'stopped').map(stopped),
-      h('section', { class: 'card flush' }, rows.length > 0 ? list(rows, read) : noPipelines(organization)));
+    const draw = () => {
+      if (number !== newest) return;
+      const rows = pipelines.map((pipeline) => ({ ...pipeline, free: free.get(pipeline.id) ?? '…', waiting: waiting.filter(({ pipelineId }) => pipelineId === pipeline.id).length }));
+      replace(place, mine.data.length > 0 ? held(mine.data) : null, rows.filter(({ status }) => status === 'stopped').map(stopped),
+        h('section', { class: 'card flush' }, rows.length > 0 ? list(rows, read) : noPipelines(organization)));
+    };
+    const unknown = pipelines.filter(({ id }) => changed.has(id) || !free.has(id));
+    changed = new Set();
+    draw();
+    Promise.all(unknown.map(async ({ id }) => free.set(id, (await get(path('pipelines', id, 'ephemeral-environments'), { query: { lockStatus: 'unlocked', limit: 1 }, signal })).pagination.total)))
+      .then(draw, () => {});
   };
   await read();
   replace(main, h('section', { class: 'page' }, pageHead({ title: organization.name, text: 'What you hold, and the pipelines.' }), place));

@@ -2,6 +2,7 @@
 
 import { h } from '../lib/dom.js';
 import { all } from '../lib/api.js';
+import { pipelinesKnown } from '../lib/pipelines.js';
 import { href } from '../lib/router.js';
 import { me } from '../lib/session.js';
 import { timeElement } from '../lib/time.js';
@@ -29,5 +30,7 @@ export const coded = (text) => upperFirst(text).split('`').map((part, place) => 
 
 // A field with all pipelines to choose from.
 export async function pipelineField(signal, any = 'All', label = 'Pipeline') {
-  return { label, name: 'pipelineId', options: [['', any], ...(await all('/pipelines', { signal })).map(({ id, name }) => [id, name])] };
+  const known = pipelinesKnown();
+  const pipelines = known.length > 0 ? known : await all('/pipelines', { signal });
+  return { label, name: 'pipelineId', options: [['', any], ...pipelines.map(({ id, name }) => [id, name])] };
 }
