@@ -42,6 +42,10 @@
 //! 14. An event that is missing, changed or moved without being noticed: `tests/api/events/tampering.rs`, `tests/api/events/verifying.rs`, and
 //!     `store::journal::tests::whatever_part_of_the_pages_reached_the_database_replaying_makes_the_same_ones_again`; or rewritten by
 //!     somebody without the master key: `events::tests::sealing`. A security event pushed out by others: `events::tests::archiving`.
+//! 15. A sign-in that a page of another site uses: `http::own_page::tests::only_our_own_pages_are_our_own`,
+//!     `tests/api/sign_in/cross_site.rs`; that outlives its password, its token, its member or its time:
+//!     `auth::tests::sign_ins`, `tests/api/sign_in/ending.rs`; an invitation that works twice:
+//!     `tests/api/sign_in/invitations.rs`; an organization without an admin who can act: `tests/api/members.rs`.
 
 pub mod actors;
 pub mod analysis;

@@ -70,6 +70,19 @@ async fn file_and_api_together_never_leave_an_organization_without_an_admin() {
 }
 
 #[tokio::test]
+async fn a_disabled_admin_is_enabled_again_if_the_file_leaves_no_other() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = start(&store, &[("admin", Role::Admin), ("ana", Role::Admin)]).await;
+    let disabled = MemberUpdate { disabled: Some(true), ..MemberUpdate::default() };
+    accounts.change_member(&acme(), user(&accounts, "ana"), disabled, START).await.unwrap();
+    let same = start(&store, &[("admin", Role::Admin), ("ana", Role::Admin)]).await;
+    assert!(same.member_named(&acme(), "ana").unwrap().disabled, "a file disables and enables nobody");
+    let alone = start(&store, &[("ana", Role::Admin)]).await;
+    assert_eq!(alone.first_admin(&acme()), Some(user(&alone, "ana")));
+    assert!(!alone.member_named(&acme(), "ana").unwrap().disabled);
+}
+
+#[tokio::test]
 async fn an_organization_that_is_not_declared_keeps_its_members_too() {
     let store = Arc::new(MemoryStore::new());
     let accounts = start(&store, &[("admin", Role::Admin)]).await;
