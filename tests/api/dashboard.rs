@@ -124,7 +124,8 @@ async fn who_has_the_page_already_is_told_so() {
 fn files_of(page: &Answer) -> Vec<String> {
     let named = ["src=\"", "href=\""].iter().flat_map(|attribute| page.text.split(attribute).skip(1));
     let named: Vec<_> = named.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
-    assert!(named.iter().all(|path| path.starts_with('/') && !path.starts_with("//")), "{named:?}");
+    let is_own = |path: &String| path.starts_with('#') || path.starts_with('/') && !path.starts_with("//");
+    assert!(named.iter().all(is_own), "{named:?}");
     assert!(!page.text.contains("<style") && !page.text.contains(" style=") && !page.text.contains("javascript:"));
     named.into_iter().filter(|path| path.starts_with("/assets/")).collect()
 }

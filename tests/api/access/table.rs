@@ -13,7 +13,8 @@ use crate::support::{ADMIN_TOKEN, Answer, Client, Server, Setup, lockkeeper};
 /// For each operation who may use it, and what those get who may. Nothing here takes effect: a body has a field that none
 /// knows, and ids are made up, so 404 and 422 come from behind the check of the role.
 ///
-/// `public`: anybody, without a token. `member`: any role, and any organization, since the path names none.
+/// `public`: anybody, without a token. `member`: any role, and any organization, since the path names none. `page`: anybody,
+/// but no page of another site. `signed-in`: any member, by a cookie and not by a token.
 const TABLE: &str = "
     listPipelines             viewer      200
     getPipeline               viewer      200
@@ -93,7 +94,25 @@ const TABLE: &str = "
     getMetrics                public      200
     getOpenapiDocument        public      200
     explainProblem            public      200
+    getMethods                public      200
+    signIn                    page        422
+    signOut                   page        422
+    changePassword            signed-in   422
+    listSignIns               signed-in   200
+    endSignIn                 signed-in   404
+    viewInvitation            page        404
 ";
+
+/// Requests of our pages, which are not in the document: for these, too, the table has rows.
+const OF_PAGES: [(&str, &str, &str); 7] = [
+    ("getMethods", "GET", "/auth/methods?organization=acme"),
+    ("signIn", "POST", "/auth/sign-in"),
+    ("signOut", "POST", "/auth/sign-out"),
+    ("changePassword", "POST", "/auth/password"),
+    ("listSignIns", "GET", "/auth/sign-ins"),
+    ("endSignIn", "DELETE", "/auth/sign-ins/tok_0199f3c2a4b07f3e9d2c5a1b"),
+    ("viewInvitation", "GET", "/auth/invitations/lki_none"),
+];
 
 /// Who asks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -124,6 +143,8 @@ struct Caller {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
     Public,
+    OwnPage,
+    SignedIn,
     AnyMember,
     Least(&'static str),
 }
@@ -183,10 +204,12 @@ impl Row {
         let refused = |status, code: &str| (status, Some(code.to_owned()));
         match (self.access, column) {
             (Access::Public, _) => allowed,
+            (Access::OwnPage, column) if column != Column::OtherSite => allowed,
             (_, Column::NoToken) => refused(401, "missing_token"),
             (_, Column::BadToken | Column::Expired | Column::Revoked) => refused(401, "invalid_token"),
             (_, Column::OtherSite) => refused(403, "cross_site_request"),
-            (_, Column::OwnPage) | (Access::AnyMember, _) => allowed,
+            (_, Column::OwnPage) | (Access::AnyMember | Access::OwnPage, _) => allowed,
+            (Access::SignedIn, _) => refused(403, "sign_in_required"),
             (Access::Least(_), Column::OtherOrganization) => refused(404, "organization_not_found"),
             (Access::Least(least), Column::Member(role)) if rank(role) < rank(least) => {
                 refused(403, &format!("permission_denied, requires {least}"))
@@ -208,6 +231,7 @@ fn outcome(answer: &Answer) -> (u16, Option<String>) {
         "missing_token"
         | "invalid_token"
         | "cross_site_request"
+        | "sign_in_required"
         | "organization_not_found"
         | "route_not_found"
         | "method_not_allowed" => Some(code),
@@ -221,6 +245,8 @@ fn table() -> BTreeMap<&'static str, Row> {
         let [id, access, status] = line.split_whitespace().collect::<Vec<_>>().try_into().unwrap();
         let access = match access {
             "public" => Access::Public,
+            "page" => Access::OwnPage,
+            "signed-in" => Access::SignedIn,
             "member" => Access::AnyMember,
             role => Access::Least(ROLES[rank(role)].1),
         };
@@ -252,6 +278,12 @@ fn requests(document: &Value) -> Vec<Request> {
         }
     }
     assert!(requests.len() > 70, "{} operations", requests.len());
+    requests.extend(OF_PAGES.iter().map(|(id, method, path)| Request {
+        id: (*id).to_owned(),
+        method: method.parse().unwrap(),
+        paths: vec![(*path).to_owned()],
+        body: (*method == "POST").then(|| json!({ "noSuchField": true })),
+    }));
     requests
 }
 
