@@ -61,7 +61,7 @@ function list(rows, reload) {
     caption: 'Pipelines', rows, href: ({ id }) => at(id),
     columns: [
       ['Pipeline', ({ name, id }) => [name, name === id ? null : h('span', { class: 'quiet mono small' }, ` ${id}`)]],
-      ['Free', ({ free, environmentCount: count }) => (count === 0 ? quiet('no environments') : [h('strong', null, free), ` of ${count}`])],
+      ['Free', ({ free, environmentCount: count }) => (count === 0 ? quiet('no environments') : [h('strong', null, free), ` of ${count}`]), 'nowrap'],
       ['Waiting', ({ waiting }) => (waiting > 0 ? h('strong', null, waiting) : quiet('nobody'))],
       ['Stages', stageLine], ['Status', ({ status }) => (status === 'stopped' ? state('stopped') : state('enabled', 'running'))],
       ...(may('manage-pipelines') ? [['', (pipeline) => atEnd(switchOf(pipeline, reload))]] : []),

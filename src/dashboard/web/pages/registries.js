@@ -1,6 +1,6 @@
 // Step registries: steps that pipelines use by name and version, from a git repository or as given.
 
-import { asking, at, empty, field, go, h, listPage, may, post, quiet, state, timeElement } from '../parts/all.js';
+import { asking, at, empty, field, go, h, listPage, may, post, quiet, state, timeElement, wrap } from '../parts/all.js';
 
 const EXAMPLE = [{ name: 'greet', version: '1.0', inputs: { WHOM: { type: 'string', default: 'world' } }, run: ['sh', '-c', 'echo hello $WHOM'] }];
 
@@ -14,7 +14,7 @@ export function show(context) {
     href: ({ registryId }) => at('-', 'registries', registryId),
     columns: () => [
       ['Name', 'name'], ['Status', ({ status, error }) => h('span', { title: error }, state(status))],
-      ['Source', ({ git }) => (git ? [git.url, quiet(` at ${git.ref}`)] : quiet('a list of steps'))],
+      ['Source', ({ git }) => (git ? wrap(git.url, quiet(` at ${git.ref}`)) : quiet('a list of steps'))],
       ['Steps', 'stepCount', 'number'], ['Synced', ({ syncedAt, updatedAt }) => timeElement(syncedAt ?? updatedAt)],
     ],
     empty: empty({ icon: 'box', title: 'No step registries yet', text: 'Keep the steps that several pipelines need in one place: a git repository with steps/*.toml, or a list.' }),

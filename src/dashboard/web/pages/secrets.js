@@ -19,7 +19,7 @@ export async function show(context) {
     }), reload) : null),
     filters: [{ ...scope, label: 'Pipeline' }],
     columns: (reload) => [
-      ['Name', ({ name }) => h('span', { class: 'mono strong' }, name)], ['For', ({ pipelineId }) => pipelineId ?? quiet('all pipelines')],
+      ['Name', ({ name }) => h('span', { class: 'mono strong' }, name)], ['For', ({ pipelineId }) => pipelineId ?? quiet('all pipelines'), 'nowrap'],
       ['Description', orDash('description')], ['Version', 'version', 'number'], ['Changed', ago('updatedAt')],
       ...(manages ? [['', (secret) => atEnd(menu({ label: `Actions for ${secret.name}`, items: () => actions(secret, reload) }))]] : []),
     ],

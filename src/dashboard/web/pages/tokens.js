@@ -52,8 +52,10 @@ function showToken({ token, expiresAt }) {
 }
 
 function revoke({ name, lastFour, tokenId }, reload) {
-  return asking({ label: `Revoke ${name}`, kind: 'danger' }, () => ({
+  const shown = asking({ label: 'Revoke', kind: 'danger' }, () => ({
     title: `Revoke ${name}?`, text: `What uses the token that ends in ${lastFour} is refused at once. Sessions that it claimed go on until they expire.`,
     label: 'Revoke', kind: 'danger', send: () => del(path('tokens', tokenId)), done: `${name} is revoked`,
   }), reload);
+  shown.button.setAttribute('aria-label', `Revoke ${name}`);
+  return shown;
 }

@@ -1,6 +1,6 @@
 // Webhooks: where events are sent. Only admins see them.
 
-import { asking, at, empty, go, h, listPage, may, me, notice, orDash, pageHead, post, quiet, replace, row, shownOnce, state, timeElement } from '../parts/all.js';
+import { asking, at, empty, go, h, listPage, may, me, notice, orDash, pageHead, post, quiet, replace, row, shownOnce, state, timeElement, wrap } from '../parts/all.js';
 import { EVENT_GROUPS } from '../parts/event-words.js';
 
 export function show(context) {
@@ -16,7 +16,7 @@ export function show(context) {
     }),
     href: ({ webhookId }) => at('-', 'webhooks', webhookId),
     columns: () => [
-      ['Receiver', ({ url }) => host(url)], ['Status', webhookState], ['Events', eventsOf], ['Description', orDash('description')],
+      ['Receiver', ({ url }) => wrap(host(url))], ['Status', webhookState], ['Events', eventsOf], ['Description', orDash('description')],
       ['Last delivery', ({ lastDelivery: last }) => (last ? row(state(last.status), timeElement(last.at)) : quiet('none yet'))],
     ],
     empty: empty({ icon: 'hook', title: 'No webhooks yet', text: 'Tell a chat, a build server or your own program when an environment is claimed, released or deployed to.' }),

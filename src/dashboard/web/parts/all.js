@@ -8,7 +8,7 @@ export { go, reload } from '../lib/router.js';
 export { clock, duration, exactly, now, timeElement } from '../lib/time.js';
 export { ask, asking } from './ask.js';
 export { button } from './button.js';
-export { ago, at, atEnd, coded, commit, environment, mono, orDash, pipelineField, plural, quiet, row, shortCommit, strong, upperFirst } from './cells.js';
+export { ago, at, atEnd, coded, commit, environment, mono, orDash, pipelineField, plural, quiet, row, shortCommit, strong, upperFirst, wrap } from './cells.js';
 export { field, form } from './form.js';
 export { icon } from './icon.js';
 export { filterRow, listPage, refetch, valuesOf } from './list-page.js';

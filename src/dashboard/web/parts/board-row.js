@@ -115,7 +115,7 @@ function fillDeployment(part, { lock, lockStatus, currentDeployment, lastDeploym
   if (!shown) return;
   const { status, stage, stagesDone, stagesTotal } = shown;
   const count = stagesTotal > 0 ? ` ${Math.min(stagesTotal, (stagesDone ?? 0) + 1)}/${stagesTotal}` : '';
-  const words = status === 'running' ? `deploying${count}${stage ? ` ${stage}` : ''}` : `${look(status).word}${status === 'awaiting_approval' ? count : ''}`;
+  const words = status === 'running' ? `deploying${count}${stage ? ` ${stage}` : ''}` : status === 'awaiting_approval' ? 'needs approval' : look(status).word;
   setState(part.progress, status, words);
 }
 

@@ -12,12 +12,14 @@ export const at = (...segments) => href(me().organization.id, ...segments);
 export const quiet = (...children) => h('span', { class: 'quiet' }, children);
 export const mono = (...children) => h('span', { class: 'mono' }, children);
 export const strong = (...children) => h('span', { class: 'strong' }, children);
+// Text that breaks anywhere rather than widen its table.
+export const wrap = (...children) => h('span', { class: 'wrap' }, children);
 export const row = (...children) => h('span', { class: 'row' }, children);
 export const atEnd = (...children) => h('div', { class: 'row end' }, children);
 export const plural = (count, word) => `${count} ${word}${count === 1 ? '' : 's'}`;
 export const upperFirst = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 // Cells of one field: what is there or a dash, and a time or what is said without one.
-export const orDash = (name) => (row) => row[name] || quiet('–');
+export const orDash = (name) => (row) => (row[name] ? wrap(row[name]) : quiet('–'));
 export const ago = (name, never) => (row) => (row[name] ? timeElement(row[name]) : quiet(never));
 
 // A full SHA is cut as git does it; other names of commits are shown whole.
