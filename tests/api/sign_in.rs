@@ -1,6 +1,6 @@
 //! People with browsers: signing in and out, and what a cookie is worth.
 
-mod browser;
+pub mod browser;
 mod cross_site;
 mod ending;
 mod invitations;

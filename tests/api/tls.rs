@@ -5,6 +5,7 @@ mod client_certificates;
 mod patience;
 mod programs;
 mod replacing;
+mod signing_in;
 mod starting;
 
 use std::path::PathBuf;

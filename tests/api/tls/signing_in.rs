@@ -1,0 +1,31 @@
+//! Signing in over TLS: the cookie is one that browsers keep from neighbours and from connections without TLS.
+
+use reqwest::Method;
+use serde_json::json;
+
+use super::Site;
+use crate::sign_in::browser::Browser;
+use crate::support::ADMIN_TOKEN;
+
+#[tokio::test]
+async fn over_tls_the_cookie_is_bound_to_the_host_and_no_other_one_is_taken() {
+    let site = Site::new();
+    let server = site.start();
+    let client = server.anonymous().over(site.http(None));
+    let browser = Browser::over_tls(client.clone());
+    let answer = browser.post("/auth/sign-in", json!({ "token": ADMIN_TOKEN })).await.has_status(204);
+    let cookie = answer.header("set-cookie");
+    assert!(cookie.starts_with("__Host-lockkeeper=lks_"), "{cookie}");
+    for part in ["Path=/", "Secure", "HttpOnly", "SameSite=Strict"] {
+        assert!(cookie.split("; ").any(|found| found == part), "{part}: {cookie}");
+    }
+    assert_eq!(browser.get("/api/v1/whoami").await.ok().data()["user"]["name"], "admin");
+    for (origin, is_own) in [(server.address.clone(), true), (server.address.replace("https", "http"), false)] {
+        let answer = browser.send(browser.bare(Method::GET, "/api/v1/whoami").header("Origin", &origin)).await;
+        assert_eq!(answer.status == 200, is_own, "{origin}: {answer:?}");
+    }
+    // A neighbour in the domain could set one without the prefix.
+    let text = browser.cookie().unwrap();
+    let request = client.request(Method::GET, "/api/v1/whoami").header("Cookie", format!("lockkeeper={text}"));
+    client.send(request.header("Sec-Fetch-Site", "same-origin")).await.refused(401, "missing_token");
+}
