@@ -37,7 +37,7 @@ export async function show({ query, signal, main, title }) {
   };
   showPassword();
 
-  const words = query.error ? ERRORS[query.error] ?? `Single sign-on did not work (${query.error}). Try again, or ask an admin of your organization.` : null;
+  const words = query.error ? await wordsFor(query.error, signal) : null;
   replace(main, h('div', { class: 'gate' }, h('div', null,
     h('div', { class: 'brand' }, mark(32), 'Lockkeeper'),
     h('section', { class: 'card' }, h('h1', null, 'Sign in'),
@@ -53,13 +53,17 @@ export async function show({ query, signal, main, title }) {
   if (organization.input.value) offerProviders(providers, organization.input.value, back, signal);
 }
 
-// The codes that the single sign-on comes back with.
-const ERRORS = {
-  provider_unavailable: 'The provider did not answer. Try again in a moment.',
-  not_permitted: 'None of your groups gives you access to this organization. Ask one of its admins.',
-  member_disabled: 'Your account is disabled. Ask an admin of your organization.',
-  expired: 'That took too long. Try again.',
-};
+// The server's own words for the code that a single sign-on came back with.
+async function wordsFor(code, signal) {
+  const otherwise = 'That did not work. Try again, or ask an admin of your organization.';
+  if (!/^[a-z_]{1,64}$/.test(code)) return otherwise;
+  try {
+    const answer = await fetch(`/problems/${code}`, { signal });
+    return answer.ok ? (await answer.text()).split('\n\n')[1] : otherwise;
+  } catch {
+    return otherwise;
+  }
+}
 
 function other(label, onClick) {
   return [h('div', { class: 'or' }, 'or'), h('button', { type: 'button', class: 'button wide', on: { click: onClick } }, label)];
