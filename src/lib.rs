@@ -72,6 +72,7 @@ pub mod registries;
 pub mod runner;
 pub mod secrets;
 pub mod shares;
+pub mod sso;
 pub mod steady_clock;
 pub mod store;
 mod stored;

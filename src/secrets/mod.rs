@@ -28,6 +28,7 @@ pub use kept::forget;
 pub use master_key::{MasterKey, OpenError};
 pub use opening::{PipelineSecrets, SecretVersions};
 pub use rotation::{Rotated, rotate, unlock};
+pub use sealing::{AssociatedData, Key as SealingKey};
 pub use secret::{NewSecret, SECRETS_MAX, Secret, SecretChange, SecretError};
 pub use value::{SecretValue, VALUE_BYTES_MAX};
 pub use vault::Vault;
