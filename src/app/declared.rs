@@ -10,6 +10,7 @@ use crate::config::{Member, Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey};
 use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::registries::Registries;
+use crate::sso::Provider;
 
 /// Declarations applied concurrently at the start: enough to share disk syncs.
 const DECLARED_AT_ONCE: usize = 256;
@@ -22,6 +23,11 @@ pub fn members(declared: &[Organization]) -> Vec<NewMember> {
         members.map(member).collect::<Vec<_>>()
     };
     declared.iter().flat_map(of).collect()
+}
+
+/// The providers of single sign-on, by organization.
+pub fn providers(declared: &[Organization]) -> Vec<(Identifier, Vec<Provider>)> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.providers.clone())).collect()
 }
 
 /// The names for people, by id.

@@ -27,6 +27,7 @@ use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
 use crate::shares::{Capacity, Places};
+use crate::sso::SingleSignOn;
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
@@ -151,6 +152,7 @@ pub async fn open_realm(
         event_hubs: EventHubs::new(events.clone(), stream_timing(settings), settings.organizations.len()),
         events,
         public_url: settings.public_url.clone(),
+        sso: SingleSignOn::new(declared::providers(&settings.organizations)),
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };

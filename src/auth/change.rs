@@ -71,6 +71,7 @@ impl Change {
     pub fn remove_member(&mut self, member: &Member, cause: Cause<'_>) {
         self.batch.delete(stored::member_key(&member.organization, &member.name));
         self.batch.delete(stored::credentials_key(&member.organization, &member.name));
+        self.batch.delete(stored::link_key(&member.organization, &member.name));
         self.members.push(MemberChange::Removed(member.id));
         self.record_member(EventType::MemberRemoved, member, None, cause);
     }
@@ -128,6 +129,9 @@ impl Change {
 
     fn set_member(&mut self, member: &Arc<Member>) {
         self.batch.put(stored::member_key(&member.organization, &member.name), stored::encode_member(member));
+        if let Some(link) = &member.link {
+            self.batch.put(stored::link_key(&member.organization, &member.name), stored::encode_link(link));
+        }
         self.members.push(MemberChange::Set(member.clone()));
     }
 

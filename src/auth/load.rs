@@ -1,10 +1,10 @@
-//! Reads members, their credentials, declarations and tokens from the store at a start.
+//! Reads members, who they are at providers, their credentials, declarations and tokens from the store at a start.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::credentials::Credentials;
-use super::member::{Declaration, Member, NewMember};
+use super::member::{Declaration, Member, NewMember, ProviderLink};
 use super::stored;
 use super::token::Token;
 use crate::domain::{Identifier, UserId};
@@ -17,15 +17,22 @@ pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
 /// The members of the organizations that are declared.
 pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<UserId, Arc<Member>>, StoreError> {
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
+    let mut links = links(store)?;
     let mut members = HashMap::new();
     for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
         // A new member in the place of an unreadable one would be parted from their tokens and sessions.
         let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
         if organizations.contains(&member.organization) {
-            members.insert(member.id, Arc::new(member));
+            let link = links.remove(&(member.organization.clone(), member.name.clone()));
+            members.insert(member.id, Arc::new(Member { link, ..member }));
         }
     }
     Ok(members)
+}
+
+fn links(store: &dyn Store) -> Result<HashMap<(Identifier, Identifier), ProviderLink>, StoreError> {
+    let records = store.scan(stored::LINKS, &end_of_prefix(stored::LINKS), usize::MAX)?;
+    records.iter().map(|(key, record)| stored::decode_link(key, record).map_err(|error| error.under(key))).collect()
 }
 
 pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> Result<Declarations, StoreError> {

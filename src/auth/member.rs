@@ -19,6 +19,16 @@ pub struct Member {
     pub email: Option<Email>,
     /// Kept with everything that is theirs, and refused.
     pub disabled: bool,
+    /// Of a member who has signed in with a provider.
+    pub link: Option<ProviderLink>,
+}
+
+/// Who a member is at a provider of single sign-on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProviderLink {
+    pub provider: Identifier,
+    /// The provider's id of the person, which is never reused.
+    pub subject: String,
 }
 
 /// A member with what is known of their tokens and sign-ins.

@@ -147,7 +147,7 @@ impl Accounts {
         self.hand_in(committer, change)
     }
 
-    fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {
+    pub(super) fn refuse_last_admin(&self, member: &Member) -> Result<(), AccountsError> {
         let members = self.members_of(&member.organization);
         let mut others = members.iter().filter(|other| other.id != member.id);
         let is_last = member.is_acting_admin() && !others.any(|other| other.is_acting_admin());
@@ -158,6 +158,7 @@ impl Accounts {
 impl Member {
     pub(super) fn new(new: NewMember, now: Timestamp) -> Self {
         let NewMember { organization, name, role, email } = new;
-        Self { organization, id: UserId(entropy::id_seed()), name, role, created_at: now, email, disabled: false }
+        let id = UserId(entropy::id_seed());
+        Self { organization, id, name, role, created_at: now, email, disabled: false, link: None }
     }
 }

@@ -5,7 +5,8 @@
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
 //! Each file uses only those before it: token_text, token, member, password, credentials, hashing, attempts, permission,
-//! revocations, stored, change, load, accounts, sign_ins, invitations, members and tokens, declared.
+//! revocations, stored, change, load, accounts, sign_ins, invitations, members and tokens,
+//! links, declared.
 
 mod accounts;
 mod attempts;
@@ -14,6 +15,7 @@ mod credentials;
 mod declared;
 mod hashing;
 mod invitations;
+mod links;
 mod load;
 mod member;
 mod members;
@@ -33,7 +35,8 @@ pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon};
 pub use change::{RevocationReason, SignInMethod};
 pub use invitations::OpenInvitation;
-pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember};
+pub use links::ProvidedPerson;
+pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
 pub use password::Password;
 pub use permission::Permission;
 pub use sign_ins::{NewSignIn, Proof, Unproven};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::credentials::{Credentials, Invitation};
-use super::member::{Declaration, Member};
+use super::member::{Declaration, Member, ProviderLink};
 use super::password::PasswordHash;
 use super::token::{SignInOrigin, Token, TokenKind, Usage};
 use super::token_text::TokenHash;
@@ -15,6 +15,7 @@ records! {
     TokenV1<'a> = "token",
     SignInV1<'a> = "sign-in",
     CredentialsV1<'a> = "credentials",
+    ProviderLinkV1<'a> = "provider link",
     RevokedV1 = "revoked bootstrap token",
 }
 
@@ -23,6 +24,7 @@ pub const MEMBERS: &[u8] = b"u/";
 pub const DECLARATIONS: &[u8] = b"UD/";
 pub const SIGN_INS: &[u8] = b"TS/";
 pub const CREDENTIALS: &[u8] = b"UC/";
+pub const LINKS: &[u8] = b"UL/";
 const REVOKED: &[u8] = b"TR/";
 
 /// Keeps one batch well below the store's limit, also where all names are as long as they may be.
@@ -49,6 +51,11 @@ pub fn member_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
 /// `UC/{organization}/{name}`
 pub fn credentials_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
     path(CREDENTIALS, organization, name)
+}
+
+/// `UL/{organization}/{name}`: who a member is at a provider.
+pub fn link_key(organization: &Identifier, name: &Identifier) -> Vec<u8> {
+    path(LINKS, organization, name)
 }
 
 /// `UD/{organization}/{name}`: what a file last declared of a member.
@@ -137,6 +144,7 @@ pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
         created_at: Timestamp::from_millis(before.created_at),
         email: Option::from_form(email).map_err(record::invalid::<MemberV2<'_>>)?,
         disabled,
+        link: None,
     })
 }
 
@@ -190,6 +198,7 @@ stored! { struct CredentialsV1 of Credentials {
     invitation: Option<Invitation>,
     last_sign_in_at: Option<Timestamp>,
 } }
+stored! { struct ProviderLinkV1 of ProviderLink { provider: Identifier, subject: String } }
 stored! { struct InvitationV1 of Invitation { hash: TokenHash, expires_at: Timestamp } }
 stored! { struct PasswordHashV1 of PasswordHash {
     memory_kib: u32,
@@ -252,6 +261,16 @@ pub fn decode_credentials(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Iden
     Ok((member, stored::read(bytes)?))
 }
 
+pub fn encode_link(link: &ProviderLink) -> Vec<u8> {
+    encode(&link.to_form())
+}
+
+/// Organization and name of a member, and who they are at a provider.
+pub fn decode_link(key: &[u8], bytes: &[u8]) -> Result<((Identifier, Identifier), ProviderLink), RecordError> {
+    let member = parse_path(LINKS, key).ok_or_else(record::misplaced::<ProviderLinkV1<'_>>)?;
+    Ok((member, stored::read(bytes)?))
+}
+
 pub fn decode_token(bytes: &[u8]) -> Result<Token, RecordError> {
     stored::read(bytes)
 }
@@ -278,6 +297,7 @@ mod tests {
             created_at: Timestamp::from_millis(1_794_735_000_123),
             email: None,
             disabled: false,
+            link: None,
         };
         let key = member_key(&member.organization, &member.name);
         assert_eq!(decode_member(&key, &format_4("member")).unwrap(), member);
@@ -359,6 +379,13 @@ mod tests {
         let key = credentials_key(&identifier("acme"), &identifier("ana"));
         let decode = |bytes: &[u8]| decode_credentials(&key, bytes);
         fuzz_record([encode_credentials(&credentials())], decode, |(_, credentials)| encode_credentials(credentials));
+        let key = link_key(&identifier("acme"), &identifier("ana"));
+        let link = ProviderLink { provider: identifier("keycloak"), subject: "id-1".to_owned() };
+        assert_eq!(
+            decode_link(&key, &encode_link(&link)).unwrap(),
+            ((identifier("acme"), identifier("ana")), link.clone())
+        );
+        fuzz_record([encode_link(&link)], |bytes| decode_link(&key, bytes), |(_, link)| encode_link(link));
         fuzz_record([encode_revoked(Timestamp::from_millis(7))], decode_revoked, |at| encode_revoked(*at));
     }
 }

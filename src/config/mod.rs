@@ -10,6 +10,7 @@ mod given;
 mod keys;
 mod layers;
 mod organization;
+mod providers;
 mod settings;
 mod step_file;
 #[cfg(test)]

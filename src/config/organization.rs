@@ -1,9 +1,10 @@
-//! One organization as a file declares it: its members, its pipelines and their environments.
+//! One organization as a file declares it: its members, how they sign in, its pipelines and their environments.
 
 use std::sync::Arc;
 
 use super::document::{Document, element};
 use super::fault::{Fault, Place};
+use super::providers::{self, ProviderForm};
 use crate::auth::MEMBERS_MAX;
 use crate::domain::{Blueprint, Configuration, Email, Identifier, Role};
 use crate::forms::{
@@ -11,6 +12,7 @@ use crate::forms::{
     Spelling, form,
 };
 use crate::pipelines::{Definition, PIPELINES_MAX, Repository};
+use crate::sso::{PROVIDERS_MAX, Provider};
 
 /// The list of a pipeline's environments is one answer.
 const ENVIRONMENTS_MAX: usize = 100_000;
@@ -21,6 +23,8 @@ pub struct Organization {
     pub name: String,
     /// At least one of them is an admin.
     pub members: Vec<Member>,
+    /// Of single sign-on.
+    pub providers: Vec<Provider>,
     pub pipelines: Vec<Pipeline>,
 }
 
@@ -51,6 +55,7 @@ form! {
     pub(super) struct OrganizationFile {
         required organization: OrganizationForm,
         optional(List::default()) members: List<MemberForm, 0, MEMBERS_MAX>,
+        optional(List::default()) providers: List<ProviderForm, 0, PROVIDERS_MAX>,
         optional(List::default()) pipelines: List<DeclaredPipelineForm, 0, PIPELINES_MAX>,
     }
     check check_admin;
@@ -105,16 +110,19 @@ pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Orga
     }
     let root = reader.object(&root)?;
     let head = reader.object(root.get("organization")?)?;
-    Some((organization(file?), document.line(head.at_of("id"))))
+    let mut file = file?;
+    let providers = providers::providers(std::mem::take(&mut file.providers.0), &root, document, faults)?;
+    Some((organization(file, providers), document.line(head.at_of("id"))))
 }
 
-fn organization(file: OrganizationFile) -> Organization {
-    let OrganizationFile { organization: OrganizationForm { id, name }, members, pipelines } = file;
+fn organization(file: OrganizationFile, providers: Vec<Provider>) -> Organization {
+    let OrganizationFile { organization: OrganizationForm { id, name }, members, providers: _, pipelines } = file;
     let member = |MemberForm { name, role, email }| Member { name, role, email };
     Organization {
         name: name.map_or_else(|| id.to_string(), |name| name.0.to_string()),
         id,
         members: members.0.into_iter().map(member).collect(),
+        providers,
         pipelines: pipelines.0.into_iter().map(pipeline).collect(),
     }
 }

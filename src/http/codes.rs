@@ -37,6 +37,8 @@ codes! {
         "The request could not be understood as HTTP. Resend it as the OpenAPI document describes.";
     MalformedJson = "malformed_json", BAD_REQUEST, "The body is not JSON",
         "The body is not valid JSON, is nested too deeply, or has a duplicate key in an object. The detail says where. Fix it and resend.";
+    SsoNotUnderWay = "sso_not_under_way", BAD_REQUEST, "The sign-in is over",
+        "The sign-in at the provider took longer than ten minutes, began in another browser or before the server started, or has been finished already. Begin again.";
     InvalidParameter = "invalid_parameter", BAD_REQUEST, "Invalid parameter",
         "A query parameter or header is unknown, repeated, or out of bounds. `errors` names each one.";
     MissingToken = "missing_token", UNAUTHORIZED, "No token",
@@ -57,8 +59,16 @@ codes! {
         "Only the user who claimed a session can deploy in it. That user or a maintainer can release it, and cancel or retry its deployments.";
     SelfApprovalDenied = "self_approval_denied", FORBIDDEN, "Own deployments cannot be approved",
         "In this pipeline, users cannot approve deployments that they started or retried themselves. Ask another maintainer.";
+    SsoDenied = "sso_denied", FORBIDDEN, "The provider refused",
+        "The provider of single sign-on refused the sign-in, or it was cancelled there. Try again; if it happens again, the server's log says why.";
+    SsoNoRole = "sso_no_role", FORBIDDEN, "No role for any of your groups",
+        "The provider knows you, but none of your groups there has a role in this organization. Ask an admin.";
+    SsoNoName = "sso_no_name", FORBIDDEN, "No name from the provider",
+        "The provider gave neither a name nor an e-mail address that can be the name of a member. Ask an admin.";
     RouteNotFound = "route_not_found", NOT_FOUND, "No such route",
         "No route matches this path. `/api/v1/openapi.json` lists all routes.";
+    ProviderNotFound = "provider_not_found", NOT_FOUND, "No such provider",
+        "The organization has no provider of single sign-on with this id.";
     OrganizationNotFound = "organization_not_found", NOT_FOUND, "No such organization",
         "The organization does not exist, or the token belongs to another one.";
     PipelineNotFound = "pipeline_not_found", NOT_FOUND, "No such pipeline",
@@ -175,6 +185,8 @@ codes! {
         "A name is unique in its organization. Change the member with `PATCH`, or choose another name.";
     MemberLimitReached = "member_limit_reached", CONFLICT, "Too many members",
         "The organization has reached its limit of members. Remove some, then try again.";
+    SsoNameTaken = "sso_name_taken", CONFLICT, "Another member has this name",
+        "The organization has a member with your name at the provider, who is not connected with it. If that is you, ask an admin to enter your e-mail address for that member; then sign in again.";
     MemberDisabled = "member_disabled", CONFLICT, "The member is disabled",
         "A member who is disabled cannot sign in. Enable them with `PATCH` first.";
     LastAdmin = "last_admin", CONFLICT, "Last admin",
@@ -195,6 +207,10 @@ codes! {
         "The token has exceeded its rate. Try again after `Retry-After`; waiting with `waitSeconds` is cheaper than polling.";
     RemoteFailed = "remote_failed", BAD_GATEWAY, "The repository's server failed",
         "The server of the repository failed or could not be reached: `reason` is one of unreachable, timed_out, not_found, authentication, forbidden, refused, rate_limited, failed. A retry continues where this attempt stopped.";
+    SsoUnavailable = "sso_unavailable", BAD_GATEWAY, "The provider cannot be reached",
+        "The server cannot reach the provider of single sign-on. Try again in a moment, or sign in with a password or a token; the server's log says more.";
+    SsoInvalid = "sso_invalid", BAD_GATEWAY, "The provider's answer was not accepted",
+        "What the provider of single sign-on sent does not prove who you are. Try again; if it happens again, the server's log says why.";
     GitUnavailable = "git_unavailable", SERVICE_UNAVAILABLE, "Git is unavailable",
         "The server cannot run git. An operator must install it or free disk space; the server's log says more.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",

@@ -1,4 +1,5 @@
-//! The cookie that holds the sign-in of a browser: not readable by scripts, and sent to this server alone.
+//! The cookies of a browser: its sign-in, and one that is under way at a provider. Not readable by scripts, and sent to this
+//! server alone.
 
 use actix_web::http::header::{COOKIE, HeaderMap, HeaderValue};
 
@@ -6,11 +7,24 @@ use super::call::Call;
 use super::own_page::Origin;
 use crate::auth::OpenToken;
 use crate::domain::Timestamp;
+use crate::sso::PENDING_SECONDS;
 
 /// With this prefix, browsers take it only over TLS from the host itself, not from a neighbour in its domain.
 const SECURE: &str = "__Host-lockkeeper";
 /// On this machine without TLS, where browsers refuse the other.
 const LOCAL: &str = "lockkeeper";
+
+/// The same for a sign-in that is under way at a provider.
+const PENDING_SECURE: &str = "__Host-lockkeeper-sso";
+const PENDING_LOCAL: &str = "lockkeeper-sso";
+
+/// Whether a page of another site that leads here brings the cookie along.
+#[derive(Clone, Copy)]
+enum SameSite {
+    Strict,
+    /// The provider leads back here.
+    Lax,
+}
 
 /// The text of the sign-in that a request came with; it may be malformed or ended.
 pub fn sign_in_text(call: &Call) -> Option<&str> {
@@ -21,18 +35,35 @@ pub fn sign_in_text(call: &Call) -> Option<&str> {
 /// For an answer that signs somebody in.
 pub fn signed_in(origin: &Origin, open: &OpenToken, now: Timestamp) -> HeaderValue {
     let left = open.token.expires_at.map_or(0, |end| end.as_millis().saturating_sub(now.as_millis()).max(0) / 1_000);
-    set(origin, open.text.reveal(), left)
+    set(origin, name(origin), open.text.reveal(), SameSite::Strict, left)
 }
 
 /// For an answer that signs somebody out.
 pub fn signed_out(origin: &Origin) -> HeaderValue {
-    set(origin, "", 0)
+    set(origin, name(origin), "", SameSite::Strict, 0)
 }
 
-fn set(origin: &Origin, value: &str, max_age_seconds: i64) -> HeaderValue {
+/// What a browser needs to come back from a provider.
+pub fn pending_sign_in(origin: &Origin, sealed: &str) -> HeaderValue {
+    set(origin, pending_name(origin), sealed, SameSite::Lax, PENDING_SECONDS)
+}
+
+/// For a browser that has come back.
+pub fn no_pending_sign_in(origin: &Origin) -> HeaderValue {
+    set(origin, pending_name(origin), "", SameSite::Lax, 0)
+}
+
+pub fn pending_sign_in_of<'c>(call: &'c Call, origin: &Origin) -> Option<&'c str> {
+    find(call.request.headers(), pending_name(origin))
+}
+
+fn set(origin: &Origin, name: &str, value: &str, same_site: SameSite, max_age_seconds: i64) -> HeaderValue {
     let secure = if origin.is_secure() { "; Secure" } else { "" };
-    let name = name(origin);
-    let cookie = format!("{name}={value}; Path=/{secure}; HttpOnly; SameSite=Strict; Max-Age={max_age_seconds}");
+    let same_site = match same_site {
+        SameSite::Strict => "Strict",
+        SameSite::Lax => "Lax",
+    };
+    let cookie = format!("{name}={value}; Path=/{secure}; HttpOnly; SameSite={same_site}; Max-Age={max_age_seconds}");
     let mut cookie = HeaderValue::try_from(cookie).expect("letters and digits are valid in a header");
     cookie.set_sensitive(true);
     cookie
@@ -40,6 +71,10 @@ fn set(origin: &Origin, value: &str, max_age_seconds: i64) -> HeaderValue {
 
 fn name(origin: &Origin) -> &'static str {
     if origin.is_secure() { SECURE } else { LOCAL }
+}
+
+fn pending_name(origin: &Origin) -> &'static str {
+    if origin.is_secure() { PENDING_SECURE } else { PENDING_LOCAL }
 }
 
 /// The first of that name: with a secure one there can be no other.

@@ -12,8 +12,8 @@ use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
     analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, invitations, logs,
-    members, operator, pipelines, secrets, session_list, sessions, signing_in, step_registries, tokens, utilisation,
-    webhooks, whoami,
+    members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries, tokens,
+    utilisation, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -169,6 +169,8 @@ pub fn sign_in_routes() -> Vec<Routes> {
     let page = |path, endpoint| at(path).unlisted([endpoint]);
     vec![
         page("/auth/methods", unlisted(Method::GET, signing_in::methods)),
+        page("/auth/oidc/{provider}", unlisted(Method::GET, single_sign_on::begin)),
+        page("/auth/oidc/{provider}/callback", unlisted(Method::GET, single_sign_on::finish)),
         page("/auth/sign-in", unlisted(Method::POST, signing_in::sign_in)),
         page("/auth/sign-out", unlisted(Method::POST, signing_in::sign_out)),
         page("/auth/password", unlisted(Method::POST, signing_in::change_password)),

@@ -26,6 +26,7 @@ use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
 use crate::shares::{Capacity, Places};
+use crate::sso::SingleSignOn;
 use crate::store::Store;
 use crate::webhooks::Webhooks;
 
@@ -84,6 +85,7 @@ pub struct Realm {
     pub rate_limits: Option<RateLimits>,
     /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
     pub public_url: Option<String>,
+    pub sso: SingleSignOn,
 }
 
 impl Realm {

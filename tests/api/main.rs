@@ -21,6 +21,7 @@ mod secrets;
 mod sessions;
 mod shares;
 mod sign_in;
+mod single_sign_on;
 #[path = "../support/mod.rs"]
 mod support;
 mod tls;

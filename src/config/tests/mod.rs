@@ -9,6 +9,7 @@ mod layering;
 mod organizations;
 mod pipelines;
 mod properties;
+mod providers;
 mod tls;
 
 use std::fs;

@@ -48,7 +48,7 @@ pub(super) fn sample_with_its_examples() -> Vec<&'static str> {
 #[test]
 fn the_sample_explains_every_key_of_an_environment_and_its_examples_are_sound() {
     let text = sample_with_its_examples();
-    let files = Files::new(&[("acme.toml", &text.join("\n"))]);
+    let files = Files::new(&[("acme.toml", &text.join("\n")), ("acme-login.secret", "s3cret\n")]);
     let acme = check_file(&files.path("acme.toml")).unwrap().organizations.remove(0).1;
     let review = &acme.pipelines[0].environments[0].configuration;
     assert!(review.default_ttl_seconds.is_some() && review.max_hold_seconds.is_some() && review.on_release.is_some());
@@ -125,7 +125,7 @@ fn all_faults_of_a_file_are_told_from_the_top() {
              force_claim_role, on_release, disabled, variables",
             "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X is not a valid name: must be 1 to 63 letters, digits \
              or '_', not starting with a digit or with LOCKKEEPER_, which is reserved",
-            "o.toml:20: sponsors is not a known key; known here: organization, members, pipelines",
+            "o.toml:20: sponsors is not a known key; known here: organization, members, providers, pipelines",
         ]
     );
 }

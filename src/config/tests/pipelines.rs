@@ -49,7 +49,7 @@ fn the_sample_has_a_pipeline_without_stages_and_one_that_shows_what_stages_can_d
 #[test]
 fn the_sample_explains_every_key_of_a_pipeline_and_its_examples_are_sound() {
     let text = sample_with_its_examples().join("\n");
-    let files = Files::new(&[("acme.toml", &text)]);
+    let files = Files::new(&[("acme.toml", &text), ("acme-login.secret", "s3cret\n")]);
     let acme = check_file(&files.path("acme.toml")).unwrap().organizations.remove(0).1;
     let shop = &acme.pipelines[1];
     assert!(shop.repository.is_some());

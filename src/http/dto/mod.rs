@@ -35,7 +35,7 @@ pub use problem::{ProblemHolderView, ProblemView};
 pub use registry::{RegistryStepView, RegistryView, SyncView};
 pub use secret::SecretView;
 pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, WaiterView, end_reason};
-pub use sign_in::{InvitationView, InvitedView, MethodsView, SignInView};
+pub use sign_in::{InvitationView, InvitedView, MethodsView, ProviderView, SignInView};
 pub use token::{OpenTokenView, TokenView};
 pub use utilisation::UtilisationView;
 pub use values::{Text, Time, UserView};

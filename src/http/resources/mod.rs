@@ -17,6 +17,7 @@ pub mod secrets;
 pub mod session_list;
 pub mod sessions;
 pub mod signing_in;
+pub mod single_sign_on;
 pub mod step_registries;
 pub mod tokens;
 pub mod utilisation;

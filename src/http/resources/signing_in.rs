@@ -18,7 +18,7 @@ use crate::http::body::{invalid_field, read_form, read_open_form};
 use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::cookies;
-use crate::http::dto::{InvitedView, MethodsView, SignInView};
+use crate::http::dto::{InvitedView, MethodsView, ProviderView, SignInView};
 use crate::http::outcome::{done_within, read_within};
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
@@ -178,9 +178,11 @@ pub async fn end(call: Call) -> Answered {
 /// How one can sign in to an organization. An unknown one looks like one without providers.
 pub async fn methods(call: Call) -> Answered {
     let mut query = Query::of(&call.request);
-    query.text("organization", Identifier::parse);
+    let organization = query.text("organization", Identifier::parse);
     query.finish()?;
-    Ok(answer::one(StatusCode::OK, MethodsView { password: true, token: true, providers: Vec::new() }))
+    let known = organization.iter().flat_map(|organization| call.app.realm.sso.providers(organization.as_str()));
+    let providers = known.map(|provider| ProviderView { id: provider.id.to_string(), name: provider.name.clone() });
+    Ok(answer::one(StatusCode::OK, MethodsView { password: true, token: true, providers: providers.collect() }))
 }
 
 /// Whom an invitation is for.
