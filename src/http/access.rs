@@ -1,5 +1,5 @@
-//! Authentication and authorisation, by a token or by the sign-in of a browser: every handler of the API begins here. Another organization looks exactly like one
-//! that does not exist.
+//! Authentication and authorisation, by a token or by the sign-in of a browser: every handler of the API begins here.
+//! Another organization looks exactly like one that does not exist.
 
 use std::sync::Arc;
 use std::time::Duration;

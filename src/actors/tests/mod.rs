@@ -168,6 +168,17 @@ impl Bench {
         self.store.commit(batch).unwrap();
     }
 
+    /// Lets others run until something has happened; on a busy machine, the threads of the store take their time.
+    async fn until(&self, has_happened: impl Fn() -> bool) {
+        for _ in 0..1_000 {
+            self.let_others_run().await;
+            if has_happened() {
+                return;
+            }
+        }
+        panic!("it has not happened");
+    }
+
     /// Lets ready tasks and reads of the store run, without moving the clocks.
     async fn let_others_run(&self) {
         for _ in 0..20 {

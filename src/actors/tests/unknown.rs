@@ -20,8 +20,7 @@ impl Bench {
     async fn on_the_line(&self, patience: Patience, key_text: Option<&str>) -> Claiming {
         let (environments, keyed) = (self.environments.clone(), key_text.map(|text| keyed(&self.keys(), text)));
         let claiming = actix::spawn(async move { environments.claim(&key(), claim(2), patience, keyed).await });
-        self.let_others_run().await;
-        assert_eq!(self.queue_length(), 1);
+        self.until(|| self.queue_length() == 1).await;
         claiming
     }
 
@@ -30,8 +29,7 @@ impl Bench {
         let claiming = actix::spawn(async move {
             environments.claim_any(&pipeline(), Labels::new(), claim(2), FIRST_ON_THE_LINE, keyed).await
         });
-        self.let_others_run().await;
-        assert_eq!(self.environments.waiting_for_any(), 1);
+        self.until(|| self.environments.waiting_for_any() == 1).await;
         claiming
     }
 
@@ -194,7 +192,7 @@ async fn a_claim_of_any_that_is_refused_by_a_full_disk_is_in_no_pool() {
     bench.let_others_run().await;
     assert_eq!(bench.holder(), None, "it was told that nothing was changed");
     bench.pass(0).await;
-    assert_eq!((bench.environments.waiting_for_any(), bench.waiter_records()), (0, 0));
+    bench.until(|| (bench.environments.waiting_for_any(), bench.waiter_records()) == (0, 0)).await;
 }
 
 #[actix::test]
