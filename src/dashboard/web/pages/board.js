@@ -28,7 +28,7 @@ const ADDRESS_MILLISECONDS = 250;
 // As in styles/board.css.
 const ROW_PIXELS = 56;
 const ROW_PIXELS_NARROW = 88;
-const isNarrow = () => matchMedia('(max-width: 820px)').matches;
+const isNarrow = () => matchMedia('(max-width: 1090px)').matches;
 
 export async function show({ params, query, signal, main, title }) {
   const { pipelineId } = params;
