@@ -5,7 +5,7 @@ import { duration, timeElement } from '../lib/time.js';
 import { state } from './state.js';
 
 export function stages(deployment) {
-  return h('ol', { class: 'stages', 'aria-label': 'Stages' }, deployment.stages.map((stage) => h('li', { class: `stage ${stage.status}` },
+  return h('ol', { class: 'stages', 'aria-label': 'Stages', tabindex: '0' }, deployment.stages.map((stage) => h('li', { class: `stage ${stage.status}` },
     h('div', { class: 'stage-head' }, state(stage.status, stage.name), h('span', { class: 'visually-hidden' }, stage.status.replaceAll('_', ' ')),
       h('span', { class: 'quiet small' }, time(stage.steps)), stage.attempt > 1 ? h('span', { class: 'tag' }, `attempt ${stage.attempt}`) : null),
     h('ul', null, stage.steps.map((step) => h('li', null, state(step.status, step.name),
