@@ -24,6 +24,9 @@ test('a person signs in through the OpenID provider with the role of their group
     const tab = await Tab.open(await browser.createBrowserContext(), server);
     tab.faults.otherOrigins.add(provider.issuer);
     await tab.go('/acme/web/review-2');
+    // The providers of an organization are offered when it is known.
+    await tab.fill('Organization', 'acme');
+    await tab.press('Tab');
     await tab.click('link', 'Continue with Test provider');
     await tab.fill('Name', 'olga');
     await tab.fill('Password', 'olga');
