@@ -76,7 +76,7 @@ pub struct OpenedRealm {
     pub isolation: String,
 }
 
-/// What the first admin gets in with, to be shown once.
+/// The credentials of the first admin, to be shown once.
 pub struct FirstAdmin {
     pub organization: Identifier,
     pub name: Identifier,

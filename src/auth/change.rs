@@ -46,7 +46,7 @@ named_enum! {
 }
 
 named_enum! {
-    /// What somebody has signed in with.
+    /// The method of a sign-in.
     pub enum SignInMethod {
         Password = "password",
         Token = "token",

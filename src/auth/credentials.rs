@@ -1,4 +1,4 @@
-//! What a member signs in with. Apart from the member, since nothing of it is ever shown.
+//! The credentials of a member. Separate from the member, since they are never shown.
 
 use super::password::PasswordHash;
 use super::token_text::TokenHash;

@@ -1,5 +1,5 @@
 //! Members who sign in with a provider of single sign-on: found by the provider's id of the person, and made at their first
-//! sign-in. The provider's groups decide the role, at each sign-in anew.
+//! sign-in. The provider's groups decide the role, again at each sign-in.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ const NAME_LENGTH_MAX: usize = 63;
 pub struct ProvidedPerson {
     pub organization: Identifier,
     pub link: ProviderLink,
-    /// What a new member is called.
+    /// The name of a new member.
     pub name: Identifier,
     pub email: Option<Email>,
     /// Whether the provider has made sure that the address is theirs.

@@ -11,7 +11,7 @@ use crate::domain::{Identifier, UserId};
 use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix};
 
-/// What files last declared, by organization and name.
+/// The last declarations of files, by organization and name.
 pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
 
 /// The members of the organizations that are declared.

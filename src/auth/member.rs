@@ -23,7 +23,7 @@ pub struct Member {
     pub link: Option<ProviderLink>,
 }
 
-/// Who a member is at a provider of single sign-on.
+/// A member's identity at a provider of single sign-on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProviderLink {
     pub provider: Identifier,

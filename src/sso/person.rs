@@ -18,7 +18,7 @@ pub struct SignedIn {
     pub provider: Identifier,
     /// The provider's id of the person: never reused, never changed.
     pub subject: String,
-    /// What a new member is called.
+    /// The name of a new member.
     pub name: Identifier,
     pub email: Option<String>,
     /// Whether the provider has made sure that the address is theirs.

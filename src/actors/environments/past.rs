@@ -1,4 +1,4 @@
-//! What the histories say of a period: the sessions of an environment in it, and how busy the environments were.
+//! Reads the histories of a period: the sessions of an environment in it, and how busy the environments were.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
