@@ -327,7 +327,8 @@ async fn signed_in(server: &Server) -> String {
 }
 
 async fn expired(server: &Server) -> Client {
-    let soon = (jiff::Timestamp::now() + Duration::from_secs(1)).to_string();
+    // Long enough that it is still in the future when a busy server reads it.
+    let soon = (jiff::Timestamp::now() + Duration::from_secs(3)).to_string();
     let made = server.admin().post("/tokens", json!({ "name": "short", "expiresAt": soon })).await.created().data();
     let client = server.with_token(made["token"].as_str().unwrap());
     let deadline = Instant::now() + Duration::from_secs(30);
