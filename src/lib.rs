@@ -1,5 +1,6 @@
 //! Lockkeeper hands out ephemeral environments to CI fleets: durable locks over HTTP, one actor per environment.
-//! `ARCHITECTURE.md` has the map, the glossary and three walks through the code.
+//! `ARCHITECTURE.md` has the map, the glossary and three walks through the code. Without the feature `server` there is the
+//! client alone.
 //!
 //! What must never happen, and the tests that guard it:
 //!
@@ -47,35 +48,65 @@
 //!     `auth::tests::sign_ins`, `tests/api/sign_in/ending.rs`; an invitation that works twice:
 //!     `tests/api/sign_in/invitations.rs`; an organization without an admin who can act: `tests/api/members.rs`.
 
+#[cfg(feature = "server")]
 pub mod actors;
+#[cfg(feature = "server")]
 pub mod analysis;
+#[cfg(feature = "server")]
 pub mod app;
+#[cfg(feature = "server")]
 pub mod auth;
 pub mod cli;
+pub mod client;
+#[cfg(feature = "server")]
 pub mod config;
+#[cfg(feature = "server")]
 mod dashboard;
+#[cfg(feature = "server")]
 pub mod domain;
+#[cfg(feature = "server")]
 pub mod entropy;
+#[cfg(feature = "server")]
 pub mod events;
+#[cfg(feature = "server")]
 pub mod fixes;
+#[cfg(feature = "server")]
 pub mod forms;
-#[cfg(test)]
+#[cfg(all(test, feature = "server"))]
 mod fuzz;
+#[cfg(feature = "server")]
 pub mod git;
+#[cfg(feature = "server")]
 pub mod http;
+#[cfg(feature = "server")]
 pub mod idempotency;
+#[cfg(feature = "server")]
 pub mod logs;
+#[cfg(feature = "server")]
 mod nearest;
+#[cfg(feature = "server")]
 pub mod outbound;
+#[cfg(feature = "server")]
 pub mod pipelines;
+#[cfg(feature = "server")]
 pub mod registries;
+#[cfg(feature = "server")]
 pub mod runner;
+#[cfg(feature = "server")]
 pub mod secrets;
+#[cfg(feature = "server")]
 pub mod shares;
+#[cfg(feature = "server")]
 pub mod sso;
+#[cfg(feature = "server")]
 pub mod steady_clock;
+#[cfg(feature = "server")]
 pub mod store;
+#[cfg(feature = "server")]
 mod stored;
+#[cfg(feature = "server")]
 pub mod telemetry;
+#[cfg(feature = "server")]
 pub mod tls;
+#[cfg(feature = "server")]
 pub mod webhooks;

@@ -24,6 +24,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("steady_clock", &["domain", "entropy"]),
     ("stored", &["domain", "store"]),
     ("nearest", &[]),
+    ("client", &[]),
     ("dashboard", &[]),
     ("outbound", &[]),
     ("shares", &["domain"]),
@@ -99,7 +100,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
-    ("cli", &["app", "auth", "config", "domain", "events", "outbound", "runner", "secrets", "store", "telemetry"]),
+    (
+        "cli",
+        &["app", "auth", "client", "config", "domain", "events", "outbound", "runner", "secrets", "store", "telemetry"],
+    ),
 ];
 
 /// Crates that only some parts may know, so that each can be replaced there.
@@ -108,8 +112,8 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("actix", &["actors"]),
     ("dashmap", &["actors", "auth", "idempotency"]),
     ("utoipa", &["http"]),
-    ("clap", &["cli"]),
-    ("toml", &["config"]),
+    ("clap", &["cli", "client"]),
+    ("toml", &["client", "config"]),
     (
         "tokio",
         &[
@@ -118,6 +122,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "app",
             "auth",
             "cli",
+            "client",
             "events",
             "fixes",
             "git",
@@ -136,12 +141,12 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ),
     ("actix_web", &["app", "http"]),
     ("actix_server", &["http"]),
-    ("serde_json", &["analysis", "cli", "config", "fixes", "forms", "http", "sso"]),
+    ("serde_json", &["analysis", "cli", "client", "config", "fixes", "forms", "http", "sso"]),
     ("chacha20poly1305", &["secrets"]),
     ("aho_corasick", &["analysis", "runner"]),
     ("regex", &["analysis"]),
-    ("reqwest", &["analysis", "fixes", "outbound", "runner", "sso", "webhooks"]),
-    ("rustls", &["app", "outbound", "tls"]),
+    ("reqwest", &["analysis", "client", "fixes", "outbound", "runner", "sso", "webhooks"]),
+    ("rustls", &["app", "client", "outbound", "tls"]),
     ("tokio_rustls", &["http"]),
     ("hmac", &["events", "webhooks"]),
     ("url", &["outbound", "sso", "webhooks"]),
@@ -156,6 +161,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "app",
     "auth",
     "cli",
+    "client",
     "fixes",
     "git",
     "http",

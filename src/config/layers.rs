@@ -40,9 +40,19 @@ const OF_STEPS: [&str; 8] = [
     "LOCKKEEPER_DEPLOYMENT",
     "LOCKKEEPER_STAGE",
 ];
-/// Variables of client programs, which a server started by hand has too.
-const OF_CLIENTS: [&str; 2] = ["LOCKKEEPER_URL", CLIENT_TOKEN];
+/// Variables of client programs, which a server started by hand has too; those that steps have as well are above.
+const OF_CLIENTS: [&str; 8] = [
+    "LOCKKEEPER_URL",
+    CLIENT_TOKEN,
+    "LOCKKEEPER_TOKEN_FILE",
+    "LOCKKEEPER_PROFILE",
+    "LOCKKEEPER_CA_FILE",
+    IDENTITY_TOKEN,
+    "LOCKKEEPER_IDENTITY_TOKEN_FILE",
+    "LOCKKEEPER_AUDIENCE",
+];
 const CLIENT_TOKEN: &str = "LOCKKEEPER_TOKEN";
+const IDENTITY_TOKEN: &str = "LOCKKEEPER_IDENTITY_TOKEN";
 const OF_TESTS: &str = "LOCKKEEPER_TEST_";
 
 pub(super) fn lay_file(document: &Document, draft: &mut Draft, faults: &mut Vec<Fault>) {
@@ -128,9 +138,9 @@ fn is_section(name: &str) -> bool {
     KEYS.iter().any(|key| key.name.split_once('.').is_some_and(|(section, _)| section == name))
 }
 
-/// Whether an environment variable holds a secret setting, or the token of a client.
+/// Whether an environment variable holds a secret setting, or a token of a client.
 pub fn is_secret_variable(name: &OsStr) -> bool {
-    name == OsStr::new(CLIENT_TOKEN)
+    [CLIENT_TOKEN, IDENTITY_TOKEN].iter().any(|secret| name == OsStr::new(secret))
         || KEYS.iter().any(|key| key.kind.is_secret() && name == OsStr::new(&key.variable()))
 }
 

@@ -1,0 +1,112 @@
+//! The whole program: the server's commands, and those of the client.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+use super::output::{EXIT_FAILED, complain, say};
+use super::serve::{Serve, check, serve};
+use super::{audit, environment, secrets};
+use crate::auth::TokenText;
+use crate::{client, config, outbound, runner};
+
+#[derive(Parser)]
+#[command(
+    name = "lockkeeper",
+    version,
+    about = "Hands out ephemeral environments to CI fleets: durable locks over HTTP",
+    after_help = "Without a command it runs `serve`, with the options above. Exit codes of the server's commands: 0 stopped on \
+                  request, 1 failed to start or to continue, 2 invalid usage, 74 disk failure, 78 invalid configuration. Those \
+                  of the client's commands stand in the help of each.\n\n\
+                  Examples:\n  lockkeeper\n  lockkeeper --listen localhost:9000\n  \
+                  lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
+                  lockkeeper check config/acme.toml\n  \
+                  LOCKKEEPER_TLS_CERTIFICATE=cert.pem LOCKKEEPER_TLS_KEY=key.pem lockkeeper serve --listen :8443\n  \
+                  LOCKKEEPER_BOOTSTRAP_TOKEN=$(lockkeeper token) lockkeeper serve\n  \
+                  lockkeeper envs --url https://lockkeeper.example --pipeline web",
+    args_conflicts_with_subcommands = true
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// Without a command.
+    #[command(flatten)]
+    serve: Serve,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Client(client::Command),
+    #[command(flatten)]
+    Server(ServerCommand),
+}
+
+#[derive(Subcommand)]
+enum ServerCommand {
+    /// Run the server until Ctrl-C or SIGTERM (the default)
+    Serve(Serve),
+    /// Check a settings file or an organization file, without starting the server
+    Check {
+        /// The file; files that it names are checked too
+        file: PathBuf,
+    },
+    /// Print the default settings, all keys with comments
+    Config,
+    /// Print a new token, for LOCKKEEPER_BOOTSTRAP_TOKEN of a server
+    Token,
+    /// Manage the keys that encrypt secrets
+    #[command(subcommand)]
+    Secrets(secrets::Command),
+    /// Verify the recorded events
+    #[command(subcommand)]
+    Audit(audit::Command),
+}
+
+pub fn run() -> ExitCode {
+    if let Some(code) = run_hidden() {
+        return code;
+    }
+    let arguments = Arguments::parse();
+    match arguments.command.unwrap_or(Command::Server(ServerCommand::Serve(arguments.serve))) {
+        // Without what follows for the server: a command under `lockkeeper run` inherits environment and mask as they are.
+        Command::Client(command) => client::run(command, Arguments::command()),
+        Command::Server(command) => run_server(command),
+    }
+}
+
+/// Not commands for users, and they must start quickly: each step of a deployment runs them.
+fn run_hidden() -> Option<ExitCode> {
+    match std::env::args_os().nth(1) {
+        Some(command) if command == runner::SUPERVISE_COMMAND => return Some(runner::supervise()),
+        Some(command) if command == runner::CONFINE_COMMAND => return Some(runner::confine()),
+        Some(_) | None => {}
+    }
+    // Nor this one: git's ssh runs it for its connection.
+    let words: Vec<OsString> = std::env::args_os().skip(1).take(4).collect();
+    if let [command, host, port] = &words[..]
+        && command == outbound::TUNNEL_COMMAND
+    {
+        return Some(outbound::tunnel(&host.to_string_lossy(), &port.to_string_lossy()));
+    }
+    None
+}
+
+fn run_server(command: ServerCommand) -> ExitCode {
+    let variables = match environment::protect() {
+        Ok(variables) => variables,
+        Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
+    };
+    // Files of this process and of its git are the owner's alone; steps get the mask that the process was started with.
+    let umask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077)).as_raw_mode();
+    match command {
+        ServerCommand::Serve(arguments) => serve(arguments, variables, umask),
+        ServerCommand::Check { file } => check(&file),
+        ServerCommand::Config => say(config::DEFAULT_TOML.trim_end()),
+        ServerCommand::Token => say(TokenText::generate().reveal()),
+        ServerCommand::Secrets(command) => secrets::run(command, variables),
+        ServerCommand::Audit(command) => audit::run(command, variables),
+    }
+}

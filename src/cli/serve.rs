@@ -1,0 +1,48 @@
+//! `lockkeeper serve`, and `check`: the settings that it would serve with.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use super::environment::Variables;
+use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::config::{self, Flags};
+use crate::{app, telemetry};
+
+#[derive(clap::Args)]
+pub struct Serve {
+    /// A settings file; also LOCKKEEPER_CONFIG
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The data directory; created with owner-only permissions if missing; also LOCKKEEPER_DATA_DIR
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The address to listen on, like 127.0.0.1:8080 or localhost:8080; `:8080` and 0.0.0.0:8080 let other machines connect,
+    /// over IPv4, [::]:8080 also over IPv6; port 0 picks a free one; also LOCKKEEPER_LISTEN
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// Start without the damaged part of the log and everything after it, which is kept aside in the data directory
+    #[arg(long)]
+    discard_damaged_log: bool,
+}
+
+pub fn serve(arguments: Serve, variables: Variables, step_umask: u32) -> ExitCode {
+    let flags = Flags { config: arguments.config, data_dir: arguments.data_dir, listen: arguments.listen };
+    let settings = match config::load_to_serve(&flags, variables) {
+        Ok(settings) => settings,
+        Err(faults) => return complain(EXIT_CONFIG, &faults),
+    };
+    if let Err(fault) = telemetry::start_logging(&settings.log) {
+        return complain(EXIT_CONFIG, &fault);
+    }
+    match app::serve(settings, arguments.discard_damaged_log, step_umask) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+pub fn check(file: &Path) -> ExitCode {
+    match config::check_file(file) {
+        Ok(summary) => say(&summary.to_string()),
+        Err(faults) => complain(EXIT_CONFIG, &faults),
+    }
+}

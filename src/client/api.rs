@@ -1,0 +1,377 @@
+//! The server's API for one caller: paths below the organization, tokens, retries with an idempotency key.
+
+use std::time::Duration;
+
+use reqwest::{Method, Response};
+use serde_json::Value;
+use tokio::sync::OnceCell;
+
+use super::connection::link::{self, Link, NoAnswer, RawAnswer};
+use super::connection::options::{Options, Settings};
+use super::connection::tokens::TokenSource;
+use super::failure::Failure;
+use super::names::{EnvironmentName, identifier};
+use super::problem::Problem;
+use super::retry::{self, Trouble};
+use super::steady::Moment;
+
+/// For requests that do not wait for anything. A durable answer takes milliseconds; this is for a server in trouble.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+/// How many pipelines a hint lists.
+const PIPELINES_SHOWN: usize = 20;
+/// The server sends something at least every 15 s to a stream that is alive.
+const STREAM_SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// A caller of the API.
+#[derive(Debug)]
+pub struct Api {
+    link: Link,
+    tokens: TokenSource,
+    organization: String,
+    /// Given, or found when it is first needed.
+    pipeline: OnceCell<String>,
+    patience: Duration,
+}
+
+/// One request, repeated as one while its patience lasts.
+#[derive(Debug, Clone)]
+pub struct Call {
+    pub method: Method,
+    /// From the root, like `/api/v1/organizations/acme/tokens`.
+    pub path: String,
+    pub body: Option<Value>,
+    /// With it, the server executes the request once however often it is sent.
+    pub key: Option<String>,
+    pub headers: Vec<(&'static str, String)>,
+    /// How long it is repeated if there is no answer or the server refuses for now. Zero: it is sent once.
+    pub patience: Duration,
+    /// How long one attempt may take.
+    pub timeout: Duration,
+}
+
+/// A 2xx, or a 304.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub status: u16,
+    /// Null if there is none.
+    pub data: Value,
+    pub pagination: Value,
+    pub etag: Option<String>,
+    pub location: Option<String>,
+    /// The server's clock.
+    pub date: Option<String>,
+}
+
+#[derive(Debug)]
+pub enum CallError {
+    /// The server refused.
+    Problem(Box<Problem>),
+    /// Nobody knows whether the request was executed, if it may have been sent.
+    NoAnswer(NoAnswer),
+    /// It could not even be tried.
+    Failure(Failure),
+}
+
+impl From<CallError> for Failure {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Problem(problem) => (*problem).into(),
+            CallError::NoAnswer(NoAnswer { words, .. }) => Failure::Unreachable(words),
+            CallError::Failure(failure) => failure,
+        }
+    }
+}
+
+impl Api {
+    pub async fn connect(options: &Options) -> Result<Self, Failure> {
+        Self::connect_with(options.resolve()?).await
+    }
+
+    pub async fn connect_with(settings: Settings) -> Result<Self, Failure> {
+        let link = Link::new(&settings)?;
+        let Some(token) = settings.token.clone() else {
+            return Err(Failure::Denied(format!(
+                "no token for {}; run `lockkeeper login`, or set LOCKKEEPER_TOKEN",
+                settings.url
+            )));
+        };
+        let checked = |what: &str, name: Option<String>| match name {
+            Some(name) => identifier(&name).map(Some).map_err(|rule| Failure::Usage(format!("{what} `{name}` {rule}"))),
+            None => Ok(None),
+        };
+        let organization = checked("the organization", settings.organization)?;
+        let pipeline = checked("the pipeline", settings.pipeline)?;
+        let mut api = Self {
+            link,
+            tokens: TokenSource::Fixed(token),
+            organization: organization.clone().unwrap_or_default(),
+            pipeline: OnceCell::new_with(pipeline),
+            patience: settings.patience,
+        };
+        if organization.is_none() {
+            let caller = api.root_get("/api/v1/whoami").await?;
+            let id = caller.data["organization"]["id"].as_str().unwrap_or_default();
+            api.organization = identifier(id)
+                .map_err(|_| Failure::Unreachable("the server does not say whose token it is".to_owned()))?;
+        }
+        Ok(api)
+    }
+
+    /// The server's address.
+    pub fn url(&self) -> &str {
+        self.link.base()
+    }
+
+    pub fn organization(&self) -> &str {
+        &self.organization
+    }
+
+    /// How long requests are repeated: `--retry`.
+    pub fn patience(&self) -> Duration {
+        self.patience
+    }
+
+    /// The pipeline that a flag, a variable or the profile names, without asking the server.
+    pub fn given_pipeline(&self) -> Option<&str> {
+        self.pipeline.get().map(String::as_str)
+    }
+
+    /// The pipeline that was given, or else the only one that there is.
+    pub async fn pipeline(&self) -> Result<&str, Failure> {
+        let found = self.pipeline.get_or_try_init(|| async {
+            let listed = self.get("/pipelines?limit=100").await?;
+            let ids: Vec<&str> = listed.data.as_array().into_iter().flatten().filter_map(|pipeline| pipeline["id"].as_str()).collect();
+            match ids[..] {
+                [only] => Ok(only.to_owned()),
+                [] => Err(Failure::NotFound(format!("the organization {} has no pipelines", self.organization))),
+                _ => {
+                    let mut shown = ids[..ids.len().min(PIPELINES_SHOWN)].join(", ");
+                    if ids.len() > PIPELINES_SHOWN {
+                        shown.push_str(", …");
+                    }
+                    Err(Failure::Usage(format!(
+                        "there are several pipelines; choose one with --pipeline, LOCKKEEPER_PIPELINE, or as PIPELINE/ENV: {shown}"
+                    )))
+                }
+            }
+        });
+        found.await.map(String::as_str)
+    }
+
+    /// The pipeline of an environment: its own, or that of the options.
+    pub async fn pipeline_of<'a>(&'a self, environment: &'a EnvironmentName) -> Result<&'a str, Failure> {
+        match &environment.pipeline {
+            Some(pipeline) => Ok(pipeline),
+            None => self.pipeline().await,
+        }
+    }
+
+    /// `/pipelines/web/ephemeral-environments/review-1`.
+    pub async fn environment_path(&self, environment: &EnvironmentName) -> Result<String, Failure> {
+        Ok(format!("/pipelines/{}/ephemeral-environments/{}", self.pipeline_of(environment).await?, environment.name))
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Answer, Failure> {
+        Ok(self.send(self.call(Method::GET, path)).await?)
+    }
+
+    /// By its whole path, for what belongs to no organization.
+    pub async fn root_get(&self, path: &str) -> Result<Answer, Failure> {
+        Ok(self.send(Call { path: path.to_owned(), ..self.call(Method::GET, "") }).await?)
+    }
+
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+        Ok(self.send(Call { body: Some(body.clone()), key: Some(new_key()), ..self.call(Method::POST, path) }).await?)
+    }
+
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+        Ok(self.send(Call { body: Some(body.clone()), ..self.call(Method::PUT, path) }).await?)
+    }
+
+    pub async fn patch(&self, path: &str, body: &Value) -> Result<Answer, Failure> {
+        Ok(self.send(Call { body: Some(body.clone()), ..self.call(Method::PATCH, path) }).await?)
+    }
+
+    pub async fn delete(&self, path: &str) -> Result<Answer, Failure> {
+        Ok(self.send(self.call(Method::DELETE, path)).await?)
+    }
+
+    /// A request for a path below the organization, as the options say.
+    pub fn call(&self, method: Method, path: &str) -> Call {
+        Call {
+            method,
+            path: format!("/api/v1/organizations/{}{path}", self.organization),
+            body: None,
+            key: None,
+            headers: Vec::new(),
+            patience: self.patience,
+            timeout: ANSWER_WITHIN,
+        }
+    }
+
+    /// Sends it until there is an answer that counts, or patience is over.
+    pub async fn send(&self, call: Call) -> Result<Answer, CallError> {
+        // Another PATCH could undo what happened in between; the others say what is to be in the end.
+        let repeatable = call.key.is_some() || !matches!(call.method, Method::POST | Method::PATCH);
+        let began = Moment::now();
+        for attempt in 0.. {
+            let error = match self.send_once(&call).await {
+                Ok(answer) => return Ok(answer),
+                Err(error) => error,
+            };
+            let (trouble, retry_after) = match &error {
+                CallError::Problem(problem) => {
+                    (Trouble::Refused { status: problem.status, code: &problem.code }, problem.retry_after)
+                }
+                CallError::NoAnswer(no_answer) if no_answer.maybe_sent => (Trouble::NoAnswer, None),
+                CallError::NoAnswer(_) => (Trouble::NoConnection, None),
+                CallError::Failure(_) => return Err(error),
+            };
+            let pause = retry::pause(attempt, retry_after, rand::random());
+            let spent = Moment::now().since(began);
+            if !retry::is_retried(trouble, repeatable) || spent + pause > call.patience {
+                return Err(error);
+            }
+            tokio::time::sleep(pause).await;
+        }
+        unreachable!("attempts end by an answer, or by patience")
+    }
+
+    async fn send_once(&self, call: &Call) -> Result<Answer, CallError> {
+        let token = self.tokens.token().await.map_err(CallError::Failure)?;
+        let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
+        if raw.status == 401 && self.tokens.renew(&token).await.map_err(CallError::Failure)? {
+            let token = self.tokens.token().await.map_err(CallError::Failure)?;
+            let raw = self.link.send(self.request(call, token.reveal())).await.map_err(CallError::NoAnswer)?;
+            return read(raw);
+        }
+        read(raw)
+    }
+
+    fn request(&self, call: &Call, token: &str) -> reqwest::RequestBuilder {
+        let mut request = self.link.request(call.method.clone(), &call.path).bearer_auth(token).timeout(call.timeout);
+        if let Some(key) = &call.key {
+            request = request.header("Idempotency-Key", key);
+        }
+        for (name, value) in &call.headers {
+            request = request.header(*name, value);
+        }
+        if let Some(body) = &call.body {
+            request = request.json(body);
+        }
+        request
+    }
+
+    /// Opens a stream of events or of a log. Once; the caller opens it again where it was.
+    pub async fn stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
+        let path = self.call(Method::GET, path).path;
+        let token = self.tokens.token().await.map_err(CallError::Failure)?;
+        let mut request = self.link.request(Method::GET, &path).bearer_auth(token.reveal());
+        if let Some(id) = last_event_id {
+            request = request.header("Last-Event-ID", id);
+        }
+        let opened = tokio::time::timeout(ANSWER_WITHIN, self.link.open(request)).await;
+        let late = || NoAnswer { words: format!("{} did not answer in time", self.url()), maybe_sent: true };
+        let response = opened.map_err(|_| CallError::NoAnswer(late()))?.map_err(CallError::NoAnswer)?;
+        if response.status().is_success() {
+            return Ok(Stream { response, link: self.link.clone() });
+        }
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.bytes().await.map(|bytes| bytes.to_vec()).unwrap_or_default();
+        Err(match read(RawAnswer { status, headers, body }) {
+            Err(error) => error,
+            Ok(_) => CallError::NoAnswer(late()),
+        })
+    }
+}
+
+/// The body of an answer that comes piece by piece.
+#[derive(Debug)]
+pub struct Stream {
+    response: Response,
+    link: Link,
+}
+
+impl Stream {
+    /// None at its end.
+    pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
+        match tokio::time::timeout(STREAM_SILENCE_MAX, self.response.chunk()).await {
+            Ok(Ok(piece)) => Ok(piece.map(|bytes| bytes.to_vec())),
+            Ok(Err(error)) => Err(CallError::NoAnswer(self.link.no_answer(&error))),
+            Err(_) => {
+                let words = format!("{} has gone silent", self.link.base());
+                Err(CallError::NoAnswer(NoAnswer { words, maybe_sent: true }))
+            }
+        }
+    }
+}
+
+/// For a request that must be executed once however often it is sent.
+pub fn new_key() -> String {
+    format!("cli-{:032x}", rand::random::<u128>())
+}
+
+fn read(raw: RawAnswer) -> Result<Answer, CallError> {
+    let text = |name: &str| raw.header(name).map(str::to_owned);
+    let mut answer = Answer {
+        status: raw.status,
+        data: Value::Null,
+        pagination: Value::Null,
+        etag: text("etag"),
+        location: text("location"),
+        date: text("date"),
+    };
+    let problem = || {
+        let content_type = link::content_type(&raw.headers);
+        CallError::Problem(Box::new(Problem::read(
+            raw.status,
+            content_type,
+            link::retry_after(&raw.headers),
+            &raw.body,
+        )))
+    };
+    match raw.status {
+        204 | 304 => Ok(answer),
+        200..=299 => {
+            // A page that somebody has put between is no answer, whatever its status.
+            let Ok(Value::Object(mut body)) = serde_json::from_slice(&raw.body) else { return Err(problem()) };
+            let Some(data) = body.remove("data") else { return Err(problem()) };
+            answer.data = data;
+            answer.pagination = body.remove("pagination").unwrap_or_default();
+            Ok(answer)
+        }
+        300..=399 => {
+            let to = text("location").unwrap_or_default();
+            let words = format!("the server answers with a redirect to {to}; use the address that it leads to");
+            Err(CallError::Failure(Failure::Unreachable(super::output::text::harmless(&words))))
+        }
+        _ => Err(problem()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use reqwest::header::HeaderMap;
+
+    use super::*;
+
+    fn answer(status: u16, body: &str) -> Result<Answer, Failure> {
+        read(RawAnswer { status, headers: HeaderMap::new(), body: body.as_bytes().to_vec() }).map_err(Failure::from)
+    }
+
+    #[test]
+    fn only_an_answer_of_the_api_counts() {
+        assert_eq!(answer(200, r#"{"data": [1], "pagination": {"total": 1}}"#).unwrap().data[0], 1);
+        assert_eq!(answer(204, "").unwrap().data, Value::Null);
+        for (status, body) in [(200, "<html>sign in</html>"), (200, "{}"), (200, "[]"), (302, ""), (502, "nginx")] {
+            assert_eq!(answer(status, body).unwrap_err().code(), 69, "{status} {body}");
+        }
+    }
+
+    #[test]
+    fn keys_differ() {
+        assert_ne!(new_key(), new_key());
+    }
+}

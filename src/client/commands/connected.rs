@@ -1,0 +1,27 @@
+//! What every command that talks to the server has: its own arguments, and the options of the connection.
+
+use std::process::ExitCode;
+
+use crate::client::api::Api;
+use crate::client::connection::options::Options;
+use crate::client::failure::Failure;
+use crate::client::output::Out;
+
+/// The arguments of a command that talks to the server.
+#[derive(clap::Args)]
+pub struct Connected<A: clap::Args> {
+    #[command(flatten)]
+    pub args: A,
+    #[command(flatten)]
+    pub options: Options,
+}
+
+impl<A: clap::Args> Connected<A> {
+    pub async fn run(
+        self,
+        command: impl AsyncFnOnce(A, &Api, &Out) -> Result<(), Failure>,
+    ) -> Result<ExitCode, Failure> {
+        let api = Api::connect(&self.options).await?;
+        command(self.args, &api, &self.options.out()).await.map(|()| ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,26 @@
+//! Where requests get their token from.
+
+use super::secret::Secret;
+use crate::client::failure::Failure;
+
+/// Asked before every request, since a token may have to be renewed.
+#[derive(Debug)]
+pub enum TokenSource {
+    /// From a variable, a file or a profile.
+    Fixed(Secret),
+}
+
+impl TokenSource {
+    pub async fn token(&self) -> Result<Secret, Failure> {
+        match self {
+            TokenSource::Fixed(token) => Ok(token.clone()),
+        }
+    }
+
+    /// Called after the server has refused the token; whether another attempt makes sense.
+    pub async fn renew(&self, _refused: &Secret) -> Result<bool, Failure> {
+        match self {
+            TokenSource::Fixed(_) => Ok(false),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Why a command failed: words for people, and an exit code for scripts that is the same for all commands.
+
+use std::fmt;
+
+use super::holders;
+use super::output::text::harmless;
+use super::problem::Problem;
+
+/// What stands at the end of every command's help: examples, and the exit codes.
+macro_rules! client_help {
+    ($examples:literal) => {
+        concat!(
+            $examples,
+            "\n\nExit codes: 0 done, 1 failed, 2 invalid usage, 66 not found, 69 server out of reach, 75 locked or refused \
+             for now, 77 denied, 79 lock lost, 124 waited in vain."
+        )
+    };
+}
+pub(crate) use client_help;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// What was asked for cannot be done: a wrong argument, or a value that the server does not accept.
+    Usage(String),
+    NotFound(String),
+    /// The server, or what stands before it, did not answer as Lockkeeper does.
+    Unreachable(String),
+    /// Somebody else has it, or the server refuses for now: worth another attempt later.
+    Locked(String),
+    Denied(String),
+    /// The session does not have the lock any more.
+    LockLost(String),
+    WaitedInVain(String),
+    Failed(String),
+    /// The reader of our output has gone, as in `| head -1`. Nothing is wrong with that.
+    OutputClosed,
+}
+
+impl Failure {
+    /// Documented in docs/command-line.md and in every `--help`. Where there is one, the code of `sysexits.h`; 124 as of
+    /// `timeout`.
+    pub fn code(&self) -> u8 {
+        match self {
+            Failure::OutputClosed => 0,
+            Failure::Failed(_) => 1,
+            Failure::Usage(_) => 2,
+            Failure::NotFound(_) => 66,
+            Failure::Unreachable(_) => 69,
+            Failure::Locked(_) => 75,
+            Failure::Denied(_) => 77,
+            Failure::LockLost(_) => 79,
+            Failure::WaitedInVain(_) => 124,
+        }
+    }
+
+    fn words(&self) -> &str {
+        match self {
+            Failure::Usage(words)
+            | Failure::NotFound(words)
+            | Failure::Unreachable(words)
+            | Failure::Locked(words)
+            | Failure::Denied(words)
+            | Failure::LockLost(words)
+            | Failure::WaitedInVain(words)
+            | Failure::Failed(words) => words,
+            Failure::OutputClosed => "",
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.words())
+    }
+}
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Self {
+        if !problem.is_ours() {
+            return Failure::Unreachable(problem.to_string());
+        }
+        let words = problem.to_string();
+        match (problem.status, problem.code.as_str()) {
+            (409, "session_overridden" | "session_expired" | "session_released") => {
+                Failure::LockLost(holders::lost_in_words(&problem.body).unwrap_or(words))
+            }
+            (409, "environment_locked") => Failure::Locked(holders::locked_in_words(&problem.body).unwrap_or(words)),
+            (409, "environment_resetting") => Failure::Locked(words),
+            (400 | 422, _) => Failure::Usage(words),
+            (401 | 403, _) => Failure::Denied(words),
+            (404, _) => Failure::NotFound(words),
+            // Not refused for now, but for as long as somebody must act, or the server is starting again.
+            (503, "shutting_down" | "storage_full" | "outcome_unknown") => Failure::Unreachable(words),
+            (429 | 503, _) => Failure::Locked(format!("refused for now: {words}")),
+            (500..=599, _) => Failure::Unreachable(words),
+            (_, _) => Failure::Failed(words),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    /// Its detail, which says what to do; every fault of a field on its own line.
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.errors.len() > 1 {
+            formatter.write_str("the server does not accept this:")?;
+            for error in &self.errors {
+                write!(formatter, "\n  {} {}", harmless(&error.field), harmless(&error.message))?;
+            }
+            return Ok(());
+        }
+        formatter.write_str(&harmless(&self.detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn failure(status: u16, body: serde_json::Value) -> Failure {
+        Problem::read(status, "application/problem+json", None, body.to_string().as_bytes()).into()
+    }
+
+    #[test]
+    fn every_problem_has_its_exit_code() {
+        for (status, code, exit) in [
+            (400, "invalid_parameter", 2),
+            (422, "invalid_request", 2),
+            (401, "invalid_token", 77),
+            (403, "permission_denied", 77),
+            (404, "environment_not_found", 66),
+            (409, "environment_locked", 75),
+            (409, "environment_resetting", 75),
+            (409, "environment_disabled", 1),
+            (409, "session_overridden", 79),
+            (409, "session_expired", 79),
+            (409, "session_released", 79),
+            (412, "precondition_failed", 1),
+            (429, "rate_limited", 75),
+            (503, "overloaded", 75),
+            (503, "shutting_down", 69),
+            (500, "internal_error", 69),
+        ] {
+            let failure = failure(status, json!({ "status": status, "code": code, "detail": "why" }));
+            assert_eq!(failure.code(), exit, "{code}: {failure:?}");
+        }
+    }
+
+    #[test]
+    fn the_answer_of_something_else_means_that_the_server_is_out_of_reach() {
+        for status in [200, 401, 403, 404, 502] {
+            let failure: Failure =
+                Problem::read(status, "text/html", None, b"<html><h1>Sign in</h1> to our proxy</html>").into();
+            assert_eq!(failure.code(), 69, "{failure:?}");
+            assert!(failure.to_string().contains("Sign in to our proxy"), "{failure}");
+        }
+    }
+
+    #[test]
+    fn all_faults_of_a_request_are_listed() {
+        let errors =
+            json!([{ "field": "ttlSeconds", "message": "must be at most 5" }, { "field": "context", "message": "x" }]);
+        let body = json!({ "status": 422, "code": "invalid_request", "detail": "two", "errors": errors });
+        assert_eq!(
+            failure(422, body),
+            Failure::Usage("the server does not accept this:\n  ttlSeconds must be at most 5\n  context x".to_owned())
+        );
+    }
+
+    #[test]
+    fn control_characters_of_an_answer_do_not_reach_the_terminal() {
+        let body = json!({ "status": 404, "code": "environment_not_found", "detail": "no \u{1b}[2Jsuch" });
+        assert_eq!(failure(404, body).to_string(), "no \u{fffd}[2Jsuch");
+    }
+}

@@ -1,0 +1,43 @@
+//! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing else of this
+//! program, so that it can be built alone, small, for the images of CI jobs (`--no-default-features`).
+//!
+//! From top to bottom: `commands` → `api`, `prompt` → `connection`, `retry`, `steady`, `names` → `failure` → `problem`, `holders` →
+//! `output`.
+
+pub mod api;
+pub mod commands;
+pub mod connection;
+pub mod failure;
+pub mod holders;
+pub mod names;
+pub mod output;
+pub mod problem;
+pub mod prompt;
+pub mod retry;
+pub mod steady;
+
+use std::process::ExitCode;
+
+pub use commands::Command;
+pub use failure::Failure;
+
+/// Runs a command of the client to its end. `program` describes the whole program, for completions and manual pages.
+pub fn run(command: Command, program: clap::Command) -> ExitCode {
+    // One thread is enough: a command waits for the network nearly all the time.
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(&Failure::Failed(format!("cannot start: {error}"))),
+    };
+    match runtime.block_on(commands::run(command, program)) {
+        Ok(code) => code,
+        Err(failure) => report(&failure),
+    }
+}
+
+/// Says why on stderr.
+pub fn report(failure: &Failure) -> ExitCode {
+    if *failure != Failure::OutputClosed {
+        output::note(&format!("lockkeeper: {failure}"));
+    }
+    ExitCode::from(failure.code())
+}

@@ -1,0 +1,153 @@
+//! What commands print: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on a
+//! terminal, nothing of others' text that a terminal would obey, and no panic when the reader has gone.
+//!
+//! From top to bottom: `mod` → `table` → `paint`, `text`; `times` → `text`.
+
+pub mod paint;
+pub mod table;
+pub mod text;
+pub mod times;
+
+use std::io::{self, IsTerminal, Write};
+
+use rustix::termios::tcgetwinsize;
+use serde_json::Value;
+
+use self::paint::{Style, paint};
+use self::table::{Cell, Column};
+use super::failure::Failure;
+
+/// A terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    /// Also when piped
+    Always,
+    /// Not even on a terminal
+    Never,
+}
+
+/// Where a command prints to.
+#[derive(Debug, Clone, Copy)]
+pub struct Out {
+    pub json: bool,
+    pub colour: bool,
+    /// Whether stdout is a terminal.
+    pub terminal: bool,
+}
+
+impl Out {
+    pub fn new(json: bool, colour: Colour) -> Self {
+        let terminal = io::stdout().is_terminal();
+        Self { json, colour: is_coloured(colour, terminal), terminal }
+    }
+
+    /// Of the terminal now, since it can be resized; none when piped.
+    pub fn width(&self) -> Option<usize> {
+        if !self.terminal {
+            return None;
+        }
+        let told = tcgetwinsize(io::stdout()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
+        Some(if told == 0 { USUAL_WIDTH } else { told })
+    }
+
+    /// One record: the server's data as it is, or lines for people.
+    pub fn record(&self, data: &Value, lines: impl FnOnce(&Value) -> Vec<String>) -> Result<(), Failure> {
+        if self.json {
+            return self.json(data);
+        }
+        self.lines(&lines(data))
+    }
+
+    /// A list: the server's data as it is, or a table with a row for each.
+    pub fn list(
+        &self,
+        data: &Value,
+        columns: &[Column],
+        row: impl Fn(&Value) -> Vec<Cell>,
+        if_empty: &str,
+    ) -> Result<(), Failure> {
+        if self.json {
+            return self.json(data);
+        }
+        let rows: Vec<Vec<Cell>> = data.as_array().into_iter().flatten().map(row).collect();
+        if rows.is_empty() {
+            self.note(if_empty);
+            return Ok(());
+        }
+        self.table(columns, &rows)
+    }
+
+    pub fn table(&self, columns: &[Column], rows: &[Vec<Cell>]) -> Result<(), Failure> {
+        self.lines(&table::render(columns, rows, self.width(), self.colour))
+    }
+
+    /// Indented, for people who read it too.
+    pub fn json(&self, value: &Value) -> Result<(), Failure> {
+        self.write(&format!("{value:#}\n"))
+    }
+
+    /// One value per line, for streams.
+    pub fn json_line(&self, value: &Value) -> Result<(), Failure> {
+        self.write(&format!("{value}\n"))
+    }
+
+    pub fn line(&self, line: &str) -> Result<(), Failure> {
+        self.write(&format!("{line}\n"))
+    }
+
+    pub fn lines(&self, lines: &[String]) -> Result<(), Failure> {
+        self.write(&lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect::<String>())
+    }
+
+    /// In one write, so that lines of several processes do not mix.
+    pub fn write(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        written.map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::OutputClosed,
+            _ => Failure::Failed(format!("cannot write the output: {error}")),
+        })
+    }
+
+    /// For people, beside the output: on stderr.
+    pub fn note(&self, words: &str) {
+        note(words);
+    }
+
+    pub fn paint(&self, text: &str, style: Style) -> String {
+        paint(text, style, self.colour)
+    }
+}
+
+/// Not `eprintln`, which panics when stderr is closed or full.
+pub fn note(words: &str) {
+    writeln!(io::stderr(), "{words}").ok();
+}
+
+/// Whether what goes to `terminal` or not is coloured. <https://no-color.org>: any value but an empty one counts.
+pub fn is_coloured(colour: Colour, terminal: bool) -> bool {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+    match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => terminal && !unwanted && !dumb,
+    }
+}
+
+/// The text of a field; empty if it is null or missing.
+pub fn text_of<'a>(data: &'a Value, field: &str) -> &'a str {
+    data.get(field).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// `name: value` lines with aligned values; those without a value are left out.
+pub fn fields(fields: &[(&str, String)]) -> Vec<String> {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default() + 1;
+    let given = fields.iter().filter(|(_, value)| !value.is_empty());
+    given.map(|(name, value)| format!("{:width$} {value}", format!("{name}:"))).collect()
+}

@@ -1,0 +1,92 @@
+//! When a request is sent again, and after which pause. Pure: time and chance come from the caller.
+
+use std::time::Duration;
+
+/// The first pause at most; each is at most twice as long as the one before.
+const PAUSE_FIRST_MAX: Duration = Duration::from_millis(250);
+/// Long enough to spare a server that is starting, short enough that nobody notices afterwards.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Not at once, even by chance.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// A server that asks for more is asked sooner: it may have asked for that while it was overloaded.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(60);
+/// Beyond this the pause does not grow anyway.
+const DOUBLINGS_MAX: u32 = 10;
+
+/// Why an attempt brought no result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Trouble<'a> {
+    /// Nothing was sent.
+    NoConnection,
+    /// It may have been executed, or not.
+    NoAnswer,
+    Refused {
+        status: u16,
+        code: &'a str,
+    },
+}
+
+/// `repeatable`: the request changes nothing, or can be told from another one by its key.
+pub fn is_retried(trouble: Trouble<'_>, repeatable: bool) -> bool {
+    match trouble {
+        Trouble::NoConnection => true,
+        Trouble::NoAnswer => repeatable,
+        Trouble::Refused { status: 409, code: "idempotency_key_in_flight" } => true,
+        // A proxy says these, or a server that is stopping: it may have been executed.
+        Trouble::Refused { status: 502..=504, .. } => repeatable,
+        Trouble::Refused { status: 429, .. } => true,
+        Trouble::Refused { .. } => false,
+    }
+}
+
+/// The pause before the next attempt: full jitter under a bound that doubles, so that clients which a restart of the server
+/// has thrown out do not all come back at the same moment. `chance` is from 0 to 1; `attempt` counts from 0.
+pub fn pause(attempt: u32, retry_after: Option<Duration>, chance: f64) -> Duration {
+    let chance = chance.clamp(0.0, 1.0);
+    let bound = PAUSE_FIRST_MAX.saturating_mul(1 << attempt.min(DOUBLINGS_MAX)).min(PAUSE_MAX);
+    let jitter = bound.mul_f64(chance);
+    match retry_after {
+        Some(asked) => asked.min(RETRY_AFTER_MAX) + jitter.min(PAUSE_FIRST_MAX),
+        None => jitter.max(PAUSE_MIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_grow_to_a_bound_and_differ_by_chance() {
+        let longest: Vec<u128> = (0..8).map(|attempt| pause(attempt, None, 1.0).as_millis()).collect();
+        assert_eq!(longest, [250, 500, 1_000, 2_000, 4_000, 5_000, 5_000, 5_000]);
+        assert_eq!(pause(u32::MAX, None, 0.5), Duration::from_millis(2_500));
+        assert_eq!(pause(3, None, 0.0), PAUSE_MIN);
+    }
+
+    #[test]
+    fn the_server_says_when_within_bounds() {
+        assert_eq!(pause(0, Some(Duration::from_secs(7)), 0.0), Duration::from_secs(7));
+        assert!(pause(9, Some(Duration::from_secs(7)), 1.0) < Duration::from_secs(8));
+        assert!(pause(0, Some(Duration::MAX), 1.0) < Duration::from_secs(61));
+    }
+
+    #[test]
+    fn nothing_is_sent_twice_that_could_be_executed_twice() {
+        let unsure =
+            [Trouble::NoAnswer, Trouble::Refused { status: 503, code: "" }, Trouble::Refused { status: 504, code: "" }];
+        for trouble in unsure {
+            assert!(is_retried(trouble, true) && !is_retried(trouble, false), "{trouble:?}");
+        }
+        assert!(is_retried(Trouble::NoConnection, false));
+        assert!(is_retried(Trouble::Refused { status: 429, code: "rate_limited" }, false));
+    }
+
+    #[test]
+    fn a_refusal_that_stays_is_not_repeated() {
+        for (status, code) in
+            [(400, "invalid_parameter"), (404, "x"), (409, "environment_locked"), (500, "internal_error")]
+        {
+            assert!(!is_retried(Trouble::Refused { status, code }, true), "{code}");
+        }
+    }
+}
