@@ -47,6 +47,8 @@
 //!     `tests/api/sign_in/cross_site.rs`; that outlives its password, its token, its member or its time:
 //!     `auth::tests::sign_ins`, `tests/api/sign_in/ending.rs`; an invitation that works twice:
 //!     `tests/api/sign_in/invitations.rs`; an organization without an admin who can act: `tests/api/members.rs`.
+//! 16. A token for a job that no rule trusts, by a forged or foreign identity token or one used too often:
+//!     `tests/api/identities/refusing.rs`, `tests/api/identities/replaying.rs`.
 
 #[cfg(feature = "server")]
 pub mod actors;
@@ -80,6 +82,8 @@ pub mod git;
 pub mod http;
 #[cfg(feature = "server")]
 pub mod idempotency;
+#[cfg(feature = "server")]
+pub mod identities;
 #[cfg(feature = "server")]
 pub mod logs;
 #[cfg(feature = "server")]

@@ -30,7 +30,7 @@ const ACTORS_MAX: usize = 50_000;
 const KEYS_SWEPT_EVERY: Duration = Duration::from_secs(60);
 /// The pause between two sweeps while there are too many of them: each may count a million.
 const SURPLUS_KEYS_SWEPT_EVERY: Duration = Duration::from_secs(5);
-/// How often sign-ins and invitations that are over are dropped; they are refused as soon as they are.
+/// How often sign-ins, invitations and tokens of jobs that are over are dropped; they are refused as soon as they are.
 const SIGN_INS_SWEPT_EVERY: Duration = Duration::from_secs(600);
 /// How often old and surplus events are dropped.
 const EVENTS_SWEPT_EVERY: Duration = Duration::from_secs(60);
@@ -161,11 +161,16 @@ async fn sweep_sign_ins(realm: Arc<Realm>) {
     loop {
         every.tick().await;
         let now = (realm.clock)();
-        let swept =
-            async { Ok((realm.accounts.sweep_sign_ins(now).await?, realm.accounts.sweep_invitations(now).await?)) };
+        let accounts = &realm.accounts;
+        let swept = async {
+            let (sign_ins, invitations) = (accounts.sweep_sign_ins(now).await?, accounts.sweep_invitations(now).await?);
+            Ok((sign_ins, invitations, accounts.sweep_exchanged(now).await?))
+        };
         match swept.await {
-            Ok((0, 0)) => {}
-            Ok((sign_ins, invitations)) => tracing::info!(sign_ins, invitations, "dropped what had expired"),
+            Ok((0, 0, 0)) => {}
+            Ok((sign_ins, invitations, of_jobs)) => {
+                tracing::info!(sign_ins, invitations, of_jobs, "dropped what had expired");
+            }
             Err(error) => {
                 let error: StoreError = error;
                 tracing::warn!(%error, "cannot drop expired sign-ins; the next sweep tries again");

@@ -5,9 +5,10 @@ use std::collections::HashMap;
 use futures_util::{StreamExt, TryStreamExt, stream};
 
 use crate::actors::{Environments, Failure};
-use crate::auth::NewMember;
+use crate::auth::{JobRoles, NewMember};
 use crate::config::{Member, Organization, Settings};
 use crate::domain::{EnvironmentKey, Identifier, PipelineKey};
+use crate::identities::TrustedIssuer;
 use crate::pipelines::{Declared, Definition, Pipelines};
 use crate::registries::Registries;
 use crate::sso::Provider;
@@ -28,6 +29,21 @@ pub fn members(declared: &[Organization]) -> Vec<NewMember> {
 /// The providers of single sign-on, by organization.
 pub fn providers(declared: &[Organization]) -> Vec<(Identifier, Vec<Provider>)> {
     declared.iter().map(|organization| (organization.id.clone(), organization.providers.clone())).collect()
+}
+
+/// The issuers of identity tokens, by organization.
+pub fn identities(declared: &[Organization]) -> Vec<(Identifier, Vec<TrustedIssuer>)> {
+    declared.iter().map(|organization| (organization.id.clone(), organization.identities.clone())).collect()
+}
+
+/// The members that jobs act as, with their roles.
+pub fn job_roles(declared: &[Organization]) -> JobRoles {
+    let of = |organization: &Organization| {
+        let id = organization.id.clone();
+        let rules = organization.identities.iter().flat_map(|issuer| &issuer.rules);
+        rules.map(move |rule| ((id.clone(), rule.name.clone()), rule.role)).collect::<Vec<_>>()
+    };
+    declared.iter().flat_map(of).collect()
 }
 
 /// The names for people, by id.

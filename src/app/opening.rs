@@ -20,6 +20,7 @@ use crate::fixes::{self, Fixes};
 use crate::git::{Git, GitSettings};
 use crate::http::{self, Connections, EventHubs, Node, Patience, RateLimits, Realm, Scans, StreamTiming, WallClock};
 use crate::idempotency::Keys;
+use crate::identities::Identities;
 use crate::logs::Logs;
 use crate::outbound::Policy;
 use crate::pipelines::Pipelines;
@@ -98,6 +99,7 @@ pub async fn open_realm(
     events.repair_heads().await?;
     let accounts = Accounts::open(store.clone(), declared::members(&settings.organizations), clock()).await?;
     let accounts = accounts.with_limits(settings.auth.sign_ins, settings.auth.attempts);
+    accounts.apply_job_roles(&declared::job_roles(&settings.organizations), clock()).await?;
     let first_admin = first_admin(&accounts, settings, clock()).await?;
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
@@ -153,6 +155,7 @@ pub async fn open_realm(
         events,
         public_url: settings.public_url.clone(),
         sso: SingleSignOn::new(declared::providers(&settings.organizations)),
+        identities: Identities::new(declared::identities(&settings.organizations)),
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };
@@ -233,7 +236,10 @@ async fn first_admin(
             | AccountsError::InvitationNotFound
             | AccountsError::MemberDisabled
             | AccountsError::PasswordIsName
-            | AccountsError::SignInNotFound,
+            | AccountsError::SignInNotFound
+            | AccountsError::ExchangedTooOften
+            | AccountsError::TooManyExchanged
+            | AccountsError::NotForJobs,
         ) => Ok(None),
     }
 }

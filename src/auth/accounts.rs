@@ -11,12 +11,13 @@ use super::attempts::{AttemptLimits, Attempts};
 use super::change::{Change, MemberChange};
 use super::credentials::Credentials;
 use super::hashing::{Crowded, Hashing};
+use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
 use super::member::{MEMBERS_MAX, Member};
 use super::permission::Permission;
 use super::revocations::Revocations;
 use super::token::{SignInLimits, TOKENS_MAX, Token};
 use super::token_text::{TextKind, TokenHash, TokenText};
-use crate::domain::{Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
+use crate::domain::{IdSeed, Identifier, Malformed, Person, Role, Timestamp, TokenId, UserId};
 use crate::events::Cause;
 use crate::store::{Committer, Ordered, Store, StoreError};
 
@@ -32,6 +33,8 @@ pub struct Accounts {
     pub(super) hashing: Hashing,
     pub attempts: Attempts,
     pub(super) limits: SignInLimits,
+    /// The identity tokens that have been exchanged and have not ended yet.
+    pub(super) identities: RwLock<HashMap<IdentityKey, IdentityUse>>,
 }
 
 /// The authenticated member behind a request, with the role as of now.
@@ -43,6 +46,8 @@ pub struct Caller {
     pub token: TokenId,
     /// Whether it is a browser that has signed in.
     pub is_sign_in: bool,
+    /// Whether it is a job, whose token is replaced by another one before it expires.
+    is_exchanged: bool,
     expires_at: Option<Timestamp>,
     hash: TokenHash,
     /// The revocations that had been made before the caller was authenticated.
@@ -97,6 +102,12 @@ pub enum AccountsError {
     PasswordIsName,
     #[error("the sign-in does not exist")]
     SignInNotFound,
+    #[error("the identity token has been exchanged {EXCHANGES_MAX} times")]
+    ExchangedTooOften,
+    #[error("the organization has the maximum of {EXCHANGED_MAX} tokens of jobs")]
+    TooManyExchanged,
+    #[error("a member who is not for jobs has the name that the rule gives")]
+    NotForJobs,
 }
 
 impl Accounts {
@@ -105,6 +116,7 @@ impl Accounts {
         members: HashMap<UserId, Arc<Member>>,
         credentials: HashMap<UserId, Arc<Credentials>>,
         tokens: Vec<Token>,
+        identities: HashMap<IdentityKey, IdentityUse>,
     ) -> Self {
         let tokens = tokens.into_iter().map(|token| (token.hash, Arc::new(token))).collect();
         Self {
@@ -116,6 +128,7 @@ impl Accounts {
             hashing: Hashing::default(),
             attempts: Attempts::new(AttemptLimits { per_account: None, per_address: None }),
             limits: SignInLimits::default(),
+            identities: RwLock::new(identities),
         }
     }
 
@@ -164,7 +177,8 @@ impl Accounts {
             person: Person { id: token.user, name: member.name.shared() },
             role: member.role,
             token: token.id,
-            is_sign_in: !token.is_api(),
+            is_sign_in: token.is_sign_in(),
+            is_exchanged: token.is_exchanged(),
             expires_at: token.expires_at,
             hash,
             revocations,
@@ -221,7 +235,7 @@ impl Accounts {
 
     /// The maps change only after the store has taken the batch. Who has lost something by it is told at once.
     pub(super) fn hand_in(&self, committer: &mut Committer<'_>, change: Change) -> Result<(), StoreError> {
-        let Change { batch, members, credentials, revoked, made } = change;
+        let Change { batch, members, credentials, revoked, made, identities } = change;
         if batch.is_empty() {
             return Ok(());
         }
@@ -247,6 +261,14 @@ impl Accounts {
         if let Some(token) = made {
             self.tokens.insert(token.hash, token);
         }
+        let mut known = self.identities.write();
+        for (key, used) in identities {
+            match used {
+                Some(used) => known.insert(key, used),
+                None => known.remove(&key),
+            };
+        }
+        drop(known);
         weakened.iter().for_each(|organization| self.revocations.announce(organization));
         Ok(())
     }
@@ -259,6 +281,12 @@ impl From<Crowded> for AccountsError {
 }
 
 impl Caller {
+    /// Whose retries are the same request, if they have the same `Idempotency-Key`. A job may have got another token between
+    /// two of them.
+    pub fn retry_scope(&self) -> IdSeed {
+        if self.is_exchanged { self.person.id.0 } else { self.token.0 }
+    }
+
     pub fn expires_at(&self) -> Option<Timestamp> {
         self.expires_at
     }

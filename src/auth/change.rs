@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use super::credentials::Credentials;
+use super::exchange_records;
+use super::identity::{IdentityKey, IdentityUse};
 use super::member::Member;
 use super::stored;
 use super::token::Token;
 use crate::domain::named::named_enum;
-use crate::domain::{EventData, EventType, Identifier, Role, UserId};
+use crate::domain::{EventData, EventType, Identifier, Role, Timestamp, UserId};
 use crate::events::{self, Cause, NewEvent};
 use crate::store::Batch;
 
@@ -19,6 +21,8 @@ pub struct Change {
     /// Tokens and sign-ins.
     pub revoked: Vec<Arc<Token>>,
     pub made: Option<Arc<Token>>,
+    /// How often identity tokens have been exchanged; `None` for those that have ended.
+    pub identities: Vec<(IdentityKey, Option<IdentityUse>)>,
 }
 
 pub enum MemberChange {
@@ -109,15 +113,38 @@ impl Change {
         self.record(&member.organization, EventType::MemberPasswordChanged, &of_member(member), cause);
     }
 
-    /// Records no event: it ends by itself, or with something that is recorded.
-    pub fn end_sign_in(&mut self, sign_in: &Arc<Token>) {
-        self.batch.delete(stored::token_key(sign_in));
-        self.revoked.push(sign_in.clone());
+    /// Records no event: a sign-in or the token of a job ends by itself, or with something that is recorded.
+    pub fn drop_token(&mut self, token: &Arc<Token>) {
+        self.batch.delete(stored::token_key(token));
+        self.revoked.push(token.clone());
+    }
+
+    /// A token for a job, with the issuer that vouches for it.
+    pub fn exchange_token(&mut self, member: &Member, token: &Arc<Token>, issuer: &str, cause: Cause<'_>) {
+        self.batch.put(stored::token_key(token), stored::encode_token(token));
+        self.made = Some(token.clone());
+        let data = of_member(member)
+            .with("tokenId", token.id.to_string())
+            .with("issuer", issuer)
+            .with("subject", token.name.as_str())
+            .with_some("expiresAt", token.expires_at.map(in_words));
+        self.record(&member.organization, EventType::TokenExchanged, &data, cause);
+    }
+
+    pub fn count_exchange(&mut self, key: IdentityKey, used: IdentityUse) {
+        self.batch.put(exchange_records::identity_key(&key), exchange_records::encode_identity(used));
+        self.identities.push((key, Some(used)));
+    }
+
+    /// An identity token that has ended.
+    pub fn forget_identity(&mut self, key: IdentityKey) {
+        self.batch.delete(exchange_records::identity_key(&key));
+        self.identities.push((key, None));
     }
 
     /// Records that a member has ended some of their sign-ins.
     pub fn sign_out(&mut self, member: &Member, ended: &[Arc<Token>], cause: Cause<'_>) {
-        ended.iter().for_each(|sign_in| self.end_sign_in(sign_in));
+        ended.iter().for_each(|sign_in| self.drop_token(sign_in));
         let data = of_member(member).with("signIns", ended.len() as u64);
         self.record(&member.organization, EventType::MemberSignedOut, &data, cause);
     }
@@ -168,6 +195,11 @@ impl Change {
     fn record(&mut self, organization: &Identifier, event_type: EventType, data: &EventData, cause: Cause<'_>) {
         events::record(&mut self.batch, organization, &NewEvent::new(event_type, cause, data));
     }
+}
+
+/// RFC 3339, as in answers.
+fn in_words(time: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(time.as_millis()).map(|time| format!("{time:.3}")).unwrap_or_default()
 }
 
 fn of_member(member: &Member) -> EventData {

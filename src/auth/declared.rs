@@ -19,7 +19,8 @@ impl Accounts {
     pub async fn open(store: Arc<dyn Store>, declared: Vec<NewMember>, now: Timestamp) -> Result<Self, StoreError> {
         let (members, tokens) = (load::members(&*store, &declared)?, load::tokens(&*store)?);
         let credentials = load::credentials(&*store, &members)?;
-        let accounts = Self::new(store, members, credentials, tokens);
+        let identities = load::identities(&*store)?;
+        let accounts = Self::new(store, members, credentials, tokens, identities);
         apply(&accounts, declared, now).await?;
         Ok(accounts)
     }
@@ -98,7 +99,9 @@ impl Applying<'_> {
         let Some(before) = self.accounts.member_named(&new.organization, new.name.as_str()) else {
             return change.add_member(&Arc::new(Member::new(new, self.cause.at)), self.cause);
         };
-        let after = Arc::new(MemberUpdate { role: Some(new.role), ..update }.of(&before));
+        // Whom a file declares is a person, also where jobs had the name before.
+        let after = MemberUpdate { role: Some(new.role), ..update }.of(&before);
+        let after = Arc::new(Member { for_jobs: false, ..after });
         if after != before {
             change.update_member(&before, &after, self.cause);
         }

@@ -82,7 +82,7 @@ impl Accounts {
             change.set_credentials(&member, credentials);
             change.record_password(&member, cause);
             let others = self.sign_ins_where(member.id, |_| true);
-            others.iter().for_each(|other| change.end_sign_in(other));
+            others.iter().for_each(|other| change.drop_token(other));
             self.begin_sign_in(&mut change, &member, &sign_in, SignInMethod::Invitation, &new, cause);
             Ok::<_, AccountsError>(self.hand_in(committer, change)?)
         });
@@ -126,7 +126,7 @@ impl Accounts {
             let mut change = Change::default();
             change.set_credentials(&member, Credentials { password: Some(hashed), ..(*credentials).clone() });
             change.record_password(&member, cause);
-            self.sign_ins_where(member.id, is_other).iter().for_each(|other| change.end_sign_in(other));
+            self.sign_ins_where(member.id, is_other).iter().for_each(|other| change.drop_token(other));
             Ok(self.hand_in(committer, change)?)
         });
         changed.await.map_err(refused)

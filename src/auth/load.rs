@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::credentials::Credentials;
+use super::exchange_records;
+use super::identity::{IdentityKey, IdentityUse};
 use super::member::{Declaration, Member, NewMember, ProviderLink};
 use super::stored;
 use super::token::Token;
@@ -46,7 +48,7 @@ pub fn declarations(store: &dyn Store, organizations: &BTreeSet<Identifier>) -> 
     Ok(declarations)
 }
 
-/// With the sign-ins, of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
+/// With the sign-ins and the tokens of jobs, of all organizations. Tokens of an undeclared one authenticate nobody, since it has no members in memory.
 pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     let read = |kind: &[u8], decode: fn(&[u8]) -> Result<Token, RecordError>| {
         let records = store.scan(kind, &end_of_prefix(kind), usize::MAX)?;
@@ -55,7 +57,17 @@ pub fn tokens(store: &dyn Store) -> Result<Vec<Token>, StoreError> {
     };
     let mut tokens = read(stored::TOKENS, stored::decode_token)?;
     tokens.append(&mut read(stored::SIGN_INS, stored::decode_sign_in)?);
+    tokens.append(&mut read(exchange_records::EXCHANGED, exchange_records::decode_exchanged)?);
     Ok(tokens)
+}
+
+pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>, StoreError> {
+    let records = store.scan(exchange_records::IDENTITIES, &end_of_prefix(exchange_records::IDENTITIES), usize::MAX)?;
+    let decode = |(key, record): &(_, _)| {
+        let (key, record): (&Vec<u8>, &Vec<u8>) = (key, record);
+        exchange_records::decode_identity(key, record).map_err(|error| error.under(key).into())
+    };
+    records.iter().map(decode).collect()
 }
 
 /// Of the members in memory.

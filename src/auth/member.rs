@@ -21,6 +21,8 @@ pub struct Member {
     pub disabled: bool,
     /// Of a member who has signed in with a provider.
     pub link: Option<ProviderLink>,
+    /// Jobs of a CI act as this member: made by the first exchange of an identity token. No person.
+    pub for_jobs: bool,
 }
 
 /// A member's identity at a provider of single sign-on.
@@ -87,8 +89,8 @@ impl MemberUpdate {
 }
 
 impl Member {
-    /// Whether they can administer the organization.
+    /// Whether they can administer the organization. Jobs come and go with their CI, and do not count.
     pub fn is_acting_admin(&self) -> bool {
-        self.role == Role::Admin && !self.disabled
+        self.role == Role::Admin && !self.disabled && !self.for_jobs
     }
 }

@@ -80,7 +80,7 @@ impl Accounts {
             let mut change = Change::default();
             change.update_member(&before, &after, cause);
             if after.disabled && !before.disabled {
-                self.sign_ins_where(user, |_| true).iter().for_each(|sign_in| change.end_sign_in(sign_in));
+                self.sign_ins_where(user, |_| true).iter().for_each(|sign_in| change.drop_token(sign_in));
                 let credentials = self.credentials_of(user);
                 if credentials.invitation.is_some() {
                     change.set_credentials(&after, Credentials { invitation: None, ..(*credentials).clone() });
@@ -138,7 +138,7 @@ impl Accounts {
                 if token.is_api() {
                     revoking.revoke_token(token, Some(RevocationReason::MemberRemoved), cause);
                 } else {
-                    revoking.end_sign_in(token);
+                    revoking.drop_token(token);
                 }
             }
             self.hand_in(committer, before)?;
@@ -159,6 +159,6 @@ impl Member {
     pub(super) fn new(new: NewMember, now: Timestamp) -> Self {
         let NewMember { organization, name, role, email } = new;
         let id = UserId(entropy::id_seed());
-        Self { organization, id, name, role, created_at: now, email, disabled: false, link: None }
+        Self { organization, id, name, role, created_at: now, email, disabled: false, link: None, for_jobs: false }
     }
 }

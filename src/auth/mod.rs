@@ -5,15 +5,18 @@
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
 //! Each file uses only those before it: token_text, token, member, password, credentials, hashing, attempts, permission,
-//! revocations, stored, change, load, accounts, sign_ins, invitations, members and tokens,
-//! links, declared.
+//! revocations, identity, exchange_records, stored, change, load, accounts, sign_ins, invitations, members and tokens,
+//! links, exchanges, declared.
 
 mod accounts;
 mod attempts;
 mod change;
 mod credentials;
 mod declared;
+mod exchange_records;
+mod exchanges;
 mod hashing;
+mod identity;
 mod invitations;
 mod links;
 mod load;
@@ -34,6 +37,7 @@ mod tests;
 pub use accounts::{Accounts, AccountsError, Caller, Identity, Unauthenticated};
 pub use attempts::{AttemptLimits, TooSoon};
 pub use change::{RevocationReason, SignInMethod};
+pub use exchanges::{JobRoles, TrustedJob};
 pub use invitations::OpenInvitation;
 pub use links::ProvidedPerson;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};

@@ -132,12 +132,12 @@ impl Accounts {
 
     /// Drops sign-ins that have ended by themselves. Returns how many.
     pub async fn sweep_sign_ins(&self, now: Timestamp) -> Result<usize, StoreError> {
-        let has_ended = |token: &Token| !token.is_api() && token.has_ended(now, self.limits);
+        let has_ended = |token: &Token| token.is_sign_in() && token.has_ended(now, self.limits);
         let ended = self.tokens_where(has_ended);
         for part in ended.chunks(stored::RECORDS_AT_ONCE) {
             let dropping = self.changes.change(|(), committer| {
                 let mut change = Change::default();
-                part.iter().for_each(|sign_in| change.end_sign_in(sign_in));
+                part.iter().for_each(|sign_in| change.drop_token(sign_in));
                 self.hand_in(committer, change)
             });
             dropping.await?;
@@ -177,11 +177,11 @@ impl Accounts {
         let replaced = new.replaces.as_deref().and_then(|text| TokenText::parse_for(TextKind::SignIn, text).ok());
         let replaced = replaced.and_then(|text| self.tokens.get(&text.hash()).map(|token| token.clone()));
         if let Some(replaced) = &replaced {
-            change.end_sign_in(replaced);
+            change.drop_token(replaced);
         }
         let others = self.sign_ins_where(member.id, |other| replaced.as_ref().is_none_or(|it| it.id != other.id));
         let surplus = (others.len() + 1).saturating_sub(SIGN_INS_MAX);
-        others.iter().take(surplus).for_each(|oldest| change.end_sign_in(oldest));
+        others.iter().take(surplus).for_each(|oldest| change.drop_token(oldest));
         change.begin_sign_in(member, sign_in, method, cause);
     }
 
@@ -199,7 +199,7 @@ impl Accounts {
 
     /// Oldest first.
     pub(super) fn sign_ins_where(&self, user: UserId, wanted: impl Fn(&Token) -> bool) -> Vec<Arc<Token>> {
-        let mut found = self.tokens_where(|token| !token.is_api() && token.user == user && wanted(token));
+        let mut found = self.tokens_where(|token| token.is_sign_in() && token.user == user && wanted(token));
         found.sort_unstable_by_key(|sign_in| sign_in.id);
         found
     }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::credentials::{Credentials, Invitation};
+use super::exchange_records::{EXCHANGED, encode_exchanged};
 use super::member::{Declaration, Member, ProviderLink};
 use super::password::PasswordHash;
 use super::token::{SignInOrigin, Token, TokenKind, Usage};
@@ -32,9 +33,13 @@ pub const RECORDS_AT_ONCE: usize = 256;
 /// Tokens revoked in one batch, each with its event: with names as long as they may be, half of what a batch takes.
 pub const REVOKED_AT_ONCE: usize = 1_000;
 
-/// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in.
+/// `t/{organization}/{token}`, or `TS/{organization}/{token}` for a sign-in, `TX/…` for a job.
 pub fn token_key(token: &Token) -> Vec<u8> {
-    let kind = if token.is_api() { TOKENS } else { SIGN_INS };
+    let kind = match token.kind {
+        TokenKind::Api => TOKENS,
+        TokenKind::SignIn(_) => SIGN_INS,
+        TokenKind::Exchanged => EXCHANGED,
+    };
     [kind, token.organization.as_str().as_bytes(), b"/", &token.id.0.0].concat()
 }
 
@@ -87,12 +92,23 @@ struct MemberV2<'a> {
     disabled: bool,
 }
 
-impl<'a> Record<'a> for MemberV2<'a> {
-    const KIND: &'static str = "member";
-    const VERSION: u8 = 2;
+#[derive(Serialize, Deserialize)]
+struct MemberV3<'a> {
+    #[serde(borrow)]
+    before: MemberV2<'a>,
+    for_jobs: bool,
+}
 
-    fn read_older(_: u8, form: &'a [u8]) -> Result<Self, RecordError> {
-        Ok(Self { before: record::decode_form::<Self, _>(form)?, email: None, disabled: false })
+impl<'a> Record<'a> for MemberV3<'a> {
+    const KIND: &'static str = "member";
+    const VERSION: u8 = 3;
+
+    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let before = match version {
+            2 => record::decode_form::<Self, _>(form)?,
+            _ => MemberV2 { before: record::decode_form::<Self, _>(form)?, email: None, disabled: false },
+        };
+        Ok(Self { before, for_jobs: false })
     }
 }
 
@@ -130,21 +146,23 @@ pub fn decode_revoked(bytes: &[u8]) -> Result<Timestamp, RecordError> {
 
 pub fn encode_member(member: &Member) -> Vec<u8> {
     let before = MemberV1 { id: member.id.0.0, role: member.role.to_form(), created_at: member.created_at.as_millis() };
-    encode(&MemberV2 { before, email: member.email.as_ref().map(Email::as_str), disabled: member.disabled })
+    let before = MemberV2 { before, email: member.email.as_ref().map(Email::as_str), disabled: member.disabled };
+    encode(&MemberV3 { before, for_jobs: member.for_jobs })
 }
 
 pub fn decode_member(key: &[u8], bytes: &[u8]) -> Result<Member, RecordError> {
-    let MemberV2 { before, email, disabled } = record::decode(bytes)?;
-    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV2<'_>>)?;
+    let MemberV3 { before: MemberV2 { before, email, disabled }, for_jobs } = record::decode(bytes)?;
+    let (organization, name) = parse_path(MEMBERS, key).ok_or_else(record::misplaced::<MemberV3<'_>>)?;
     Ok(Member {
         organization,
         id: UserId(IdSeed(before.id)),
         name,
-        role: Role::from_form(before.role).map_err(record::invalid::<MemberV2<'_>>)?,
+        role: Role::from_form(before.role).map_err(record::invalid::<MemberV3<'_>>)?,
         created_at: Timestamp::from_millis(before.created_at),
-        email: Option::from_form(email).map_err(record::invalid::<MemberV2<'_>>)?,
+        email: Option::from_form(email).map_err(record::invalid::<MemberV3<'_>>)?,
         disabled,
         link: None,
+        for_jobs,
     })
 }
 
@@ -228,6 +246,7 @@ pub fn encode_token(token: &Token) -> Vec<u8> {
             client: &origin.client,
             by: origin.by.to_form(),
         }),
+        TokenKind::Exchanged => encode_exchanged(token),
     }
 }
 
@@ -298,11 +317,12 @@ mod tests {
             email: None,
             disabled: false,
             link: None,
+            for_jobs: false,
         };
         let key = member_key(&member.organization, &member.name);
         assert_eq!(decode_member(&key, &format_4("member")).unwrap(), member);
         let email = Some(Email::parse("ana@acme.example").unwrap());
-        let newer = Member { email: email.clone(), disabled: true, ..member.clone() };
+        let newer = Member { email: email.clone(), disabled: true, for_jobs: true, ..member.clone() };
         assert_eq!(decode_member(&key, &encode_member(&newer)).unwrap(), newer);
 
         let key = declaration_key(&member.organization, &member.name);

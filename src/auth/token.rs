@@ -1,5 +1,6 @@
-//! A token as it is stored, without its text, and when it was last used. The sign-in of a browser is one too, so that
-//! permissions, revocations, rate limits and retries are the same for both.
+//! A token as it is stored, without its text, and when it was last used. The sign-in of a browser is one too, and so is the
+//! token of a job that has shown an identity token, so that permissions, revocations, rate limits and retries are the same
+//! for all.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -39,6 +40,8 @@ pub enum TokenKind {
     Api,
     /// The sign-in of a browser. Always expires.
     SignIn(SignInOrigin),
+    /// For a job of a CI, in exchange for its identity token. Always expires. Its name is the job in the words of its CI.
+    Exchanged,
 }
 
 /// Where a sign-in came from.
@@ -111,20 +114,31 @@ impl Token {
     pub fn is_api(&self) -> bool {
         match self.kind {
             TokenKind::Api => true,
-            TokenKind::SignIn(_) => false,
+            TokenKind::SignIn(_) | TokenKind::Exchanged => false,
         }
+    }
+
+    pub fn is_exchanged(&self) -> bool {
+        match self.kind {
+            TokenKind::Exchanged => true,
+            TokenKind::Api | TokenKind::SignIn(_) => false,
+        }
+    }
+
+    pub fn is_sign_in(&self) -> bool {
+        self.origin().is_some()
     }
 
     /// The origin, if it is a sign-in.
     pub fn origin(&self) -> Option<&SignInOrigin> {
         match &self.kind {
-            TokenKind::Api => None,
+            TokenKind::Api | TokenKind::Exchanged => None,
             TokenKind::SignIn(origin) => Some(origin),
         }
     }
 
     pub(super) fn has_ended(&self, now: Timestamp, limits: SignInLimits) -> bool {
-        self.expires_at.is_some_and(|expires| expires <= now) || (!self.is_api() && self.is_idle(now, limits.idle))
+        self.expires_at.is_some_and(|expires| expires <= now) || (self.is_sign_in() && self.is_idle(now, limits.idle))
     }
 
     fn is_idle(&self, now: Timestamp, idle: Duration) -> bool {

@@ -85,7 +85,7 @@ impl Accounts {
         cause: Cause<'_>,
     ) -> Result<(), AccountsError> {
         let is_it = |token: &Token| {
-            let is_meant = token.is_api() && token.id == id && token.organization == *organization;
+            let is_meant = !token.is_sign_in() && token.id == id && token.organization == *organization;
             is_meant && only_of.is_none_or(|user| user == token.user)
         };
         let revoked = self.changes.change(|(), committer| {
@@ -140,7 +140,7 @@ impl Accounts {
     ) {
         change.revoke_token(token, reason, cause);
         let is_by_it = |other: &Token| other.origin().is_some_and(|origin| origin.by == Some(token.id));
-        self.tokens_where(is_by_it).iter().for_each(|sign_in| change.end_sign_in(sign_in));
+        self.tokens_where(is_by_it).iter().for_each(|sign_in| change.drop_token(sign_in));
     }
 
     /// Leaves out tokens that have been revoked since: a record put after its delete would be a token again at the next

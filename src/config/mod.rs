@@ -7,6 +7,7 @@
 mod document;
 mod fault;
 mod given;
+mod identities;
 mod keys;
 mod layers;
 mod organization;

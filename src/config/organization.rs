@@ -1,9 +1,10 @@
-//! One organization as a file declares it: its members, how they sign in, its pipelines and their environments.
+//! One organization as a file declares it: its members, how they and its jobs sign in, its pipelines and their environments.
 
 use std::sync::Arc;
 
 use super::document::{Document, element};
 use super::fault::{Fault, Place};
+use super::identities::{self, IdentityForm};
 use super::providers::{self, ProviderForm};
 use crate::auth::MEMBERS_MAX;
 use crate::domain::{Blueprint, Configuration, Email, Identifier, Role};
@@ -11,6 +12,7 @@ use crate::forms::{
     ConfigurationForm, EnvironmentName, Form, List, MemberForm, Name, Object, ObjectForm, PipelineForm, Reader,
     Spelling, form,
 };
+use crate::identities::{ISSUERS_MAX, TrustedIssuer};
 use crate::pipelines::{Definition, PIPELINES_MAX, Repository};
 use crate::sso::{PROVIDERS_MAX, Provider};
 
@@ -25,6 +27,8 @@ pub struct Organization {
     pub members: Vec<Member>,
     /// Of single sign-on.
     pub providers: Vec<Provider>,
+    /// The issuers whose identity tokens jobs can exchange.
+    pub identities: Vec<TrustedIssuer>,
     pub pipelines: Vec<Pipeline>,
 }
 
@@ -56,9 +60,10 @@ form! {
         required organization: OrganizationForm,
         optional(List::default()) members: List<MemberForm, 0, MEMBERS_MAX>,
         optional(List::default()) providers: List<ProviderForm, 0, PROVIDERS_MAX>,
+        optional(List::default()) identities: List<IdentityForm, 0, ISSUERS_MAX>,
         optional(List::default()) pipelines: List<DeclaredPipelineForm, 0, PIPELINES_MAX>,
     }
-    check check_admin;
+    check check_organization;
 }
 
 form! {
@@ -85,10 +90,12 @@ form! {
     unique name;
 }
 
-fn check_admin(object: &Object<'_>, form: Option<&OrganizationFile>, reader: &mut Reader) {
-    if form.is_some_and(|form| !form.members.0.iter().any(|member| member.role == Role::Admin)) {
+fn check_organization(object: &Object<'_>, form: Option<&OrganizationFile>, reader: &mut Reader) {
+    let Some(form) = form else { return };
+    if !form.members.0.iter().any(|member| member.role == Role::Admin) {
         reader.field_fault(object, "members", "must have at least one with role = \"admin\"");
     }
+    identities::check_names(object, &form.identities.0, &form.members.0, reader);
 }
 
 /// An organization file is recognised by any of its tables, so that one without its `[organization]` is reported as such.
@@ -116,13 +123,15 @@ pub(super) fn read(document: &Document, faults: &mut Vec<Fault>) -> Option<(Orga
 }
 
 fn organization(file: OrganizationFile, providers: Vec<Provider>) -> Organization {
-    let OrganizationFile { organization: OrganizationForm { id, name }, members, providers: _, pipelines } = file;
+    let OrganizationFile { organization, members, providers: _, identities, pipelines } = file;
+    let OrganizationForm { id, name } = organization;
     let member = |MemberForm { name, role, email }| Member { name, role, email };
     Organization {
         name: name.map_or_else(|| id.to_string(), |name| name.0.to_string()),
         id,
         members: members.0.into_iter().map(member).collect(),
         providers,
+        identities: identities.0.into_iter().map(identities::trusted).collect(),
         pipelines: pipelines.0.into_iter().map(pipeline).collect(),
     }
 }

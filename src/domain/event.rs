@@ -95,6 +95,7 @@ named_enum! {
         MemberSignedOut = "member.signed_out",
         MemberInvited = "member.invited",
         MemberPasswordChanged = "member.password_changed",
+        TokenExchanged = "token.exchanged",
     }
 }
 

@@ -64,7 +64,8 @@ impl SecurityClass {
             | EventType::AnalysisCompleted
             | EventType::PullRequestCreated
             | EventType::MemberSignedIn
-            | EventType::MemberSignedOut => None,
+            | EventType::MemberSignedOut
+            | EventType::TokenExchanged => None,
         }
     }
 }

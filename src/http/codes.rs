@@ -39,6 +39,10 @@ codes! {
         "The body is not valid JSON, is nested too deeply, or has a duplicate key in an object. The detail says where. Fix it and resend.";
     SsoNotUnderWay = "sso_not_under_way", BAD_REQUEST, "The sign-in is over",
         "The sign-in at the provider took longer than ten minutes, began in another browser or before the server started, or has been finished already. Begin again.";
+    InvalidGrant = "invalid_grant", BAD_REQUEST, "The identity token was not accepted",
+        "The identity token was not exchanged: it is malformed, has expired, was exchanged too often, is for another audience, or no rule of the organization trusts its job; or there is no such organization. Compare its issuer, audience and claims with `[[identities]]` of the organization's file; the server's log says why.";
+    UnsupportedGrantType = "unsupported_grant_type", BAD_REQUEST, "Unsupported grant type",
+        "Only identity tokens are exchanged: `grant_type` must be `urn:ietf:params:oauth:grant-type:token-exchange`.";
     InvalidParameter = "invalid_parameter", BAD_REQUEST, "Invalid parameter",
         "A query parameter or header is unknown, repeated, or out of bounds. `errors` names each one.";
     MissingToken = "missing_token", UNAUTHORIZED, "No token",
@@ -213,6 +217,8 @@ codes! {
         "What the provider of single sign-on sent does not prove who you are. Try again; if it happens again, the server's log says why.";
     GitUnavailable = "git_unavailable", SERVICE_UNAVAILABLE, "Git is unavailable",
         "The server cannot run git. An operator must install it or free disk space; the server's log says more.";
+    IssuerUnavailable = "issuer_unavailable", SERVICE_UNAVAILABLE, "The issuer cannot be reached",
+        "The server cannot read the keys with which the issuer signs identity tokens. Try again after `Retry-After`; the server's log says more.";
     Overloaded = "overloaded", SERVICE_UNAVAILABLE, "Overloaded",
         "Too many requests are waiting. Nothing was changed; try again after `Retry-After`.";
     QueueFull = "queue_full", SERVICE_UNAVAILABLE, "The queue is full",

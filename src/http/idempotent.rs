@@ -73,7 +73,7 @@ fn check_key_as(
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let fingerprint = fingerprint(request.method().as_str(), path);
     let now = (access.realm.clock)();
-    match access.realm.idempotency.begin(&access.caller.organization, access.caller.token.0, &key, fingerprint, now)? {
+    match access.realm.idempotency.begin(&access.caller.organization, access.caller.retry_scope(), &key, fingerprint, now)? {
         KeyState::Unused(pending) => Ok(Some(pending)),
         KeyState::Executed(answer) => Err(EarlyReturn::Replay(Box::new(answer))),
         KeyState::Reused => Err(Problem::new(

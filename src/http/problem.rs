@@ -3,6 +3,7 @@
 use std::fmt;
 
 use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -26,6 +27,8 @@ struct Inner {
     extra: Map<String, Value>,
     headers: Vec<(HeaderName, HeaderValue)>,
     cause: Option<String>,
+    /// Instead of the one of its code.
+    status: Option<StatusCode>,
 }
 
 /// One invalid field or parameter. The message continues a sentence that begins with the field's name.
@@ -37,7 +40,8 @@ pub struct FieldError {
 
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
-        Self(Box::new(Inner { code, detail: detail.into(), extra: Map::new(), headers: Vec::new(), cause: None }))
+        let (extra, headers) = (Map::new(), Vec::new());
+        Self(Box::new(Inner { code, detail: detail.into(), extra, headers, cause: None, status: None }))
     }
 
     pub fn with(mut self, name: &str, value: impl Serialize) -> Self {
@@ -50,6 +54,12 @@ impl Problem {
 
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.0.detail = detail.into();
+        self
+    }
+
+    /// Where a standard says another one than we do.
+    pub fn with_status(mut self, status: StatusCode) -> Self {
+        self.0.status = Some(status);
         self
     }
 
@@ -138,16 +148,17 @@ impl Problem {
             extra: &'a Map<String, Value>,
         }
         let code = self.0.code;
+        let status = self.0.status.unwrap_or(code.status());
         let wire = Wire {
             r#type: format!("/problems/{}", code.as_str()),
             title: code.title(),
-            status: code.status().as_u16(),
+            status: status.as_u16(),
             detail: &self.0.detail,
             code: code.as_str(),
             request_id,
             extra: &self.0.extra,
         };
-        let mut response = HttpResponse::build(code.status());
+        let mut response = HttpResponse::build(status);
         response.insert_header((CONTENT_TYPE, CONTENT_TYPE_PROBLEM));
         for header in &self.0.headers {
             response.insert_header(header.clone());

@@ -12,8 +12,8 @@ use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
     analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, invitations, logs,
-    members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries, tokens,
-    utilisation, webhooks, whoami,
+    members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries,
+    token_exchange, tokens, utilisation, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -123,6 +123,7 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/step-registries/{registryId}/sync").post(step_registries::sync, openapi::sync_registry()),
         at("/step-registries/{registryId}/steps").get(step_registries::steps, openapi::list_registry_steps()),
         at("/tokens").get(tokens::list, openapi::list_tokens()).post(tokens::create, openapi::create_token()),
+        at("/tokens/exchange").post(token_exchange::exchange, openapi::exchange_token()),
         at("/tokens/{tokenId}").delete(tokens::revoke, openapi::revoke_token()),
         at("/members").get(members::list, openapi::list_members()).post(members::add, openapi::add_member()),
         at("/members/{userId}")

@@ -21,6 +21,7 @@ use crate::events::Events;
 use crate::fixes::Fixes;
 use crate::git::Git;
 use crate::idempotency::Keys;
+use crate::identities::Identities;
 use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
@@ -86,6 +87,7 @@ pub struct Realm {
     /// Where browsers find the server, if a proxy with TLS stands in front of it: `https://host`.
     pub public_url: Option<String>,
     pub sso: SingleSignOn,
+    pub identities: Identities,
 }
 
 impl Realm {

@@ -39,7 +39,7 @@ impl Claims {
     }
 
     /// By its whole name, since some are URLs; otherwise by a path of names, such as `realm_access.roles`.
-    fn find(&self, name: &str) -> Option<&Value> {
+    pub fn find(&self, name: &str) -> Option<&Value> {
         if let Some(value) = self.0.get(name) {
             return Some(value);
         }

@@ -7,74 +7,45 @@ use std::time::Duration;
 use openidconnect::core::CoreProviderMetadata;
 use openidconnect::url::Url;
 use openidconnect::{DiscoveryError, IssuerUrl};
-use tokio::sync::Mutex;
-use tokio::time::Instant;
 
 use super::client::{NoAnswer, ProviderClient};
 use super::failure::Failure;
+use super::kept::{Keeping, Kept};
 use super::provider::{Provider, is_protected};
 
-/// A provider may withdraw a key: it works here for so long at most.
-const KEPT_FOR: Duration = Duration::from_secs(3600);
-/// Tokens with unknown keys cannot make the server ask more often than this.
-const ASKED_AGAIN_AFTER: Duration = Duration::from_secs(60);
-/// A provider that has just failed is not asked again at once by everybody who waits.
-const FAILED_FOR: Duration = Duration::from_secs(3);
+/// An old copy is never used: a person can wait, and endpoints may have moved.
+const KEEPING: Keeping = Keeping {
+    fresh_for: Duration::from_secs(3600),
+    stale_for: Duration::ZERO,
+    asked_again_after: Duration::from_secs(60),
+    failed_for: Duration::from_secs(3),
+};
 
 pub type Metadata = Arc<CoreProviderMetadata>;
 
 pub struct Discovery {
     pub provider: Provider,
-    /// Held while the provider is asked, so that one request is enough for all who wait.
-    found: Mutex<Found>,
-}
-
-#[derive(Default)]
-struct Found {
-    last: Option<(Instant, Result<Metadata, Failure>)>,
-    /// When a key was missing, and the provider was asked for that.
-    asked_for_key: Option<Instant>,
+    found: Kept<CoreProviderMetadata>,
 }
 
 impl Discovery {
     pub fn new(provider: Provider) -> Self {
-        Self { provider, found: Mutex::default() }
+        Self { provider, found: Kept::new(KEEPING) }
     }
 
     pub async fn metadata(&self, client: &ProviderClient) -> Result<Metadata, Failure> {
-        let mut found = self.found.lock().await;
-        match &found.last {
-            Some((at, Ok(metadata))) if at.elapsed() < KEPT_FOR => Ok(metadata.clone()),
-            Some((at, Err(failure))) if at.elapsed() < FAILED_FOR => Err(failure.clone()),
-            Some(_) | None => {
-                let outcome = ask(&self.provider, client).await;
-                found.last = Some((Instant::now(), outcome.clone()));
-                outcome
-            }
-        }
+        self.found.get(async || ask(&self.provider, client).await).await
     }
 
     /// Newer than `known`, in which a key was missing. None if the provider was asked for that just now.
     pub async fn newer_than(&self, known: &Metadata, client: &ProviderClient) -> Result<Option<Metadata>, Failure> {
-        let mut found = self.found.lock().await;
-        if let Some((_, Ok(metadata))) = &found.last
-            && !Arc::ptr_eq(metadata, known)
-        {
-            return Ok(Some(metadata.clone()));
-        }
-        if found.asked_for_key.is_some_and(|at| at.elapsed() < ASKED_AGAIN_AFTER) {
-            return Ok(None);
-        }
-        found.asked_for_key = Some(Instant::now());
-        let metadata = ask(&self.provider, client).await?;
-        found.last = Some((Instant::now(), Ok(metadata.clone())));
-        Ok(Some(metadata))
+        self.found.newer_than(known, async || ask(&self.provider, client).await).await
     }
 }
 
-async fn ask(provider: &Provider, client: &ProviderClient) -> Result<Metadata, Failure> {
+async fn ask(provider: &Provider, client: &ProviderClient) -> Result<CoreProviderMetadata, Failure> {
     let issuer = IssuerUrl::new(provider.issuer.clone()).map_err(|error| Failure::Invalid(error.to_string()))?;
-    let metadata = CoreProviderMetadata::discover_async(issuer, client).await.map_err(why)?;
+    let metadata = CoreProviderMetadata::discover_async(issuer, client).await.map_err(why_not_discovered)?;
     let endpoints = [
         Some(metadata.authorization_endpoint().url()),
         metadata.token_endpoint().map(|endpoint| endpoint.url()),
@@ -84,7 +55,7 @@ async fn ask(provider: &Provider, client: &ProviderClient) -> Result<Metadata, F
     if metadata.token_endpoint().is_none() {
         return Err(Failure::invalid("it names no token endpoint"));
     }
-    Ok(Arc::new(metadata))
+    Ok(metadata)
 }
 
 /// Codes and secrets are sent there.
@@ -95,7 +66,7 @@ fn check_endpoints<'a>(mut endpoints: impl Iterator<Item = &'a Url>) -> Result<(
     }
 }
 
-fn why(error: DiscoveryError<NoAnswer>) -> Failure {
+pub fn why_not_discovered(error: DiscoveryError<NoAnswer>) -> Failure {
     match error {
         DiscoveryError::Request(no_answer) => Failure::Unavailable(no_answer.0),
         DiscoveryError::Response(status, _, why) if status.is_server_error() => Failure::Unavailable(why),

@@ -6,13 +6,14 @@
 //! the same browser, which has all that the second half needs: so the server keeps nothing for browsers that never come
 //! back. [`SingleSignOn::finish`] opens it, exchanges the code, and checks the ID token.
 //!
-//! Each file uses only those before it: provider, return_path, claims, failure, person, pending, client, discovery, tokens,
-//! service.
+//! Each file uses only those before it: provider, return_path, claims, failure, person, pending, client, kept, discovery,
+//! tokens, service. The client, what is kept of providers, and claims are also there for `identities`.
 
 mod claims;
 mod client;
 mod discovery;
 mod failure;
+mod kept;
 mod pending;
 mod person;
 mod provider;
@@ -20,9 +21,16 @@ mod return_path;
 mod service;
 mod tokens;
 
+pub use claims::Claims;
+pub use client::ProviderClient;
+pub use discovery::why_not_discovered;
 pub use failure::Failure;
+pub use kept::{Keeping, Kept};
 pub use pending::PENDING_SECONDS;
 pub use person::SignedIn;
-pub use provider::{ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer};
+pub use provider::{
+    ClientSecret, GROUPS_CLAIM, GroupRole, NAME_CLAIM, PROVIDERS_MAX, Provider, check_issuer, is_protected,
+};
 pub use return_path::ReturnPath;
 pub use service::{Begun, Callback, Finished, SingleSignOn};
+pub use tokens::{SIGNATURES, said};

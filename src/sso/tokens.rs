@@ -23,7 +23,7 @@ use super::provider::Provider;
 use crate::outbound::error_chain;
 
 /// Signatures with a key that only the provider has. Never `none`, and none by the client secret, which others know.
-const SIGNATURES: [CoreJwsSigningAlgorithm; 9] = [
+pub const SIGNATURES: [CoreJwsSigningAlgorithm; 9] = [
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha256,
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha384,
     CoreJwsSigningAlgorithm::RsaSsaPkcs1V15Sha512,

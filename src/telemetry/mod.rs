@@ -96,6 +96,10 @@ fn describe() {
     );
     describe_counter!("lockkeeper_problems_total", "Problems answered, by code");
     describe_counter!("lockkeeper_events_total", "Durable events, by type");
+    describe_counter!(
+        "lockkeeper_token_exchanges_total",
+        "Identity tokens of jobs that were exchanged (granted), refused, or could not be checked (unavailable)"
+    );
     describe_gauge!("lockkeeper_event_subscribers", "Clients that stream events");
     describe_counter!("lockkeeper_deployments_total", "Deployments that ended, by result");
     describe_gauge!("lockkeeper_environments", "Environments, by status");

@@ -172,7 +172,7 @@ fn settings_in_the_guide_are_settings() {
         for block in page.blocks.iter().filter(|block| block.language == "toml") {
             let shown: toml::Table = block.text.parse().unwrap_or_else(|error| panic!("{}: {error}", page.name));
             // Of an organization file.
-            if shown.contains_key("providers") {
+            if shown.contains_key("providers") || shown.contains_key("identities") {
                 continue;
             }
             for (key, value) in &shown {
@@ -185,7 +185,7 @@ fn settings_in_the_guide_are_settings() {
     }
 }
 
-/// Providers of single sign-on in the guide are what an organization file takes.
+/// Providers of single sign-on and trusted issuers in the guide are what an organization file takes.
 #[test]
 fn providers_in_the_guide_are_sound() {
     const HEAD: &str = "[organization]\nid = 'acme'\n[[members]]\nname = 'root'\nrole = 'admin'\n";
@@ -193,8 +193,7 @@ fn providers_in_the_guide_are_sound() {
     let file = home.path().join("organization.toml");
     let mut checked = 0;
     for page in Page::all() {
-        for block in page.blocks.iter().filter(|block| block.language == "toml" && block.text.contains("[[providers]]"))
-        {
+        for block in page.blocks.iter().filter(|block| block.language == "toml" && is_of_organization(&block.text)) {
             for named in block.text.lines().filter_map(|line| line.strip_prefix("client_secret_file = \"")) {
                 std::fs::write(home.path().join(named.split('"').next().unwrap()), "s3cret\n").unwrap();
             }
@@ -204,7 +203,11 @@ fn providers_in_the_guide_are_sound() {
             checked += 1;
         }
     }
-    assert!(checked >= 5, "only {checked} found");
+    assert!(checked >= 9, "only {checked} found");
+}
+
+fn is_of_organization(toml: &str) -> bool {
+    ["[[providers]]", "[[identities]]"].iter().any(|table| toml.contains(table))
 }
 
 fn sources() -> PathBuf {

@@ -9,6 +9,7 @@ mod environments;
 mod events;
 mod guide;
 mod hints;
+mod identities;
 mod interventions;
 mod lists;
 mod members;

@@ -12,6 +12,7 @@
 mod assertions;
 pub mod authority;
 mod client;
+pub mod issuer;
 pub mod model;
 pub mod namespace;
 pub mod recorded;

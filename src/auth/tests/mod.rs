@@ -4,6 +4,7 @@
 
 mod declared;
 mod events;
+mod exchanges;
 mod links;
 mod members;
 mod sign_ins;

@@ -5,6 +5,7 @@ mod bounds;
 mod defaults;
 mod faults;
 mod fuzz;
+mod identities;
 mod layering;
 mod organizations;
 mod pipelines;

@@ -125,7 +125,7 @@ fn all_faults_of_a_file_are_told_from_the_top() {
              force_claim_role, on_release, disabled, variables",
             "o.toml:19: pipelines.environments.variables.LOCKKEEPER_X is not a valid name: must be 1 to 63 letters, digits \
              or '_', not starting with a digit or with LOCKKEEPER_, which is reserved",
-            "o.toml:20: sponsors is not a known key; known here: organization, members, providers, pipelines",
+            "o.toml:20: sponsors is not a known key; known here: organization, members, providers, identities, pipelines",
         ]
     );
 }

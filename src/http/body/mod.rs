@@ -21,6 +21,8 @@ use crate::forms::{Element, Form, Reader, Spelling, Text};
 pub const BODY_MAX: usize = 64 * 1024;
 /// A body of this length is read ahead anyway.
 const SHORT: usize = 8 * 1024;
+/// More parameters than a form of ours has.
+const PARAMETERS_MAX: usize = 32;
 
 /// A body as it was sent: within its bounds, and JSON by its own account.
 pub struct Body {
@@ -55,6 +57,14 @@ pub async fn read_open_form<T: Form>(call: &mut Call) -> Result<T, Problem> {
         check_media_type(call.request.headers())?;
     }
     Body { bytes }.form()
+}
+
+/// The parameters of a body that is encoded like a form of a page, as OAuth has it, for a request that needs no access.
+pub async fn read_open_pairs(call: &mut Call) -> Result<Vec<(String, String)>, Problem> {
+    const FORM: &str = "application/x-www-form-urlencoded";
+    let bytes = read(call).await?;
+    check_type(call.request.headers(), FORM, &format!("send a form in UTF-8 with `Content-Type: {FORM}`"))?;
+    Ok(form_urlencoded::parse(&bytes).into_owned().take(PARAMETERS_MAX).collect())
 }
 
 impl Body {
@@ -166,9 +176,13 @@ impl Drop for Receiving {
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+    check_type(headers, "application/json", "send JSON in UTF-8 with `Content-Type: application/json`")
+}
+
+fn check_type(headers: &HeaderMap, wanted: &str, advice: &str) -> Result<(), Problem> {
     let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or("something else"));
     let unsupported = |got: &str| {
-        let detail = format!("the body is {got}; send JSON in UTF-8 with `Content-Type: application/json`");
+        let detail = format!("the body is {got}; {advice}");
         Err(Problem::new(Code::UnsupportedMediaType, detail))
     };
     if let Some(encoding) = header(CONTENT_ENCODING)
@@ -180,14 +194,14 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
         return unsupported("of no stated type");
     };
     let mut parts = content_type.split(';').map(str::trim);
-    let json = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case("application/json"));
+    let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
     let utf8 = parts.all(|parameter| match parameter.split_once('=') {
         Some((name, charset)) if name.eq_ignore_ascii_case("charset") => {
             charset.trim_matches('"').eq_ignore_ascii_case("utf-8")
         }
         Some(_) | None => true,
     });
-    if json && utf8 { Ok(()) } else { unsupported(content_type) }
+    if is_wanted && utf8 { Ok(()) } else { unsupported(content_type) }
 }
 
 fn malformed(error: serde_json::Error) -> Problem {

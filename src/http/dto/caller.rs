@@ -52,10 +52,10 @@ pub struct CallerUser<'a> {
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CallerToken<'a> {
-    /// As in the list of tokens.
+    /// As in the list of tokens, where those of jobs are not listed.
     #[schema(value_type = TokenId)]
     token_id: Text<TokenId>,
-    /// What it was called when it was created.
+    /// What it was called when it was created; for a job, its subject in the words of its CI.
     #[schema(example = "ci")]
     name: &'a str,
     /// When it stops working; null if it does not expire.
@@ -76,7 +76,7 @@ impl<'a> CallerView<'a> {
             organization: CallerOrganization::new(member.organization.as_str(), organization_name),
             user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: email_of(member) },
             role: member.role,
-            token: token.is_api().then(|| CallerToken {
+            token: (!token.is_sign_in()).then(|| CallerToken {
                 token_id: Text(token.id),
                 name: &token.name,
                 expires_at: token.expires_at.map(Time),

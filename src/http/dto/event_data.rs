@@ -253,6 +253,25 @@ shapes! {
         reason: Option<RevocationReason>,
     }
 
+    /// A job of a CI exchanged its identity token for a token.
+    TokenExchanged for TokenExchanged {
+        token_id: TokenId,
+        /// The member that the job acts as, which the rule names.
+        user_id: UserId,
+        /// Unique in the organization.
+        #[schema(example = "ci")]
+        name: String,
+        /// Who vouches for the job.
+        #[schema(example = "https://token.actions.githubusercontent.com")]
+        issuer: String,
+        /// The job, in the words of its CI.
+        #[schema(example = "repo:acme/web:ref:refs/heads/main")]
+        subject: String,
+        /// When the token stops working.
+        #[schema(example = "2027-01-31T00:00:00.000Z", format = DateTime)]
+        expires_at: String,
+    }
+
     /// A member was added or removed.
     Member for MemberAdded | MemberRemoved {
         user_id: UserId,

@@ -39,6 +39,9 @@ pub struct ProblemView<'a> {
     retry_after_seconds: Option<u64>,
     /// The faults of the request, all of them.
     errors: Option<Vec<FieldErrorView>>,
+    /// Of an exchange of tokens: the code again, where clients of OAuth look for it.
+    #[schema(example = "invalid_grant")]
+    error: Option<String>,
     /// The lowest role that may do it.
     required_role: Option<Role>,
     /// Who holds the environment, or whose session it is; null if there is no single holder.

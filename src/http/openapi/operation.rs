@@ -90,6 +90,13 @@ impl Operation {
         Self { public: true, codes: Vec::new(), ..Self::api("Operating", id).titled(summary).about(description) }
     }
 
+    /// Everybody may ask: who the caller is stands in the body.
+    pub fn without_token(mut self) -> Self {
+        self.public = true;
+        self.codes = vec![Code::InvalidParameter, Code::Overloaded, Code::ShuttingDown];
+        self
+    }
+
     /// With a summary of its own.
     pub fn titled(self, summary: &str) -> Self {
         Self { summary: summary.to_owned(), ..self }
@@ -124,6 +131,17 @@ impl Operation {
             response["headers"][name] = header;
         }
         self.fails(&KEY_CODES)
+    }
+
+    /// A body that is encoded like a form of a page. It writes.
+    pub fn body_form(mut self, name: &str, schema: Value) -> Self {
+        let (description, example) = (schema["description"].clone(), schema["examples"][0].clone());
+        let schema = self.schemas.named(name, schema);
+        let content = json!({ "application/x-www-form-urlencoded": { "schema": schema, "example": example } });
+        self.body = Some(json!({ "required": true, "description": description, "content": content }));
+        let is_of_forms = |code: &Code| *code != Code::MalformedJson;
+        let codes: Vec<_> = BODY_CODES.into_iter().filter(is_of_forms).collect();
+        self.fails(&codes).writes()
     }
 
     /// A request with a body writes. The example of the form is what the explorer fills in.
@@ -197,6 +215,12 @@ impl Operation {
             "properties": { "data": data },
         });
         self.answers_named(status, description, &format!("{}Answer", T::name()), schema, headers)
+    }
+
+    /// One record that stands alone, as a standard has it.
+    pub fn answers_plain<T: ToSchema>(mut self, status: u16, description: &str, headers: &[&str]) -> Self {
+        let content = json!({ "application/json": { "schema": self.include::<T>() } });
+        self.answers_with(status, description, Some(content), headers)
     }
 
     /// A list of records.

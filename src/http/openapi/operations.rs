@@ -17,7 +17,9 @@ use crate::http::dto::{
 use crate::http::paging::{PLACE_MAX, PagePagination};
 use crate::http::resources::environment_list::{Label, NAMES_MAX};
 use crate::http::resources::session_list::LISTED;
+use crate::http::resources::token_exchange::{ACCESS_TOKEN, ExchangedTokenView, GRANT_TYPE, ID_TOKEN};
 use crate::http::resources::tokens::TokenForm;
+use crate::identities::IDENTITY_TOKEN_BYTES_MAX;
 
 const ENVIRONMENTS: &str = "Ephemeral environments";
 
@@ -280,6 +282,39 @@ pub fn create_token() -> Operation {
         .body::<TokenForm>()
         .answers::<OpenTokenView<'_>>(201, "The token, with its text unless this is a retry", &["Location"])
         .fails(&[Code::TokenLimitReached])
+}
+
+pub fn exchange_token() -> Operation {
+    let text = |description: &str, value: &str| json!({ "type": "string", "description": description, "const": value });
+    let schema = json!({
+        "type": "object",
+        "description": "An exchange by RFC 8693.",
+        "required": ["grant_type", "subject_token", "subject_token_type"],
+        "examples": [{ "grant_type": GRANT_TYPE, "subject_token": "eyJhbGciOi…", "subject_token_type": ID_TOKEN }],
+        "additionalProperties": false,
+        "properties": {
+            "grant_type": text("What is asked for.", GRANT_TYPE),
+            "subject_token": {
+                "type": "string", "minLength": 1, "maxLength": IDENTITY_TOKEN_BYTES_MAX,
+                "description": "The identity token (JWT) that the CI has given the job.", "examples": ["eyJhbGciOi…"],
+            },
+            "subject_token_type": text("The kind of `subject_token`.", ID_TOKEN),
+            "requested_token_type": text("The kind of the answer; may be left out.", ACCESS_TOKEN),
+        },
+    });
+    Operation::api("Tokens", "exchangeToken")
+        .about(
+            "A token for a job of a CI, in exchange for the identity token that its CI has given it, by RFC 8693: no secret is \
+             stored in the CI. The organization's file names the issuers that it trusts (`[[identities]]`), and rules from \
+             claims to a role. The job acts as the member that the rule names. An identity token can be exchanged 20 times; each \
+             exchange is an event, `token.exchanged`. Whatever is wrong with an identity token is answered with `invalid_grant`, \
+             also if there is no such organization. A missing or unknown parameter is answered with `invalid_request` and 400, \
+             as RFC 6749 has it. Needs no `Authorization`.",
+        )
+        .without_token()
+        .body_form("TokenExchangeRequest", schema)
+        .answers_plain::<ExchangedTokenView<'_>>(200, "The token", &[])
+        .fails(&[Code::InvalidGrant, Code::UnsupportedGrantType, Code::IssuerUnavailable])
 }
 
 pub fn revoke_token() -> Operation {

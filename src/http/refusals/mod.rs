@@ -103,6 +103,10 @@ impl From<AccountsError> for Problem {
                 message: "must be more than the member's name".to_owned(),
             }]),
             AccountsError::Crowded => Problem::overloaded("too many passwords are being checked"),
+            // Said in other words where tokens are exchanged.
+            AccountsError::ExchangedTooOften | AccountsError::NotForJobs | AccountsError::TooManyExchanged => {
+                Problem::new(Code::InvalidGrant, Code::InvalidGrant.meaning())
+            }
             AccountsError::SignInNotFound => Problem::new(Code::SignInNotFound, Code::SignInNotFound.meaning()),
             AccountsError::NoLongerAdmin => {
                 let required = Permission::ManageMembers.required_role();

@@ -19,6 +19,7 @@ pub mod sessions;
 pub mod signing_in;
 pub mod single_sign_on;
 pub mod step_registries;
+pub mod token_exchange;
 pub mod tokens;
 pub mod utilisation;
 pub mod webhooks;

@@ -82,6 +82,7 @@ const TABLE: &str = "
     listTokens                viewer      200
     createToken               viewer      422
     revokeToken               viewer      404
+    exchangeToken             public      415
     listMembers               viewer      200
     getMember                 viewer      404
     addMember                 admin       422

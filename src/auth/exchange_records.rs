@@ -1,0 +1,139 @@
+//! The stored forms of tokens of jobs, and of how often their identity tokens were exchanged.
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::{IdentityKey, IdentityUse};
+use super::token::{Token, TokenKind, Usage};
+use super::token_text::TokenHash;
+use crate::domain::{IdSeed, Identifier, Timestamp, TokenId, UserId};
+use crate::store::record::{self, RecordError, encode, records};
+
+records! {
+    ExchangedV1<'a> = "exchanged token",
+    IdentityUseV1 = "identity token use",
+}
+
+pub const EXCHANGED: &[u8] = b"TX/";
+pub const IDENTITIES: &[u8] = b"TI/";
+
+#[derive(Serialize, Deserialize)]
+struct ExchangedV1<'a> {
+    organization: &'a str,
+    id: [u8; 12],
+    hash: [u8; 32],
+    user: [u8; 12],
+    name: &'a str,
+    last_four: &'a str,
+    created_at: i64,
+    expires_at: Option<i64>,
+    last_used_at: Option<i64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct IdentityUseV1 {
+    count: u32,
+    until: i64,
+}
+
+pub fn encode_exchanged(token: &Token) -> Vec<u8> {
+    encode(&ExchangedV1 {
+        organization: token.organization.as_str(),
+        id: token.id.0.0,
+        hash: token.hash.0,
+        user: token.user.0.0,
+        name: &token.name,
+        last_four: &token.last_four,
+        created_at: token.created_at.as_millis(),
+        expires_at: token.expires_at.map(Timestamp::as_millis),
+        last_used_at: token.last_used_at().map(Timestamp::as_millis),
+    })
+}
+
+pub fn decode_exchanged(bytes: &[u8]) -> Result<Token, RecordError> {
+    let form: ExchangedV1<'_> = record::decode(bytes)?;
+    let user = UserId(IdSeed(form.user));
+    Ok(Token {
+        kind: TokenKind::Exchanged,
+        organization: Identifier::parse(form.organization).map_err(record::invalid::<ExchangedV1<'_>>)?,
+        id: TokenId(IdSeed(form.id)),
+        hash: TokenHash(form.hash),
+        user,
+        created_by: user,
+        name: form.name.to_owned(),
+        last_four: form.last_four.to_owned(),
+        created_at: Timestamp::from_millis(form.created_at),
+        expires_at: form.expires_at.map(Timestamp::from_millis),
+        usage: Usage::since(form.last_used_at.map(Timestamp::from_millis)),
+        bootstrap: false,
+    })
+}
+
+/// `TI/{organization}/{hash}`
+pub fn identity_key(key: &IdentityKey) -> Vec<u8> {
+    [IDENTITIES, key.organization.as_str().as_bytes(), b"/", &key.hash].concat()
+}
+
+pub fn encode_identity(used: IdentityUse) -> Vec<u8> {
+    encode(&IdentityUseV1 { count: used.count, until: used.until.as_millis() })
+}
+
+pub fn decode_identity(key: &[u8], bytes: &[u8]) -> Result<(IdentityKey, IdentityUse), RecordError> {
+    let IdentityUseV1 { count, until } = record::decode(bytes)?;
+    let key = parse_identity_key(key).ok_or_else(record::misplaced::<IdentityUseV1>)?;
+    Ok((key, IdentityUse { count, until: Timestamp::from_millis(until) }))
+}
+
+/// The hash may have a slash in it.
+fn parse_identity_key(key: &[u8]) -> Option<IdentityKey> {
+    let rest = key.strip_prefix(IDENTITIES)?;
+    let (organization, hash) = rest.split_last_chunk::<32>()?;
+    let organization = std::str::from_utf8(organization.strip_suffix(b"/")?).ok()?;
+    Some(IdentityKey { organization: Identifier::parse(organization).ok()?, hash: *hash })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::fuzz::fuzz_record;
+
+    fn token() -> Token {
+        Token {
+            kind: TokenKind::Exchanged,
+            organization: Identifier::parse("acme").unwrap(),
+            id: TokenId(IdSeed([2; 12])),
+            hash: TokenHash([3; 32]),
+            user: UserId(IdSeed([1; 12])),
+            created_by: UserId(IdSeed([1; 12])),
+            name: "repo:acme/web".to_owned(),
+            last_four: "aZ09".to_owned(),
+            created_at: Timestamp::from_millis(1),
+            expires_at: Some(Timestamp::from_millis(2)),
+            bootstrap: false,
+            usage: Usage::since(Some(Timestamp::from_millis(3))),
+        }
+    }
+
+    #[test]
+    fn a_token_of_a_job_is_read_as_it_was_written() {
+        let (written, read) = (token(), decode_exchanged(&encode_exchanged(&token())).unwrap());
+        assert_eq!((read.kind, read.organization, read.id), (written.kind, written.organization, written.id));
+        assert_eq!((read.hash, read.user, read.created_by), (written.hash, written.user, written.created_by));
+        assert_eq!((read.name, read.last_four), (written.name, written.last_four));
+        assert_eq!((read.created_at, read.expires_at), (written.created_at, written.expires_at));
+        assert_eq!(read.usage.last_used_at(), written.usage.last_used_at());
+    }
+
+    #[test]
+    fn fuzzed_tokens_and_uses_are_read_or_refused() {
+        fuzz_record([encode_exchanged(&token())], decode_exchanged, encode_exchanged);
+        let of = IdentityKey { organization: Identifier::parse("acme").unwrap(), hash: [b'/'; 32] };
+        let (key, used) = (identity_key(&of), IdentityUse { count: 7, until: Timestamp::from_millis(8) });
+        assert_eq!(decode_identity(&key, &encode_identity(used)).unwrap(), (of, used));
+        fuzz_record([encode_identity(used)], |bytes| decode_identity(&key, bytes), |(_, used)| encode_identity(*used));
+        for wrong in [&b"TI/acme"[..], b"TI/", b"TX/acme/x", &key[..key.len() - 1]] {
+            assert!(decode_identity(wrong, &encode_identity(used)).is_err());
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Tokens for jobs of a CI, in exchange for identity tokens that have been checked. A job acts as a member that the rule of
+//! the organization names: made by the first exchange, without a password, with the role of the rule.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::accounts::{Accounts, AccountsError};
+use super::change::Change;
+use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
+use super::member::{MEMBERS_MAX, Member, MemberUpdate, NewMember};
+use super::sign_ins::initiator_of;
+use super::stored;
+use super::token::{NewToken, OpenToken, Token, TokenKind};
+use super::token_text::TokenText;
+use crate::domain::{Identifier, Role, Timestamp};
+use crate::events::Cause;
+use crate::store::StoreError;
+
+/// A job that an issuer vouches for, and what the organization's rule makes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustedJob {
+    pub organization: Identifier,
+    /// The member that it acts as.
+    pub name: Identifier,
+    pub role: Role,
+    pub issuer: String,
+    /// The job, in the words of its CI.
+    pub subject: String,
+    /// Of what is signed of its identity token.
+    pub hash: [u8; 32],
+    /// When its identity token ends.
+    pub until: Timestamp,
+    /// How long its token works.
+    pub token_seconds: i64,
+}
+
+/// The members that an organization's rules name, with the role that they give.
+pub type JobRoles = HashMap<(Identifier, Identifier), Role>;
+
+impl Accounts {
+    /// The member, the count of exchanges, the token and its event are one batch.
+    pub async fn exchange(
+        &self,
+        job: TrustedJob,
+        request: &Arc<str>,
+        now: Timestamp,
+    ) -> Result<OpenToken, AccountsError> {
+        let text = TokenText::generate();
+        let made = self.changes.change(|(), committer| {
+            let key = IdentityKey { organization: job.organization.clone(), hash: job.hash };
+            let used = self.next_use(&key, job.until)?;
+            let mut change = Change::default();
+            let member = self.member_for(&mut change, &job, now)?;
+            let token = Arc::new(new_token(&text, &member, &job, now));
+            let initiator = initiator_of(&member, &token, request);
+            change.count_exchange(key, used);
+            change.exchange_token(&member, &token, &job.issuer, Cause::by(&initiator, now));
+            self.hand_in(committer, change)?;
+            Ok(token)
+        });
+        made.await.map(|token| OpenToken { token, text })
+    }
+
+    fn next_use(&self, key: &IdentityKey, until: Timestamp) -> Result<IdentityUse, AccountsError> {
+        let is_of_same = |token: &Token| token.is_exchanged() && token.organization == key.organization;
+        let tokens = self.tokens.iter().filter(|token| is_of_same(token)).count();
+        let identities = self.identities.read();
+        let used = identities.get(key);
+        let counted = identities.keys().filter(|other| other.organization == key.organization).count();
+        if tokens >= EXCHANGED_MAX || (used.is_none() && counted >= EXCHANGED_MAX) {
+            return Err(AccountsError::TooManyExchanged);
+        }
+        let count = used.map_or(0, |used| used.count);
+        if count >= EXCHANGES_MAX {
+            return Err(AccountsError::ExchangedTooOften);
+        }
+        Ok(IdentityUse { count: count + 1, until })
+    }
+
+    fn member_for(&self, change: &mut Change, job: &TrustedJob, now: Timestamp) -> Result<Arc<Member>, AccountsError> {
+        let cause = Cause::system(now);
+        let Some(before) = self.member_named(&job.organization, job.name.as_str()) else {
+            if self.members_of(&job.organization).len() >= MEMBERS_MAX {
+                return Err(AccountsError::TooManyMembers);
+            }
+            let new = NewMember {
+                organization: job.organization.clone(),
+                name: job.name.clone(),
+                role: job.role,
+                email: None,
+            };
+            let member = Arc::new(Member { for_jobs: true, ..Member::new(new, now) });
+            change.add_member(&member, cause);
+            return Ok(member);
+        };
+        if !before.for_jobs {
+            return Err(AccountsError::NotForJobs);
+        }
+        if before.disabled {
+            return Err(AccountsError::MemberDisabled);
+        }
+        if before.role == job.role {
+            return Ok(before);
+        }
+        let after = Arc::new(MemberUpdate::role(job.role).of(&before));
+        change.update_member(&before, &after, cause);
+        Ok(after)
+    }
+
+    /// Applies the rules that the files have now to what was exchanged by earlier ones: a member for jobs that no rule names
+    /// any more loses its tokens, others get the role of now.
+    pub async fn apply_job_roles(&self, roles: &JobRoles, now: Timestamp) -> Result<(), StoreError> {
+        let members: Vec<_> = self.members.read().values().filter(|member| member.for_jobs).cloned().collect();
+        for before in members {
+            let role = roles.get(&(before.organization.clone(), before.name.clone()));
+            let tokens = self.tokens_where(|token| role.is_none() && token.is_exchanged() && token.user == before.id);
+            self.drop_tokens(&tokens).await?;
+            if let Some(role) = role.filter(|role| **role != before.role) {
+                let after = Arc::new(MemberUpdate::role(*role).of(&before));
+                let mut change = Change::default();
+                change.update_member(&before, &after, Cause::system(now));
+                self.changes.change(|(), committer| self.hand_in(committer, change)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops tokens of jobs that have expired, and counts of identity tokens that have ended. Returns how many.
+    pub async fn sweep_exchanged(&self, now: Timestamp) -> Result<usize, StoreError> {
+        let ended = self.tokens_where(|token| token.is_exchanged() && token.has_ended(now, self.limits));
+        self.drop_tokens(&ended).await?;
+        let over: Vec<_> =
+            self.identities.read().iter().filter(|(_, used)| used.until <= now).map(|(key, _)| key.clone()).collect();
+        for part in over.chunks(stored::RECORDS_AT_ONCE) {
+            let dropping = self.changes.change(|(), committer| {
+                let mut change = Change::default();
+                part.iter().for_each(|key| change.forget_identity(key.clone()));
+                self.hand_in(committer, change)
+            });
+            dropping.await?;
+        }
+        Ok(ended.len() + over.len())
+    }
+
+    async fn drop_tokens(&self, tokens: &[Arc<Token>]) -> Result<(), StoreError> {
+        for part in tokens.chunks(stored::RECORDS_AT_ONCE) {
+            let dropping = self.changes.change(|(), committer| {
+                let mut change = Change::default();
+                part.iter().for_each(|token| change.drop_token(token));
+                self.hand_in(committer, change)
+            });
+            dropping.await?;
+        }
+        Ok(())
+    }
+}
+
+fn new_token(text: &TokenText, member: &Member, job: &TrustedJob, now: Timestamp) -> Token {
+    let new = NewToken {
+        organization: job.organization.clone(),
+        user: member.id,
+        name: job.subject.clone(),
+        expires_at: Some(now.plus(job.token_seconds.saturating_mul(1_000))),
+    };
+    Token { kind: TokenKind::Exchanged, ..Token::new(text, member.id, new, now) }
+}
