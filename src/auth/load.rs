@@ -65,7 +65,7 @@ pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>
     let records = store.scan(exchange_records::IDENTITIES, &end_of_prefix(exchange_records::IDENTITIES), usize::MAX)?;
     let decode = |(key, record): &(_, _)| {
         let (key, record): (&Vec<u8>, &Vec<u8>) = (key, record);
-        exchange_records::decode_identity(key, record).map_err(|error| error.under(key).into())
+        exchange_records::decode_identity(key, record).map_err(|error| error.under(key))
     };
     records.iter().map(decode).collect()
 }

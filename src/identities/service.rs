@@ -49,7 +49,7 @@ impl Identities {
         let trusted = declared
             .into_iter()
             .map(|(organization, issuers)| (organization, issuers.into_iter().map(&mut with_source).collect()));
-        Self { trusted: trusted.collect(), client: ProviderClient::new() }
+        Self { trusted: trusted.collect(), client: ProviderClient::default() }
     }
 
     pub async fn check(&self, organization: &str, text: &str, now: Timestamp) -> Result<JobIdentity, Refusal> {
@@ -59,7 +59,7 @@ impl Identities {
         let found = issuers.iter().find(|(trusted, _)| trusted.issuer == issuer);
         let (trusted, source) = found.ok_or_else(|| Refusal::UntrustedIssuer(said(issuer)))?;
         let _place = source.places.try_acquire().map_err(|_| Refusal::Crowded)?;
-        let Checked { subject, claims, until } = self.verified(token, trusted, source, now).await?;
+        let Checked { subject, claims, until } = self.verified(&token, trusted, source, now).await?;
         let rule = trusted.rule_for(&claims).ok_or_else(|| Refusal::NoRule(said(&subject)))?;
         Ok(JobIdentity {
             organization: organization.clone(),
@@ -75,22 +75,20 @@ impl Identities {
 
     async fn verified(
         &self,
-        token: Unchecked,
+        token: &Unchecked,
         trusted: &TrustedIssuer,
         source: &KeySource,
         now: Timestamp,
     ) -> Result<Checked, Refusal> {
         let keys = source.keys(&self.client).await.map_err(unavailable)?;
-        let (token, unverified) = match token.check(trusted, &keys, now) {
+        match token.check(trusted, &keys, now) {
             Ok(checked) => return Ok(checked),
-            Err(unverified) => unverified,
-        };
-        if let Unverified::Refused(refusal) = unverified {
-            return Err(refusal);
+            Err(Unverified::Refused(refusal)) => return Err(refusal),
+            Err(Unverified::UnknownKey) => {}
         }
         let newer = source.newer_than(&keys, &self.client).await.map_err(unavailable)?;
         let newer = newer.ok_or_else(unknown_key)?;
-        token.check(trusted, &newer, now).map_err(|(_, unverified)| match unverified {
+        token.check(trusted, &newer, now).map_err(|unverified| match unverified {
             Unverified::UnknownKey => unknown_key(),
             Unverified::Refused(refusal) => refusal,
         })

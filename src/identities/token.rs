@@ -59,11 +59,9 @@ impl Unchecked {
         self.claims.text("iss")
     }
 
-    pub fn check(self, trusted: &TrustedIssuer, keys: &Keys, now: Timestamp) -> Result<Checked, (Self, Unverified)> {
-        match self.verify(trusted, keys, now) {
-            Ok((subject, until)) => Ok(Checked { subject, claims: self.claims, until }),
-            Err(unverified) => Err((self, unverified)),
-        }
+    pub fn check(&self, trusted: &TrustedIssuer, keys: &Keys, now: Timestamp) -> Result<Checked, Unverified> {
+        let (subject, until) = self.verify(trusted, keys, now)?;
+        Ok(Checked { subject, claims: self.claims.clone(), until })
     }
 
     /// The library refuses a token for others beside us, and one with a kind of signature that is not listed.

@@ -2,6 +2,7 @@
 
 use serde_json::{Map, Value};
 
+#[derive(Clone)]
 pub struct Claims(Map<String, Value>);
 
 impl Claims {

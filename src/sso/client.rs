@@ -13,6 +13,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Key sets and tokens of large providers have a few ten kilobytes.
 const ANSWER_BYTES_MAX: usize = 512 * 1024;
 
+#[derive(Default)]
 pub struct ProviderClient(LazyClient);
 
 /// Why there is no answer.
@@ -21,10 +22,6 @@ pub struct ProviderClient(LazyClient);
 pub struct NoAnswer(pub String);
 
 impl ProviderClient {
-    pub const fn new() -> Self {
-        Self(LazyClient::new())
-    }
-
     pub async fn send(&self, request: HttpRequest) -> Result<HttpResponse, NoAnswer> {
         let host = request.uri().authority().map(ToString::to_string).unwrap_or_default();
         let told = |why: String| NoAnswer(format!("{host}: {why}"));

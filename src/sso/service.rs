@@ -65,7 +65,7 @@ impl SingleSignOn {
         };
         Self {
             providers: declared.into_iter().map(known).collect(),
-            client: ProviderClient::new(),
+            client: ProviderClient::default(),
             key: SealingKey::generate(),
             finished: Mutex::default(),
             finishing: Semaphore::new(FINISHING_MAX),
