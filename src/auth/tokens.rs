@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::accounts::{Accounts, AccountsError};
+use super::accounts::{Accounts, AccountsError, Caller};
 use super::change::{Change, RevocationReason};
 use super::permission::Permission;
 use super::stored;
@@ -53,6 +53,19 @@ impl Accounts {
         });
         made.await.map(|_held| ())?;
         Ok(OpenToken { token, text })
+    }
+
+    /// When tokens that the caller makes end at the latest: a token never outlives the one that it was made with, also by way
+    /// of a sign-in. Otherwise a leaked token could make itself permanent.
+    pub fn latest_expiry(&self, caller: &Caller) -> Option<Timestamp> {
+        let token = self.tokens.get(&caller.hash()).map(|token| token.clone())?;
+        match token.origin() {
+            None => token.expires_at,
+            Some(origin) => {
+                let by = origin.by?;
+                self.tokens_where(|other| other.id == by).first().and_then(|maker| maker.expires_at)
+            }
+        }
     }
 
     /// Makes `text` a token of the organization's first admin, even if it was another member's. The bootstrap token of an

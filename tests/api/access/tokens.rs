@@ -119,6 +119,33 @@ async fn an_expired_token_lets_nobody_in() {
 }
 
 #[tokio::test]
+async fn a_token_never_outlives_the_one_that_it_was_made_with() {
+    let server = Server::start();
+    let admin = server.admin();
+    let (sooner, end, later) = ("2098-01-01T00:00:00.000Z", "2099-01-01T00:00:00.000Z", "2100-01-01T00:00:00.000Z");
+    let made = admin.post("/tokens", json!({ "name": "short", "expiresAt": end })).await.created().data();
+    let text = made["token"].as_str().unwrap();
+    let short = server.with_token(text);
+    for (asked, given) in [(Value::Null, end), (json!(later), end), (json!(sooner), sooner)] {
+        for user in ["admin", "ana"] {
+            let body = json!({ "name": "x", "user": user, "expiresAt": asked });
+            let made = short.post("/tokens", body).await.created().data();
+            assert_eq!(made["expiresAt"], given, "{asked} for {user}");
+        }
+    }
+    // Nor by way of a sign-in.
+    for (token, expected) in [(text, json!(end)), (ADMIN_TOKEN, Value::Null)] {
+        let browser = server.anonymous();
+        let signing_in = browser.request(Method::POST, "/auth/sign-in").json(&json!({ "token": token }));
+        let answer = browser.send(signing_in).await.has_status(204);
+        let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+        let making = browser.request(Method::POST, &admin.path("/tokens")).json(&json!({ "name": "by a page" }));
+        let making = making.header("cookie", cookie).header("sec-fetch-site", "same-origin");
+        assert_eq!(browser.send(making).await.created().data()["expiresAt"], expected);
+    }
+}
+
+#[tokio::test]
 async fn a_revoked_token_stops_working_at_once_and_for_good() {
     let mut server = Server::start();
     let admin = server.admin();
