@@ -102,10 +102,13 @@ const TABLE: &str = "
     listSignIns               signed-in   200
     endSignIn                 signed-in   404
     viewInvitation            page        404
+    acceptInvitation          page        422
+    beginSingleSignOn         public      404
+    finishSingleSignOn        public      400
 ";
 
 /// Requests of our pages, which are not in the document: for these, too, the table has rows.
-const OF_PAGES: [(&str, &str, &str); 7] = [
+const OF_PAGES: [(&str, &str, &str); 10] = [
     ("getMethods", "GET", "/auth/methods?organization=acme"),
     ("signIn", "POST", "/auth/sign-in"),
     ("signOut", "POST", "/auth/sign-out"),
@@ -113,6 +116,9 @@ const OF_PAGES: [(&str, &str, &str); 7] = [
     ("listSignIns", "GET", "/auth/sign-ins"),
     ("endSignIn", "DELETE", "/auth/sign-ins/tok_0199f3c2a4b07f3e9d2c5a1b"),
     ("viewInvitation", "GET", "/auth/invitations/lki_none"),
+    ("acceptInvitation", "POST", "/auth/invitations/lki_none"),
+    ("beginSingleSignOn", "GET", "/auth/oidc/none?organization=acme"),
+    ("finishSingleSignOn", "GET", "/auth/oidc/none/callback?state=x&code=x"),
 ];
 
 /// Who asks.
