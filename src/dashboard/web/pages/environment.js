@@ -118,7 +118,7 @@ function holder({ environment: { lock }, sessionAddress }) {
   return h('div', { class: 'holder' },
     Object.assign(avatar(lock.user.name), { className: 'avatar large' }),
     h('div', { class: 'stack tight' },
-      h('p', null, h('strong', null, isMine ? 'You' : lock.user.name), isMine ? ' hold it' : ' holds it', ' for ', timeElement(lock.claimedAt, 'since'), ' ', h('a', { class: 'small', href: sessionAddress(lock) }, 'session')),
+      h('p', null, h('strong', null, isMine ? 'You' : lock.user.name), isMine ? ' have' : ' has', ' held it for ', timeElement(lock.claimedAt, 'since'), ' ', h('a', { class: 'small', href: sessionAddress(lock) }, 'session')),
       lock.context ? h('p', { class: 'context' }, linked(lock.context)) : null,
       h('p', { class: 'row quiet small' }, lock.commitId ? h('code', null, lock.commitId) : null, h('span', null, `fencing token ${lock.fencingToken}`))),
     h('div', { class: 'left' }, timeLeft(lock)));

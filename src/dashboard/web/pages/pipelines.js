@@ -1,6 +1,6 @@
 // The overview of an organization: what the person holds or waits for, and the pipelines with stop and resume.
 
-import { all, asking, at, atEnd, empty, get, h, icon, live, may, me, notice, orDash, pageHead, path, plural, post, quiet, refetch, replace, state, table, timeElement } from '../parts/all.js';
+import { all, asking, at, atEnd, empty, get, go, h, icon, live, may, me, notice, orDash, pageHead, path, plural, post, put, quiet, refetch, replace, state, table, timeElement } from '../parts/all.js';
 
 const FOLLOWED = { types: ['session.*', 'pipeline.*', 'environment.*'] };
 // Events may come fifty a second; nobody reads figures faster than this.
@@ -25,7 +25,7 @@ export async function show({ signal, main, title }) {
       if (number !== newest) return;
       const rows = pipelines.map((pipeline) => ({ ...pipeline, free: free.get(pipeline.id) ?? '…', waiting: waiting.filter(({ pipelineId }) => pipelineId === pipeline.id).length }));
       replace(place, mine.data.length > 0 ? held(mine.data) : null, rows.filter(({ status }) => status === 'stopped').map(stopped),
-        h('section', { class: 'card flush' }, rows.length > 0 ? list(rows, read) : noPipelines(organization)));
+        h('section', { class: 'card flush' }, rows.length > 0 ? list(rows, read) : noPipelines()));
     };
     const unknown = pipelines.filter(({ id }) => changed.has(id) || !free.has(id));
     changed = new Set();
@@ -91,11 +91,18 @@ function switchOf({ id, name, status }, reload) {
   }), reload);
 }
 
-function noPipelines({ id }) {
+function noPipelines() {
   const manages = may('manage-pipelines');
   return empty({
     icon: 'board', title: 'No pipelines yet',
-    text: manages ? 'A pipeline has environments to claim. This makes the first, with a token from API Tokens:' : 'A pipeline has environments to claim. A maintainer can make the first.',
-    command: manages ? `curl -X PUT ${location.origin}/api/v1/organizations/${id}/pipelines/web -H "Authorization: Bearer $LOCKKEEPER_TOKEN" -H 'Content-Type: application/json' -d '{"name": "Web"}'` : null,
+    text: manages ? 'A pipeline has environments to claim. Stages and variables come later, by the API or a file.' : 'A pipeline has environments to claim. A maintainer can make the first.',
+    action: manages ? asking({ label: 'New pipeline…', kind: 'primary', icon: 'plus' }, () => ({
+      title: 'New pipeline',
+      fields: [
+        { label: 'Id', name: 'pipelineId', required: true, placeholder: 'web', hint: 'Part of its addresses, so it cannot be changed.', maxlength: 63 },
+        { label: 'Name', name: 'name', placeholder: 'Web', hint: 'For people; the id if left out.', maxlength: 100 },
+      ],
+      label: 'Create', send: ({ pipelineId, ...values }) => put(path('pipelines', pipelineId), values), done: ({ data }) => `${data.name} is there; now add its environments`,
+    }), (made) => made && go(at(made.data.id))) : null,
   });
 }

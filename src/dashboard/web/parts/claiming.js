@@ -117,7 +117,7 @@ export async function release({ pipelineId, envName, lock, currentDeployment }, 
   if (own && !currentDeployment && !ask) return end();
   return confirm({
     title: `Release ${envName}?`,
-    body: h('p', null, own ? 'You hold it' : [h('strong', null, lock.user.name), ' holds it'], ' since ', timeElement(lock.claimedAt), '. ',
+    body: h('p', null, own ? 'You have' : [h('strong', null, lock.user.name), ' has'], ' held it since ', timeElement(lock.claimedAt), '. ',
       currentDeployment ? ['The deployment of ', h('code', null, currentDeployment.commitId), ' is under way and will be cancelled.'] : null),
     action: `Release ${envName}`,
     busyLabel: 'Releasing…',
