@@ -105,7 +105,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     (
         "cli",
-        &["app", "auth", "client", "config", "domain", "events", "outbound", "runner", "secrets", "store", "telemetry"],
+        &[
+            "app",
+            "auth",
+            "client",
+            "config",
+            "domain",
+            "events",
+            "http",
+            "outbound",
+            "runner",
+            "secrets",
+            "store",
+            "telemetry",
+        ],
     ),
 ];
 

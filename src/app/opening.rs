@@ -27,7 +27,7 @@ use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::runner::Runner;
 use crate::secrets::Vault;
-use crate::shares::{Capacity, Places};
+use crate::shares::{Capacity, Limited, Places};
 use crate::sso::SingleSignOn;
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
@@ -53,6 +53,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         }),
         scans: Scans::of_lists(organizations),
         log_reads: Scans::of_logs(organizations),
+        audits: Limited::new(1),
         git: open_git(settings)?,
         logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),

@@ -22,6 +22,8 @@ pub enum Permission {
     ManageTokens,
     ManageWebhooks,
     ManageMembers,
+    /// To verify the recorded events.
+    VerifyEvents,
 }
 
 impl Permission {
@@ -37,7 +39,10 @@ impl Permission {
             | Permission::Approve
             | Permission::ManageSecrets
             | Permission::ManageRegistries => Role::Maintainer,
-            Permission::ManageTokens | Permission::ManageMembers | Permission::ManageWebhooks => Role::Admin,
+            Permission::ManageTokens
+            | Permission::ManageMembers
+            | Permission::ManageWebhooks
+            | Permission::VerifyEvents => Role::Admin,
         }
     }
 

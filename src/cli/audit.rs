@@ -13,6 +13,7 @@ use super::output::complain;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
 use crate::events::{AuditReport, Events, Expectation, ExpectationStatus, SealStatus};
+use crate::http::AuditView;
 use crate::secrets::{self, FoundAuditKey};
 use crate::{app, store, telemetry};
 
@@ -215,37 +216,7 @@ fn in_words(reports: &[AuditReport], unchecked: Option<&str>) -> String {
 }
 
 fn in_json(reports: &[AuditReport]) -> Value {
-    let noted = |head: &Expectation| {
-        let text = head.to_string();
-        json!({ "number": head.number, "hash": text.split_once(':').map(|(_, hash)| hash) })
-    };
-    let organizations = reports.iter().map(|report| {
-        let fault = report.fault.as_ref();
-        let expected = report.expected.iter().map(|(head, found)| {
-            let mut expected = noted(head);
-            expected["found"] = json!(match found {
-                ExpectationStatus::Present => "there",
-                ExpectationStatus::Absent => "absent",
-                ExpectationStatus::NoLongerKept => "no_longer_kept",
-            });
-            expected
-        });
-        json!({
-            "organization": report.organization.as_str(),
-            "events": report.events(),
-            "first": report.first,
-            "intact": report.is_intact(),
-            "head": report.head.as_ref().map(noted),
-            "archived": report.archived,
-            "seals": match report.seals {
-                SealStatus::None => json!({ "status": "none" }),
-                SealStatus::Unchecked => json!({ "status": "not_checked" }),
-                SealStatus::Checked { from, next } => json!({ "status": "checked", "from": from, "next": next }),
-            },
-            "fault": fault.map(|fault| json!({ "number": fault.number, "what": fault.to_string() })),
-            "expected": expected.collect::<Vec<_>>(),
-        })
-    });
     let intact = reports.iter().all(AuditReport::is_intact);
-    json!({ "intact": intact, "organizations": organizations.collect::<Vec<_>>() })
+    let organizations: Vec<_> = reports.iter().map(AuditView::from).collect();
+    json!({ "intact": intact, "organizations": organizations })
 }

@@ -4,20 +4,26 @@
 //! An attacker who can write to the data directory can forge a whole chain, but not the seals along it, which take the audit
 //! key. They can still put back an older state as a whole: a head that was noted elsewhere before (an [`Expectation`]) is
 //! not part of that one.
+//!
+//! A server may run meanwhile. Events only grow at the end, so an audit reads the end once and leaves out what comes later:
+//! an event beyond the end is a new one if the stored end has moved behind it by then. Retention drops events at the front;
+//! if an audit with a fault finds that it has, it starts again.
 
 use std::collections::BTreeSet;
-use std::fmt;
-use std::str::FromStr;
 
+use super::archive::ArchiveHead;
 use super::audit_archive::ArchiveFault;
 use super::audit_seals::SealCheck;
 pub use super::audit_seals::{SealFault, SealStatus};
-use super::event::EventId;
 use super::reading::{Events, FIRSTS, unreadable};
 use super::security::SecurityClass;
-use crate::domain::{Identifier, Malformed, read_hex};
+use crate::domain::Identifier;
 use crate::store::journal::{self, EntryView, Hash, Head, PAGE_ENTRIES, PageView};
-use crate::store::{StoreError, end_of_prefix};
+use crate::store::{StoreError, end_of_prefix, next_piece};
+
+/// How often an audit starts again because retention dropped events meanwhile. It drops them from the front, where an audit
+/// begins, so one attempt is nearly always enough.
+const ATTEMPTS_MAX: usize = 10;
 
 /// An event that is known to have existed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,9 +149,27 @@ impl Events {
 
     /// Verifies all kept events of an organization, up to the first fault.
     pub fn audit(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
+        for _ in 0..ATTEMPTS_MAX {
+            let kept = self.kept(organization)?;
+            let report = self.audit_once(organization, expected)?;
+            if report.is_intact() || self.kept(organization)? == kept {
+                return Ok(report);
+            }
+        }
+        Err(StoreError::Read("events were dropped again and again while they were verified; try again".to_owned()))
+    }
+
+    /// What retention changes.
+    fn kept(&self, organization: &Identifier) -> Result<(u64, Vec<Option<ArchiveHead>>), StoreError> {
+        let archives = SecurityClass::ALL.iter().map(|class| self.find_archive_head(organization, *class));
+        Ok((self.first(organization)?, archives.collect::<Result<_, _>>()?))
+    }
+
+    fn audit_once(&self, organization: &Identifier, expected: &[Expectation]) -> Result<AuditReport, StoreError> {
+        // Before the end is read: the newest one is not beyond it.
+        let seals = self.seals(organization)?;
         let noted = self.store.get(&journal::head_key(organization.as_str()))?.and_then(|bytes| Head::decode(&bytes));
         let first = self.first(organization)?;
-        let seals = self.seals(organization)?;
         let is_sealed = !seals.is_empty();
         let mut walk = Walk {
             events: self,
@@ -206,6 +230,7 @@ impl Walk<'_> {
             return Ok(Some(Fault { number: self.first, kind: FaultKind::BeyondTheNotes }));
         }
         while self.number < end {
+            next_piece()?;
             if let Some(fault) = self.page(end, noted)? {
                 return Ok(Some(fault));
             }
@@ -224,9 +249,29 @@ impl Walk<'_> {
             0 => None,
             oldest => store.scan(&journal::page_key(name, oldest - 1), &end_of_prefix(&all), 1)?.pop(),
         };
-        let too_new = newest.filter(|newest| newest * PAGE_ENTRIES >= end);
+        let too_new = newest.map(|newest| newest.saturating_mul(PAGE_ENTRIES)).filter(|newest| *newest >= end);
+        let too_new = match too_new {
+            Some(newest) if self.is_new(newest)? => None,
+            too_new => too_new,
+        };
         let too_old = too_old.and_then(|(key, _)| journal::page_of(&key));
-        Ok(too_old.or(too_new).map(|page| page.saturating_mul(PAGE_ENTRIES)))
+        Ok(too_old.map(|page| page.saturating_mul(PAGE_ENTRIES)).or(too_new))
+    }
+
+    /// Whether an event beyond the end was recorded since the end was read.
+    fn is_new(&self, number: u64) -> Result<bool, StoreError> {
+        let head = self.events.store.get(&journal::head_key(self.organization.as_str()))?;
+        Ok(head.and_then(|bytes| Head::decode(&bytes)).is_some_and(|head| head.next > number))
+    }
+
+    /// Leaves out events of the newest page that were recorded since the end was read.
+    fn without_new_ones(&self, page: &mut PageView<'_>, end: u64) -> Result<(), StoreError> {
+        let next = page.first.saturating_add(page.entries.len() as u64);
+        let is_newest = end < page.first.saturating_add(PAGE_ENTRIES);
+        if is_newest && next > end && page.entries.len() as u64 <= PAGE_ENTRIES && self.is_new(next - 1)? {
+            page.entries.truncate(usize::try_from(end.saturating_sub(page.first)).unwrap_or(usize::MAX));
+        }
+        Ok(())
     }
 
     fn page(&mut self, end: u64, noted: Option<Head>) -> Result<Option<Fault>, StoreError> {
@@ -236,10 +281,11 @@ impl Walk<'_> {
         let Some(bytes) = self.events.page_bytes(self.organization, place)? else {
             return fault(self.number, FaultKind::Missing { last: full - 1 });
         };
-        let Some(page) = PageView::decode(&bytes) else { return fault(self.number, FaultKind::Unreadable) };
+        let Some(mut page) = PageView::decode(&bytes) else { return fault(self.number, FaultKind::Unreadable) };
         if page.first != self.number {
             return fault(self.number, FaultKind::Misplaced { says: page.first });
         }
+        self.without_new_ones(&mut page, end)?;
         // The only trace of the events before the beginning.
         if self.number == self.first && self.first > 0 {
             self.before = *page.before;
@@ -349,99 +395,5 @@ impl Follower<'_> {
             Follower::Entry(entry) => journal::chained(hash, number, entry.body) == *entry.hash,
             Follower::Note(noted) => noted == hash,
         }
-    }
-}
-
-impl fmt::Display for Fault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = self.number;
-        match &self.kind {
-            FaultKind::Missing { last } if *last == number => write!(f, "event {number} has been removed"),
-            FaultKind::Missing { last } => write!(f, "events {number} to {last} have been removed"),
-            FaultKind::Removed => write!(f, "event {number} has been removed, and a later one is in its place"),
-            FaultKind::Moved { to } => write!(f, "event {number} has been moved to the place of event {to}"),
-            FaultKind::Inserted => write!(f, "event {number} has been inserted"),
-            FaultKind::Changed => write!(f, "event {number} has been changed"),
-            FaultKind::HashChanged => write!(f, "the hash of event {number} has been changed"),
-            FaultKind::Unreadable => write!(f, "the page of event {number} cannot be read"),
-            FaultKind::Misplaced { says } => {
-                write!(f, "the page of event {number} has been replaced by the page that begins with event {says}")
-            }
-            FaultKind::Unchained => write!(f, "event {number} does not follow the one before it"),
-            FaultKind::OutOfOrder => write!(f, "event {number} was written before the one in front of it"),
-            FaultKind::BeyondTheNotes => {
-                write!(
-                    f,
-                    "event {number} is outside the stored beginning and end of the journal: it has been inserted, or those changed"
-                )
-            }
-            FaultKind::OtherHead => {
-                write!(f, "the stored head of the journal has another hash for its last event, {number}")
-            }
-            FaultKind::Seal(fault) => fault.write(number, f),
-            FaultKind::Archive(class, fault) => {
-                write!(f, "the archive of security events ({class}) {fault}, at or after event {number}")
-            }
-            FaultKind::Lost { head } => write!(
-                f,
-                "the journal once ended with {head}, which is no longer part of it; a server noticed that at its start"
-            ),
-        }
-    }
-}
-
-impl SealFault {
-    fn write(&self, number: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = |next: &u64| next.saturating_sub(1);
-        match self {
-            SealFault::Forged { next } => {
-                write!(f, "the seal over events {number} to {} was not made with the key of this server", last(next))
-            }
-            SealFault::Removed { next } => {
-                write!(f, "the seal before the one over events {number} to {} has been removed or replaced", last(next))
-            }
-            SealFault::Rewritten { next } => write!(
-                f,
-                "events {number} to {} do not match their seal: the chain was rewritten here, without the key of this server",
-                last(next)
-            ),
-            SealFault::CutOff { next } => {
-                write!(f, "events {number} to {} were sealed and have been removed", last(next))
-            }
-        }
-    }
-}
-
-impl fmt::Display for ArchiveFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ArchiveFault::NoEnd => "has been removed",
-            ArchiveFault::Forged => "was not written with the key of this server",
-            ArchiveFault::OtherEnd => "does not end where it should",
-            ArchiveFault::Missing => "lacks events",
-            ArchiveFault::Changed => "has an event that has been changed",
-            ArchiveFault::OutOfOrder => "has an event in a wrong place",
-        })
-    }
-}
-
-impl fmt::Display for Expectation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:", self.number)?;
-        self.hash.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl FromStr for Expectation {
-    type Err = Malformed;
-
-    fn from_str(text: &str) -> Result<Self, Malformed> {
-        const WRONG: Malformed =
-            Malformed("must be NUMBER:HASH, as printed by an earlier run, or EVENT_ID:HASH of an event");
-        let (which, digits) = text.split_once(':').ok_or(WRONG)?;
-        let by_id = which.parse::<EventId>().map(|id| id.number);
-        let number = by_id.or_else(|_| which.parse()).map_err(|_| WRONG)?;
-        let mut hash = Hash::default();
-        if read_hex(digits, &mut hash) { Ok(Self { number, hash }) } else { Err(WRONG) }
     }
 }

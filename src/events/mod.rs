@@ -9,6 +9,7 @@ mod archive;
 mod audit;
 mod audit_archive;
 mod audit_seals;
+mod audit_words;
 mod event;
 mod filter;
 mod form;

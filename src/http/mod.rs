@@ -55,7 +55,7 @@ mod transport;
 
 pub use connection::Patience;
 pub use connections::Connections;
-pub use dto::webhook_body;
+pub use dto::{AuditView, webhook_body};
 pub use event_hubs::{EventHubs, StreamTiming};
 pub use handshake::Handshakes;
 pub use rate_limit::RateLimits;

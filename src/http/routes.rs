@@ -11,8 +11,8 @@ use super::call::Call;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, dashboard, deployments, environment_list, environments, events, explorer, invitations, logs,
-    members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries,
+    analyses, approvals, audit, dashboard, deployments, environment_list, environments, events, explorer, invitations,
+    logs, members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries,
     token_exchange, tokens, utilisation, webhooks, whoami,
 };
 
@@ -108,6 +108,7 @@ pub fn organization_routes() -> Vec<Routes> {
         at("/events").get(events::list, openapi::list_events()),
         at("/events/stream").get(events::stream, openapi::stream_events()),
         at("/events/{eventId}").get(events::view, openapi::get_event()),
+        at("/audit").get(audit::verify, openapi::verify_events()),
         at("/secrets").get(secrets::list, openapi::list_secrets()).post(secrets::create, openapi::create_secret()),
         at("/secrets/{name}")
             .get(secrets::view, openapi::get_secret())

@@ -26,7 +26,7 @@ use crate::logs::Logs;
 use crate::pipelines::Pipelines;
 use crate::registries::Registries;
 use crate::secrets::Vault;
-use crate::shares::{Capacity, Places};
+use crate::shares::{Capacity, Limited, Places};
 use crate::sso::SingleSignOn;
 use crate::store::Store;
 use crate::webhooks::Webhooks;
@@ -39,6 +39,8 @@ pub struct Node {
     pub connections: Arc<Connections>,
     pub scans: Scans,
     pub log_reads: Scans,
+    /// Audits under way: one for each organization, since it reads all its events.
+    pub audits: Limited<Identifier>,
     pub git: Git,
     pub logs: Logs,
     /// Places to follow a log as it is written.

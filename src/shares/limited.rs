@@ -18,7 +18,7 @@ struct Shared<K: Eq + Hash> {
 }
 
 /// A place of one holder, given back when it is dropped.
-pub struct LimitedPlace<K: Eq + Hash + Copy> {
+pub struct LimitedPlace<K: Eq + Hash + Clone> {
     shared: Arc<Shared<K>>,
     holder: K,
 }
@@ -29,7 +29,7 @@ pub struct LimitReached {
     pub most: usize,
 }
 
-impl<K: Eq + Hash + Copy> Limited<K> {
+impl<K: Eq + Hash + Clone> Limited<K> {
     pub fn new(most: usize) -> Self {
         Self(Arc::new(Shared { most, used: Mutex::default() }))
     }
@@ -40,7 +40,7 @@ impl<K: Eq + Hash + Copy> Limited<K> {
         if own >= most {
             return Err(LimitReached { most });
         }
-        used.insert(holder, own + 1);
+        used.insert(holder.clone(), own + 1);
         Ok(LimitedPlace { shared: self.0.clone(), holder })
     }
 
@@ -50,7 +50,7 @@ impl<K: Eq + Hash + Copy> Limited<K> {
     }
 }
 
-impl<K: Eq + Hash + Copy> Drop for LimitedPlace<K> {
+impl<K: Eq + Hash + Clone> Drop for LimitedPlace<K> {
     fn drop(&mut self) {
         let mut used = self.shared.used.lock();
         match used.get_mut(&self.holder) {

@@ -8,6 +8,7 @@ mod sse;
 mod streaming;
 mod tampering;
 mod verifying;
+mod verifying_online;
 
 use crate::support::Client;
 use serde_json::{Value, json};

@@ -4,6 +4,7 @@ mod archiving;
 mod auditing;
 mod format_4;
 mod listing;
+mod live;
 mod sealing;
 mod sweeping;
 

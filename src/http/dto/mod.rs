@@ -3,6 +3,7 @@
 
 mod analysis;
 mod approval;
+mod audit;
 mod caller;
 mod deployment;
 mod environment;
@@ -24,6 +25,7 @@ mod webhook;
 
 pub use analysis::{AnalysisView, FixView};
 pub use approval::ApprovalView;
+pub use audit::AuditView;
 pub use caller::CallerView;
 pub use deployment::DeploymentView;
 pub use environment::{EnvironmentListItem, EnvironmentView, HolderView, LockView};

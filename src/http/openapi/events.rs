@@ -5,8 +5,10 @@ use serde_json::json;
 use super::operation::Operation;
 use super::parameters::time;
 use crate::domain::{DeploymentId, EventType, Identifier, SessionId, UserId};
+use crate::events::EventId;
 use crate::http::codes::Code;
-use crate::http::dto::EventView;
+use crate::http::dto::{AuditView, EventView};
+use crate::http::resources::audit::EXPECTED_MAX;
 use crate::http::resources::events::{LAST_EVENT_ID, START};
 
 const EVENTS: &str = "Events";
@@ -24,6 +26,31 @@ pub fn get_event() -> Operation {
         .about("One change in the organization.")
         .answers::<EventView<'_>>(200, "The event", &[])
         .fails(&[Code::EventNotFound])
+}
+
+pub fn verify_events() -> Operation {
+    let expected = json!({
+        "type": "array", "maxItems": EXPECTED_MAX,
+        "items": { "type": "string", "pattern": expected_pattern(), "examples": [format!("1233:{}", "0".repeat(64))] },
+    });
+    Operation::api(EVENTS, "verifyEvents")
+        .about(
+            "Verifies the recorded events, those that are kept up to now: each is chained to the one before it by a hash, and the \
+             server seals the chain every second. It reads all of them, so it may take seconds, and there is one at a time. The \
+             seals do not show that all data was put back to an earlier state: so store the `head` of the answer in a safe \
+             place now and then, and pass it as `expect` later. An answer of 200 does not mean that all is well: see `intact`.",
+        )
+        .query_by(
+            "expect",
+            "A head of an earlier answer, `number:hash`, or the `eventId` and `hash` of an event, which must be part of the \
+             chain; may be repeated",
+            expected,
+        )
+        .answers::<AuditView<'_>>(200, "The result", &[])
+}
+
+fn expected_pattern() -> String {
+    format!("^([0-9]{{1,19}}|{}):[0-9a-f]{{64}}$", EventId::PATTERN.trim_start_matches('^').trim_end_matches('$'))
 }
 
 pub fn stream_events() -> Operation {

@@ -2,6 +2,7 @@
 
 pub mod analyses;
 pub mod approvals;
+pub mod audit;
 pub mod dashboard;
 pub mod deployments;
 pub mod environment_list;

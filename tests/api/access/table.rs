@@ -57,6 +57,7 @@ const TABLE: &str = "
     listEvents                viewer      200
     getEvent                  viewer      404
     streamEvents              viewer      400
+    verifyEvents              admin       200
     listSecrets               viewer      200
     createSecret              maintainer  422
     getSecret                 viewer      404

@@ -1,0 +1,52 @@
+//! Verifies the recorded events of an organization, while the server runs.
+
+use actix_web::http::StatusCode;
+
+use crate::auth::Permission;
+use crate::events::Expectation;
+use crate::http::access::Access;
+use crate::http::answer::{self, Answered};
+use crate::http::call::Call;
+use crate::http::dto::AuditView;
+use crate::http::paging::Query;
+use crate::http::problem::Problem;
+
+/// Events that one request may expect: heads noted once a day for months.
+pub const EXPECTED_MAX: usize = 100;
+
+pub async fn verify(call: Call) -> Answered {
+    let access = Access::to(&call, Permission::VerifyEvents)?;
+    let mut query = Query::of(&call.request);
+    let expected = take_expected(&mut query);
+    query.finish()?;
+    let organization = access.caller.organization.clone();
+    // It reads all events that are kept, so it is the longest read there is. The place is held until it has really ended.
+    let place = access.node.audits.try_acquire(organization.clone());
+    let place = place.map_err(|_| Problem::overloaded("the events of this organization are being verified already"))?;
+    let events = access.realm.events.clone();
+    let audit = move || {
+        let _place = place;
+        events.audit(&organization, &expected)
+    };
+    let report = access.read_list(audit).await?;
+    if !report.is_intact() {
+        tracing::error!(organization = %report.organization, "the recorded events are not intact");
+    }
+    Ok(answer::one(StatusCode::OK, AuditView::from(&report)))
+}
+
+fn take_expected(query: &mut Query) -> Vec<Expectation> {
+    let given = query.all("expect");
+    if given.len() > EXPECTED_MAX {
+        query.wrong("expect", format!("must not be given more than {EXPECTED_MAX} times"));
+        return Vec::new();
+    }
+    let mut expected = Vec::new();
+    for text in given {
+        match text.parse::<Expectation>() {
+            Ok(one) => expected.push(one),
+            Err(malformed) => query.wrong("expect", malformed.to_string()),
+        }
+    }
+    expected
+}
