@@ -17,9 +17,9 @@ use crate::{client, config, outbound, runner};
     name = "lockkeeper",
     version,
     about = "Hands out ephemeral environments to CI fleets: durable locks over HTTP",
-    after_help = "Without a command it runs `serve`, with the options above. Exit codes of the server's commands: 0 stopped on \
-                  request, 1 failed to start or to continue, 2 invalid usage, 74 disk failure, 78 invalid configuration. Those \
-                  of the client's commands stand in the help of each.\n\n\
+    after_help = "Without a command it runs `serve`, with the options above. Exit codes: 0 stopped on request, 1 failed to \
+                  start or to continue, 2 invalid usage, 74 disk failure, 78 invalid configuration; those of the client's \
+                  commands stand in the help of each.\n\n\
                   Examples:\n  lockkeeper\n  lockkeeper --listen localhost:9000\n  \
                   lockkeeper serve --listen 0.0.0.0:8080 --data-dir /var/lib/lockkeeper\n  \
                   lockkeeper check config/acme.toml\n  \

@@ -1,8 +1,21 @@
 //! The commands of the client, one file per command or family: its arguments, and `run`.
+//!
+//! From top to bottom: `mod` → the commands → `whoami` (of `login`), `session` (which session is meant) → `connected`.
 
+pub mod claim;
 pub mod connected;
+pub mod deploy;
+pub mod env;
 pub mod envs;
+pub mod extend;
+pub mod history;
+pub mod login;
 pub mod pages;
+pub mod queue;
+pub mod release;
+pub mod session;
+pub mod status;
+pub mod tokens;
 pub mod whoami;
 
 use std::process::ExitCode;
@@ -18,6 +31,68 @@ pub enum Command {
          lockkeeper envs --pipeline web --json | jq -r '.[].envName'"
     ))]
     Envs(Connected<envs::Args>),
+    /// Show one environment: holder, queue, deployments, configuration
+    #[command(after_help = client_help!("Examples:\n  lockkeeper env review-1\n  lockkeeper env web/review-1 --json"))]
+    Env(Connected<env::Args>),
+    /// Take the lock of an environment, if it is free
+    #[command(after_help = client_help!(
+        "The session stays when this command has ended: extend it in time, and release it. `lockkeeper run` does both.\n\n\
+         Examples:\n  lockkeeper claim review-1 --ttl 900 --context 'PR 412'\n  lockkeeper claim --label size=large\n  \
+         eval \"$(lockkeeper claim review-1 --shell)\"; make test; lockkeeper release"
+    ))]
+    Claim(Connected<claim::ClaimArgs>),
+    /// Take the lock of an environment from its holder, whose session ends
+    #[command(after_help = client_help!(
+        "Examples:\n  lockkeeper force-claim review-1 --context hotfix --ttl 600"
+    ))]
+    ForceClaim(Connected<claim::ForceClaimArgs>),
+    /// Deploy a commit to an environment that you hold
+    #[command(
+        override_usage = "lockkeeper deploy [OPTIONS] [ENV] <COMMIT>",
+        after_help = client_help!(
+            "Exits with 1 if it waited and the deployment failed or was cancelled.\n\n\
+             Examples:\n  lockkeeper deploy review-1 c0ffee1\n  lockkeeper deploy review-1 c0ffee1 --wait 600\n  \
+             lockkeeper run review-1 -- sh -c 'lockkeeper deploy c0ffee1 --wait && make test'"
+        )
+    )]
+    Deploy(Connected<deploy::Args>),
+    /// Extend a session: its TTL begins from now
+    #[command(after_help = client_help!("Examples:\n  lockkeeper extend review-1"))]
+    Extend(Connected<extend::Args>),
+    /// Release an environment, or leave its queue
+    #[command(after_help = client_help!(
+        "Exits with 79 if the session had been taken over or had expired before: since then you worked without the lock.\n\n\
+         Examples:\n  lockkeeper release review-1\n  lockkeeper release review-1 --anyone"
+    ))]
+    Release(Connected<release::Args>),
+    /// Show a session, or all that you have
+    #[command(after_help = client_help!(
+        "Of one session it exits with 0 if that has the lock, 75 if it waits, 79 if it has ended.\n\n\
+         Examples:\n  lockkeeper status\n  lockkeeper status --all\n  lockkeeper status review-1 && echo 'still mine'"
+    ))]
+    Status(Connected<status::Args>),
+    /// Show who waits for an environment
+    #[command(after_help = client_help!("Examples:\n  lockkeeper queue review-1"))]
+    Queue(Connected<queue::Args>),
+    /// Show who had an environment before
+    #[command(after_help = client_help!("Examples:\n  lockkeeper history review-1\n  lockkeeper history review-1 --limit 100 --page 2 --json"))]
+    History(Connected<history::Args>),
+    /// List, create and revoke API tokens
+    #[command(after_help = client_help!(
+        "Examples:\n  lockkeeper tokens\n  lockkeeper tokens create ci --days 90 > token\n  lockkeeper tokens revoke tok_…"
+    ))]
+    Tokens(Connected<tokens::Args>),
+    /// Log in to a server: check a token and keep it in a profile
+    #[command(after_help = client_help!(
+        "The profile file is $XDG_CONFIG_HOME/lockkeeper/profiles.toml, or ~/.config/lockkeeper/profiles.toml, readable by you \
+         alone. The profile that you logged in to last is used by all commands that name none.\n\n\
+         Examples:\n  lockkeeper login --url https://lockkeeper.example --pipeline web\n  \
+         lockkeeper login --profile staging --url https://staging.example --token-stdin < token"
+    ))]
+    Login(login::Login),
+    /// Remove a profile with its token
+    #[command(after_help = client_help!("Examples:\n  lockkeeper logout\n  lockkeeper logout --profile staging --revoke"))]
+    Logout(login::Logout),
     /// Tell whose token this is: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
     Whoami(Connected<whoami::Args>),
@@ -36,6 +111,18 @@ pub enum Command {
 pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, Failure> {
     match command {
         Command::Envs(command) => command.run(envs::run).await,
+        Command::Env(command) => command.run(env::run).await,
+        Command::Claim(command) => command.run(claim::claim).await,
+        Command::ForceClaim(command) => command.run(claim::force_claim).await,
+        Command::Deploy(command) => command.run(deploy::run).await,
+        Command::Extend(command) => command.run(extend::run).await,
+        Command::Release(command) => command.run(release::run).await,
+        Command::Status(command) => command.run(status::run).await,
+        Command::Queue(command) => command.run(queue::run).await,
+        Command::History(command) => command.run(history::run).await,
+        Command::Tokens(command) => command.run(tokens::run).await,
+        Command::Login(arguments) => login::login(arguments).await.map(done),
+        Command::Logout(arguments) => login::logout(arguments).await.map(done),
         Command::Whoami(command) => command.run(whoami::run).await,
         Command::Completions(arguments) => pages::completions(&arguments, program).map(done),
         Command::Man(arguments) => pages::manual(&arguments, program).map(done),

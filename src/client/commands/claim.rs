@@ -1,0 +1,123 @@
+//! `lockkeeper claim` and `force-claim`: take the lock of an environment.
+
+use serde_json::{Map, Value, json};
+
+use super::session::{self};
+use crate::client::api::Api;
+use crate::client::failure::Failure;
+use crate::client::holders::holder_in_words;
+use crate::client::names::{EnvironmentName, identifier, label};
+use crate::client::output::text::harmless;
+use crate::client::output::{Out, text_of};
+
+/// What every claim says.
+#[derive(clap::Args)]
+pub struct Wishes {
+    /// Deploy this commit at once, if the environment deploys on claim
+    #[arg(long, value_name = "COMMIT")]
+    commit: Option<String>,
+    /// Why, for others who find the environment taken
+    #[arg(long, value_name = "TEXT")]
+    context: Option<String>,
+    /// The session expires this long after its last activity [default: the environment's]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..))]
+    ttl: Option<u32>,
+    /// Print lines for `eval` in a shell, which set LOCKKEEPER_SESSION, LOCKKEEPER_ENVIRONMENT and the rest
+    #[arg(long, conflicts_with = "json")]
+    shell: bool,
+}
+
+#[derive(clap::Args)]
+pub struct ClaimArgs {
+    /// The environment, as ENV or PIPELINE/ENV
+    #[arg(value_name = "ENV", required_unless_present = "label", conflicts_with = "label")]
+    environment: Option<EnvironmentName>,
+    /// Any environment with this label instead; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    #[command(flatten)]
+    wishes: Wishes,
+    /// Higher ones go first, from -100 to 100; above 0 needs a maintainer
+    #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
+    priority: i8,
+}
+
+#[derive(clap::Args)]
+pub struct ForceClaimArgs {
+    /// The environment, as ENV or PIPELINE/ENV
+    #[arg(value_name = "ENV")]
+    environment: EnvironmentName,
+    #[command(flatten)]
+    wishes: Wishes,
+}
+
+pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let ClaimArgs { environment, label, wishes, priority } = args;
+    let mut body = wishes.body();
+    if priority != 0 {
+        body.insert("priority".to_owned(), json!(priority));
+    }
+    let (pipeline, path) = match &environment {
+        Some(environment) => {
+            (api.pipeline_of(environment).await?, format!("{}/sessions", api.environment_path(environment).await?))
+        }
+        None => {
+            let pipeline = api.pipeline().await?;
+            body.insert("labels".to_owned(), label.into_iter().map(|(name, value)| (name, json!(value))).collect());
+            (pipeline, format!("/pipelines/{pipeline}/ephemeral-environments/sessions"))
+        }
+    };
+    let session = api.post(&path, &Value::Object(body)).await?.data;
+    print(&session, pipeline, &wishes, api, out)
+}
+
+pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let ForceClaimArgs { environment, wishes } = args;
+    let path = format!("{}/force-claim", api.environment_path(&environment).await?);
+    let session = api.post(&path, &Value::Object(wishes.body())).await?.data;
+    if !out.json
+        && let Some(overrode) = holder_in_words(&session["overrode"], jiff::Timestamp::now())
+    {
+        out.note(&format!("taken over: {overrode}"));
+    }
+    print(&session, api.pipeline_of(&environment).await?, &wishes, api, out)
+}
+
+impl Wishes {
+    fn body(&self) -> Map<String, Value> {
+        let given = [
+            ("commitId", self.commit.as_ref().map(|commit| json!(commit))),
+            ("context", self.context.as_ref().map(|context| json!(context))),
+            ("ttlSeconds", self.ttl.map(|ttl| json!(ttl))),
+        ];
+        given.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+fn print(session: &Value, pipeline: &str, wishes: &Wishes, api: &Api, out: &Out) -> Result<(), Failure> {
+    if wishes.shell {
+        out.lines(&shell_lines(session, pipeline, api)?)?;
+    } else {
+        out.record(session, |session| session::lines(session, out))?;
+    }
+    if let Some(warning) = session["warning"].as_str().filter(|_| !out.json) {
+        out.note(&format!("note: {}", harmless(warning)));
+    }
+    Ok(())
+}
+
+/// Names and numbers only: nothing in them needs quotes, or could be a command.
+fn shell_lines(session: &Value, pipeline: &str, api: &Api) -> Result<Vec<String>, Failure> {
+    let checked = |name: &str, text: &str| {
+        let text = identifier(text).map_err(|rule| Failure::Failed(format!("{name} of the answer {rule}")))?;
+        Ok::<_, Failure>(format!("export {name}={text}"))
+    };
+    let token = session["fencingToken"].as_u64().unwrap_or_default();
+    Ok(vec![
+        checked("LOCKKEEPER_SESSION", text_of(session, "sessionId"))?,
+        checked("LOCKKEEPER_ENVIRONMENT", text_of(session, "envName"))?,
+        format!("export LOCKKEEPER_FENCING_TOKEN={token}"),
+        checked("LOCKKEEPER_ORGANIZATION", api.organization())?,
+        checked("LOCKKEEPER_PIPELINE", pipeline)?,
+    ])
+}

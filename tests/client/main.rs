@@ -1,0 +1,12 @@
+//! The command line as a client: the real program against a real server, in both output forms, with every exit code.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
+
+mod connecting;
+mod deploying;
+mod people;
+mod program;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+mod terminal;
