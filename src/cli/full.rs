@@ -37,6 +37,8 @@ struct Arguments {
 }
 
 #[derive(Subcommand)]
+// There is one, and it is read once.
+#[allow(clippy::large_enum_variant)]
 enum Command {
     #[command(flatten)]
     Client(client::Command),
