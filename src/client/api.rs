@@ -7,9 +7,12 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::connection::link::{self, Link, NoAnswer, RawAnswer};
-use super::connection::options::{Options, Settings};
+use super::connection::options::{Options, Settings, variable};
+use super::connection::secret::Secret;
 use super::connection::tokens::TokenSource;
 use super::failure::Failure;
+use super::identity::exchange::Exchange;
+use super::identity::source::IdentitySource;
 use super::names::{EnvironmentName, identifier};
 use super::problem::Problem;
 use super::retry::{self, Trouble};
@@ -84,17 +87,19 @@ impl From<CallError> for Failure {
 
 impl Api {
     pub async fn connect(options: &Options) -> Result<Self, Failure> {
-        Self::connect_with(options.resolve()?).await
+        let settings = options.resolve()?;
+        let offered = || IdentitySource::of_ci(&variable, &settings.url);
+        let identity = IdentitySource::chosen(&variable).or_else(offered);
+        Self::connect_as(settings, identity).await
     }
 
+    /// With the token in the settings alone.
     pub async fn connect_with(settings: Settings) -> Result<Self, Failure> {
+        Self::connect_as(settings, None).await
+    }
+
+    async fn connect_as(settings: Settings, identity: Option<IdentitySource>) -> Result<Self, Failure> {
         let link = Link::new(&settings)?;
-        let Some(token) = settings.token.clone() else {
-            return Err(Failure::Denied(format!(
-                "no token for {}; run `lockkeeper login`, or set LOCKKEEPER_TOKEN",
-                settings.url
-            )));
-        };
         let checked = |what: &str, name: Option<String>| match name {
             Some(name) => identifier(&name).map(Some).map_err(|rule| Failure::Usage(format!("{what} `{name}` {rule}"))),
             None => Ok(None),
@@ -102,8 +107,8 @@ impl Api {
         let organization = checked("the organization", settings.organization)?;
         let pipeline = checked("the pipeline", settings.pipeline)?;
         let mut api = Self {
+            tokens: token_source(settings.token, identity, organization.as_deref(), &link, settings.patience)?,
             link,
-            tokens: TokenSource::Fixed(token),
             organization: organization.clone().unwrap_or_default(),
             pipeline: OnceCell::new_with(pipeline),
             patience: settings.patience,
@@ -303,6 +308,30 @@ impl Stream {
                 Err(CallError::NoAnswer(NoAnswer { words, maybe_sent: true }))
             }
         }
+    }
+}
+
+fn token_source(
+    token: Option<Secret>,
+    identity: Option<IdentitySource>,
+    organization: Option<&str>,
+    link: &Link,
+    patience: Duration,
+) -> Result<TokenSource, Failure> {
+    match (token, identity, organization) {
+        (Some(token), ..) => Ok(TokenSource::Fixed(token)),
+        (None, Some(identity), Some(organization)) => {
+            let exchange = Exchange::new(identity, organization.to_owned(), link.clone(), patience);
+            Ok(TokenSource::Exchanged(Box::new(exchange)))
+        }
+        (None, Some(_), None) => Err(Failure::Usage(
+            "the identity token of a job does not say the organization; set LOCKKEEPER_ORGANIZATION, or give --org"
+                .to_owned(),
+        )),
+        (None, None, _) => Err(Failure::Denied(format!(
+            "no token for {}; run `lockkeeper login`, or set LOCKKEEPER_TOKEN, or LOCKKEEPER_IDENTITY_TOKEN in a job of a CI",
+            link.base()
+        ))),
     }
 }
 

@@ -1,14 +1,15 @@
 //! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing else of this
 //! program, so that it can be built alone, small, for the images of CI jobs (`--no-default-features`).
 //!
-//! From top to bottom: `commands` → `api`, `prompt` → `connection`, `retry`, `steady`, `names` → `failure` → `problem`, `holders` →
-//! `output`.
+//! From top to bottom: `commands` → `api`, `prompt` → `connection`, `identity`, `retry`, `steady`, `names` → `failure` → `problem`,
+//! `holders` → `output`.
 
 pub mod api;
 pub mod commands;
 pub mod connection;
 pub mod failure;
 pub mod holders;
+pub mod identity;
 pub mod names;
 pub mod output;
 pub mod problem;

@@ -4,6 +4,7 @@
 
 mod connecting;
 mod deploying;
+mod identities;
 mod people;
 mod program;
 mod sessions;

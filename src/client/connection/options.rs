@@ -4,16 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::profile::{self, Profile, Profiles};
-use super::secret::Secret;
+use super::secret::{Secret, read_line};
 use crate::client::failure::Failure;
+use crate::client::identity::source::IdentitySource;
 use crate::client::output::{Colour, Out};
 
 /// Where a server on this machine serves by default.
 pub const DEFAULT_URL: &str = "http://127.0.0.1:8080";
 /// Longer than a restart of the server takes.
 const RETRY_SECONDS: u64 = 30;
-/// A token file that is larger is none.
-const TOKEN_FILE_BYTES_MAX: u64 = 16 * 1024;
 
 #[derive(clap::Args, Debug, Clone)]
 #[command(next_help_heading = "Connection")]
@@ -84,9 +83,11 @@ impl Options {
         let profile = chosen_profile(profiles, named, url.as_deref())?;
         let url = url.or_else(|| Some(trimmed(&profile?.url))).unwrap_or_else(|| DEFAULT_URL.to_owned());
         let token = self.given_token(variable)?;
+        // An identity that was chosen for this job wins over the profile of whoever has set up the machine.
+        let has_identity = IdentitySource::chosen(variable).is_some();
         Ok(Settings {
             url,
-            token: token.or_else(|| profile?.token.clone()),
+            token: token.or_else(|| profile?.token.clone().filter(|_| !has_identity)),
             organization: (self.org.clone().or_else(|| variable("LOCKKEEPER_ORGANIZATION")))
                 .or_else(|| profile?.organization.clone()),
             pipeline: (self.pipeline.clone().or_else(|| variable("LOCKKEEPER_PIPELINE")))
@@ -149,17 +150,7 @@ fn trimmed(url: &str) -> String {
 
 /// Its first line.
 pub fn read_token(file: &Path) -> Result<Secret, Failure> {
-    use std::io::Read;
-    let unreadable = |error: &dyn std::fmt::Display| Failure::Usage(format!("token file {}: {error}", file.display()));
-    let mut text = String::new();
-    let opened = std::fs::File::open(file).map_err(|error| unreadable(&error))?;
-    opened.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut text).map_err(|error| unreadable(&error))?;
-    let token = Secret::new(text.lines().next().unwrap_or_default().trim());
-    drop(zeroize::Zeroizing::new(text));
-    if token.reveal().is_empty() {
-        return Err(unreadable(&"it is empty"));
-    }
-    Ok(token)
+    read_line(file, "token file")
 }
 
 #[cfg(test)]
@@ -218,6 +209,17 @@ mod tests {
         assert_eq!(both.code(), 2);
         let named = settings(&[], &[("LOCKKEEPER_PROFILE", "other")]).unwrap();
         assert_eq!((named.url.as_str(), token(&named)), ("https://other", "lk_other"));
+    }
+
+    #[test]
+    fn an_identity_that_was_chosen_wins_over_a_profile_and_one_of_the_ci_does_not() {
+        let chosen = settings(&[], &[("LOCKKEEPER_IDENTITY_TOKEN", "a.b.c")]).unwrap();
+        assert_eq!((token(&chosen), chosen.url.as_str()), ("", "https://main"));
+        let both =
+            settings(&[], &[("LOCKKEEPER_IDENTITY_TOKEN", "a.b.c"), ("LOCKKEEPER_TOKEN", "lk_variable")]).unwrap();
+        assert_eq!(token(&both), "lk_variable");
+        let github = [("ACTIONS_ID_TOKEN_REQUEST_URL", "https://x"), ("ACTIONS_ID_TOKEN_REQUEST_TOKEN", "t")];
+        assert_eq!(token(&settings(&[], &github).unwrap()), "lk_main");
     }
 
     #[test]
