@@ -24,7 +24,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use self::opening::OpenedRealm;
 use crate::config::Settings;
 use crate::events::Sealer;
-use crate::http::{self, Encryption, ListenOptions, Listeners, RunningServer};
+use crate::http::{self, Encryption, ListenOptions, Listeners, OPERATOR_SOCKET, OperatorSocket, RunningServer};
 use crate::runner::Runner;
 use crate::store::{self, LoggedStore};
 use crate::telemetry;
@@ -51,6 +51,7 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
         opening::open_realm(&settings, store.clone(), &node, step_umask).await?;
     let running =
         http::start(&listen, listeners, node, realm).map_err(|error| ServeError::listen(settings.listen, &error))?;
+    let operator_socket = open_operator_socket(&settings, &running);
     greeting::greet(&settings, &running, &isolation, first_admin.as_ref());
     let chores = chores::begin(&running, &runner, &settings, metrics, hangup);
     let webhooks = running.realm.webhooks.clone();
@@ -60,6 +61,9 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
     running.realm.analyses.close();
     chores.iter().for_each(tokio::task::JoinHandle::abort);
     running.realm.webhooks.stop();
+    if let Some(socket) = operator_socket {
+        socket.close().await;
+    }
     let events = running.realm.events.clone();
     let gone = stop(running, runner, delivering, settings.http.drain, &mut signals).await;
     if let Some(mut sealer) = Sealer::new(events)
@@ -75,6 +79,16 @@ async fn serve_until_stopped(settings: Settings, discard_damaged_log: bool, step
     }
     tracing::info!("stopped");
     Ok(())
+}
+
+/// Without it the server works; only commands of the operator cannot ask it.
+fn open_operator_socket(settings: &Settings, running: &RunningServer) -> Option<OperatorSocket> {
+    let opened = OperatorSocket::open(&settings.data_dir, running.realm.clone());
+    let failed = |error: &std::io::Error| {
+        let path = settings.data_dir.join(OPERATOR_SOCKET);
+        tracing::warn!(path = %path.display(), %error, "cannot open the operator's socket: `lockkeeper backup --data-dir` needs it");
+    };
+    opened.inspect_err(failed).ok()
 }
 
 /// Answers the requests in flight, for up to `patience`. Returns whether all processes of steps have ended.

@@ -8,6 +8,7 @@
 //!    `domain::simulation::whenever_the_server_dies_no_lock_is_held_twice_and_nobody_is_forgotten`, `tests/faults/crowds.rs`.
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/faults/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
+//!    After a restore: `tests/faults/backup/fencing.rs`.
 //! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`.
 //! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
 //!    `actors::tests::session_listing`.
@@ -58,6 +59,8 @@ pub mod analysis;
 pub mod app;
 #[cfg(feature = "server")]
 pub mod auth;
+#[cfg(feature = "server")]
+pub mod backup;
 pub mod cli;
 pub mod client;
 #[cfg(feature = "server")]

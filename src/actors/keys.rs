@@ -20,6 +20,9 @@ pub fn environments_in(organization: &Identifier) -> Vec<u8> {
 /// The prefix of all environments.
 pub const ENVIRONMENTS: &[u8] = b"e/";
 
+/// How many fencing tokens an environment skips that is made from now on; only after a restore.
+pub const NEW_ENVIRONMENTS: &[u8] = b"en";
+
 /// `d/{organization}/{pipeline}/{environment}`: the configuration that a file last declared.
 pub fn declaration(key: &EnvironmentKey) -> Vec<u8> {
     path(b"d/", &key.pipeline, &[key.name.as_str().as_bytes()])

@@ -4,6 +4,7 @@
 //! Layers, from the bottom; each uses only those before it:
 //!
 //! 1. `stored`, `keys`: the stored form of environments. `ports`, `failure`: what the folder needs from and tells others.
+//!    `skipping`: raises the fencing tokens of a store that was restored.
 //! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
 //! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
@@ -20,6 +21,7 @@ mod pool;
 mod ports;
 mod restart;
 mod services;
+mod skipping;
 mod state;
 mod stored;
 #[cfg(test)]
@@ -37,3 +39,4 @@ pub use failure::Failure;
 pub use ports::{Clock, Definitions, Executor, Options};
 pub use services::clients::{ClaimOutcome, Keyed};
 pub use services::watchers::Watch;
+pub use skipping::skip_fencing_tokens;

@@ -13,6 +13,7 @@ use super::runner_host::{PipelineDefinitions, RunnerExecutor, RunnerHost};
 use super::{analysing, declared, isolation, orphans};
 use crate::actors::{Clock, Environments, Options};
 use crate::auth::{Accounts, AccountsError, Member, NewToken, Password, TokenText};
+use crate::backup::Backups;
 use crate::config::{self, Settings};
 use crate::domain::{Identifier, Now, Timestamp};
 use crate::events::{Cause, Events};
@@ -32,10 +33,8 @@ use crate::sso::SingleSignOn;
 use crate::steady_clock::SteadyClock;
 use crate::store::{self, LoggedStore, Store};
 use crate::webhooks::Webhooks;
-use crate::{runner, secrets, telemetry, webhooks};
+use crate::{logs, runner, secrets, telemetry, webhooks};
 
-/// The folder of deployment logs in the data directory.
-const LOGS: &str = "logs";
 /// The folder of working directories of deployments in the data directory.
 const WORK: &str = "work";
 /// The folder of fetched repositories in the data directory.
@@ -55,7 +54,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
         log_reads: Scans::of_logs(organizations),
         audits: Limited::new(1),
         git: open_git(settings)?,
-        logs: Logs::open(&settings.data_dir.join(LOGS), settings.storage.deployment_log_bytes)?,
+        logs: Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes)?,
         log_followers: Places::without_queue("log_followers", Capacity::seats(LOG_FOLLOWERS_MAX).among(organizations)),
         held_connections: OnceLock::new(),
         organizations,
@@ -104,6 +103,7 @@ pub async fn open_realm(
     let first_admin = first_admin(&accounts, settings, clock()).await?;
     let master = secrets::unlock(&*store, &settings.data_dir, settings.master_key.clone()).await?;
     let events = events.with_key(secrets::audit_key(&*store, &master).await?);
+    let backups = Backups::new(store.clone(), node.logs.clone(), Some(master.fingerprint()));
     let vault = Arc::new(Vault::open(store.clone(), master)?);
     let idempotency = Keys::open(store.clone(), settings.idempotency.max_keys, steady.clone())?;
     let pipelines = Pipelines::open(store.clone(), declared::pipelines(&settings.organizations), clock()).await?;
@@ -157,6 +157,7 @@ pub async fn open_realm(
         public_url: settings.public_url.clone(),
         sso: SingleSignOn::new(declared::providers(&settings.organizations)),
         identities: Identities::new(declared::identities(&settings.organizations)),
+        backups,
         rate_limits: settings.rate_limit.map(|limit| RateLimits::new(limit.per_second, limit.burst)),
         clock,
     };

@@ -24,6 +24,8 @@ pub enum Permission {
     ManageMembers,
     /// To verify the recorded events.
     VerifyEvents,
+    /// To read everything that there is, as a backup.
+    Backup,
 }
 
 impl Permission {
@@ -42,7 +44,8 @@ impl Permission {
             Permission::ManageTokens
             | Permission::ManageMembers
             | Permission::ManageWebhooks
-            | Permission::VerifyEvents => Role::Admin,
+            | Permission::VerifyEvents
+            | Permission::Backup => Role::Admin,
         }
     }
 

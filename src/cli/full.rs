@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::output::{EXIT_FAILED, complain, say};
 use super::serve::{Serve, check, serve};
-use super::{audit, environment, secrets};
+use super::{audit, backup, environment, secrets};
 use crate::auth::TokenText;
 use crate::{client, config, outbound, runner};
 
@@ -65,6 +65,30 @@ enum ServerCommand {
     /// Verify the recorded events
     #[command(subcommand)]
     Audit(audit::Command),
+    /// Write a backup of a server to a file, also while it runs
+    #[command(
+        after_help = "The backup has everything but the master key: keep that apart. It is the state at one moment, and the \
+                      server works on meanwhile. It is checked while it is written, and gets its name only when it is complete.\n\n\
+                      With --data-dir it is taken by the server's user or root, on its machine. Without, it is taken over the API by \
+                      an admin, if the server has no other organization.\n\n\
+                      Exit codes: 0 done, 1 failed, 2 invalid usage, 69 server out of reach, 77 denied, 78 invalid \
+                      configuration.\n\n\
+                      Examples:\n  lockkeeper backup /backups/monday --data-dir /var/lib/lockkeeper\n  \
+                      lockkeeper backup - --data-dir /var/lib/lockkeeper | zstd > monday.zst\n  \
+                      lockkeeper backup monday --url https://lockkeeper.example"
+    )]
+    Backup(backup::Backup),
+    /// Make a data directory of a backup
+    #[command(
+        after_help = "Stop the server that the backup is of first, and do not start it again. A backup that is damaged, \
+                      incomplete or of something else is refused, and nothing is left behind.\n\n\
+                      Clients that were given locks after the backup was taken still have their fencing tokens. So that none is \
+                      given twice, every environment skips as many tokens as --fencing-margin says.\n\n\
+                      Exit codes: 0 done, 1 refused or failed, 2 invalid usage, 74 disk failure.\n\n\
+                      Examples:\n  lockkeeper restore /backups/monday --data-dir /var/lib/lockkeeper\n  \
+                      zstd -dc monday.zst | lockkeeper restore - --data-dir /var/lib/lockkeeper"
+    )]
+    Restore(backup::Restore),
 }
 
 pub fn run() -> ExitCode {
@@ -75,6 +99,7 @@ pub fn run() -> ExitCode {
     match arguments.command.unwrap_or(Command::Server(ServerCommand::Serve(arguments.serve))) {
         // Without what follows for the server: a command under `lockkeeper run` inherits environment and mask as they are.
         Command::Client(command) => client::run(command, Arguments::command()),
+        Command::Server(ServerCommand::Backup(arguments)) if arguments.is_remote() => backup::run_remote(&arguments),
         Command::Server(command) => run_server(command),
     }
 }
@@ -110,5 +135,7 @@ fn run_server(command: ServerCommand) -> ExitCode {
         ServerCommand::Token => say(TokenText::generate().reveal()),
         ServerCommand::Secrets(command) => secrets::run(command, variables),
         ServerCommand::Audit(command) => audit::run(command, variables),
+        ServerCommand::Backup(arguments) => backup::run(&arguments, variables),
+        ServerCommand::Restore(arguments) => backup::restore(&arguments),
     }
 }

@@ -1,13 +1,17 @@
 //! The command line: commands, help and exit codes. With the server it is `full`, without it `small`.
 //!
-//! From top to bottom: `full` → `serve`, `secrets`, `audit` → `environment`, `output`; `small`.
+//! From top to bottom: `full` → `serve`, `secrets`, `audit`, `backup` → `operator_socket`, `environment`, `output`; `small`.
 
 #[cfg(feature = "server")]
 mod audit;
 #[cfg(feature = "server")]
+mod backup;
+#[cfg(feature = "server")]
 mod environment;
 #[cfg(feature = "server")]
 mod full;
+#[cfg(feature = "server")]
+mod operator_socket;
 #[cfg(feature = "server")]
 mod output;
 #[cfg(feature = "server")]

@@ -269,9 +269,13 @@ impl Api {
 
     /// Opens a stream of events or of a log. Once; the caller opens it again where it was.
     pub async fn stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
-        let path = self.call(Method::GET, path).path;
+        self.root_stream(&self.call(Method::GET, path).path, last_event_id).await
+    }
+
+    /// By its whole path, for what belongs to no organization.
+    pub async fn root_stream(&self, path: &str, last_event_id: Option<&str>) -> Result<Stream, CallError> {
         let token = self.tokens.token().await.map_err(CallError::Failure)?;
-        let mut request = self.link.request(Method::GET, &path).bearer_auth(token.reveal());
+        let mut request = self.link.request(Method::GET, path).bearer_auth(token.reveal());
         if let Some(id) = last_event_id {
             request = request.header("Last-Event-ID", id);
         }

@@ -139,7 +139,7 @@ pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, out
 
 /// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
 pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Session {
-    session.id.origin = Origin::Granted(decision.next.fencing_token + 1);
+    session.id.origin = Origin::Granted(decision.next.next_token());
     grant_named(decision, session)
 }
 
@@ -149,7 +149,7 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Session {
     decision.touch();
     let (now, next) = (decision.now, &mut decision.next);
     let configuration = next.configuration.clone().unwrap_or_default();
-    next.fencing_token += 1;
+    next.fencing_token = next.next_token();
     let ttl =
         session.ttl_seconds.or(configuration.default_ttl_seconds).map(|ttl| ttl.min(configuration.max_ttl_seconds));
     session.claimed = Some(Claimed {

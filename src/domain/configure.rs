@@ -108,6 +108,7 @@ impl Command for Delete {
             configuration_revision: decision.next.configuration_revision + 1,
             revision: decision.next.revision,
             fencing_token: decision.next.fencing_token,
+            skipped_tokens: decision.next.skipped_tokens.after(decision.next.fencing_token),
             first_session: decision.next.fencing_token + 1,
             ..Environment::absent()
         };

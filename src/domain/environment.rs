@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::named::named_enum;
 use super::{
     Availability, CommitId, Configuration, Deployment, DeploymentId, DeploymentStatus, Queue, Rejection, Session,
-    SessionId, Timestamp,
+    SessionId, SkippedTokens, Timestamp,
 };
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,8 +17,9 @@ pub struct Environment {
     pub configuration_revision: u64,
     /// Counts the changes of this environment, for its ETag.
     pub revision: u64,
-    /// Of the last grant. Counts the grants, so it also numbers the sessions of the history.
+    /// Of the last grant. It also numbers the sessions of the history.
     pub fencing_token: u64,
+    pub skipped_tokens: SkippedTokens,
     /// The first grant since the environment was created; earlier ones are not part of its history.
     pub first_session: u64,
     pub lock: Option<Session>,
@@ -72,6 +73,7 @@ impl Environment {
             configuration_revision: 0,
             revision: 0,
             fencing_token: 0,
+            skipped_tokens: SkippedTokens::default(),
             first_session: 1,
             lock: None,
             leaving: None,
@@ -145,15 +147,32 @@ impl Environment {
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
     }
 
-    /// The number of the last session that no longer has the lock.
+    /// The token of the next grant.
+    pub fn next_token(&self) -> u64 {
+        self.skipped_tokens.next(self.fencing_token)
+    }
+
+    /// The number of the last session that no longer has the lock, or a skipped one after it.
     pub fn newest_ended(&self) -> u64 {
         self.fencing_token - u64::from(self.lock.is_some())
     }
 
     /// The numbers of the sessions in a history that keeps `retention` ended ones.
     pub fn remembered_sessions(&self, retention: u64) -> RangeInclusive<u64> {
-        let oldest = (self.newest_ended() + 1).saturating_sub(retention);
+        let ended = self.skipped_tokens.count_up_to(self.newest_ended());
+        let oldest = self.skipped_tokens.token_at((ended + 1).saturating_sub(retention));
         oldest.max(self.first_session)..=self.fencing_token
+    }
+
+    /// How many sessions have these numbers.
+    pub fn count_sessions(&self, numbers: RangeInclusive<u64>) -> u64 {
+        let up_to = self.skipped_tokens.count_up_to(*numbers.end());
+        up_to.saturating_sub(self.skipped_tokens.count_up_to(numbers.start().saturating_sub(1)))
+    }
+
+    /// The number of the session that is so many before this one; 0 if there are not so many.
+    pub fn sessions_before(&self, number: u64, count: u64) -> u64 {
+        self.skipped_tokens.token_at(self.skipped_tokens.count_up_to(number).saturating_sub(count))
     }
 
     /// A waiting or running deployment, and its session.

@@ -30,7 +30,7 @@ impl Command for ForceClaim {
         decision.next.available()?;
         self.request.check(&configuration)?;
 
-        let origin = Origin::Granted(decision.next.fencing_token + 1);
+        let origin = Origin::Granted(decision.next.next_token());
         let successor = SessionId { seed: self.seed, origin };
         let by = Some(self.request.user.clone());
         let ended = Ended { at: decision.now.at, by, how: EndedHow::Overridden(successor) };

@@ -142,7 +142,7 @@ fn no_queue_that_must_never_be_passes() {
 
 #[test]
 fn every_grant_takes_the_next_fencing_token_and_nothing_else_does() {
-    let otherwise = Err("the fencing token does not rise by one with each grant".to_owned());
+    let otherwise = Err("the fencing token does not rise to the next one with each grant".to_owned());
     let before = Subject::with(Configuration::default()).environment;
     let granted = |token| {
         let mut subject = Subject::with(Configuration::default());

@@ -38,6 +38,7 @@ pub(crate) mod samples;
 mod session;
 #[cfg(test)]
 mod simulation;
+mod skipped_tokens;
 #[cfg(test)]
 mod stage_tests;
 mod stages;
@@ -86,6 +87,7 @@ pub use session::{
     Claimed, Deployment, DeploymentOutcome, DeploymentStatus, Ended, EndedHow, Expiry, Lease, Person, Session,
     SessionRef, SessionStatus,
 };
+pub use skipped_tokens::{SkippedRun, SkippedTokens};
 pub use text_rule::{CharClass, Malformed, Reserved, TextRule, Unit};
 pub use time::{Boot, Deadline, Now, SteadyTime, Tick, Timestamp};
 pub use uses::{

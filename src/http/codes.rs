@@ -69,6 +69,8 @@ codes! {
         "The provider knows you, but none of your groups there has a role in this organization. Ask an admin.";
     SsoNoName = "sso_no_name", FORBIDDEN, "No name from the provider",
         "The provider gave neither a name nor an e-mail address that can be the name of a member. Ask an admin.";
+    SeveralOrganizations = "several_organizations", FORBIDDEN, "The server has several organizations",
+        "A backup has the data of all organizations, so an admin may take one only if there is no other. The operator takes it with `lockkeeper backup FILE --data-dir DIR`.";
     RouteNotFound = "route_not_found", NOT_FOUND, "No such route",
         "No route matches this path. `/api/v1/openapi.json` lists all routes.";
     ProviderNotFound = "provider_not_found", NOT_FOUND, "No such provider",
@@ -117,6 +119,8 @@ codes! {
         "The client closed its connection, or its sending half, before it was answered, so the request was given up: nobody could know whether it would still get the lock. Resend it and keep both directions open until the answer has arrived; with an `Idempotency-Key`, send the same.";
     RequestTimeout = "request_timeout", REQUEST_TIMEOUT, "The request was too slow",
         "The body did not arrive in time. Resend it.";
+    BackupInProgress = "backup_in_progress", CONFLICT, "A backup is being taken",
+        "There is one backup at a time. Wait for the end of the other one.";
     EnvironmentLocked = "environment_locked", CONFLICT, "The environment is locked",
         "Somebody holds it: `holder` says who, why and since when. Wait for it with `waitSeconds` or `queue`, try again after `Retry-After`, or force-claim it.";
     EnvironmentResetting = "environment_resetting", CONFLICT, "The environment is being reset",

@@ -13,7 +13,7 @@
 //! - `openapi`: descriptions of the operations
 //! - `routes`: the table of paths, handlers and descriptions; `router` finds a request's handler in it
 //! - `observe`: wraps every request: id, metrics, problems
-//! - `server`: listens, and drains when it stops
+//! - `server`: listens, and drains when it stops; `operator_socket`: a file for the operator's commands
 
 mod access;
 mod answer;
@@ -35,6 +35,7 @@ mod idempotent;
 mod meter;
 mod observe;
 mod openapi;
+mod operator_socket;
 mod outcome;
 mod own_page;
 mod paging;
@@ -58,6 +59,7 @@ pub use connections::Connections;
 pub use dto::{AuditView, webhook_body};
 pub use event_hubs::{EventHubs, StreamTiming};
 pub use handshake::Handshakes;
+pub use operator_socket::{OPERATOR_SOCKET, OperatorSocket};
 pub use rate_limit::RateLimits;
 pub use routes::openapi_document;
 pub use scans::Scans;

@@ -11,9 +11,9 @@ use super::call::Call;
 use super::openapi::{self, Operation};
 use super::protection::Content;
 use super::resources::{
-    analyses, approvals, audit, dashboard, deployments, environment_list, environments, events, explorer, invitations,
-    logs, members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on, step_registries,
-    token_exchange, tokens, utilisation, webhooks, whoami,
+    analyses, approvals, audit, backups, dashboard, deployments, environment_list, environments, events, explorer,
+    invitations, logs, members, operator, pipelines, secrets, session_list, sessions, signing_in, single_sign_on,
+    step_registries, token_exchange, tokens, utilisation, webhooks, whoami,
 };
 
 /// Also served without `/api/v1`, since clients of both forms exist.
@@ -153,7 +153,7 @@ fn webhook_routes() -> Vec<Routes> {
 
 /// Below `/api/v1`, without an organization in the path.
 pub fn caller_routes() -> Vec<Routes> {
-    vec![at("/whoami").get(whoami::view, openapi::who_am_i())]
+    vec![at("/whoami").get(whoami::view, openapi::who_am_i()), at("/backup").get(backups::view, openapi::backup())]
 }
 
 pub fn operator_routes() -> Vec<Routes> {

@@ -16,6 +16,7 @@ use super::scans::Scans;
 use crate::actors::Environments;
 use crate::analysis::service::Analyses;
 use crate::auth::Accounts;
+use crate::backup::Backups;
 use crate::domain::{Identifier, Timestamp};
 use crate::events::Events;
 use crate::fixes::Fixes;
@@ -90,6 +91,7 @@ pub struct Realm {
     pub public_url: Option<String>,
     pub sso: SingleSignOn,
     pub identities: Identities,
+    pub backups: Backups,
 }
 
 impl Realm {

@@ -7,14 +7,15 @@ mod cap;
 mod frame;
 mod reader;
 mod registry;
+mod restored;
 mod space;
 #[cfg(test)]
 mod tests;
 mod writer;
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder};
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,14 +25,19 @@ use tracing::warn;
 
 pub use frame::Section;
 pub use reader::{Line, LogReader};
+pub use restored::RestoredLogs;
 pub use writer::{LogWriter, StepLog};
 
 use crate::domain::{DeploymentId, Identifier};
 use registry::Registry;
 use space::Space;
 
+/// The folder of the logs in a data directory.
+pub const FOLDER: &str = "logs";
 const ONLY_OWNER: u32 = 0o700;
 const EXTENSION: &str = "log";
+/// How much of a log is copied at once.
+const PIECE_BYTES: usize = 256 * 1024;
 
 /// The logs of all deployments. Cheap to clone.
 #[derive(Clone)]
@@ -140,6 +146,38 @@ impl Logs {
             }
         }
         left
+    }
+
+    /// Visits every log, oldest first: its bytes in pieces, up to the length that it has by then, and at least one piece. One
+    /// that is removed meanwhile is left out. What is appended meanwhile may end in the middle, as after a crash.
+    pub fn copy(&self, mut visit: impl FnMut(DeploymentId, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut all = self.all();
+        all.sort_unstable();
+        let mut piece = vec![0; PIECE_BYTES];
+        for (deployment, _) in all {
+            let mut file = match File::open(self.path(deployment)) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            let length = file.metadata()?.len();
+            let mut left = (&mut file).take(length);
+            let mut first = true;
+            loop {
+                let read = left.read(&mut piece)?;
+                if read == 0 && !first {
+                    break;
+                }
+                visit(deployment, &piece[..read])?;
+                first = false;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the logs of a backup to a new folder.
+    pub fn restore(dir: &Path) -> io::Result<RestoredLogs> {
+        RestoredLogs::begin(dir, EXTENSION)
     }
 
     fn all(&self) -> Vec<(DeploymentId, u64)> {

@@ -10,6 +10,7 @@ use base64::Engine;
 use base64::alphabet::{STANDARD, URL_SAFE};
 use base64::engine::DecodePaddingMode;
 use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
+use sha2::{Digest, Sha256};
 use zeroize::Zeroizing;
 
 use super::sealing::{KEY_BYTES, Key};
@@ -90,11 +91,26 @@ impl MasterKey {
         Ok(Self { key, source: Source::Variable })
     }
 
+    /// Tells keys apart and says nothing of them: a hash of 256 random bits.
+    pub fn fingerprint(&self) -> String {
+        let hash =
+            Sha256::new_with_prefix(b"lockkeeper master key fingerprint").chain_update(self.key.reveal()).finalize();
+        hash[..8].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     pub(super) fn refusal(&self, organization: Identifier) -> OpenError {
         match &self.source {
             Source::Variable => OpenError::WrongVariable { organization },
             Source::File(path) => OpenError::WrongFile { path: path.clone(), organization },
         }
+    }
+}
+
+/// The fingerprint of the master key of a data directory, if it is there; `given` comes from the environment.
+pub fn fingerprint(data_dir: &Path, given: Option<&MasterKey>) -> Result<Option<String>, OpenError> {
+    match given {
+        Some(key) => Ok(Some(key.fingerprint())),
+        None => Ok(KeyFiles(data_dir).current()?.map(|key| key.fingerprint())),
     }
 }
 

@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use super::sync_dir::sync_dir;
 
-const LOCK: &str = "LOCK";
-const FORMAT: &str = "FORMAT";
+pub(super) const LOCK: &str = "LOCK";
+pub(super) const FORMAT: &str = "FORMAT";
 const FORMAT_BEING_WRITTEN: &str = "FORMAT.new";
 const FORMAT_PREFIX: &str = "lockkeeper data directory, format ";
 /// The format that is written. A record that grows does not change it: records have versions of their own.
-const FORMAT_NUMBER: u32 = 4;
+pub const FORMAT_NUMBER: u32 = 4;
 /// The oldest format that is still read.
 const OLDEST_FORMAT: u32 = 4;
 /// Left behind by a fresh file system or an interrupted start; such a directory still counts as empty.
-const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
+pub(super) const NOT_CONTENT: [&str; 3] = [LOCK, FORMAT_BEING_WRITTEN, "lost+found"];
+/// A restore writes here until it is complete.
+pub(super) const RESTORING: &str = "restoring";
 const ONLY_OWNER: u32 = 0o700;
 const GROUP_AND_OTHERS: u32 = 0o077;
 
@@ -38,6 +40,10 @@ pub enum OpenError {
         "{path} is not empty and not a lockkeeper data directory; choose an empty or new directory with --data-dir"
     )]
     NotOurs { path: PathBuf },
+    #[error("a restore into {path} was not finished; run `lockkeeper restore` again, or choose another directory")]
+    Unfinished { path: PathBuf },
+    #[error("{path} is not empty; restore into an empty or new directory")]
+    NotEmpty { path: PathBuf },
     #[error("{path} is {what}, not a directory; choose an empty or new directory with --data-dir")]
     NotADirectory { path: PathBuf, what: &'static str },
     #[error(
@@ -110,6 +116,8 @@ impl DataDir {
         if check_format(path)? == Found::Nothing {
             write_format(path).map_err(OpenError::io("write the format file in", path))?;
         }
+        // Left by a restore that was killed when it had finished.
+        let _ = std::fs::remove_dir_all(path.join(RESTORING));
         Ok(DataDir { path: path.to_owned(), _lock: lock })
     }
 
@@ -137,7 +145,7 @@ fn create(path: &Path) -> Result<(), OpenError> {
 }
 
 /// Neither the path nor what it lies in may be a file.
-fn check_no_file(path: &Path) -> Result<(), OpenError> {
+pub(super) fn check_no_file(path: &Path) -> Result<(), OpenError> {
     let Some(existing) = path.ancestors().find(|part| part.symlink_metadata().is_ok()) else { return Ok(()) };
     let what = match existing.metadata() {
         Ok(found) if found.is_dir() => return Ok(()),
@@ -149,7 +157,7 @@ fn check_no_file(path: &Path) -> Result<(), OpenError> {
 
 /// An empty directory that somebody made for us is closed. One that has content was open while it got it: its operator
 /// should know.
-fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenError> {
+pub(super) fn close_to_others(path: &Path, found: &Found) -> Result<(), OpenError> {
     let metadata = path.metadata().map_err(OpenError::io("read the data directory", path))?;
     let mode = metadata.permissions().mode() & 0o777;
     match found {
@@ -166,7 +174,7 @@ pub(super) fn create_for_owner(path: &Path) -> io::Result<()> {
 }
 
 #[derive(Debug, PartialEq, Eq)]
-enum Found {
+pub(super) enum Found {
     Ours,
     Nothing,
 }
@@ -183,6 +191,9 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
             }
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if path.join(RESTORING).exists() {
+                return Err(OpenError::Unfinished { path: path.to_owned() });
+            }
             let entries = std::fs::read_dir(path).map_err(OpenError::io("read the data directory", path))?;
             for entry in entries {
                 let name = entry.map_err(OpenError::io("read the data directory", path))?.file_name();
@@ -196,7 +207,7 @@ fn check_format(path: &Path) -> Result<Found, OpenError> {
     }
 }
 
-fn lock(path: &Path) -> Result<File, OpenError> {
+pub(super) fn lock(path: &Path) -> Result<File, OpenError> {
     let file = path.join(LOCK);
     let mut lock = OpenOptions::new()
         .create(true)

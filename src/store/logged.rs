@@ -18,6 +18,7 @@ use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
 use super::log::direct;
 use super::log::disk::{LogDir, segment_name};
+use super::log::pins::Pins;
 use super::log::queue::Queue;
 use super::log::recovery::{self, Fault, OnDamage, Recovered};
 use super::log::segments::{MIN_SEGMENT_BYTES, Segments};
@@ -38,6 +39,9 @@ pub struct Options {
     pub min_free_bytes: u64,
     /// Start although the log is damaged, and move the damaged and all later records aside.
     pub discard_damaged_log: bool,
+    /// How much of the log is kept for a copy that is being made: the log of half a minute of the heaviest load, or of a day of
+    /// an ordinary one.
+    pub pinned_log_bytes: u64,
     pub appended: Option<Appended>,
     /// Called when the disk fails; should not return.
     pub fatal: Fatal,
@@ -50,6 +54,7 @@ impl Default for Options {
             cache_bytes: 64 * 1024 * 1024,
             min_free_bytes: 128 * 1024 * 1024,
             discard_damaged_log: false,
+            pinned_log_bytes: 2 * 1024 * 1024 * 1024,
             appended: None,
             fatal: exit_on_fatal(),
         }
@@ -58,7 +63,7 @@ impl Default for Options {
 
 pub struct LoggedStore {
     queue: Arc<Queue>,
-    segments: Arc<Segments>,
+    pub(super) segments: Arc<Segments>,
     overlay: Arc<Overlay>,
     durable: watch::Receiver<Sequence>,
     applied: Arc<AtomicU64>,
@@ -94,7 +99,9 @@ impl LoggedStore {
         journals.on_append(options.appended.clone());
         let last = recovered.last;
 
-        let segments = Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone());
+        let pins = Pins::new(options.pinned_log_bytes);
+        let segments =
+            Segments::new(&log, options.segment_bytes, options.min_free_bytes, recovered.segments.clone(), pins);
         let segments = Arc::new(segments.map_err(OpenError::io("clean up", &log))?);
         let current = current_segment(&segments, &recovered)?;
         let queue = Arc::new(Queue::starting_after(last));

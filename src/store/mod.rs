@@ -3,11 +3,13 @@
 //! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the trait),
 //! `record` (versions of records), `journal` (append-only lists), `overlay` and `log` (the redo log, which makes a group of
 //! batches durable with one `fdatasync`), `data_dir` and `database` (sled), and the two stores: [`LoggedStore`] is the real
-//! one, [`MemoryStore`] keeps the same contract without a disk and can be told to fail. Both pass `conformance`.
+//! one, [`MemoryStore`] keeps the same contract without a disk and can be told to fail. Both pass `conformance`. On top,
+//! `copying` reads a whole store while it is written, `restored` makes one of such a copy, in the directory of `new_dir`.
 
 mod batch;
 mod blobs;
 mod contract;
+mod copying;
 mod data_dir;
 mod database;
 mod descriptors;
@@ -15,10 +17,12 @@ pub mod journal;
 mod log;
 mod logged;
 mod memory;
+mod new_dir;
 mod ordered;
 mod overlay;
 mod published;
 pub mod record;
+mod restored;
 mod sync_dir;
 
 #[cfg(test)]
@@ -34,10 +38,14 @@ pub use batch::{Batch, Change, Pair, Sequence};
 pub use contract::{
     Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
 };
-pub use data_dir::{DataDir, Holder, OpenError};
+pub use copying::{CopyError, Copying, LoggedBatches};
+pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, OpenError};
+pub use log::segments::MIN_SEGMENT_BYTES;
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};
 pub use memory::MemoryStore;
+pub use new_dir::NewDataDir;
 pub use ordered::{Committer, Ordered};
 pub use published::{Newest, Published, RecordChange, Records};
+pub use restored::{Filling, ReplayError};
 pub use sync_dir::sync_dir;

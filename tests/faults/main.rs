@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod backup;
 mod crowds;
 mod durability;
 mod older_data;

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::support::{Client, Setup, lockkeeper};
 
 /// Written by the first build of format 4 with `older_data/make.py`, and killed.
-fn format_4() -> PathBuf {
+pub fn format_4() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/older_data/format_4")
 }
 
@@ -40,7 +40,7 @@ async fn everything_in_a_data_directory_of_format_4_is_there() {
 }
 
 /// Without the fields that the older version did not have: a version may add some.
-fn known_to(older: &Value, found: Value) -> Value {
+pub fn known_to(older: &Value, found: Value) -> Value {
     match (older, found) {
         (Value::Object(older), Value::Object(found)) => {
             let known = found.into_iter().filter_map(|(name, value)| Some((older.get(&name)?, name, value)));
@@ -55,7 +55,7 @@ fn known_to(older: &Value, found: Value) -> Value {
 
 /// Without texts that are not stored, so that a version may add or reword them, and the deadline of a queued session, which every
 /// poll moves.
-fn comparable(mut answer: Value) -> Value {
+pub fn comparable(mut answer: Value) -> Value {
     let items = match &mut answer {
         Value::Array(items) => items.as_mut_slice(),
         one => std::slice::from_mut(one),
@@ -107,13 +107,13 @@ async fn the_queue_goes_on(admin: &Client, written: &Value) {
     assert_eq!(granted["lock"]["fencingToken"], 2);
 }
 
-fn unpack(fixture: &Path, home: &Path) {
+pub fn unpack(fixture: &Path, home: &Path) {
     let archive = fixture.join("data.tar.gz");
     let unpacked = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(home).status().unwrap();
     assert!(unpacked.success());
 }
 
-fn verify_audit(home: &Path) {
+pub fn verify_audit(home: &Path) {
     let mut command = lockkeeper(&["audit", "verify", "--data-dir", home.join("data").to_str().unwrap()]);
     command.env("LOCKKEEPER_STORAGE_LOG_SEGMENT_MB", "4").env("LOCKKEEPER_STORAGE_MIN_FREE_MB", "0");
     let output = command.output().unwrap();

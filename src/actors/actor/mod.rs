@@ -123,15 +123,17 @@ async fn load(services: Arc<Services>, key: EnvironmentKey) -> Result<(StoredEnv
     let settled = services.store().handed_in();
     durable_up_to(services.store(), settled).await;
     let has_queue = services.records.has_unloaded_queue(&key);
-    let read = move || services.records.complete_environment(&key);
+    let read = move || match services.records.complete_environment(&key)? {
+        Some(stored) => Ok(stored),
+        None => services.records.new_environment(),
+    };
     // Reading one record takes less time than finding a thread for it; a queue may have ten thousand.
     let stored = if has_queue {
         tokio::task::spawn_blocking(read).await.map_err(|error| StoreError::Read(error.to_string()))??
     } else {
         read()?
     };
-    let absent = || StoredEnvironment { environment: Environment::absent(), keeping: Default::default() };
-    Ok((stored.unwrap_or_else(absent), settled))
+    Ok((stored, settled))
 }
 
 /// An actor that ends has an empty queue, unless it died; then the closed channels tell its clients.

@@ -170,7 +170,7 @@ impl Environments {
 
     /// `limit` sessions after the `offset` newest, newest first, all of the one moment of `environment`. None if some of
     /// them have been dropped since: read the environment again when it has [caught up](Self::caught_up). Sessions are
-    /// numbered without gaps, so the last page costs as much as the first.
+    /// numbered without gaps but those of skipped tokens, so the last page costs as much as the first.
     pub fn history(
         &self,
         key: &EnvironmentKey,
@@ -190,12 +190,12 @@ impl Environments {
             }
             oldest = kept_from(&stored);
         }
-        let total = (newest + 1).saturating_sub(oldest);
+        let total = environment.count_sessions(oldest..=newest);
         if offset >= total {
             return Ok(Some(Listed { items: Vec::new(), total }));
         }
-        let last = newest - offset;
-        let first = last.saturating_sub(limit - 1).max(oldest);
+        let last = environment.sessions_before(newest, offset);
+        let first = environment.sessions_before(last, limit - 1).max(oldest);
         let (from, to) = (Page::of(first), Page::of(last) + 1);
         let pages = self.services().store().scan(&keys::page(key, from), &keys::page(key, to), (to - from) as usize)?;
         let mut sessions = Vec::new();
@@ -206,7 +206,8 @@ impl Environments {
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
         let number = |session: &Session| session.fencing_token().unwrap_or_default();
         sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
-        if (sessions.len() as u64) < last - first + 1 && records.environment(key)?.is_some_and(|now| is_behind(&now)) {
+        let complete = sessions.len() as u64 >= environment.count_sessions(first..=last);
+        if !complete && records.environment(key)?.is_some_and(|now| is_behind(&now)) {
             return Ok(None);
         }
         sessions.sort_unstable_by_key(|session| std::cmp::Reverse(number(session)));

@@ -9,7 +9,7 @@ use crate::actors::keys;
 use crate::actors::stored::{self, Page, StoredEnvironment};
 use crate::domain::{
     self, ApprovalId, Blueprint, Deployment, DeploymentId, DeploymentRecord, Environment, EnvironmentKey, Identifier,
-    Origin, PipelineKey, Session, SessionId, Ticket,
+    Origin, PipelineKey, Session, SessionId, SkippedTokens, Ticket,
 };
 use crate::store::record::RecordError;
 use crate::store::{Store, StoreError, end_of_prefix, walk};
@@ -39,6 +39,15 @@ impl Records {
     pub fn environment(&self, key: &EnvironmentKey) -> Result<Option<StoredEnvironment>, StoreError> {
         let record = self.store.get(&keys::environment(key))?;
         record.map(|record| self.decode_environment(&record)).transpose()
+    }
+
+    /// One that has never been there.
+    pub fn new_environment(&self) -> Result<StoredEnvironment, StoreError> {
+        let record = self.store.get(keys::NEW_ENVIRONMENTS)?;
+        let skipped = record.map_or(Ok(0), |record| readable(stored::decode_new_environments(&record)))?;
+        let skipped_tokens = SkippedTokens::before_the_first(skipped);
+        let environment = Environment { skipped_tokens, ..Environment::absent() };
+        Ok(StoredEnvironment { environment, keeping: Default::default() })
     }
 
     /// The environment with its queue and the stages of what is being deployed, for readers.

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::session::{DeploymentV1, SessionV1};
 use crate::domain::{
     CommitId, Configuration, DeploymentId, DeploymentStatus, Description, Environment, Identifier, KeptBy, Labels,
-    LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Role, Session, Ticket, Timestamp, VariableName,
-    VariableValue, Waiter,
+    LastDeployment, LastReset, Malformed, PipelineKey, PlaceKey, Queue, Role, Session, SkippedRun, SkippedTokens,
+    Ticket, Timestamp, VariableName, VariableValue, Waiter,
 };
 use crate::store::record::{self, Record, RecordError, records};
 use crate::stored::{EnvironmentKeyV1, PipelineKeyV1, Stored, ViaV1, stored, stored_enum};
@@ -41,6 +41,29 @@ records! {
     ConfigurationV1<'a> = "environment declaration",
     PointerV1<'a> = "session pointer",
     LeftV1<'a> = "ended queue session",
+    NewEnvironmentsV1 = "new environments",
+}
+
+/// With the tokens that it skips; without any, the version before is written.
+#[derive(Serialize, Deserialize)]
+pub struct EnvironmentV3<'a> {
+    #[serde(borrow)]
+    pub environment: EnvironmentV2<'a>,
+    /// After which token, and how many.
+    pub skipped: Vec<(u64, u64)>,
+}
+
+impl<'a> Record<'a> for EnvironmentV3<'a> {
+    const KIND: &'static str = EnvironmentV2::KIND;
+    const VERSION: u8 = 3;
+
+    fn read_older(version: u8, form: &'a [u8]) -> Result<Self, RecordError> {
+        let environment = match version {
+            EnvironmentV2::VERSION => record::decode_form::<Self, _>(form)?,
+            _ => EnvironmentV2::read_older(version, form)?,
+        };
+        Ok(Self { environment, skipped: Vec::new() })
+    }
 }
 
 /// With the boot of the machine in which its ticks mean something.
@@ -159,6 +182,12 @@ pub struct LeftV1<'a> {
     pub session: SessionV1<'a>,
 }
 
+/// How many fencing tokens an environment skips that is made from now on.
+#[derive(Serialize, Deserialize)]
+pub struct NewEnvironmentsV1 {
+    pub skipped: u64,
+}
+
 /// When to load the environment after a start, and within how many milliseconds of the start in any case.
 #[derive(Serialize, Deserialize)]
 pub struct WakeV2 {
@@ -185,15 +214,18 @@ impl<'a> Record<'a> for WakeV2 {
     }
 }
 
-impl TryFrom<EnvironmentV1<'_>> for StoredEnvironment {
+impl TryFrom<EnvironmentV3<'_>> for StoredEnvironment {
     type Error = Malformed;
 
-    fn try_from(form: EnvironmentV1<'_>) -> Result<Self, Malformed> {
+    fn try_from(form: EnvironmentV3<'_>) -> Result<Self, Malformed> {
+        let EnvironmentV3 { environment: EnvironmentV2 { environment: form, boot: _ }, skipped } = form;
+        let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
         let mut environment = Environment {
             configuration: Stored::from_form(form.configuration)?,
             configuration_revision: form.configuration_revision,
             revision: form.revision,
             fencing_token: form.fencing_token,
+            skipped_tokens: SkippedTokens::new(runs).ok_or(Malformed("are skipped tokens that overlap"))?,
             first_session: form.first_session,
             lock: Stored::from_form(form.lock)?,
             leaving: Stored::from_form(form.leaving)?,

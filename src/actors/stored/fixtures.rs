@@ -140,6 +140,7 @@ fn environment() -> Environment {
         configuration_revision: 3,
         revision: 41,
         fencing_token: 12,
+        skipped_tokens: SkippedTokens::default(),
         first_session: 2,
         lock: Some(holder()),
         leaving: Some(ended(11, overridden)),
@@ -241,6 +242,23 @@ fn blueprint() -> Blueprint {
         steps: ["make", "tell", "scan"].into_iter().zip(actions).map(step).collect(),
     };
     Blueprint { stages: vec![stage], variables: variables(&[("REGION", "north")]), self_approval: true }
+}
+
+#[test]
+fn an_environment_that_skips_tokens_is_read_as_it_was_written_and_nothing_else_of_it_changes() {
+    let keeping = Keeping { from: 2, pointers: 1, deployed: true };
+    let mut sample = environment();
+    for bytes in [format_4("environment"), encode_environment(&sample, keeping, RUN)] {
+        let raised = skip_tokens(&skip_tokens(&bytes, 5).unwrap(), 7).unwrap();
+        sample.skipped_tokens = SkippedTokens::default();
+        sample.skipped_tokens.skip(12, 12);
+        let read = decode_environment(&raised, RUN).unwrap();
+        assert_eq!((read.environment.next_token(), &read.environment, read.keeping), (25, &sample, keeping));
+        assert_eq!(encode_environment(&sample, keeping, RUN)[0], 3);
+        assert!(is_of_existing(&raised).unwrap());
+    }
+    sample.skipped_tokens = SkippedTokens::default();
+    assert_eq!(encode_environment(&sample, keeping, RUN)[0], 2, "older programs read it");
 }
 
 #[test]

@@ -18,13 +18,15 @@ pub use deployment::{
     decode_approval, decode_approvals, decode_deployment, decode_deployment_head, encode_approval, encode_approvals,
     encode_deployment,
 };
-use environment::{EnvironmentV1, EnvironmentV2, LeftV1, PointerV1, WaiterV1, WaiterV2, WakeV2};
+use environment::{
+    EnvironmentV1, EnvironmentV2, EnvironmentV3, LeftV1, NewEnvironmentsV1, PointerV1, WaiterV1, WaiterV2, WakeV2,
+};
 pub use environment::{Keeping, StoredEnvironment};
 pub use page::Page;
 
 use crate::domain::{
     Blueprint, Boot, Configuration, Deadline, Environment, EnvironmentKey, Identifier, Labels, Now, PipelineKey,
-    Session, Waiter,
+    Session, SkippedRun, SkippedTokens, Waiter,
 };
 use crate::store::record::{self, RecordError, encode};
 use crate::stored::{self, Stored};
@@ -57,13 +59,44 @@ pub fn encode_environment(environment: &Environment, keeping: Keeping, run: Run)
         last_reset: environment.last_reset.to_form(),
         deployed: keeping.deployed,
     };
-    encode(&EnvironmentV2 { environment: form, boot: Some(run.boot.0) })
+    let form = EnvironmentV2 { environment: form, boot: Some(run.boot.0) };
+    encode_skipping(form, &environment.skipped_tokens)
+}
+
+/// A program that does not know of skipped tokens reads every environment that has none.
+fn encode_skipping(form: EnvironmentV2<'_>, skipped: &SkippedTokens) -> Vec<u8> {
+    if skipped.is_empty() {
+        return encode(&form);
+    }
+    let skipped = skipped.runs().iter().map(|run| (run.after, run.count)).collect();
+    encode(&EnvironmentV3 { environment: form, skipped })
+}
+
+/// The same environment, which skips so many tokens from now on. Everything else stays as it was written.
+pub fn skip_tokens(bytes: &[u8], count: u64) -> Result<Vec<u8>, RecordError> {
+    let EnvironmentV3 { environment: mut form, skipped } = record::decode(bytes)?;
+    let runs = skipped.into_iter().map(|(after, count)| SkippedRun { after, count }).collect();
+    let overlap = || record::invalid::<EnvironmentV3<'_>>("are skipped tokens that overlap");
+    let mut skipped = SkippedTokens::new(runs).ok_or_else(overlap)?;
+    if let Some(uncounted) = skipped.skip(form.environment.fencing_token, count) {
+        form.environment.first_session = form.environment.first_session.max(uncounted + 1);
+    }
+    Ok(encode_skipping(form, &skipped))
+}
+
+pub fn encode_new_environments(skipped: u64) -> Vec<u8> {
+    encode(&NewEnvironmentsV1 { skipped })
+}
+
+/// How many tokens a new environment skips.
+pub fn decode_new_environments(bytes: &[u8]) -> Result<u64, RecordError> {
+    Ok(record::decode::<NewEnvironmentsV1>(bytes)?.skipped)
 }
 
 pub fn decode_environment(bytes: &[u8], run: Run) -> Result<StoredEnvironment, RecordError> {
-    let EnvironmentV2 { environment: form, boot } = record::decode(bytes)?;
-    let written_by = form.run;
-    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV2<'_>>)?;
+    let form: EnvironmentV3<'_> = record::decode(bytes)?;
+    let (written_by, boot) = (form.environment.environment.run, form.environment.boot);
+    let mut stored = StoredEnvironment::try_from(form).map_err(record::invalid::<EnvironmentV3<'_>>)?;
     if written_by != run.id {
         stored.environment.rearm(run.started, boot == Some(run.boot.0));
     }
@@ -78,7 +111,7 @@ pub fn is_of_existing(bytes: &[u8]) -> Result<bool, RecordError> {
         Present,
     }
     // postcard begins the record with whether there is a configuration.
-    Ok(matches!(record::decode_beginning::<EnvironmentV2<'_>, _>(bytes)?, Presence::Present))
+    Ok(matches!(record::decode_beginning::<EnvironmentV3<'_>, _>(bytes)?, Presence::Present))
 }
 
 /// What a deployment's stages do, as its pipeline was when it started.

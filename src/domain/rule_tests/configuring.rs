@@ -140,6 +140,31 @@ fn a_history_has_the_last_sessions_that_ended_and_the_holder() {
 }
 
 #[test]
+fn a_restored_environment_gives_no_token_that_it_skips_and_counts_its_sessions_around_them() {
+    let mut subject = locked();
+    subject.environment.skipped_tokens.skip(1, 100);
+    release(&mut subject);
+    for (number, token) in [(2, 102), (3, 103)] {
+        subject.run(0, claim(number)).unwrap();
+        let environment = &subject.environment;
+        assert_eq!(
+            (environment.fencing_token, environment.lock.as_ref().unwrap().fencing_token()),
+            (token, Some(token))
+        );
+        release(&mut subject);
+    }
+    let environment = &subject.environment;
+    assert_eq!(environment.remembered_sessions(100), 1..=103);
+    assert_eq!(environment.remembered_sessions(2), 102..=103);
+    assert_eq!((environment.count_sessions(1..=103), environment.sessions_before(103, 2)), (3, 1));
+    let next = environment.next_token();
+    delete(&mut subject).unwrap();
+    assert!(subject.environment.skipped_tokens.is_empty() && subject.environment.next_token() == next);
+    subject.environment.skipped_tokens.skip(103, 5);
+    assert_eq!(subject.environment.next_token(), 109);
+}
+
+#[test]
 fn the_size_of_a_configuration_is_that_of_its_texts() {
     let configuration = Configuration {
         description: Description::parse("abc").unwrap(),

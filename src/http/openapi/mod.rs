@@ -2,6 +2,7 @@
 
 mod analyses;
 mod answer_schema;
+mod backups;
 mod delivery;
 mod deployments;
 mod event_schema;
@@ -17,6 +18,7 @@ mod tests;
 mod webhooks;
 
 pub use analyses::*;
+pub use backups::*;
 pub use delivery::*;
 pub use deployments::*;
 pub use events::*;
@@ -109,7 +111,7 @@ const TAGS: [(&str, &str); 12] = [
     ("Webhooks", "Events sent to other servers."),
     ("Tokens", "API tokens: your own, and those of all members for admins."),
     ("Members", "Who belongs to the organization, and in which role. Admins change it."),
-    ("Operating", "For operators and monitoring, without a token."),
+    ("Operating", "For operators and monitoring; without a token, but for the backup."),
 ];
 
 fn token() -> Value {

@@ -3,6 +3,7 @@
 pub mod analyses;
 pub mod approvals;
 pub mod audit;
+pub mod backups;
 pub mod dashboard;
 pub mod deployments;
 pub mod environment_list;

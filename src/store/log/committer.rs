@@ -113,6 +113,7 @@ enum Written {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::store::log::pins::Pins;
     use crate::store::{Batch, StoreError};
     use parking_lot::Mutex;
 
@@ -133,7 +134,7 @@ mod tests {
         queue.push(batch).unwrap();
         Committer {
             queue: queue.clone(),
-            segments: Arc::new(Segments::new(dir.path(), 0, 0, vec![1]).unwrap()),
+            segments: Arc::new(Segments::new(dir.path(), 0, 0, vec![1], Pins::new(0)).unwrap()),
             overlay: overlay.clone(),
             journals: Journals::default(),
             durable,

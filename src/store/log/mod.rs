@@ -7,7 +7,9 @@ pub mod direct;
 pub mod disk;
 mod fatal;
 pub mod format;
+pub mod pins;
 pub mod queue;
+pub mod reader;
 pub mod recovery;
 pub mod segments;
 

@@ -6,6 +6,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 use super::direct::{self, Aligned};
 use super::disk::segment_name;
 use super::format::{END_PAGE, PAGE};
+use super::pins::{Pin, Pins};
 use crate::store::contract::StoreError;
 use crate::store::descriptors::{self, is_shortage};
 
@@ -41,6 +43,7 @@ pub struct Segments {
     refusing: metrics::Gauge,
     /// The first sequences of all segments that exist, ascending; the last is the one being written.
     existing: Mutex<Vec<u64>>,
+    pins: Arc<Pins>,
 }
 
 #[derive(Default)]
@@ -80,7 +83,13 @@ impl Cause {
 }
 
 impl Segments {
-    pub fn new(dir: &Path, segment_bytes: usize, min_free: u64, existing: Vec<u64>) -> io::Result<Segments> {
+    pub fn new(
+        dir: &Path,
+        segment_bytes: usize,
+        min_free: u64,
+        existing: Vec<u64>,
+        pins: Arc<Pins>,
+    ) -> io::Result<Segments> {
         // A spare of an earlier run may be incomplete.
         match std::fs::remove_file(dir.join(SPARE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -97,6 +106,7 @@ impl Segments {
             starved: AtomicBool::new(false),
             refusing: metrics::gauge!("lockkeeper_storage_refusing_writes"),
             existing: Mutex::new(existing),
+            pins,
         };
         segments.refusing.set(0.0);
         segments.set_full(segments.is_low());
@@ -202,8 +212,22 @@ impl Segments {
         self.changed.notify_all();
     }
 
-    /// Deletes the segments that hold nothing beyond `applied`; never the one being written.
+    /// Keeps the batches after this sequence, which must be durable and not yet deleted.
+    pub fn pin(&self, after: u64) -> Pin {
+        self.pins.add(after)
+    }
+
+    /// The segments with batches after this sequence, ascending: the first sequence of each.
+    pub fn after(&self, sequence: u64) -> Vec<u64> {
+        let existing = self.existing.lock();
+        let covered = existing.windows(2).take_while(|pair| pair[1] <= sequence + 1).count();
+        existing[covered..].to_vec()
+    }
+
+    /// Deletes the segments that hold nothing beyond `applied`; never the one being written, nor one that is pinned.
     pub fn delete_covered(&self, applied: u64) -> io::Result<()> {
+        let bytes_after = |sequence| self.after(sequence).len() as u64 * self.segment_bytes as u64;
+        let applied = self.pins.bound(applied, self.full.load(Ordering::Relaxed), bytes_after);
         // Oldest first and not synced: segments that a power cut brings back are deleted by the next checkpoint.
         while let Some(segment) = self.oldest_covered(applied) {
             match std::fs::remove_file(self.path(segment)) {
@@ -321,7 +345,7 @@ mod tests {
     use rustix::io::Errno;
 
     fn segments(dir: &Path, existing: Vec<u64>) -> Segments {
-        Segments::new(dir, MIN_SEGMENT_BYTES, 0, existing).unwrap()
+        Segments::new(dir, MIN_SEGMENT_BYTES, 0, existing, Pins::new(0)).unwrap()
     }
 
     fn note(segments: &Segments, made: io::Result<Option<File>>) {

@@ -13,7 +13,7 @@ use crate::support::{ADMIN_TOKEN, Answer, Client, Server, Setup, lockkeeper};
 /// For each operation who may use it, and what those get who may. Nothing here takes effect: a body has a field that none
 /// knows, and ids are made up, so 404 and 422 come from behind the check of the role.
 ///
-/// `public`: anybody, without a token. `member`: any role, and any organization, since the path names none. `page`: anybody,
+/// `any-admin`: an admin, of any organization; here there are two, which refuses them all. `public`: anybody, without a token. `member`: any role, and any organization, since the path names none. `page`: anybody,
 /// but no page of another site. `signed-in`: any member, by a cookie and not by a token.
 const TABLE: &str = "
     listPipelines             viewer      200
@@ -91,6 +91,7 @@ const TABLE: &str = "
     removeMember              admin       404
     inviteMember              admin       422
     whoAmI                    member      200
+    takeBackup                any-admin   403
     getHealth                 public      200
     getReadiness              public      200
     getMetrics                public      200
@@ -154,6 +155,7 @@ enum Access {
     OwnPage,
     SignedIn,
     AnyMember,
+    AnyAdmin,
     Least(&'static str),
 }
 
@@ -218,6 +220,10 @@ impl Row {
             (_, Column::OtherSite) => refused(403, "cross_site_request"),
             (_, Column::OwnPage) | (Access::AnyMember | Access::OwnPage, _) => allowed,
             (Access::SignedIn, _) => refused(403, "sign_in_required"),
+            (Access::AnyAdmin, Column::Member(role)) if role != "admin" => {
+                refused(403, "permission_denied, requires admin")
+            }
+            (Access::AnyAdmin, _) => allowed,
             (Access::Least(_), Column::OtherOrganization) => refused(404, "organization_not_found"),
             (Access::Least(least), Column::Member(role)) if rank(role) < rank(least) => {
                 refused(403, &format!("permission_denied, requires {least}"))
@@ -256,6 +262,7 @@ fn table() -> BTreeMap<&'static str, Row> {
             "page" => Access::OwnPage,
             "signed-in" => Access::SignedIn,
             "member" => Access::AnyMember,
+            "any-admin" => Access::AnyAdmin,
             role => Access::Least(ROLES[rank(role)].1),
         };
         (id, Row { access, status: status.parse().unwrap() })

@@ -1,6 +1,7 @@
 //! The history in a change: ended sessions go into pages, and pages beyond the retention are dropped.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::{Change, pointed};
 use crate::actors::keys;
@@ -45,14 +46,21 @@ impl Change<'_> {
     pub fn trim(&mut self, next: &Environment) -> Result<(), StoreError> {
         let remembered = next.remembered_sessions(self.records.history_retention);
         let (from, wanted) = (self.keeping.from, *remembered.start());
-        let until = wanted.min(from + TRIM_AT_ONCE).max(from);
+        // Skipped tokens never had a session, and may be a billion.
+        let skipped = &next.skipped_tokens;
+        let step = skipped.token_at(skipped.count_up_to(from) + TRIM_AT_ONCE);
+        let until = wanted.min(step).max(from);
         self.trim_on = until < wanted;
         if until == from {
             return Ok(());
         }
         // If no session is kept at all, the page of the next session is not needed either.
         let nothing = until > *remembered.end();
-        for number in Page::of(from)..Page::of(until) + u64::from(nothing) {
+        let end = Page::of(until) + u64::from(nothing);
+        let parts = skipped.given_between(from, until.saturating_add(1));
+        let pages: BTreeSet<u64> =
+            parts.iter().flat_map(|part| Page::of(part.start)..=Page::of(part.end - 1)).collect();
+        for number in pages.into_iter().filter(|page| *page < end) {
             let rest = self.drop_page(next, number)?;
             let done = rest.record().is_none();
             self.pages.insert(number, rest);

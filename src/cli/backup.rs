@@ -1,0 +1,282 @@
+//! `lockkeeper backup` and `lockkeeper restore`.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::json;
+
+use super::environment::Variables;
+use super::operator_socket::{self, SocketError};
+use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
+use crate::backup::{self, Header, RestoreError, Restored, SaveError, Saved, Totals};
+use crate::client::api::{Api, Stream};
+use crate::client::connection::options::Options;
+use crate::client::{self, Failure};
+use crate::config::{self, Flags, Settings};
+use crate::events::Events;
+use crate::logs::{self, Logs};
+use crate::store::{self, NewDataDir, OpenError};
+use crate::{app, secrets, telemetry};
+
+/// At a thousand grants a second in one environment, the tokens of eleven days.
+pub const FENCING_MARGIN: u64 = 1_000_000_000;
+/// Twice as many restores as a token has room for, as JSON knows numbers, would be needed to wear them out.
+const FENCING_MARGIN_MAX: u64 = 1_000_000_000_000;
+/// The disk failed: EX_IOERR of `sysexits.h`.
+const EXIT_DISK: i32 = 74;
+const STANDARD: &str = "-";
+
+#[derive(clap::Args)]
+pub struct Backup {
+    /// The file to write, which must not exist yet; - for standard output
+    file: PathBuf,
+    /// Back up this data directory: by the socket of the server that runs there, or by itself if none does. Without it, the
+    /// backup is taken over the API
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// The settings file of the server, which names the data directory
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(clap::Args)]
+pub struct Restore {
+    /// The backup; - for standard input
+    file: PathBuf,
+    /// The data directory to make; it must be missing or empty
+    #[arg(long, value_name = "DIR")]
+    data_dir: PathBuf,
+    /// How many fencing tokens every environment skips: more than it can have given since the backup
+    #[arg(long, value_name = "NUMBER", default_value_t = FENCING_MARGIN,
+          value_parser = clap::value_parser!(u64).range(1..=FENCING_MARGIN_MAX))]
+    fencing_margin: u64,
+}
+
+/// Why there is no backup of a data directory.
+#[derive(Debug, thiserror::Error)]
+enum BackupError {
+    #[error("data directory {0} does not exist; name the server's with --data-dir")]
+    NoData(PathBuf),
+    #[error(
+        "data directory {path} is in use by {holder}, which has no operator's socket: it is starting or stopping, or of an \
+         earlier version; try again, or stop it"
+    )]
+    InUse { path: PathBuf, holder: store::Holder },
+    #[error(transparent)]
+    Open(OpenError),
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error(transparent)]
+    Secrets(#[from] secrets::OpenError),
+    #[error(transparent)]
+    Store(#[from] store::StoreError),
+    #[error("cannot read the logs of deployments: {0}")]
+    Logs(#[source] io::Error),
+    #[error(transparent)]
+    Save(#[from] SaveError),
+}
+
+impl Backup {
+    /// Whether it is taken over the API.
+    pub fn is_remote(&self) -> bool {
+        self.data_dir.is_none() && self.config.is_none()
+    }
+}
+
+/// Over the API, as a client.
+pub fn run_remote(arguments: &Backup) -> ExitCode {
+    match take_remote(arguments) {
+        Ok(saved) => report(arguments, &saved),
+        Err(failure) => client::report(&failure),
+    }
+}
+
+fn take_remote(arguments: &Backup) -> Result<Saved, Failure> {
+    let failed = |error: io::Error| Failure::Failed(format!("cannot start: {error}"));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
+    let stream = runtime.block_on(async {
+        let api = Api::connect(&arguments.options).await?;
+        Ok::<_, Failure>(api.root_stream("/api/v1/backup", None).await?)
+    })?;
+    let mut body = Remote { runtime, stream, piece: Vec::new(), read: 0, failed: None };
+    save(&mut body, &arguments.file).map_err(|error| match (body.failed.take(), error) {
+        (Some(failure), _) => failure,
+        (None, error) => Failure::Failed(error.to_string()),
+    })
+}
+
+/// Of a data directory, as its operator.
+pub fn run(arguments: &Backup, variables: Variables) -> ExitCode {
+    let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
+    let settings = match config::load(&flags, variables) {
+        Ok(settings) => settings,
+        Err(faults) => return complain(EXIT_CONFIG, &faults),
+    };
+    if let Err(fault) = telemetry::start_logging(&settings.log) {
+        return complain(EXIT_CONFIG, &fault);
+    }
+    match take(&settings, &arguments.file) {
+        Ok(saved) => report(arguments, &saved),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
+    // The store would create it, and a typo would look like an empty backup.
+    if !settings.data_dir.exists() {
+        return Err(BackupError::NoData(settings.data_dir.clone()));
+    }
+    if let Some(body) = operator_socket::get(&settings.data_dir, "/api/v1/backup")? {
+        return Ok(save(body, file)?);
+    }
+    take_offline(settings, file)
+}
+
+/// While no server runs.
+fn take_offline(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
+    let store = app::open_store(settings, false).map_err(|error| match error {
+        OpenError::InUse { path, holder } => BackupError::InUse { path, holder },
+        error => BackupError::Open(error),
+    })?;
+    let store = std::sync::Arc::new(store);
+    let master_key = secrets::fingerprint(&settings.data_dir, settings.master_key.as_ref())?;
+    let organizations = Events::new(store.clone()).audited()?;
+    let about = backup::About {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        created_at: now(),
+        organizations: organizations.iter().map(|organization| organization.as_str().to_owned()).collect(),
+        master_key,
+    };
+    let logs = Logs::open(&settings.data_dir.join(logs::FOLDER), settings.storage.deployment_log_bytes);
+    let logs = logs.map_err(BackupError::Logs)?;
+    let (reader, writer) = io::pipe().map_err(BackupError::Logs)?;
+    let saved = std::thread::scope(|threads| {
+        // A failure is told to the reader in the stream.
+        threads.spawn(|| backup::make(&store, &logs, about, io::BufWriter::new(writer)));
+        save(reader, file)
+    })?;
+    store.close();
+    Ok(saved)
+}
+
+fn now() -> String {
+    // To the millisecond, as a server says it.
+    let now = jiff::Timestamp::now().as_millisecond();
+    jiff::Timestamp::from_millisecond(now).unwrap_or_default().to_string()
+}
+
+fn save(body: impl Read, file: &Path) -> Result<Saved, SaveError> {
+    if file != Path::new(STANDARD) {
+        return backup::save(body, file);
+    }
+    let out = io::stdout();
+    if out.is_terminal() {
+        let source = io::Error::other("it is a terminal; redirect it, or name a file");
+        return Err(SaveError::Write { path: "standard output".into(), source });
+    }
+    backup::save_to(body, out.lock(), Path::new("standard output"))
+}
+
+fn report(arguments: &Backup, saved: &Saved) -> ExitCode {
+    let Saved { header: Header { about, .. }, totals, bytes } = saved;
+    let file = arguments.file.display();
+    let text = if arguments.options.json {
+        let Totals { sequence, pairs, batches, logs } = totals;
+        json!({
+            "file": file.to_string(), "bytes": bytes, "createdAt": about.created_at, "version": about.version,
+            "organizations": about.organizations, "masterKey": about.master_key, "sequence": sequence, "records": pairs,
+            "batches": batches, "logs": logs,
+        })
+        .to_string()
+    } else {
+        let key = match &about.master_key {
+            Some(key) => format!("It needs the master key with the fingerprint {key}, which is not in it."),
+            None => "The master key was not there to be looked at; it is not in the backup.".to_owned(),
+        };
+        format!(
+            "{file}: {bytes} bytes, {} records and {} logs of {}, as of {}. {key}",
+            totals.pairs,
+            totals.logs,
+            about.organizations.join(", "),
+            about.created_at
+        )
+    };
+    if arguments.file == Path::new(STANDARD) {
+        // The backup itself is there.
+        writeln!(io::stderr(), "{text}").ok();
+        return ExitCode::SUCCESS;
+    }
+    say(&text)
+}
+
+/// A stream of the API, for a thread that may wait.
+struct Remote {
+    runtime: tokio::runtime::Runtime,
+    stream: Stream,
+    piece: Vec<u8>,
+    read: usize,
+    failed: Option<Failure>,
+}
+
+impl Read for Remote {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while self.read == self.piece.len() {
+            match self.runtime.block_on(self.stream.next()) {
+                Ok(Some(piece)) => (self.piece, self.read) = (piece, 0),
+                Ok(None) => return Ok(0),
+                Err(error) => {
+                    self.failed = Some(error.into());
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+            }
+        }
+        let read = bytes.len().min(self.piece.len() - self.read);
+        bytes[..read].copy_from_slice(&self.piece[self.read..self.read + read]);
+        self.read += read;
+        Ok(read)
+    }
+}
+
+pub fn restore(arguments: &Restore) -> ExitCode {
+    let Restore { file, data_dir, fencing_margin } = arguments;
+    let input = match backup::open(file) {
+        Ok(input) => input,
+        Err(error) => return complain(EXIT_FAILED, &format!("cannot read {}: {error}", file.display())),
+    };
+    match backup::restore(input, data_dir, *fencing_margin, options(data_dir)) {
+        Ok(restored) => say(&in_words(&restored, data_dir, *fencing_margin)),
+        Err(RestoreError::Open(error)) => complain(EXIT_FAILED, &error),
+        Err(error) => complain(EXIT_FAILED, &error),
+    }
+}
+
+/// As a server has them by default; a disk that fails leaves nothing behind.
+fn options(data_dir: &Path) -> store::Options {
+    let data_dir = data_dir.to_owned();
+    let fatal: store::Fatal = std::sync::Arc::new(move |sentence| {
+        NewDataDir::remove_unfinished(&data_dir);
+        writeln!(io::stderr(), "lockkeeper: {sentence}").ok();
+        std::process::exit(EXIT_DISK);
+    });
+    // A server makes its next segments as its settings say.
+    store::Options { segment_bytes: store::MIN_SEGMENT_BYTES, min_free_bytes: 0, fatal, ..store::Options::default() }
+}
+
+fn in_words(restored: &Restored, data_dir: &Path, margin: u64) -> String {
+    let Restored { header: Header { about, .. }, totals, environments } = restored;
+    let dir = data_dir.display();
+    let key = about.master_key.as_ref().map(|key| format!(" (fingerprint {key})")).unwrap_or_default();
+    format!(
+        "Restored {dir}: {} records and {} logs of {}, as of {}.\n\
+         The next fencing token of each of the {environments} environments is {margin} higher, and of new ones too.\n\
+         Before the server starts, give it the master key of the backup{key}: in {dir}/master.key with mode 600, or as \
+         LOCKKEEPER_MASTER_KEY.",
+        totals.pairs,
+        totals.logs,
+        about.organizations.join(", "),
+        about.created_at
+    )
+}

@@ -1,0 +1,77 @@
+//! Asks the server of a data directory by its socket: plain HTTP/1.0, whose answer ends with the connection.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::http::OPERATOR_SOCKET;
+
+/// The head of an answer of ours has some hundred bytes.
+const HEAD_BYTES_MAX: u64 = 16 * 1024;
+/// A problem is smaller.
+const PROBLEM_BYTES_MAX: u64 = 64 * 1024;
+/// A server that says nothing for so long hangs.
+const SILENCE_MAX: Duration = Duration::from_secs(60);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("cannot ask the server by {path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("the server refused: {0}")]
+    Refused(String),
+    #[error("{0} does not answer as a server of lockkeeper")]
+    NoAnswer(PathBuf),
+}
+
+/// The body of an answer.
+pub type Body = BufReader<UnixStream>;
+
+/// `None` if no server runs there.
+pub fn get(data_dir: &Path, path: &str) -> Result<Option<Body>, SocketError> {
+    let socket = data_dir.join(OPERATOR_SOCKET);
+    let failed = |source| SocketError::Io { path: socket.clone(), source };
+    let mut stream = match connect(data_dir) {
+        Ok(stream) => stream,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            return Ok(None);
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    stream.set_read_timeout(Some(SILENCE_MAX)).map_err(failed)?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: operator\r\n\r\n").as_bytes()).map_err(failed)?;
+    let mut body = BufReader::new(stream);
+    let status = read_head(&mut body).map_err(failed)?.ok_or_else(|| SocketError::NoAnswer(socket.clone()))?;
+    if status == 200 {
+        return Ok(Some(body));
+    }
+    let mut problem = Vec::new();
+    body.take(PROBLEM_BYTES_MAX).read_to_end(&mut problem).map_err(failed)?;
+    let detail = serde_json::from_slice::<serde_json::Value>(&problem).ok();
+    let detail = detail.and_then(|problem| problem["detail"].as_str().map(str::to_owned));
+    Err(detail.map_or(SocketError::NoAnswer(socket), SocketError::Refused))
+}
+
+/// By the descriptor of the directory, since the name of a socket has at most 107 bytes.
+fn connect(data_dir: &Path) -> io::Result<UnixStream> {
+    let dir = File::open(data_dir)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/{OPERATOR_SOCKET}", dir.as_raw_fd()))
+}
+
+/// The status, when the head has been read.
+fn read_head(body: &mut Body) -> io::Result<Option<u16>> {
+    let mut head = body.take(HEAD_BYTES_MAX);
+    let mut line = String::new();
+    head.read_line(&mut line)?;
+    let status = line.split(' ').nth(1).and_then(|status| status.parse().ok());
+    while !matches!(&*line, "\r\n" | "\n") {
+        line.clear();
+        if head.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+    }
+    Ok(status)
+}
