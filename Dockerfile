@@ -6,6 +6,20 @@ WORKDIR /src
 COPY . .
 RUN cargo build --profile dist --locked --bin lockkeeper && strip target/dist/lockkeeper
 
+# The client alone, for CI jobs: docker build --target client -t lockkeeper-client .
+FROM rust:1.95-slim-bookworm AS build-client
+WORKDIR /src
+COPY . .
+RUN cargo build --profile small --no-default-features --locked --bin lockkeeper
+
+FROM debian:bookworm-slim AS client
+RUN apt-get update \
+ && apt-get install -y --no-install-recommends ca-certificates \
+ && rm -rf /var/lib/apt/lists/*
+COPY --from=build-client /src/target/small/lockkeeper /usr/local/bin/lockkeeper
+COPY LICENSE /usr/share/doc/lockkeeper/
+ENTRYPOINT ["lockkeeper"]
+
 FROM debian:bookworm-slim
 # git and ssh for step registries and fixes. Steps find nothing but what is in this image: build on top of it.
 RUN apt-get update \

@@ -18,9 +18,10 @@ pub fn read_hidden(prompt: &str) -> Result<Secret, Failure> {
         return Err(Failure::Usage("there is no terminal to ask on; give it on stdin".to_owned()));
     };
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("cannot ask on the terminal: {error}"));
-    write!(terminal, "{prompt}: ").map_err(|error| failed(&error))?;
     let silenced = Silenced::new(&terminal).map_err(|error| failed(&error))?;
-    let typed = read_line(&terminal);
+    // Afterwards: who answers at once must not be shown either.
+    let asked = write!(&terminal, "{prompt}: ").map_err(|error| failed(&error));
+    let typed = asked.and_then(|()| read_line(&terminal));
     drop(silenced);
     writeln!(terminal).ok();
     typed

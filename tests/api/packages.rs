@@ -1,6 +1,7 @@
 //! The files that a server is installed with: each is valid, and they agree with the program and with each other.
 
 use std::path::Path;
+use std::process::Command;
 
 use crate::support::lockkeeper;
 
@@ -48,6 +49,25 @@ fn the_image_and_the_manifests_name_the_versions_of_the_sources() {
     let of = |key: &str| manifest["workspace"]["package"][key].as_str().unwrap();
     assert!(MANIFESTS.contains(&format!("image: lockkeeper:{}\n", of("version"))));
     assert!(DOCKERFILE.contains(&format!("FROM rust:{}-slim-", of("rust-version"))));
+}
+
+/// By way of the program, so that they are about the commands that it has.
+#[test]
+fn manual_pages_and_completions_are_where_the_package_takes_them_from() {
+    let home = tempfile::tempdir().unwrap();
+    let pages = home.path().join("pages");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/pages");
+    let written = Command::new(script).arg(env!("CARGO_BIN_EXE_lockkeeper")).arg(&pages).output().unwrap();
+    assert!(written.status.success(), "{written:?}");
+    let manifest: toml::Table = CARGO.parse().unwrap();
+    let assets = manifest["package"]["metadata"]["deb"]["assets"].as_array().unwrap();
+    let sources = assets.iter().map(|asset| asset[0].as_str().unwrap());
+    let from_pages: Vec<&str> = sources.filter_map(|source| source.strip_prefix("target/release/pages/")).collect();
+    assert_eq!(from_pages.len(), 4, "{from_pages:?}");
+    for source in from_pages {
+        let file = pages.join(source.replace("*.1", "lockkeeper-envs.1"));
+        assert!(file.metadata().is_ok_and(|found| found.len() > 0), "{source}");
+    }
 }
 
 fn is_valid(settings: &Path) {

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::program::User;
 use crate::support::{ADMIN_TOKEN, Server, assert_has};
+use crate::terminal::{has_script, type_on_terminal};
 
 #[tokio::test]
 async fn whoami_tells_member_role_and_organization() {
@@ -33,6 +34,22 @@ async fn a_login_is_kept_for_its_owner_alone_until_the_logout() {
     user.run(&["logout"]).ok();
     user.run(&["envs", "--url", &server.address]).with_code(77);
     user.run(&["logout"]).with_code(66);
+}
+
+#[tokio::test]
+async fn a_token_is_asked_for_on_the_terminal_without_showing_it() {
+    if !has_script() {
+        return;
+    }
+    let server = Server::start();
+    let user = User::new();
+    let login = format!("login --url {} --pipeline web", server.address);
+    // Typed with a mistake, which is erased.
+    let shown = type_on_terminal(&user, "TERM=dumb", &login, "Token for", &format!("x\u{7f}{ADMIN_TOKEN}\n"));
+    assert!(shown.contains("logged in: profile default") && !shown.contains(ADMIN_TOKEN), "{shown}");
+    user.run(&["envs"]).ok().says("review-1");
+    let shown = type_on_terminal(&user, "TERM=dumb", &login, "Token for", "\u{3}");
+    assert!(shown.contains("interrupted"), "{shown}");
 }
 
 #[tokio::test]

@@ -1,6 +1,6 @@
 //! What is printed where: colours, widths, closed outputs, help, completions and manual pages.
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 use crate::program::User;
@@ -42,9 +42,11 @@ async fn tables_fit_the_terminal_and_are_whole_when_piped() {
         return;
     }
     for width in [80, 200] {
-        let shown = on_terminal(&admin, &format!("TERM=dumb COLUMNS={width}"), "envs");
-        let longest = shown.lines().map(|line| line.trim_end().chars().count()).max();
-        assert!(longest <= Some(width), "{width}: {shown}");
+        for command in ["envs", "status --all", "history review-1", "queue review-1", "tokens"] {
+            let shown = on_terminal(&admin, &format!("TERM=dumb COLUMNS={width}"), command);
+            let longest = shown.lines().map(|line| line.trim_end().chars().count()).max();
+            assert!(longest <= Some(width), "{width}: {shown}");
+        }
     }
 }
 
@@ -120,25 +122,43 @@ fn manual_pages_are_written_for_every_command() {
 }
 
 /// What the program shows on a terminal.
-fn on_terminal(user: &User, variables: &str, arguments: &str) -> String {
+pub fn on_terminal(user: &User, variables: &str, arguments: &str) -> String {
+    type_on_terminal(user, variables, arguments, "", "")
+}
+
+/// The same, and something is typed once the program has asked for it with these words.
+pub fn type_on_terminal(user: &User, variables: &str, arguments: &str, asked: &str, typed: &str) -> String {
     let columns = variables.split_whitespace().find_map(|variable| variable.strip_prefix("COLUMNS=")).unwrap_or("200");
     let line = format!("stty cols {columns} rows 30; env {variables} {} {arguments}", env!("CARGO_BIN_EXE_lockkeeper"));
-    let mut command = user.command(&[]);
-    let variables: Vec<_> =
-        command.get_envs().map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned))).collect();
-    command = Command::new("script");
-    for (name, value) in variables {
+    let mut command = Command::new("script");
+    for (name, value) in user.command(&[]).get_envs() {
         match value {
             Some(value) => command.env(name, value),
             None => command.env_remove(name),
         };
     }
-    let shown = command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::null()).output().unwrap();
-    String::from_utf8(shown.stdout).unwrap()
+    let mut child =
+        command.args(["-qec", &line, "/dev/null"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let (mut stdin, mut stdout) = (child.stdin.take(), child.stdout.take().unwrap());
+    let (mut shown, mut piece) = (Vec::new(), [0; 4096]);
+    loop {
+        let read = stdout.read(&mut piece).unwrap();
+        shown.extend_from_slice(&piece[..read]);
+        if read == 0 {
+            break;
+        }
+        if String::from_utf8_lossy(&shown).contains(asked)
+            && let Some(mut stdin) = stdin.take_if(|_| !typed.is_empty())
+        {
+            stdin.write_all(typed.as_bytes()).unwrap();
+        }
+    }
+    child.wait().unwrap();
+    String::from_utf8(shown).unwrap()
 }
 
 /// `script` of util-linux runs a program on a terminal.
-fn has_script() -> bool {
+pub fn has_script() -> bool {
     let found = Command::new("script").arg("--version").output().is_ok();
     if !found {
         println!("skipped: no `script` of util-linux");

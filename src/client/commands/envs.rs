@@ -17,7 +17,7 @@ const COLUMNS: [Column; 8] = [
     Column::whole("SINCE"),
     Column::whole("EXPIRES"),
     Column::whole("QUEUE"),
-    Column::cuttable("DEPLOYMENT"),
+    Column::optional("DEPLOYMENT"),
     Column::cuttable("CONTEXT"),
 ];
 

@@ -17,7 +17,7 @@ const COLUMNS: [Column; 7] = [
     Column::whole("HELD"),
     Column::cuttable("USER"),
     Column::whole("STATUS"),
-    Column::cuttable("ENDED BY"),
+    Column::optional("ENDED BY"),
     Column::cuttable("COMMIT"),
     Column::cuttable("CONTEXT"),
 ];

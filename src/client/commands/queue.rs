@@ -15,7 +15,7 @@ const COLUMNS: [Column; 6] = [
     Column::cuttable("USER"),
     Column::whole("WAITS"),
     Column::whole("PRIORITY"),
-    Column::whole("SESSION"),
+    Column::optional("SESSION"),
     Column::cuttable("CONTEXT"),
 ];
 

@@ -17,7 +17,7 @@ const COLUMNS: [Column; 7] = [
     Column::cuttable("USER"),
     Column::whole("SINCE"),
     Column::whole("EXPIRES"),
-    Column::whole("SESSION"),
+    Column::optional("SESSION"),
     Column::cuttable("CONTEXT"),
 ];
 

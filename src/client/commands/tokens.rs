@@ -14,8 +14,8 @@ const COLUMNS: [Column; 7] = [
     Column::whole("TOKEN"),
     Column::cuttable("NAME"),
     Column::cuttable("USER"),
-    Column::whole("ENDS IN"),
-    Column::whole("CREATED"),
+    Column::optional("ENDS IN"),
+    Column::optional("CREATED"),
     Column::whole("LAST USED"),
     Column::whole("EXPIRES"),
 ];

@@ -8,22 +8,35 @@ use super::text::harmless;
 /// Between two columns.
 const GAP: usize = 2;
 /// No column is cut below this: less says nothing.
-const CUT_MIN: usize = 8;
+const CUT_MIN: usize = 10;
 
 #[derive(Debug, Clone, Copy)]
 pub struct Column {
     pub title: &'static str,
-    /// May be cut where the terminal is too narrow. Names and ids are not: people copy them.
-    pub cuttable: bool,
+    narrow: Narrow,
+}
+
+/// A column on a terminal that is too narrow for all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Narrow {
+    /// Names and ids: people copy them.
+    Whole,
+    Cut,
+    /// Left out if cutting is not enough, the rightmost first.
+    LeftOut,
 }
 
 impl Column {
     pub const fn whole(title: &'static str) -> Self {
-        Self { title, cuttable: false }
+        Self { title, narrow: Narrow::Whole }
     }
 
     pub const fn cuttable(title: &'static str) -> Self {
-        Self { title, cuttable: true }
+        Self { title, narrow: Narrow::Cut }
+    }
+
+    pub const fn optional(title: &'static str) -> Self {
+        Self { title, narrow: Narrow::LeftOut }
     }
 }
 
@@ -63,35 +76,50 @@ pub fn render(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>, colo
     std::iter::once(&titles).chain(rows).map(|row| line(row, &widths, colour)).collect()
 }
 
-fn widths(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>) -> Vec<usize> {
+/// Of each column; none if it is left out.
+fn widths(columns: &[Column], rows: &[Vec<Cell>], width: Option<usize>) -> Vec<Option<usize>> {
     let longest = |place: usize| rows.iter().filter_map(|row| row.get(place)).map(|cell| cell.text.width()).max();
-    let mut widths: Vec<usize> = columns
+    let mut widths: Vec<Option<usize>> = columns
         .iter()
         .enumerate()
-        .map(|(place, column)| longest(place).unwrap_or_default().max(column.title.width()))
+        .map(|(place, column)| Some(longest(place).unwrap_or_default().max(column.title.width())))
         .collect();
     let Some(width) = width else { return widths };
-    let mut excess = (widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1)).saturating_sub(width);
-    // One column of text at a time from the widest: short columns stay whole as long as possible.
-    while excess > 0 {
-        let cuttable = columns.iter().enumerate().filter(|(place, column)| column.cuttable && widths[*place] > CUT_MIN);
-        let Some((widest, _)) = cuttable.max_by_key(|(place, _)| widths[*place]) else { break };
-        widths[widest] -= 1;
-        excess -= 1;
+    let cuttable = |place: usize| columns[place].narrow == Narrow::Cut;
+    let least = |widths: &[Option<usize>]| {
+        let of = |(place, width): (usize, &Option<usize>)| {
+            width.map(|width| if cuttable(place) { width.min(CUT_MIN) } else { width })
+        };
+        total(&widths.iter().enumerate().map(of).collect::<Vec<_>>())
+    };
+    for place in (0..columns.len()).rev().filter(|place| columns[*place].narrow == Narrow::LeftOut) {
+        if least(&widths) > width {
+            widths[place] = None;
+        }
+    }
+    // From the widest: short ones stay whole as long as possible.
+    for _ in 0..total(&widths).saturating_sub(width) {
+        let widest = (0..columns.len()).filter(|place| cuttable(*place)).max_by_key(|place| widths[*place]);
+        if let Some(width) = widest.and_then(|place| widths[place].as_mut()).filter(|width| **width > CUT_MIN) {
+            *width -= 1;
+        }
     }
     widths
 }
 
-fn line(row: &[Cell], widths: &[usize], colour: bool) -> String {
+fn total(widths: &[Option<usize>]) -> usize {
+    let shown = widths.iter().flatten().count();
+    widths.iter().flatten().sum::<usize>() + GAP * shown.saturating_sub(1)
+}
+
+fn line(row: &[Cell], widths: &[Option<usize>], colour: bool) -> String {
     let mut line = String::new();
-    for (place, (cell, width)) in row.iter().zip(widths).enumerate() {
-        let text = cut(&cell.text, *width);
+    let shown = row.iter().zip(widths).filter_map(|(cell, width)| Some((cell, (*width)?)));
+    for (cell, width) in shown {
+        let text = cut(&cell.text, width);
         let padding = width.saturating_sub(text.width()) + GAP;
         line.push_str(&paint(&text, cell.style, colour));
-        // Nothing follows the last cell, so that lines have no spaces at their ends.
-        if place + 1 < row.len() {
-            line.extend(std::iter::repeat_n(' ', padding));
-        }
+        line.extend(std::iter::repeat_n(' ', padding));
     }
     line.truncate(line.trim_end_matches(' ').len());
     line
@@ -133,12 +161,23 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_cuts_only_what_may_be_cut() {
-        for width in [12, 20, 30, 200] {
+        for width in [12, 22, 30, 200] {
             for line in render(&COLUMNS, &rows(), Some(width), false) {
                 assert!(line.width() <= width.max(8 + GAP + CUT_MIN), "{width}: {line:?}");
             }
         }
-        assert_eq!(render(&COLUMNS, &rows(), Some(20), false)[1], "review-1  環境 of t…");
+        assert_eq!(render(&COLUMNS, &rows(), Some(22), false)[1], "review-1  環境 of the…");
+    }
+
+    #[test]
+    fn what_still_does_not_fit_is_left_out_from_the_right() {
+        let columns =
+            [Column::whole("ID"), Column::optional("AGE"), Column::optional("LAST USED"), Column::whole("EXPIRES")];
+        let rows = [vec!["tok_123".into(), "3 min".into(), "2 min ago".into(), "never".into()]];
+        let shown = |width: usize| render(&columns, &rows, Some(width), false)[1].clone();
+        assert_eq!(shown(40), "tok_123  3 min  2 min ago  never");
+        assert_eq!(shown(24), "tok_123  3 min  never");
+        assert_eq!(shown(10), "tok_123  never");
     }
 
     #[test]
