@@ -97,6 +97,9 @@ pub fn run() -> ExitCode {
     }
     let arguments = Arguments::parse();
     match arguments.command.unwrap_or(Command::Server(ServerCommand::Serve(arguments.serve))) {
+        Command::Server(ServerCommand::Secrets(secrets::Command::Client(command))) => {
+            client::run(client::Command::Secrets(*command), Arguments::command())
+        }
         // Without what follows for the server: a command under `lockkeeper run` inherits environment and mask as they are.
         Command::Client(command) => client::run(command, Arguments::command()),
         Command::Server(ServerCommand::Backup(arguments)) if arguments.is_remote() => backup::run_remote(&arguments),

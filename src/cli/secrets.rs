@@ -1,4 +1,5 @@
-//! `lockkeeper secrets`: manages the keys of a data directory while its server is stopped.
+//! `lockkeeper secrets`: those of the client, and `rotate-key`, which manages the keys of a data directory while its server
+//! is stopped.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,10 +10,12 @@ use super::environment::Variables;
 use super::output::{EXIT_CONFIG, EXIT_FAILED, complain, say};
 use crate::config::{self, Flags, Settings};
 use crate::secrets::{self, MasterKey, Rotated};
-use crate::{app, store, telemetry};
+use crate::{app, client, store, telemetry};
 
 #[derive(Subcommand)]
 pub enum Command {
+    #[command(flatten)]
+    Client(Box<client::commands::secrets::Command>),
     /// Create a new master key and encrypt all secrets with new keys, while the server is stopped
     #[command(
         after_help = "If it is interrupted, nothing is lost: run it again, or start the server, which completes it.\n\n\
@@ -46,6 +49,7 @@ enum RotateError {
 
 pub fn run(command: Command, variables: Variables) -> ExitCode {
     match command {
+        Command::Client(_) => unreachable!("commands of the client run before those of the server"),
         Command::RotateKey { config, data_dir } => rotate_key(Flags { config, data_dir, listen: None }, variables),
     }
 }

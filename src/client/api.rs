@@ -75,6 +75,19 @@ pub enum CallError {
     Failure(Failure),
 }
 
+impl CallError {
+    /// Whether the same question may be answered later: for those who ask again and again.
+    pub fn is_passing(&self) -> bool {
+        match self {
+            CallError::Problem(problem) => {
+                retry::is_retried(Trouble::Refused { status: problem.status, code: &problem.code }, true)
+            }
+            CallError::NoAnswer(_) => true,
+            CallError::Failure(_) => false,
+        }
+    }
+}
+
 impl From<CallError> for Failure {
     fn from(error: CallError) -> Self {
         match error {
@@ -302,6 +315,10 @@ pub struct Stream {
 }
 
 impl Stream {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
     /// None at its end.
     pub async fn next(&mut self) -> Result<Option<Vec<u8>>, CallError> {
         match tokio::time::timeout(STREAM_SILENCE_MAX, self.response.chunk()).await {

@@ -17,6 +17,13 @@ pub mod prompt;
 pub mod retry;
 pub mod steady;
 
+// Those that look on, and are used by commands alone.
+mod feed;
+mod listing;
+mod logs;
+mod moments;
+mod watch;
+
 use std::process::ExitCode;
 
 pub use commands::Command;

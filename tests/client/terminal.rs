@@ -72,21 +72,31 @@ async fn a_reader_that_goes_away_is_no_failure() {
 fn every_command_explains_itself_with_examples_and_exit_codes() {
     let user = User::new();
     for command in [
+        "analyze",
+        "approvals",
+        "approve",
         "claim",
         "completions",
         "deploy",
         "env",
         "envs",
+        "events",
         "extend",
         "force-claim",
         "history",
         "login",
         "logout",
+        "logs",
         "man",
+        "pipelines",
         "queue",
+        "reject",
         "release",
+        "resume",
         "status",
+        "stop",
         "tokens",
+        "watch",
         "whoami",
     ] {
         user.run(&[command, "--help"]).ok().says("Examples:\n").says("Exit codes: 0 done").says("77 denied");

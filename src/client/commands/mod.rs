@@ -18,6 +18,17 @@ pub mod status;
 pub mod tokens;
 pub mod whoami;
 
+// The family of `delivery`, with `deployment` (which one is meant) below.
+mod analyze;
+mod approvals;
+mod delivery;
+mod deployment;
+mod events;
+mod logs;
+mod pipelines;
+pub mod secrets;
+mod watch;
+
 use std::process::ExitCode;
 
 use self::connected::Connected;
@@ -82,6 +93,13 @@ pub enum Command {
         "Examples:\n  lockkeeper tokens\n  lockkeeper tokens create ci --days 90 > token\n  lockkeeper tokens revoke tok_…"
     ))]
     Tokens(Connected<tokens::Args>),
+    #[command(flatten)]
+    Delivery(delivery::Command),
+    /// Manage the secrets of deployments: list, set, delete
+    // The whole program has more commands of this name, and puts them together.
+    #[cfg_attr(feature = "server", command(skip))]
+    #[cfg_attr(not(feature = "server"), command(subcommand))]
+    Secrets(secrets::Command),
     /// Log in to a server: check a token and keep it in a profile
     #[command(after_help = client_help!(
         "The profile file is $XDG_CONFIG_HOME/lockkeeper/profiles.toml, or ~/.config/lockkeeper/profiles.toml, readable by you \
@@ -121,6 +139,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Queue(command) => command.run(queue::run).await,
         Command::History(command) => command.run(history::run).await,
         Command::Tokens(command) => command.run(tokens::run).await,
+        Command::Delivery(command) => delivery::run(command).await,
+        Command::Secrets(command) => secrets::run(command).await,
         Command::Login(arguments) => login::login(arguments).await.map(done),
         Command::Logout(arguments) => login::logout(arguments).await.map(done),
         Command::Whoami(command) => command.run(whoami::run).await,

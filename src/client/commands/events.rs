@@ -1,0 +1,154 @@
+//! `lockkeeper events`: what happened, and what happens.
+
+use std::collections::HashSet;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::client::api::Api;
+use crate::client::failure::Failure;
+use crate::client::feed::{EventWords, Feed, News};
+use crate::client::listing;
+use crate::client::moments::moment;
+use crate::client::names::EnvironmentName;
+use crate::client::output::closing::reader_gone;
+use crate::client::output::paint::Style;
+use crate::client::output::table::{Cell, Column};
+use crate::client::output::text::harmless;
+use crate::client::output::{Out, text_of, times};
+
+const COLUMNS: [Column; 5] = [
+    Column::whole("TIME (UTC)"),
+    Column::whole("TYPE"),
+    Column::whole("WHERE"),
+    Column::cuttable("WHO"),
+    Column::cuttable("DETAILS"),
+];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Go on with new events as they happen, until Ctrl-C
+    #[arg(short, long)]
+    follow: bool,
+    /// Only these types, like session.claimed, or groups, like deployment.*; with commas or repeated
+    #[arg(long = "type", value_name = "TYPE", value_delimiter = ',')]
+    types: Vec<String>,
+    /// Only of this environment
+    #[arg(long, value_name = "ENV")]
+    env: Option<EnvironmentName>,
+    /// Only about this session
+    #[arg(long, value_name = "SESSION")]
+    session: Option<String>,
+    /// Only about this deployment
+    #[arg(long, value_name = "DEPLOYMENT")]
+    deployment: Option<String>,
+    /// Only by this member (usr_…), or by the `system`
+    #[arg(long, value_name = "USER")]
+    actor: Option<String>,
+    /// Not before this: a time like 2026-11-15T10:03:00Z, or how long ago, like 15m, 2h or 3d
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Timestamp>,
+    /// Before this, in the same forms
+    #[arg(long, value_name = "TIME", value_parser = moment, conflicts_with = "follow")]
+    until: Option<Timestamp>,
+    /// How many at most, the newest ones; with --follow, how many that have already happened [default: 50, or all since
+    /// --since]
+    #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(0..=10_000))]
+    limit: Option<u16>,
+}
+
+/// As many as fit on a screen or two.
+const LIMIT: usize = 50;
+
+impl Args {
+    fn query(&self, api: &Api) -> Vec<(&'static str, String)> {
+        let mut query = Vec::new();
+        if !self.types.is_empty() {
+            query.push(("type", self.types.join(",")));
+        }
+        let pipeline = self.env.as_ref().and_then(|name| name.pipeline.as_deref()).or(api.given_pipeline());
+        let given = [
+            ("pipelineId", pipeline.map(str::to_owned)),
+            ("envName", self.env.as_ref().map(|name| name.name.clone())),
+            ("sessionId", self.session.clone()),
+            ("deploymentId", self.deployment.clone()),
+            ("actor", self.actor.clone()),
+            ("since", self.since.map(|at| at.to_string())),
+            ("until", self.until.map(|at| at.to_string())),
+        ];
+        query.extend(given.into_iter().filter_map(|(name, value)| Some((name, value?))));
+        query
+    }
+
+    fn limit(&self) -> usize {
+        let all = if self.since.is_some() { listing::ITEMS_MAX } else { LIMIT };
+        self.limit.map_or(all, usize::from)
+    }
+}
+
+pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
+    let query = args.query(api);
+    if args.follow {
+        return tokio::select! {
+            ended = follow(api, out, &query, args.limit()) => ended,
+            () = reader_gone() => Err(Failure::OutputClosed),
+        };
+    }
+    let events = listing::first(api, "/events", &query, args.limit()).await?;
+    if out.json {
+        return out.json(&events);
+    }
+    // People read downwards.
+    let rows: Vec<Vec<Cell>> = events.as_array().into_iter().flatten().rev().map(row).collect();
+    if rows.is_empty() {
+        out.note("no events");
+        return Ok(());
+    }
+    out.table(&COLUMNS, &rows)
+}
+
+fn row(event: &Value) -> Vec<Cell> {
+    let words = EventWords::of(event);
+    vec![
+        Cell::styled(&times::clock(&words.at), Style::Dim),
+        words.event_type.into(),
+        words.place.into(),
+        words.actor.into(),
+        words.details.into(),
+    ]
+}
+
+async fn follow(api: &Api, out: &Out, query: &[(&str, String)], limit: usize) -> Result<(), Failure> {
+    let mut text = form_urlencoded::Serializer::new(String::new());
+    text.extend_pairs(query);
+    // First the stream, then the list: so nothing falls between them, and what is in both is told by its id.
+    let mut feed = Feed::open(api, format!("/events/stream?{}", text.finish())).await?;
+    let past = listing::first(api, "/events", query, limit).await?;
+    let past: Vec<&Value> = past.as_array().into_iter().flatten().rev().collect();
+    let mut shown: HashSet<String> = past.iter().map(|event| text_of(event, "eventId").to_owned()).collect();
+    for event in past {
+        print(out, event)?;
+    }
+    let mut is_cut = false;
+    loop {
+        match feed.next().await? {
+            // After the first connection the stream itself repeats nothing.
+            News::Event(event) if shown.remove(text_of(&event, "eventId")) => {}
+            News::Event(event) => print(out, &event)?,
+            News::Gap => out.note("some events are missing here: they are no longer kept"),
+            News::Cut(why) if !is_cut => {
+                is_cut = true;
+                out.note(&harmless(&format!("{why}; trying again")));
+            }
+            News::Cut(_) => {}
+            News::Back => {
+                is_cut = false;
+                out.note("connected again");
+            }
+        }
+    }
+}
+
+fn print(out: &Out, event: &Value) -> Result<(), Failure> {
+    if out.json { out.json_line(event) } else { out.line(&EventWords::of(event).line(out)) }
+}

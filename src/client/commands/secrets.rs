@@ -1,0 +1,267 @@
+//! `lockkeeper secrets`: those of the organization or of one pipeline. A value goes in by stdin or a file, never as an
+//! argument, and never comes out.
+
+use std::io::{IsTerminal, Read};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use zeroize::Zeroizing;
+
+use super::connected::Connected;
+use crate::client::api::{Api, CallError, new_key};
+use crate::client::connection::options::Options;
+use crate::client::failure::{Failure, client_help};
+use crate::client::listing;
+use crate::client::names::identifier;
+use crate::client::output::paint::Style;
+use crate::client::output::table::{Cell, Column};
+use crate::client::output::text::harmless;
+use crate::client::output::{Out, text_of, times};
+use crate::client::prompt::read_hidden;
+
+/// The server takes no more.
+const VALUE_BYTES_MAX: u64 = 16 * 1024;
+
+const COLUMNS: [Column; 5] = [
+    Column::whole("NAME"),
+    Column::whole("PIPELINE"),
+    Column::whole("VERSION"),
+    Column::whole("UPDATED (UTC)"),
+    Column::cuttable("DESCRIPTION"),
+];
+
+#[derive(clap::Subcommand)]
+pub enum Command {
+    /// List the secrets, without their values
+    #[command(after_help = client_help!(
+        "Examples:\n  lockkeeper secrets list\n  lockkeeper secrets list --pipeline web --json"
+    ))]
+    List(Connected<ListArgs>),
+    /// Create a secret, or give it a new value; the value comes from stdin or a file
+    #[command(after_help = client_help!(
+        "On a terminal it asks for the value. Of piped input the last line break is left out; of a file, nothing. The secret \
+         is the organization's; with --pipeline it is that pipeline's alone, where it wins (only the flag counts here, not \
+         LOCKKEEPER_PIPELINE and not the profile).\n\n\
+         Examples:\n  lockkeeper secrets set API_KEY\n  pass show api-key | lockkeeper secrets set API_KEY\n  \
+         lockkeeper secrets set DEPLOY_KEY --pipeline web --file id_ed25519"
+    ))]
+    Set(Connected<SetArgs>),
+    /// Delete a secret
+    #[command(after_help = client_help!(
+        "The secret is the organization's, or with --pipeline that pipeline's.\n\n\
+         Examples:\n  lockkeeper secrets delete API_KEY\n  lockkeeper secrets delete DEPLOY_KEY --pipeline web"
+    ))]
+    Delete(Connected<DeleteArgs>),
+}
+
+pub async fn run(command: Command) -> Result<ExitCode, Failure> {
+    match command {
+        Command::List(command) => command.run(list).await,
+        Command::Set(mut command) => {
+            command.args.scope = Scope::of(&command.options)?;
+            command.run(set).await
+        }
+        Command::Delete(mut command) => {
+            command.args.scope = Scope::of(&command.options)?;
+            command.run(delete).await
+        }
+    }
+}
+
+/// Whose secret it is: of this pipeline, or of the organization.
+#[derive(Debug, Clone, Default)]
+struct Scope(Option<String>);
+
+impl Scope {
+    /// By the flag alone: a variable or a profile that somebody has forgotten must not decide which secret is replaced.
+    fn of(options: &Options) -> Result<Self, Failure> {
+        let checked = |name: &String| identifier(name).map_err(|rule| Failure::Usage(format!("--pipeline {rule}")));
+        Ok(Self(options.pipeline.as_ref().map(checked).transpose()?))
+    }
+
+    /// `pipelineId=web`, or nothing.
+    fn query(&self) -> String {
+        self.0.as_ref().map(|pipeline| format!("?pipelineId={pipeline}")).unwrap_or_default()
+    }
+
+    fn words(&self) -> String {
+        match &self.0 {
+            Some(pipeline) => format!("the secret of pipeline {pipeline}"),
+            None => "the organization's secret".to_owned(),
+        }
+    }
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {}
+
+async fn list(_: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let pipeline = api.given_pipeline();
+    let query: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline.to_owned())).into_iter().collect();
+    let secrets = listing::all(api, "/secrets", &query).await?;
+    out.list(&secrets, &COLUMNS, row, "no secrets")
+}
+
+fn row(secret: &Value) -> Vec<Cell> {
+    vec![
+        Cell::styled(text_of(secret, "name"), Style::Strong),
+        secret["pipelineId"].as_str().unwrap_or("(all)").into(),
+        secret["version"].to_string().into(),
+        times::clock(text_of(secret, "updatedAt")).into(),
+        text_of(secret, "description").into(),
+    ]
+}
+
+#[derive(clap::Args)]
+pub struct SetArgs {
+    /// The variable in which steps find it
+    #[arg(value_name = "NAME", value_parser = variable_name)]
+    name: String,
+    /// Read the value from this file, as it is, instead of stdin; `-` is stdin, as it is
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// For people
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
+    #[arg(skip)]
+    scope: Scope,
+}
+
+async fn set(args: SetArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let value = match &args.file {
+        Some(file) => value_of_file(file)?,
+        None => value_of_stdin(&args.name)?,
+    };
+    let mut change = json!({ "value": *value });
+    if let Some(description) = &args.description {
+        change["description"] = json!(description);
+    }
+    let mut new = change.clone();
+    new["name"] = json!(args.name);
+    new["pipelineId"] = json!(args.scope.0);
+    // Most are changed more often than made; somebody else may make or delete it in between.
+    let path = path_of(&args.name, &args.scope);
+    let secret = match api.put(&path, &change).await {
+        Err(Failure::NotFound(_)) => match create(api, &new).await? {
+            Some(secret) => secret,
+            None => api.put(&path, &change).await?.data,
+        },
+        answer => answer?.data,
+    };
+    out.record(&secret, |secret| {
+        let version = &secret["version"];
+        vec![harmless(&format!("{} {} is set, version {version}", args.scope.words(), args.name))]
+    })
+}
+
+/// `None` if it is there by now.
+async fn create(api: &Api, new: &Value) -> Result<Option<Value>, Failure> {
+    let mut call = api.call(reqwest::Method::POST, "/secrets");
+    call.key = Some(new_key());
+    call.body = Some(new.clone());
+    match api.send(call).await {
+        Ok(answer) => Ok(Some(answer.data)),
+        Err(CallError::Problem(problem)) if problem.code == "secret_exists" => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    /// The secret
+    #[arg(value_name = "NAME", value_parser = variable_name)]
+    name: String,
+    #[arg(skip)]
+    scope: Scope,
+}
+
+async fn delete(args: DeleteArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    api.delete(&path_of(&args.name, &args.scope)).await?;
+    if out.json {
+        return out.json(&Value::Null);
+    }
+    out.line(&harmless(&format!("{} {} is deleted", args.scope.words(), args.name)))
+}
+
+fn path_of(name: &str, scope: &Scope) -> String {
+    format!("/secrets/{name}{}", scope.query())
+}
+
+/// So that it can be part of a path; the server knows the whole rule.
+fn variable_name(text: &str) -> Result<String, String> {
+    let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    let begins = text.as_bytes().first().is_some_and(|byte| !byte.is_ascii_digit());
+    if begins && text.bytes().all(good) {
+        return Ok(text.to_owned());
+    }
+    Err("must be the name of a variable: letters, digits and `_`, and no digit first".to_owned())
+}
+
+fn value_of_file(file: &Path) -> Result<Zeroizing<String>, Failure> {
+    if file == Path::new("-") {
+        return read(std::io::stdin().lock(), "stdin");
+    }
+    let shown = file.display().to_string();
+    let opened = std::fs::File::open(file).map_err(|error| Failure::Usage(format!("cannot read {shown}: {error}")))?;
+    read(opened, &shown)
+}
+
+/// Without the line break at its end, which `echo` writes and nobody means.
+fn value_of_stdin(name: &str) -> Result<Zeroizing<String>, Failure> {
+    if std::io::stdin().is_terminal() {
+        let typed = read_hidden(&format!("Value of {name}"))?;
+        return read(typed.reveal().as_bytes(), "the value");
+    }
+    let mut value = read(std::io::stdin().lock(), "stdin")?;
+    if value.ends_with('\n') {
+        value.pop();
+        if value.ends_with('\r') {
+            value.pop();
+        }
+    }
+    Ok(value)
+}
+
+fn read(source: impl Read, from: &str) -> Result<Zeroizing<String>, Failure> {
+    // At its full size from the beginning: a buffer that grows leaves copies behind.
+    let mut bytes = Zeroizing::new(Vec::with_capacity(VALUE_BYTES_MAX as usize + 1));
+    let read = source.take(VALUE_BYTES_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::Usage(format!("cannot read {from}: {error}")))?;
+    if bytes.len() as u64 > VALUE_BYTES_MAX {
+        return Err(Failure::Usage(format!("a secret has at most {VALUE_BYTES_MAX} bytes; {from} has more")));
+    }
+    let text = std::str::from_utf8(&bytes);
+    let text = text.map_err(|_| {
+        Failure::Usage(format!("a secret is text; {from} is not UTF-8; encode it, as base64 for example"))
+    })?;
+    if text.is_empty() {
+        return Err(Failure::Usage(format!("a secret is not empty; {from} is")));
+    }
+    Ok(Zeroizing::new(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_is_too_long_empty_or_no_text_is_refused() {
+        assert_eq!(read(&b"horse\n"[..], "stdin").map(|value| value.to_string()), Ok("horse\n".to_owned()));
+        for wrong in [&b""[..], b"\xff", &[b'x'; VALUE_BYTES_MAX as usize + 1]] {
+            let refused = read(wrong, "stdin").map(|_| ()).unwrap_err();
+            assert_eq!(refused.code(), 2, "{refused}");
+        }
+        assert!(read(&[b'x'; VALUE_BYTES_MAX as usize][..], "stdin").is_ok());
+    }
+
+    #[test]
+    fn names_can_be_part_of_a_path() {
+        for good in ["API_KEY", "_x", "a1"] {
+            assert!(variable_name(good).is_ok(), "{good}");
+        }
+        for wrong in ["", "1a", "a-b", "a/b", "a?b", "ä"] {
+            assert!(variable_name(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! The live board in the terminal, and the same as lines where there is no terminal.
+//!
+//! Order: `board` (the state and its changes) and `columns`, `picture` (the state as text) know no terminal and no server;
+//! `source` asks the server; `screen` is the terminal; `live` and `lines` put them together.
+
+mod board;
+mod columns;
+mod lines;
+mod live;
+mod picture;
+mod screen;
+mod source;
+
+use super::api::Api;
+use super::failure::Failure;
+use super::output::Out;
+
+/// Until somebody ends it.
+pub async fn watch(api: &Api, out: &Out) -> Result<(), Failure> {
+    let pipeline = api.given_pipeline().map(str::to_owned);
+    if out.terminal && !out.json {
+        return live::run(api, out, pipeline.as_deref()).await;
+    }
+    lines::run(api, out, pipeline.as_deref()).await
+}

@@ -1,0 +1,205 @@
+//! The board as lines of text: pure, for any width and height.
+
+use jiff::Timestamp;
+use unicode_width::UnicodeWidthStr;
+
+use super::board::{Board, PipelineRows};
+use super::columns;
+use crate::client::output::paint::{Style, paint};
+use crate::client::output::table::cut;
+use crate::client::output::text::harmless;
+
+/// Everything that a picture shows.
+pub struct View<'a> {
+    pub organization: &'a str,
+    pub board: &'a Board,
+    /// The newest events in words, the newest last.
+    pub events: &'a [String],
+    /// Why the board may be out of date; `None` while it is live.
+    pub trouble: Option<&'a str>,
+    /// The server's time.
+    pub now: Timestamp,
+    /// The clock in the corner.
+    pub clock: &'a str,
+    /// The first line of the table that is shown.
+    pub scroll: usize,
+}
+
+/// A window of a terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size {
+    pub columns: usize,
+    pub rows: usize,
+}
+
+/// The lines of a picture, as many as the window has rows, and the farthest scroll position.
+pub struct Picture {
+    pub lines: Vec<String>,
+    pub scroll_max: usize,
+}
+
+/// The heading, the empty line after it, and the line with the keys.
+const LINES_AROUND: usize = 3;
+/// The newest events get at most so many lines, and only where the table leaves them.
+const EVENT_LINES_MAX: usize = 8;
+
+pub fn draw(view: &View, size: Size, colour: bool) -> Picture {
+    let table = table(view, size.columns, colour);
+    let room = size.rows.saturating_sub(LINES_AROUND);
+    let scroll_max = table.len().saturating_sub(room);
+    let scroll = view.scroll.min(scroll_max);
+    let mut lines = vec![heading(view, size.columns, colour), String::new()];
+    lines.extend(table.iter().skip(scroll).take(room).cloned());
+    // An empty line and a heading come before the events.
+    let spare = (size.rows.saturating_sub(lines.len() + 1)).saturating_sub(2).min(EVENT_LINES_MAX);
+    if spare > 0 && !view.events.is_empty() {
+        lines.push(String::new());
+        lines.push(paint("LAST EVENTS", Style::Dim, colour));
+        let newest = view.events.len().saturating_sub(spare);
+        lines.extend(view.events[newest..].iter().map(|event| cut(event, size.columns)));
+    }
+    lines.resize(size.rows.saturating_sub(1), String::new());
+    lines.push(paint(&cut(&keys(scroll, room, table.len()), size.columns), Style::Dim, colour));
+    lines.truncate(size.rows);
+    Picture { lines, scroll_max }
+}
+
+fn keys(scroll: usize, room: usize, lines: usize) -> String {
+    if lines <= room {
+        return "q quit".to_owned();
+    }
+    format!("q quit   up/down scroll   lines {} to {} of {lines}", scroll + 1, (scroll + room).min(lines))
+}
+
+/// The organization, the counts and the clock, or the trouble.
+fn heading(view: &View, columns: usize, colour: bool) -> String {
+    let rows = || view.board.rows();
+    let free = rows().filter(|row| row.is_free()).count();
+    let waiting: u64 = rows().map(|row| row.queue_length).sum();
+    let counts = format!("{} environments, {free} free, {waiting} waiting", rows().count());
+    let (state, style) = match view.trouble {
+        Some(trouble) => (format!("{trouble}  {}", view.clock), Style::Bad),
+        None => (format!("live  {}", view.clock), Style::Good),
+    };
+    let state = cut(&state, columns);
+    let left = cut(&format!("{}  {counts}", view.organization), columns.saturating_sub(state.width() + 2));
+    let gap = columns.saturating_sub(left.width() + state.width());
+    format!("{}{}{}", paint(&left, Style::Strong, colour), " ".repeat(gap), paint(&state, style, colour))
+}
+
+fn table(view: &View, width: usize, colour: bool) -> Vec<String> {
+    let mut rows = columns::render(view.board.rows(), view.now, width, colour).into_iter();
+    let headings = rows.next().unwrap_or_default();
+    let mut lines = Vec::new();
+    for pipeline in &view.board.pipelines {
+        if !lines.is_empty() {
+            lines.push(String::new());
+        }
+        lines.push(title(pipeline, width, colour));
+        if pipeline.rows.is_empty() {
+            lines.push(paint(&cut("no environments", width), Style::Dim, colour));
+            continue;
+        }
+        lines.push(headings.clone());
+        lines.extend(rows.by_ref().take(pipeline.rows.len()));
+    }
+    lines
+}
+
+fn title(pipeline: &PipelineRows, columns: usize, colour: bool) -> String {
+    let name = if pipeline.name == pipeline.id { String::new() } else { format!("  {}", pipeline.name) };
+    let left = cut(&harmless(&format!("{}{name}", pipeline.id)), columns);
+    let stopped = pipeline.stopped.as_deref().map(|stopped| format!("  {}", harmless(stopped))).unwrap_or_default();
+    let stopped = cut(&stopped, columns.saturating_sub(left.width()));
+    format!("{}{}", paint(&left, Style::Strong, colour), paint(&stopped, Style::Bad, colour))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::client::watch::board::Row;
+
+    fn board(environments: usize) -> Board {
+        let rows = (1..=environments).map(|number| {
+            let held = number % 2 == 0;
+            let lock = json!({ "sessionId": "ses_1", "user": { "name": "ana" }, "commitId": null,
+                "context": "PR 412: a long story\nof 環境 and more \u{1b}[2J", "claimedAt": "2026-11-15T09:30:00Z",
+                "expiresAt": "2026-11-15T10:30:00Z" });
+            let record = json!({ "envName": format!("review-{number}"), "pipelineId": "web",
+                "lockStatus": if held { "locked" } else { "unlocked" }, "lock": held.then_some(lock),
+                "queueLength": number % 3, "disabledReason": null, "currentDeployment": null,
+                "lastDeployment": { "deploymentId": "dep_1", "commitId": "main", "status": "succeeded" } });
+            Row::read(&record).unwrap()
+        });
+        let web = PipelineRows { id: "web".into(), name: "Web shop".into(), stopped: None, rows: rows.collect() };
+        let shop = PipelineRows {
+            id: "shop".into(),
+            name: "shop".into(),
+            stopped: Some("stopped by mia: freeze".into()),
+            rows: Vec::new(),
+        };
+        Board { pipelines: vec![web, shop] }
+    }
+
+    fn drawn(board: &Board, columns: usize, rows: usize, scroll: usize) -> Picture {
+        let view = View {
+            organization: "acme",
+            board,
+            events: &["10:03:00 session.claimed web/review-2 ana".to_owned()],
+            trouble: None,
+            now: "2026-11-15T10:03:00Z".parse().unwrap(),
+            clock: "10:03:00",
+            scroll,
+        };
+        draw(&view, Size { columns, rows }, false)
+    }
+
+    #[test]
+    fn a_picture_fits_windows_of_every_size() {
+        let board = board(7);
+        for columns in [1, 10, 40, 79, 80, 200] {
+            for rows in [1, 2, 3, 5, 10, 24, 60] {
+                let picture = drawn(&board, columns, rows, 3);
+                assert_eq!(picture.lines.len(), rows);
+                for line in &picture.lines {
+                    assert!(columns < 40 || line.width() <= columns, "{columns}: {line:?}");
+                    assert!(!line.contains(['\u{1b}', '\n']), "{line:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn eighty_columns_show_the_holder_the_time_left_and_the_context() {
+        let picture = drawn(&board(2), 80, 24, 0);
+        assert_eq!(
+            picture.lines[0],
+            "acme  2 environments, 1 free, 3 waiting                           live  10:03:00"
+        );
+        assert_eq!(picture.lines[2], "web  Web shop");
+        let shown = &picture.lines[3..6];
+        assert!(shown[0].starts_with("ENVIRONMENT  STATUS  HOLDER"), "{shown:#?}");
+        assert!(shown[1].starts_with("review-1     free"), "{shown:#?}");
+        assert!(shown[2].contains("ana") && shown[2].contains("27 min") && shown[2].contains("PR 412"), "{shown:#?}");
+        assert_eq!(picture.lines[7], "shop  stopped by mia: freeze");
+        assert_eq!(picture.lines[11], "10:03:00 session.claimed web/review-2 ana");
+        assert_eq!(picture.lines[23], "q quit");
+    }
+
+    #[test]
+    fn a_long_board_scrolls_to_its_end_and_no_further() {
+        let board = board(40);
+        let picture = drawn(&board, 80, 24, usize::MAX);
+        assert_eq!(picture.scroll_max, 45 - 21);
+        assert_eq!(picture.lines[22], "no environments");
+        assert_eq!(picture.lines[23], "q quit   up/down scroll   lines 25 to 45 of 45");
+        assert_eq!(
+            drawn(&board, 80, 24, 0).lines[4],
+            "review-1     free                                1  main succeeded"
+        );
+    }
+}

@@ -1,0 +1,169 @@
+//! Where the board comes from: the lists of environments, fetched again when the event stream says that something has
+//! changed.
+
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use reqwest::Method;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::board::{PipelineRows, Row};
+use crate::client::api::{Api, CallError};
+use crate::client::failure::Failure;
+use crate::client::feed::{EventWords, Feed, News};
+use crate::client::output::text_of;
+
+/// Between two fetches at least; and so many times as long as the last one took, so that a large board does not keep its
+/// server busy.
+const FETCH_PAUSE: Duration = Duration::from_millis(250);
+const FETCH_SHARE: u32 = 4;
+/// Heartbeats extend locks without an event, so the board is fetched again after this in any case.
+const REFRESH: Duration = Duration::from_secs(5);
+/// More pipelines than anybody watches at once.
+const PIPELINES_MAX: usize = 100;
+
+/// Something new for the board.
+pub enum Update {
+    /// The newest state, and how much the server's clock is ahead of ours.
+    Board {
+        pipelines: Vec<PipelineRows>,
+        ahead: SignedDuration,
+    },
+    Event(EventWords),
+    /// Why the board may be out of date.
+    Trouble(String),
+    Live,
+}
+
+/// Sends updates until the server refuses for good, or nobody listens any more. `pipeline` is the only one to watch, if one
+/// was given.
+pub async fn follow(api: &Api, pipeline: Option<&str>, updates: mpsc::Sender<Update>) -> Result<(), Failure> {
+    let filter = pipeline.map(|pipeline| format!("?pipelineId={pipeline}")).unwrap_or_default();
+    // First the stream, then the state: every later change is told.
+    let mut feed = Feed::open(api, format!("/events/stream{filter}")).await?;
+    let (first, ahead) = fetch(api, pipeline).await?;
+    if updates.send(Update::Board { pipelines: first, ahead }).await.is_err() {
+        return Ok(());
+    }
+    let mut fetched = Instant::now();
+    let mut next_fetch = fetched + REFRESH;
+    let mut pause = FETCH_PAUSE;
+    let mut is_cut = false;
+    loop {
+        let update = tokio::select! {
+            news = feed.next() => match news? {
+                News::Event(event) => {
+                    next_fetch = next_fetch.min(fetched + pause);
+                    Update::Event(EventWords::of(&event))
+                }
+                News::Gap => {
+                    next_fetch = next_fetch.min(fetched + pause);
+                    continue;
+                }
+                News::Cut(why) => {
+                    is_cut = true;
+                    Update::Trouble(why)
+                }
+                News::Back => {
+                    (is_cut, next_fetch) = (false, fetched + pause);
+                    continue;
+                }
+            },
+            // While the stream is cut, the feed finds out when the server is back.
+            () = tokio::time::sleep_until(next_fetch), if !is_cut => {
+                let began = Instant::now();
+                let got = fetch(api, pipeline).await;
+                fetched = Instant::now();
+                pause = FETCH_PAUSE.max((fetched - began) * FETCH_SHARE);
+                next_fetch = fetched + REFRESH.max(pause);
+                match got {
+                    Ok((pipelines, ahead)) => {
+                        if updates.send(Update::Board { pipelines, ahead }).await.is_err() {
+                            return Ok(());
+                        }
+                        Update::Live
+                    }
+                    Err(error) if error.is_passing() => {
+                        next_fetch = fetched + pause;
+                        Update::Trouble(Failure::from(error).to_string())
+                    }
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        };
+        if updates.send(update).await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+/// All environments, and how much the server's clock is ahead.
+async fn fetch(api: &Api, only: Option<&str>) -> Result<(Vec<PipelineRows>, SignedDuration), CallError> {
+    let (listed, date) = match only {
+        Some(pipeline) => {
+            let (record, date) = get(api, &format!("/pipelines/{pipeline}")).await?;
+            (vec![record], date)
+        }
+        None => {
+            let (listed, date) = get(api, &format!("/pipelines?limit={PIPELINES_MAX}")).await?;
+            (listed.as_array().cloned().unwrap_or_default(), date)
+        }
+    };
+    let mut pipelines = Vec::with_capacity(listed.len());
+    for record in listed {
+        let id = text_of(&record, "id").to_owned();
+        let environments = match get(api, &format!("/pipelines/{id}/ephemeral-environments")).await {
+            Ok((environments, _)) => environments,
+            // Deleted since it was listed.
+            Err(CallError::Problem(problem)) if problem.status == 404 && only.is_none() => continue,
+            Err(error) => return Err(error),
+        };
+        let rows = environments.as_array().into_iter().flatten().filter_map(Row::read).collect();
+        pipelines.push(PipelineRows { id, name: text_of(&record, "name").to_owned(), stopped: stopped(&record), rows });
+    }
+    Ok((pipelines, ahead(date.as_deref(), Timestamp::now())))
+}
+
+/// Once: what fails is tried again soon, and the board says meanwhile that it does not know.
+async fn get(api: &Api, path: &str) -> Result<(Value, Option<String>), CallError> {
+    let mut call = api.call(Method::GET, path);
+    call.patience = Duration::ZERO;
+    let answer = api.send(call).await?;
+    Ok((answer.data, answer.date))
+}
+
+/// `stopped by mia: freeze`.
+fn stopped(pipeline: &Value) -> Option<String> {
+    if text_of(pipeline, "status") != "stopped" {
+        return None;
+    }
+    let by = pipeline["stoppedBy"]["name"].as_str().map(|by| format!(" by {by}")).unwrap_or_default();
+    let reason = pipeline["stopReason"].as_str().map(|reason| format!(": {reason}")).unwrap_or_default();
+    Some(format!("stopped{by}{reason}"))
+}
+
+/// A difference below this is that of the seconds in a `Date` and of the way to here, and not of clocks.
+const CLOCKS_DIFFER: SignedDuration = SignedDuration::from_secs(2);
+
+fn ahead(date: Option<&str>, now: Timestamp) -> SignedDuration {
+    let date = date.and_then(|date| jiff::fmt::rfc2822::parse(date).ok());
+    let ahead = date.map(|date| date.timestamp().duration_since(now)).unwrap_or_default();
+    if ahead.abs() > CLOCKS_DIFFER { ahead } else { SignedDuration::ZERO }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_that_differs_is_noticed_and_a_slow_way_is_not() {
+        let now = "2026-11-15T10:03:00.900Z".parse().unwrap();
+        assert_eq!(ahead(Some("Sun, 15 Nov 2026 10:03:00 GMT"), now), SignedDuration::ZERO);
+        assert_eq!(ahead(Some("Sun, 15 Nov 2026 10:13:00 GMT"), now).as_secs(), 599);
+        assert_eq!(ahead(Some("Sun, 15 Nov 2026 09:53:00 GMT"), now).as_secs(), -600);
+        assert_eq!(ahead(Some("soon"), now), SignedDuration::ZERO);
+        assert_eq!(ahead(None, now), SignedDuration::ZERO);
+    }
+}
