@@ -26,6 +26,8 @@ fn parse(text: &str, now: Timestamp) -> Result<Timestamp, String> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

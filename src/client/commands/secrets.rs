@@ -243,6 +243,8 @@ fn read(source: impl Read, from: &str) -> Result<Zeroizing<String>, Failure> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]

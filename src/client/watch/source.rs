@@ -155,6 +155,8 @@ fn ahead(date: Option<&str>, now: Timestamp) -> SignedDuration {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
