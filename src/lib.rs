@@ -95,6 +95,7 @@ mod nearest;
 pub mod outbound;
 #[cfg(feature = "server")]
 pub mod pipelines;
+mod processes;
 #[cfg(feature = "server")]
 pub mod registries;
 #[cfg(feature = "server")]

@@ -1,4 +1,4 @@
-//! Processes as the kernel lists them: descendants, the processes of a deployment, and how to end them.
+//! The processes of a deployment that nobody supervises any more: how to find and end them.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -8,13 +8,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, getpid, kill_process, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, Signal, getpid};
 use tracing::warn;
 
 use super::control_groups;
 use super::protocol::SUPERVISE_COMMAND;
 use crate::domain::DeploymentId;
+use crate::processes::{Process, add_descendants, all, file, read_proc};
 
 /// The environment variable that marks the processes of a deployment.
 pub(super) const DEPLOYMENT_VARIABLE: &str = "LOCKKEEPER_DEPLOYMENT";
@@ -27,62 +27,16 @@ const EMPTY_SCANS: u32 = 3;
 /// After this long the operator should know that a process cannot be killed: another user's, or stuck in the kernel.
 const WARN_AFTER: Duration = Duration::from_secs(30);
 
-/// One process at one moment.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Process {
-    pub pid: Pid,
-    pub parent: i32,
-    pub group: i32,
-    state: u8,
-    /// Distinguishes it from a later process with the same pid.
-    started: u64,
+/// What the runner wants to know of a process.
+trait OfDeployment {
+    fn carries(&self, mark: &Mark) -> io::Result<bool>;
+    fn is_inside(&self, dir: &Path) -> bool;
+    /// The deployment whose step it supervises, if it does.
+    fn supervises(&self) -> io::Result<Option<Vec<u8>>>;
+    fn is_supervisor(&self) -> bool;
 }
 
-impl Process {
-    /// `None` if it has ended.
-    fn read(pid: Pid) -> io::Result<Option<Self>> {
-        Ok(read_proc(pid, "stat")?.and_then(|stat| Self::parse(pid, &stat)))
-    }
-
-    fn parse(pid: Pid, stat: &[u8]) -> Option<Self> {
-        // The second field is the program's name in parentheses, which may contain any character.
-        let after_name = &stat[stat.iter().rposition(|byte| *byte == b')')? + 1..];
-        let mut fields = std::str::from_utf8(after_name).ok()?.split_ascii_whitespace();
-        let state = *fields.next()?.as_bytes().first()?;
-        let parent = fields.next()?.parse().ok()?;
-        let group = fields.next()?.parse().ok()?;
-        let started = fields.nth(16)?.parse().ok()?;
-        Some(Self { pid, parent, group, state, started })
-    }
-
-    /// A zombie does nothing any more; it only waits for its parent to reap it.
-    fn runs(&self) -> bool {
-        !matches!(self.state, b'Z' | b'X')
-    }
-
-    pub fn leads_its_group(&self) -> bool {
-        self.group == self.pid.as_raw_pid()
-    }
-
-    pub fn is_stopped(&self) -> bool {
-        matches!(self.state, b'T' | b't')
-    }
-
-    /// Never hits a later process with the same pid.
-    pub fn signal(&self, signal: Signal) {
-        let sent = match pidfd_open(self.pid, PidfdFlags::empty()) {
-            Ok(handle) => {
-                let now = Self::read(self.pid).ok().flatten();
-                let same = now.is_some_and(|now| now.started == self.started);
-                if same { pidfd_send_signal(handle, signal) } else { Ok(()) }
-            }
-            Err(Errno::NOSYS) => kill_process(self.pid, signal),
-            Err(_) => Ok(()),
-        };
-        // An error means that it has ended or belongs to another user; the caller scans again anyway.
-        sent.ok();
-    }
-
+impl OfDeployment for Process {
     fn carries(&self, mark: &Mark) -> io::Result<bool> {
         let environment = read_proc(self.pid, "environ")?.unwrap_or_default();
         let is_marked = environment.split(|byte| *byte == 0).any(|entry| entry == mark.variable.as_bytes());
@@ -97,7 +51,6 @@ impl Process {
         Path::new(OsStr::from_bytes(bytes)).starts_with(dir)
     }
 
-    /// The deployment whose step it supervises, if it does.
     fn supervises(&self) -> io::Result<Option<Vec<u8>>> {
         let line = read_proc(self.pid, "cmdline")?.unwrap_or_default();
         let mut arguments = line.split(|byte| *byte == 0).skip(1);
@@ -114,57 +67,6 @@ impl Process {
 struct Mark {
     variable: String,
     deployment: String,
-}
-
-fn file(pid: Pid, name: &str) -> String {
-    format!("/proc/{}/{name}", pid.as_raw_pid())
-}
-
-/// `None` if the process has ended or is another user's. An error is our own, such as too many open files: then nothing is
-/// known about the process, least of all that it is gone.
-fn read_proc(pid: Pid, name: &str) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(file(pid, name)) {
-        Ok(content) => Ok(Some(content)),
-        Err(error) => match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::NOENT | Errno::SRCH | Errno::ACCESS | Errno::PERM) => Ok(None),
-            Some(_) | None => Err(error),
-        },
-    }
-}
-
-/// All running processes.
-fn all() -> io::Result<Vec<Process>> {
-    let mut processes = Vec::new();
-    for entry in fs::read_dir("/proc")? {
-        let name = entry?.file_name();
-        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else { continue };
-        processes.extend(Process::read(pid)?.filter(Process::runs));
-    }
-    Ok(processes)
-}
-
-/// All running descendants of this process, as far as one scan can tell.
-pub(super) fn own_descendants() -> Vec<Process> {
-    // The caller scans again until the kernel reports that no child is left.
-    let all = all().unwrap_or_default();
-    let own = getpid();
-    let mut family = HashSet::from([own.as_raw_pid()]);
-    add_descendants(&mut family, &all, |_| true);
-    all.into_iter().filter(|process| process.pid != own && family.contains(&process.pid.as_raw_pid())).collect()
-}
-
-fn add_descendants(family: &mut HashSet<i32>, all: &[Process], counts: impl Fn(&Process) -> bool) {
-    loop {
-        let before = family.len();
-        for process in all {
-            if family.contains(&process.parent) && counts(process) {
-                family.insert(process.pid.as_raw_pid());
-            }
-        }
-        if family.len() == before {
-            return;
-        }
-    }
 }
 
 /// Kills the processes of a deployment that an earlier run of the server, or a killed supervisor, left behind: those with
@@ -233,15 +135,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn a_process_may_have_any_name() {
-        let stat = b"42 (a) S 1 (b\n) T 7 42 42 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 998877 1 2 3\n";
-        let process = Process::parse(Pid::from_raw(42).unwrap(), stat).unwrap();
-        assert_eq!((process.parent, process.group, process.started), (7, 42, 998_877));
-        assert!(process.is_stopped() && process.runs());
-        assert!(Process::parse(Pid::from_raw(42).unwrap(), b"42 (a").is_none());
-    }
 
     #[test]
     fn a_process_knows_itself_and_its_parents() {

@@ -16,8 +16,8 @@ use tokio::time::{Instant, sleep_until};
 
 use super::chain::{self, report};
 use super::confine::{self, Init};
-use super::process_tree::{self, Process};
 use super::protocol::{Confinement, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
+use crate::processes::{self, Process};
 
 /// Processes that were born during one scan are found by the next.
 const KILL_AGAIN: Duration = Duration::from_millis(5);
@@ -247,7 +247,7 @@ impl Supervision {
 
     /// The step's processes, as far as one scan can tell.
     fn processes(&self) -> Vec<Process> {
-        let mut all = process_tree::own_descendants();
+        let mut all = processes::own_descendants();
         if let Root::Init(init) = self.root {
             all.retain(|process| process.pid != init);
         }
@@ -281,7 +281,7 @@ impl Supervision {
     /// Whole groups first: otherwise a process could escape by starting another and ending before the scan sees it. The
     /// end of an init ends its whole namespace.
     fn kill(&mut self) {
-        let left = process_tree::own_descendants();
+        let left = processes::own_descendants();
         for leader in left.iter().filter(|process| process.leads_its_group()) {
             kill_process_group(leader.pid, Signal::KILL).ok();
         }
