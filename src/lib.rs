@@ -50,6 +50,8 @@
 //!     `tests/api/sign_in/invitations.rs`; an organization without an admin who can act: `tests/api/members.rs`.
 //! 16. A token for a job that no rule trusts, by a forged or foreign identity token or one used too often:
 //!     `tests/api/identities/refusing.rs`, `tests/api/identities/replaying.rs`.
+//! 17. A command under `lockkeeper run` that goes on without its lock, or counts as successful without it: `tests/client/run/losing.rs`,
+//!     `tests/client/run/signals.rs::a_killed_client_leaves_no_command_and_no_lock`, and, many at once, `tests/client/run/crowd.rs`.
 
 #[cfg(feature = "server")]
 pub mod actors;

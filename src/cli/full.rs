@@ -109,6 +109,9 @@ pub fn run() -> ExitCode {
 
 /// Not commands for users, and they must start quickly: each step of a deployment runs them.
 fn run_hidden() -> Option<ExitCode> {
+    if let Some(code) = client::hidden() {
+        return Some(code);
+    }
     match std::env::args_os().nth(1) {
         Some(command) if command == runner::SUPERVISE_COMMAND => return Some(runner::supervise()),
         Some(command) if command == runner::CONFINE_COMMAND => return Some(runner::confine()),

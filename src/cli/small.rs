@@ -20,5 +20,9 @@ struct Arguments {
 }
 
 pub fn run() -> ExitCode {
+    // Not commands for users.
+    if let Some(code) = client::hidden() {
+        return code;
+    }
     client::run(Arguments::parse().command, Arguments::command())
 }

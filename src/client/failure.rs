@@ -34,6 +34,8 @@ pub enum Failure {
     Failed(String),
     /// The reader of our output has gone, as in `| head -1`. Nothing is wrong with that.
     OutputClosed,
+    /// The code of a command that ran, or of a signal. There is nothing to add to it.
+    Exit(u8),
 }
 
 impl Failure {
@@ -42,6 +44,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Failure::OutputClosed => 0,
+            Failure::Exit(code) => *code,
             Failure::Failed(_) => 1,
             Failure::Usage(_) => 2,
             Failure::NotFound(_) => 66,
@@ -51,6 +54,11 @@ impl Failure {
             Failure::LockLost(_) => 79,
             Failure::WaitedInVain(_) => 124,
         }
+    }
+
+    /// A signal ended what was going on: as shells say it.
+    pub fn of_signal(signal: i32) -> Self {
+        Failure::Exit(u8::try_from(128 + signal).unwrap_or(u8::MAX))
     }
 
     fn words(&self) -> &str {
@@ -63,7 +71,7 @@ impl Failure {
             | Failure::LockLost(words)
             | Failure::WaitedInVain(words)
             | Failure::Failed(words) => words,
-            Failure::OutputClosed => "",
+            Failure::OutputClosed | Failure::Exit(_) => "",
         }
     }
 }

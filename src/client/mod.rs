@@ -1,12 +1,14 @@
 //! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing else of this
 //! program, so that it can be built alone, small, for the images of CI jobs (`--no-default-features`).
 //!
-//! From top to bottom: `commands` → `api`, `prompt` → `connection`, `identity`, `retry`, `steady`, `names` → `failure` → `problem`,
-//! `holders` → `output`.
+//! From top to bottom: `commands` → `run` → `acquire`, `deploying` → `api`, `prompt`, `signals` → `connection`, `identity`,
+//! `retry`, `steady`, `names` → `failure` → `problem`, `holders` → `output`.
 
+pub mod acquire;
 pub mod api;
 pub mod commands;
 pub mod connection;
+pub mod deploying;
 pub mod failure;
 pub mod holders;
 pub mod identity;
@@ -15,6 +17,8 @@ pub mod output;
 pub mod problem;
 pub mod prompt;
 pub mod retry;
+pub mod run;
+pub mod signals;
 pub mod steady;
 
 // Those that look on, and are used by commands alone.
@@ -28,6 +32,7 @@ use std::process::ExitCode;
 
 pub use commands::Command;
 pub use failure::Failure;
+pub use run::hidden;
 
 /// Runs a command of the client to its end. `program` describes the whole program, for completions and manual pages.
 pub fn run(command: Command, program: clap::Command) -> ExitCode {
@@ -44,7 +49,7 @@ pub fn run(command: Command, program: clap::Command) -> ExitCode {
 
 /// Says why on stderr.
 pub fn report(failure: &Failure) -> ExitCode {
-    if *failure != Failure::OutputClosed {
+    if !matches!(failure, Failure::OutputClosed | Failure::Exit(_)) {
         output::note(&format!("lockkeeper: {failure}"));
     }
     ExitCode::from(failure.code())

@@ -7,6 +7,7 @@ mod deploying;
 mod identities;
 mod people;
 mod program;
+mod run;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;

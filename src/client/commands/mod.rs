@@ -33,6 +33,7 @@ use std::process::ExitCode;
 
 use self::connected::Connected;
 use super::failure::{Failure, client_help};
+use super::run::{Args as RunArgs, run as run_command};
 
 #[derive(clap::Subcommand)]
 pub enum Command {
@@ -111,6 +112,14 @@ pub enum Command {
     /// Remove a profile with its token
     #[command(after_help = client_help!("Examples:\n  lockkeeper logout\n  lockkeeper logout --profile staging --revoke"))]
     Logout(login::Logout),
+    /// Run a command while holding an environment: claims it, waits for it, keeps it, releases it
+    #[command(after_help = client_help!(
+        "The exit code is the command's own, 128 and the number of the signal that ended it, or one of those below. If the lock \
+         is lost, the command is stopped.\n\nExamples:\n  lockkeeper run review-1 -- make test\n  \
+         lockkeeper run --label size=large --wait 600 -- ./load-test.sh\n  \
+         lockkeeper run web/review-1 --deploy \"$GIT_COMMIT\" -- sh -c 'curl \"https://$LOCKKEEPER_ENVIRONMENT.example\"'"
+    ))]
+    Run(Connected<RunArgs>),
     /// Tell whose token this is: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
     Whoami(Connected<whoami::Args>),
@@ -143,6 +152,7 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Secrets(command) => secrets::run(command).await,
         Command::Login(arguments) => login::login(arguments).await.map(done),
         Command::Logout(arguments) => login::logout(arguments).await.map(done),
+        Command::Run(command) => command.run(run_command).await,
         Command::Whoami(command) => command.run(whoami::run).await,
         Command::Completions(arguments) => pages::completions(&arguments, program).map(done),
         Command::Man(arguments) => pages::manual(&arguments, program).map(done),

@@ -1,0 +1,331 @@
+//! The claim itself: asks for the lock, waits in the queue, and confirms that it has it.
+
+use std::time::Duration;
+
+use form_urlencoded::Serializer;
+use jiff::Timestamp;
+use reqwest::Method;
+use serde_json::{Map, Value, json};
+
+use super::fate::{Fate, fate};
+use super::progress::Progress;
+use super::session::{Acquired, Session, Standing, heartbeat};
+use crate::client::api::{Answer, Api, Call, CallError, new_key};
+use crate::client::failure::Failure;
+use crate::client::holders;
+use crate::client::output::text::harmless;
+use crate::client::output::{text_of, times};
+use crate::client::retry;
+use crate::client::signals::Signals;
+use crate::client::steady::Moment;
+
+/// A third of the time within which the server wants to be polled.
+const POLL_SECONDS: u64 = 20;
+/// An answer takes this much longer than what it waited for.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Who holds it is nice to know, and not worth waiting for.
+const HOLDER_WITHIN: Duration = Duration::from_secs(5);
+/// Somebody who gives up does not want to wait. If giving back fails, the lease does it.
+const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);
+
+/// The claim of one environment, or of any with certain labels.
+#[derive(Debug, Clone)]
+pub struct Request {
+    pub pipeline: String,
+    pub target: Target,
+    pub commit: Option<String>,
+    pub context: Option<String>,
+    /// None: the environment's own.
+    pub ttl_seconds: Option<u64>,
+    pub priority: Option<i8>,
+    /// How long to wait in the queue. Zero: it is not waited for at all.
+    pub wait: Duration,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Target {
+    Environment(String),
+    Any(Vec<(String, String)>),
+}
+
+impl Target {
+    /// As a person would say it.
+    pub fn words(&self) -> String {
+        match self {
+            Target::Environment(name) => harmless(name),
+            Target::Any(labels) if labels.is_empty() => "any environment".to_owned(),
+            Target::Any(labels) => {
+                let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                format!("any environment with {}", harmless(&labels.join(", ")))
+            }
+        }
+    }
+}
+
+impl Request {
+    fn path(&self) -> String {
+        let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
+        match &self.target {
+            Target::Environment(name) => format!("{of_pipeline}/{name}/sessions"),
+            Target::Any(_) => format!("{of_pipeline}/sessions"),
+        }
+    }
+
+    fn body(&self) -> Value {
+        let mut body = Map::new();
+        let mut set = |name: &str, value: Option<Value>| body.extend(value.map(|value| (name.to_owned(), value)));
+        set("commitId", self.commit.clone().map(Value::from));
+        set("context", self.context.clone().map(Value::from));
+        set("ttlSeconds", self.ttl_seconds.map(Value::from));
+        set("priority", self.priority.map(Value::from));
+        set("queue", Some(json!(true)).filter(|_| !self.wait.is_zero()));
+        match &self.target {
+            Target::Environment(_) => {}
+            Target::Any(labels) => {
+                let labels: Map<String, Value> =
+                    labels.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+                set("labels", Some(labels.into()));
+            }
+        }
+        body.into()
+    }
+}
+
+/// Gets the lock, or fails and leaves nothing behind. A signal ends the waiting.
+pub async fn acquire(api: &Api, request: &Request, signals: &mut Signals) -> Result<Acquired, Failure> {
+    let progress = Progress::default();
+    let mut claim = Claim { api, request, deadline: Moment::now().plus(request.wait), key: None, session: None };
+    let outcome = tokio::select! {
+        outcome = claim.pursue(&progress) => outcome,
+        signal = signals.next() => Err(Failure::of_signal(signal)),
+        never = progress.animate() => match never {},
+    };
+    progress.clear();
+    if outcome.is_err() {
+        claim.give_back(&progress).await;
+    }
+    outcome
+}
+
+struct Claim<'a> {
+    api: &'a Api,
+    request: &'a Request,
+    deadline: Moment,
+    /// Of a request that may have been executed.
+    key: Option<String>,
+    session: Option<Session>,
+}
+
+/// How a step of the claim ended.
+enum Turn {
+    /// It has the lock.
+    Mine,
+    /// The session ended meanwhile: in words, why. It must be claimed again.
+    Ended(String),
+}
+
+impl Claim<'_> {
+    async fn pursue(&mut self, progress: &Progress) -> Result<Acquired, Failure> {
+        let mut patience = self.api.patience();
+        loop {
+            let mut session = self.ask(patience).await?;
+            let ended = match self.wait(&mut session, progress).await? {
+                Turn::Ended(words) => words,
+                Turn::Mine => match self.confirm(&mut session).await? {
+                    Ok(acquired) => return Ok(acquired),
+                    Err(words) => words,
+                },
+            };
+            (self.key, self.session) = (None, None);
+            if Moment::now() >= self.deadline {
+                return Err(Failure::LockLost(ended));
+            }
+            progress.say(&format!("{ended}; claiming it again"));
+            patience = self.left();
+        }
+    }
+
+    fn left(&self) -> Duration {
+        self.deadline.since(Moment::now())
+    }
+
+    /// Sends the claim until there is an answer.
+    async fn ask(&mut self, patience: Duration) -> Result<Session, Failure> {
+        let key = self.key.insert(new_key()).clone();
+        match self.send_claim(key, patience, ANSWER_WITHIN).await {
+            Ok(answer) => Ok(self.remember(answer.data)),
+            Err(error) => {
+                if is_certainly_refused(&error) {
+                    self.key = None;
+                }
+                Err(error.into())
+            }
+        }
+    }
+
+    async fn send_claim(&self, key: String, patience: Duration, timeout: Duration) -> Result<Answer, CallError> {
+        let call = self.api.call(Method::POST, &self.request.path());
+        self.api.send(Call { body: Some(self.request.body()), key: Some(key), patience, timeout, ..call }).await
+    }
+
+    fn remember(&mut self, data: Value) -> Session {
+        let session = Session { pipeline: self.request.pipeline.clone(), data };
+        self.session.insert(session).clone()
+    }
+
+    /// Keeps the place in the queue until it is its turn.
+    async fn wait(&mut self, session: &mut Session, progress: &Progress) -> Result<Turn, Failure> {
+        let target = self.request.target.words();
+        let (mut etag, mut attempt, mut trouble) = (None, 0, None);
+        loop {
+            let place = match session.standing() {
+                Standing::Active => return Ok(Turn::Mine),
+                Standing::Ended => return Ok(Turn::Ended(lost(session))),
+                Standing::Queued { place } => place.map(|place| format!("place {place} in the queue")),
+            };
+            let place = place.unwrap_or_else(|| "in the queue".to_owned());
+            let left = self.left();
+            match &trouble {
+                None => {
+                    let holder = self.holder().await;
+                    progress.show(format!("waiting for {target}: {place}{holder}"));
+                }
+                Some(words) => progress.show(format!("waiting for {target}: {place}; {words}")),
+            }
+            if left.is_zero() {
+                let waited = times::span(progress.waited());
+                return Err(match trouble {
+                    Some(words) => {
+                        Failure::Unreachable(format!("waited {waited} for {target}, and in the end {words}"))
+                    }
+                    None => Failure::WaitedInVain(format!("waited {waited} for {target} in vain: {place}")),
+                });
+            }
+            match self.poll(session, etag.take(), left).await {
+                Ok(answer) => {
+                    (attempt, trouble) = (0, None);
+                    // An answer that nothing has changed says nothing about the place: the next request asks at once.
+                    if answer.status != 304 {
+                        etag = answer.etag;
+                        *session = self.remember(answer.data);
+                    }
+                }
+                Err(error) => match fate(error) {
+                    Fate::Lost(words) => return Ok(Turn::Ended(words)),
+                    Fate::Refused(failure) => return Err(failure),
+                    Fate::Unclear(words) => {
+                        trouble = Some(words);
+                        tokio::time::sleep(retry::pause(attempt, None, rand::random())).await;
+                        attempt += 1;
+                    }
+                },
+            }
+        }
+    }
+
+    /// With an ETag the answer waits for a change, and no change between two requests is missed.
+    async fn poll(&self, session: &Session, etag: Option<String>, left: Duration) -> Result<Answer, CallError> {
+        let seconds = match etag {
+            Some(_) => POLL_SECONDS.min(left.as_secs().max(1)),
+            None => 0,
+        };
+        let call = self.api.call(Method::GET, &format!("{}?waitSeconds={seconds}", session.path()));
+        let headers = etag.into_iter().map(|etag| ("If-None-Match", etag)).collect();
+        let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
+        self.api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await
+    }
+
+    /// The end of a sentence; empty if it cannot be known.
+    async fn holder(&self) -> String {
+        let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.request.pipeline);
+        let path = match &self.request.target {
+            Target::Environment(name) => format!("{of_pipeline}/{name}"),
+            Target::Any(labels) => {
+                let mut query = Serializer::new(String::new());
+                labels.iter().for_each(|(name, value)| {
+                    query.append_pair("label", &format!("{name}:{value}"));
+                });
+                format!("{of_pipeline}?{}", query.finish())
+            }
+        };
+        let call = self.api.call(Method::GET, &path);
+        match self.api.send(Call { patience: Duration::ZERO, timeout: HOLDER_WITHIN, ..call }).await {
+            Ok(answer) => {
+                holder_in(&answer.data, Timestamp::now()).map(|words| format!("; {words}")).unwrap_or_default()
+            }
+            Err(_) => String::new(),
+        }
+    }
+
+    /// An answer to a claim can be an old one, repeated. Only a heartbeat proves that the session has the lock now, and says
+    /// how long it lasts.
+    async fn confirm(&mut self, session: &mut Session) -> Result<Result<Acquired, String>, Failure> {
+        let began = Moment::now();
+        for attempt in 0.. {
+            let error = match heartbeat(self.api, session, ANSWER_WITHIN).await {
+                Ok(beat) => return Ok(Ok(Acquired { session: session.clone(), beat })),
+                Err(error) => error,
+            };
+            let words = match fate(error) {
+                Fate::Lost(words) => return Ok(Err(words)),
+                Fate::Refused(failure) => return Err(failure),
+                Fate::Unclear(words) => words,
+            };
+            let pause = retry::pause(attempt, None, rand::random());
+            if Moment::now().since(began) + pause > self.api.patience() {
+                return Err(Failure::Unreachable(words));
+            }
+            tokio::time::sleep(pause).await;
+        }
+        unreachable!("attempts end by an answer, or by patience")
+    }
+
+    /// Leaves the queue, or releases the lock. A request without an answer is repeated once more, to learn what it made.
+    async fn give_back(&mut self, progress: &Progress) {
+        if self.session.is_none()
+            && let Some(key) = self.key.take()
+        {
+            match self.send_claim(key, GIVE_BACK_WITHIN, GIVE_BACK_WITHIN).await {
+                Ok(answer) => drop(self.remember(answer.data)),
+                Err(error) if is_certainly_refused(&error) => {}
+                Err(_) => {
+                    progress.say("whether the claim reached the server is not known; if it did, it expires by itself")
+                }
+            }
+        }
+        let Some(session) = &self.session else { return };
+        let call = self.api.call(Method::DELETE, &session.path());
+        let call = Call { patience: GIVE_BACK_WITHIN, timeout: GIVE_BACK_WITHIN, ..call };
+        if self.api.send(call).await.is_err() {
+            progress.say("the claim could not be given back; it expires by itself");
+        }
+    }
+}
+
+/// Then there is nothing to give back: had an earlier attempt been executed, the server would have repeated its answer.
+fn is_certainly_refused(error: &CallError) -> bool {
+    match error {
+        CallError::Problem(problem) => {
+            let decided =
+                matches!(problem.status, 400 | 404 | 409 | 422) && problem.code != "idempotency_key_in_flight";
+            problem.is_ours() && decided
+        }
+        CallError::NoAnswer(_) | CallError::Failure(_) => false,
+    }
+}
+
+fn lost(session: &Session) -> String {
+    let words = session.data.as_object().and_then(holders::lost_in_words);
+    words.unwrap_or_else(|| "the session has ended".to_owned())
+}
+
+/// Of one environment, or of the one among several that was taken first.
+fn holder_in(data: &Value, now: Timestamp) -> Option<String> {
+    let Some(listed) = data.as_array() else {
+        return holders::holder_in_words(data.get("lock")?, now);
+    };
+    let locked = listed.iter().filter(|environment| environment["lock"].is_object());
+    let first = locked.min_by_key(|environment| text_of(&environment["lock"], "claimedAt").to_owned())?;
+    let words = holders::holder_in_words(&first["lock"], now)?;
+    Some(format!("{} environments, all taken; {}: {words}", listed.len(), harmless(text_of(first, "envName"))))
+}

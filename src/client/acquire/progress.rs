@@ -1,0 +1,96 @@
+//! What somebody sees who waits for a lock: a line that moves on a terminal, elsewhere a line every half minute. On stderr,
+//! since stdout is the command's.
+
+use std::cell::{Cell, RefCell};
+use std::convert::Infallible;
+use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
+
+use rustix::termios::tcgetwinsize;
+
+use crate::client::output::{note, table, times};
+use crate::client::steady::Moment;
+
+const FRAMES: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
+/// Smooth, and next to no work.
+const FRAME_TIME: Duration = Duration::from_millis(120);
+/// Logs of CI jobs are kept and read: often enough to see that the job is alive.
+const LINE_TIME: Duration = Duration::from_secs(30);
+/// A terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+#[derive(Debug)]
+pub struct Progress {
+    since: Moment,
+    /// Whether stderr is a terminal that can move its cursor.
+    terminal: bool,
+    /// Empty: there is nothing to wait for yet.
+    words: RefCell<String>,
+    drawn: Cell<bool>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        let dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
+        Self {
+            since: Moment::now(),
+            terminal: io::stderr().is_terminal() && !dumb,
+            words: RefCell::default(),
+            drawn: Cell::new(false),
+        }
+    }
+}
+
+impl Progress {
+    /// What it waits for, from here on.
+    pub fn show(&self, words: String) {
+        *self.words.borrow_mut() = words;
+    }
+
+    pub fn is_shown(&self) -> bool {
+        !self.words.borrow().is_empty()
+    }
+
+    pub fn waited(&self) -> Duration {
+        Moment::now().since(self.since)
+    }
+
+    /// One line that stays.
+    pub fn say(&self, words: &str) {
+        self.clear();
+        note(&format!("lockkeeper: {words}"));
+    }
+
+    /// Shows what it waits for until it is dropped.
+    pub async fn animate(&self) -> Infallible {
+        let mut frames = FRAMES.iter().cycle();
+        loop {
+            let shown = self.is_shown();
+            match (shown, self.terminal) {
+                (true, true) => self.draw(*frames.next().unwrap_or(&' ')),
+                (true, false) => {
+                    note(&format!("lockkeeper: {}, waited {}", self.words.borrow(), times::span(self.waited())))
+                }
+                (false, _) => {}
+            }
+            tokio::time::sleep(if shown && !self.terminal { LINE_TIME } else { FRAME_TIME }).await;
+        }
+    }
+
+    fn draw(&self, frame: char) {
+        let text = format!("{frame} {}, waited {}", self.words.borrow(), times::span(self.waited()));
+        let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
+        let width = if width == 0 { USUAL_WIDTH } else { width };
+        // One write: a line that is first wiped and then drawn flickers. Not the last column, where some terminals wrap.
+        let line = format!("\r{}\u{1b}[K", table::cut(&text, width.saturating_sub(1)));
+        io::stderr().write_all(line.as_bytes()).ok();
+        self.drawn.set(true);
+    }
+
+    /// Takes the moving line away.
+    pub fn clear(&self) {
+        if self.drawn.take() {
+            io::stderr().write_all(b"\r\x1b[K").ok();
+        }
+    }
+}

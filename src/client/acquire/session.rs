@@ -1,0 +1,124 @@
+//! A session as the client knows it, and the heartbeat that proves that it has the lock.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use jiff::fmt::rfc2822;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::client::api::{Answer, Api, Call, CallError};
+use crate::client::output::text_of;
+use crate::client::steady::Moment;
+
+/// One claim, from its answer.
+#[derive(Debug, Clone)]
+pub struct Session {
+    pub pipeline: String,
+    /// As the server last described it.
+    pub data: Value,
+}
+
+/// A session that has the lock, as a heartbeat has just confirmed.
+#[derive(Debug, Clone)]
+pub struct Acquired {
+    pub session: Session,
+    pub beat: Beat,
+}
+
+/// A heartbeat that was answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Beat {
+    /// Before the request: the lease lasts at least its TTL from here.
+    pub sent: Moment,
+    /// What is left of the lease by the server's clock, to the second.
+    pub left: Option<Duration>,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Standing {
+    Queued { place: Option<u64> },
+    Active,
+    Ended,
+}
+
+impl Session {
+    pub fn id(&self) -> &str {
+        text_of(&self.data, "sessionId")
+    }
+
+    /// Empty while it waits for any environment.
+    pub fn environment(&self) -> &str {
+        text_of(&self.data, "envName")
+    }
+
+    pub fn fencing_token(&self) -> Option<u64> {
+        self.data["fencingToken"].as_u64()
+    }
+
+    /// Below the organization. Without an environment it is found below the pipeline.
+    pub fn path(&self) -> String {
+        let of_pipeline = format!("/pipelines/{}/ephemeral-environments", self.pipeline);
+        match self.environment() {
+            "" => format!("{of_pipeline}/sessions/{}", self.id()),
+            environment => format!("{of_pipeline}/{environment}/sessions/{}", self.id()),
+        }
+    }
+
+    pub fn standing(&self) -> Standing {
+        match text_of(&self.data, "lockStatus") {
+            "queued" => Standing::Queued { place: self.data["queuePosition"].as_u64() },
+            "active" => Standing::Active,
+            _ => Standing::Ended,
+        }
+    }
+}
+
+/// Renews the lease, once. Without an idempotency key: a repeated answer would renew nothing. It names the fencing token, so
+/// that a session which was restored from somewhere else is not taken for this one.
+pub async fn heartbeat(api: &Api, session: &mut Session, timeout: Duration) -> Result<Beat, CallError> {
+    let path = format!("{}/heartbeat", session.path());
+    let body = json!({ "fencingToken": session.fencing_token() });
+    let call = Call { body: Some(body), patience: Duration::ZERO, timeout, ..api.call(Method::POST, &path) };
+    let sent = Moment::now();
+    let answer = api.send(call).await?;
+    let left = left(&answer);
+    session.data = answer.data;
+    Ok(Beat { sent, left })
+}
+
+fn left(answer: &Answer) -> Option<Duration> {
+    let expires: Timestamp = answer.data["expiresAt"].as_str()?.parse().ok()?;
+    let now = rfc2822::parse(answer.date.as_deref()?).ok()?.timestamp();
+    Some(expires.duration_since(now).try_into().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_of_a_lease_is_told_by_the_clock_of_the_server_alone() {
+        let answer = Answer {
+            status: 200,
+            data: json!({ "expiresAt": "2026-11-15T10:01:00.500Z" }),
+            pagination: Value::Null,
+            etag: None,
+            location: None,
+            date: Some("Sun, 15 Nov 2026 10:00:00 GMT".to_owned()),
+        };
+        assert_eq!(left(&answer), Some(Duration::from_millis(60_500)));
+        let unlimited = Answer { data: json!({ "expiresAt": null }), ..answer.clone() };
+        assert_eq!(left(&unlimited), None);
+        assert_eq!(left(&Answer { date: None, ..answer }), None);
+    }
+
+    #[test]
+    fn a_session_is_found_below_its_environment_or_else_below_its_pipeline() {
+        let mut session =
+            Session { pipeline: "web".to_owned(), data: json!({ "sessionId": "ses_1", "envName": null }) };
+        assert_eq!(session.path(), "/pipelines/web/ephemeral-environments/sessions/ses_1");
+        session.data["envName"] = json!("review-1");
+        assert_eq!(session.path(), "/pipelines/web/ephemeral-environments/review-1/sessions/ses_1");
+    }
+}

@@ -1,0 +1,214 @@
+//! The command `run` itself: claim, deploy, run, release, and the exit code that says what became of it.
+
+use std::ffi::OsString;
+use std::io;
+use std::pin::{Pin, pin};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::alarm::Alarm;
+use super::guard::{Ending, Order, Report};
+use super::guarded::{Guarded, sweep};
+use super::keeping::Held;
+use super::lease::{MARGIN, TTL_MIN};
+use super::terminal;
+use crate::client::acquire::{Request, Target, acquire, context};
+use crate::client::api::Api;
+use crate::client::connection::options::variable;
+use crate::client::deploying;
+use crate::client::failure::Failure;
+use crate::client::names::{EnvironmentName, label};
+use crate::client::output::{Out, note};
+use crate::client::signals::Signals;
+use crate::client::steady::Moment;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// The environment, like review-1 or web/review-1
+    #[arg(value_name = "ENV", required_unless_present = "label", conflicts_with = "label")]
+    environment: Option<EnvironmentName>,
+    /// Any environment with this label; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = label)]
+    label: Vec<(String, String)>,
+    /// Deploy this commit before the command starts, and wait for the end of the deployment
+    #[arg(long, value_name = "COMMIT")]
+    deploy: Option<String>,
+    /// How long to wait in the queue; 0: not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 3_600)]
+    wait: u64,
+    /// How long the lock outlives this program if it dies
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(TTL_MIN.as_secs()..))]
+    ttl: u64,
+    /// The place in the queue: −100 to 100, above 0 for maintainers
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true, value_parser = clap::value_parser!(i8).range(-100..=100))]
+    priority: Option<i8>,
+    /// Why, for others who find the environment taken [default: job, change and author, from the variables of the CI]
+    #[arg(long, value_name = "TEXT")]
+    context: Option<String>,
+    /// How long the command may take to end by itself if the lock is lost; at most a quarter of --ttl
+    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
+    grace: u64,
+    /// The command, after `--`; it finds LOCKKEEPER_ENVIRONMENT, LOCKKEEPER_SESSION and LOCKKEEPER_FENCING_TOKEN
+    #[arg(value_name = "COMMAND", last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+impl Args {
+    async fn request(&self, api: &Api) -> Result<Request, Failure> {
+        let (pipeline, target) = match &self.environment {
+            Some(environment) => (api.pipeline_of(environment).await?, Target::Environment(environment.name.clone())),
+            None => (api.pipeline().await?, Target::Any(self.label.clone())),
+        };
+        Ok(Request {
+            pipeline: pipeline.to_owned(),
+            target,
+            commit: None,
+            context: self.context.clone().or_else(|| context::of_ci(&variable)),
+            ttl_seconds: Some(self.ttl),
+            priority: self.priority,
+            wait: Duration::from_secs(self.wait),
+        })
+    }
+}
+
+pub async fn run(args: Args, api: &Api, _: &Out) -> Result<(), Failure> {
+    let request = args.request(api).await?;
+    let mut signals = Signals::ending().map_err(cannot)?;
+    let acquired = acquire(api, &request, &mut signals).await?;
+    let mut held = Held::new(api, acquired, Duration::from_secs(args.ttl));
+    let (environment, token) = (held.session.environment(), held.session.fencing_token().unwrap_or_default());
+    note(&format!("lockkeeper: holding {environment}, fencing token {token}"));
+    let (told, until) = watch::channel(held.lease.until());
+    let keeper = pin!(held.clone().keep(Alarm::new().map_err(cannot)?, told));
+    let outcome = work(&args, &held, signals, keeper, until.clone()).await;
+    held.lease.renewed_until(*until.borrow());
+    finish(held, outcome).await
+}
+
+/// What became of the command.
+enum Outcome {
+    Ended(Ending),
+    /// The lock was lost, and the command was stopped if it had begun.
+    Lost(String),
+    /// The command was not started.
+    NotStarted(Failure),
+}
+
+async fn work(
+    args: &Args,
+    held: &Held<'_>,
+    mut signals: Signals,
+    mut keeper: Pin<&mut impl Future<Output = String>>,
+    mut until: watch::Receiver<Moment>,
+) -> Outcome {
+    if let Some(commit) = &args.deploy {
+        let deployed = tokio::select! {
+            deployed = deploying::deploy(held.api, &held.session, commit) => deployed.map(drop),
+            lost = &mut keeper => return Outcome::Lost(lost),
+            signal = signals.next() => Err(Failure::of_signal(signal)),
+        };
+        match deployed {
+            Ok(()) => {}
+            Err(Failure::LockLost(words)) => return Outcome::Lost(words),
+            Err(failure) => return Outcome::NotStarted(failure),
+        }
+    }
+    // Before the command has the terminal, and after nobody can stop this process by it any more.
+    terminal::do_not_stop_at_output();
+    let started = signals.all().and_then(|()| Guarded::start(&args.command, &variables(held)));
+    let (mut guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
+        Ok(started) => started,
+        Err(error) => return Outcome::NotStarted(cannot(error)),
+    };
+    let grace = held.lease.grace(Duration::from_secs(args.grace));
+    guarded.order(Order::Start { grace, until: *until.borrow_and_update() });
+    let (mut ending, mut lost, mut swept) = (None, None, false);
+    loop {
+        // The guard has ended the command by then, unless it cannot.
+        let too_late = until.borrow().minus(MARGIN / 2);
+        tokio::select! {
+            report = guarded.report() => match report {
+                Some(Report::Gone) => break,
+                Some(Report::Ended(how)) => ending = Some(how),
+                Some(Report::Left(count)) => note(&format!("lockkeeper: the command has left {count} processes behind; ending them")),
+                Some(Report::Lapsed) => {
+                    note("lockkeeper: the lock could not be renewed in time; stopping the command");
+                    lost = lost.or(Some("the lock is lost: it could not be renewed in time".to_owned()));
+                }
+                None => {
+                    sweep().await;
+                    break;
+                }
+            },
+            words = &mut keeper, if lost.is_none() => {
+                note(&format!("lockkeeper: {words}; stopping the command"));
+                guarded.order(Order::Lost);
+                lost = Some(words);
+            }
+            Ok(()) = until.changed() => guarded.order(Order::Renewed(*until.borrow_and_update())),
+            signal = signals.next() => guarded.order(Order::Pass(signal)),
+            () = alarm.reached(too_late), if !swept => {
+                swept = true;
+                sweep().await;
+            }
+        }
+    }
+    guarded.finish();
+    match (lost, ending) {
+        (Some(words), _) => Outcome::Lost(words),
+        (None, Some(ending)) => Outcome::Ended(ending),
+        (None, None) => Outcome::NotStarted(Failure::Failed(
+            "the guard of the command was killed, and the command with it".to_owned(),
+        )),
+    }
+}
+
+/// For the command, so that it and the commands of the client under it need no arguments.
+fn variables(held: &Held<'_>) -> Vec<(&'static str, String)> {
+    vec![
+        ("LOCKKEEPER_SESSION", held.session.id().to_owned()),
+        ("LOCKKEEPER_ENVIRONMENT", held.session.environment().to_owned()),
+        ("LOCKKEEPER_FENCING_TOKEN", held.session.fencing_token().unwrap_or_default().to_string()),
+        ("LOCKKEEPER_URL", held.api.url().to_owned()),
+        ("LOCKKEEPER_ORGANIZATION", held.api.organization().to_owned()),
+        ("LOCKKEEPER_PIPELINE", held.session.pipeline.clone()),
+    ]
+}
+
+/// Releases the lock, and says how it all ended. A command that lost its lock never counts as successful.
+async fn finish(mut held: Held<'_>, outcome: Outcome) -> Result<(), Failure> {
+    match outcome {
+        Outcome::Lost(words) => {
+            // If the server was only out of reach, it still has the session.
+            held.release_briefly().await;
+            Err(Failure::LockLost(words))
+        }
+        Outcome::NotStarted(failure) => {
+            held.release().await;
+            Err(failure)
+        }
+        Outcome::Ended(ending) => {
+            let code = ending.code();
+            if let Err(failure) = held.confirm().await {
+                let said = |words: String| format!("{words}; the command itself had ended with {code}");
+                return Err(match failure {
+                    Failure::LockLost(words) => Failure::LockLost(said(words)),
+                    Failure::Unreachable(words) => Failure::Unreachable(said(format!(
+                        "whether the lock was held until the end is not known: {words}"
+                    ))),
+                    other => {
+                        note(&format!("lockkeeper: the command itself had ended with {code}"));
+                        other
+                    }
+                });
+            }
+            held.release().await;
+            if code == 0 { Ok(()) } else { Err(Failure::Exit(code)) }
+        }
+    }
+}
+
+fn cannot(error: io::Error) -> Failure {
+    Failure::Failed(format!("cannot start the command: {error}"))
+}

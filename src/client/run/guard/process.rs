@@ -1,0 +1,248 @@
+//! The guard's process: one thread that waits for orders, for the ends of processes, and for its alarm.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, kill_process_group, set_child_subreaper, wait};
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::plan::{Act, Event, Plan};
+use super::protocol::{Ending, Lines, Order, Report};
+use super::start::{OWN_PROGRAM, START_COMMAND};
+use crate::client::run::alarm::Alarm;
+use crate::client::signals;
+use crate::client::steady::Moment;
+use crate::processes::{self, Process};
+
+/// `guard-command ORDERS REPORTS TERMINAL PROGRAM ARGUMENT…`: the numbers of two pipes, whether the command gets the
+/// terminal, and the command.
+pub const GUARD_COMMAND: &str = "guard-command";
+/// In the list of processes: not the client's, so that killing clients by name spares it.
+const GUARD_NAME: &str = "lk-guard";
+/// As shells say that a program could not be executed.
+const NOT_STARTED: i32 = 126;
+/// More than the orders that are ever under way.
+const READ_AT_ONCE: usize = 256;
+
+/// Guards one command until none of its processes is left.
+pub fn guard(arguments: &[OsString]) -> ExitCode {
+    let runtime = Builder::new_current_thread().enable_all().build();
+    match runtime.and_then(|runtime| runtime.block_on(run(arguments))) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&format!("the guard of the command failed: {error}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run(arguments: &[OsString]) -> io::Result<()> {
+    // If that is not allowed, the process keeps its name.
+    std::fs::write("/proc/self/comm", GUARD_NAME).ok();
+    let [orders, reports, terminal, command @ ..] = arguments else {
+        return Err(io::Error::other("it was not started by a client"));
+    };
+    // Signals for everybody are not for the guard: it ends after the command.
+    signals::survive()?;
+    // Before the first child: no end of one is missed.
+    let mut child_ended = signal(SignalKind::child())?;
+    // Orphans among the command's processes become children of this one, so `wait` knows when the last has ended.
+    set_child_subreaper(Some(getpid()))?;
+    let alarm = Alarm::new()?;
+    let orders = inherited(orders, |path| pipe::OpenOptions::new().open_receiver(path))?;
+    let reports = inherited(reports, |path| OpenOptions::new().write(true).open(path))?;
+    let mut orders = Orders { pipe: orders, lines: Lines::default() };
+    let first = orders.next().await;
+    let Some(&[Order::Start { grace, until }, ref more @ ..]) = first.as_deref() else { return Ok(()) };
+    let mut guard = match spawn(terminal, command) {
+        Ok(command) => {
+            Guard { command, command_has_ended: false, plan: Plan::new(grace, until), reports, client_is_gone: false }
+        }
+        Err(error) => {
+            complain(&format!("cannot start a process: {error}"));
+            send(&reports, Report::Ended(Ending::Code(NOT_STARTED)));
+            send(&reports, Report::Gone);
+            return Ok(());
+        }
+    };
+    more.iter().for_each(|order| guard.on_order(*order));
+    while guard.reap() {
+        tokio::select! {
+            _ = child_ended.recv() => {}
+            received = orders.next(), if !guard.client_is_gone => guard.on_orders(received),
+            () = alarm.reached(guard.plan.alarm()) => guard.on(Event::Woke),
+        }
+    }
+    send(&guard.reports, Report::Gone);
+    Ok(())
+}
+
+/// Opens a pipe that this process was started with, and closes what it was started with: the command must not have it.
+fn inherited<T>(number: &OsStr, open: impl FnOnce(&str) -> io::Result<T>) -> io::Result<T> {
+    let number = number.to_str().and_then(|number| number.parse::<i32>().ok());
+    let number = number.ok_or_else(|| io::Error::other("it was not started by a client"))?;
+    let opened = open(&format!("/proc/self/fd/{number}"))?;
+    nix::unistd::close(number)?;
+    Ok(opened)
+}
+
+/// Starts the command in a process group of its own, by way of a process that becomes the command.
+fn spawn(terminal: &OsStr, command: &[OsString]) -> io::Result<Pid> {
+    let guard = getpid().as_raw_pid().to_string();
+    let mut starter = Command::new(OWN_PROGRAM);
+    starter.arg(START_COMMAND).arg(guard).arg(terminal).args(command).process_group(0);
+    // Not waited for here: the guard waits for all its children.
+    let child = starter.spawn()?;
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or_else(|| io::Error::other("it has no id"))
+}
+
+struct Orders {
+    pipe: pipe::Receiver,
+    lines: Lines,
+}
+
+impl Orders {
+    /// `None`: the client is gone.
+    async fn next(&mut self) -> Option<Vec<Order>> {
+        loop {
+            let mut bytes = [0; READ_AT_ONCE];
+            let count = self.pipe.read(&mut bytes).await.ok().filter(|count| *count > 0)?;
+            let orders: Vec<Order> =
+                self.lines.add(&bytes[..count]).iter().filter_map(|line| Order::read(line)).collect();
+            if !orders.is_empty() {
+                return Some(orders);
+            }
+        }
+    }
+}
+
+struct Guard {
+    /// Also the id of its process group.
+    command: Pid,
+    command_has_ended: bool,
+    plan: Plan,
+    reports: File,
+    client_is_gone: bool,
+}
+
+impl Guard {
+    fn on_orders(&mut self, received: Option<Vec<Order>>) {
+        match received {
+            Some(orders) => orders.into_iter().for_each(|order| self.on_order(order)),
+            None => {
+                self.client_is_gone = true;
+                self.on(Event::ClientGone);
+            }
+        }
+    }
+
+    fn on_order(&mut self, order: Order) {
+        match order {
+            Order::Start { until, .. } | Order::Renewed(until) => self.on(Event::Renewed(until)),
+            Order::Lost => self.on(Event::Lost),
+            Order::Pass(signal) => {
+                if let Some(signal) = Signal::from_named_raw(signal).filter(|_| !self.command_has_ended) {
+                    kill_process_group(self.command, signal).ok();
+                }
+            }
+        }
+    }
+
+    fn on(&mut self, event: Event) {
+        let act = self.plan.on(event, Moment::now());
+        if let Some(Act::Terminate { lapsed: true } | Act::Kill { lapsed: true }) = act {
+            send(&self.reports, Report::Lapsed);
+        }
+        match act {
+            Some(Act::Terminate { .. }) => self.terminate(),
+            Some(Act::Kill { .. }) => self.kill(),
+            None => {}
+        }
+    }
+
+    /// Takes note of the children that have ended. Returns whether one is left, and so a descendant.
+    fn reap(&mut self) -> bool {
+        loop {
+            match wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
+                Ok(Some((pid, status))) if pid == self.command => self.on_status(status),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    if self.command_has_ended {
+                        self.on(Event::LeftBehind);
+                    }
+                    return true;
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn on_status(&mut self, status: WaitStatus) {
+        let ending = match (status.exit_status(), status.terminating_signal()) {
+            (Some(code), _) => Ending::Code(code),
+            (None, Some(signal)) => Ending::Signal(signal),
+            // Ctrl-Z: a lock is not held for somebody who does not work. Other stops are the command's own affair.
+            (None, None) => {
+                if status.stopping_signal() == Some(Signal::TSTP.as_raw()) {
+                    kill_process_group(self.command, Signal::CONT).ok();
+                }
+                return;
+            }
+        };
+        self.command_has_ended = true;
+        send(&self.reports, Report::Ended(ending));
+        let left = processes::own_descendants().len();
+        if left > 0 {
+            send(&self.reports, Report::Left(u32::try_from(left).unwrap_or(u32::MAX)));
+        }
+    }
+
+    /// Asks each process once: many programs take a second signal as "now", and it would hit processes started to clean up.
+    /// First the command's own group, which the kernel asks in one go.
+    fn terminate(&self) {
+        let all = processes::own_descendants();
+        let asked = !self.command_has_ended && kill_process_group(self.command, Signal::TERM).is_ok();
+        for process in all {
+            if !(asked && self.is_in_its_group(&process)) {
+                process.signal(Signal::TERM);
+            }
+            if process.is_stopped() {
+                process.signal(Signal::CONT);
+            }
+        }
+    }
+
+    /// Whole groups first: otherwise a process could escape by starting another and ending before the scan sees it.
+    fn kill(&self) {
+        let left = processes::own_descendants();
+        if left.iter().any(|process| self.is_in_its_group(process)) {
+            kill_process_group(self.command, Signal::KILL).ok();
+        }
+        for leader in left.iter().filter(|process| process.leads_its_group()) {
+            kill_process_group(leader.pid, Signal::KILL).ok();
+        }
+        left.iter().for_each(|process| process.signal(Signal::KILL));
+    }
+
+    fn is_in_its_group(&self, process: &Process) -> bool {
+        process.group == self.command.as_raw_pid()
+    }
+}
+
+fn send(mut reports: &File, report: Report) {
+    // Fails only if the client is gone, and then nobody needs it.
+    reports.write_all(report.line().as_bytes()).ok();
+}
+
+/// To whoever sees the command's output.
+fn complain(words: &str) {
+    writeln!(io::stderr(), "lockkeeper: {words}").ok();
+}

@@ -1,0 +1,29 @@
+//! `lockkeeper run`: a command that runs while this client holds a lock, and never longer.
+//!
+//! The client claims, renews the lease and releases; its guard, a process of its own, runs the command and ends it with the
+//! lease, whatever happens to the client. docs/design/run.md has the states and the orders of events.
+//!
+//! From top to bottom: `command` → `keeping`, `guarded` → `guard` → `alarm`, `lease`, `terminal`.
+
+mod alarm;
+mod command;
+mod guard;
+mod guarded;
+mod keeping;
+mod lease;
+mod terminal;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+pub use command::{Args, run};
+
+/// Not commands for users: the processes between the client and a command. None if it is neither.
+pub fn hidden() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments.split_first() {
+        Some((command, rest)) if command == guard::GUARD_COMMAND => Some(guard::guard(rest)),
+        Some((command, rest)) if command == guard::START_COMMAND => Some(guard::start(rest)),
+        Some(_) | None => None,
+    }
+}

@@ -1,0 +1,102 @@
+//! Signals: those that the command gets by way of the client, and those that neither client nor guard must die of.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use rustix::process::Signal as Named;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// End the waiting for a lock, and are passed on to a command that runs.
+const ENDING: [Named; 4] = [Named::TERM, Named::INT, Named::HUP, Named::QUIT];
+/// Passed on as well.
+const OTHERS: [Named; 4] = [Named::USR1, Named::USR2, Named::WINCH, Named::CONT];
+
+/// Signals that were sent to this process.
+pub struct Signals {
+    listened: Vec<(i32, Signal)>,
+}
+
+impl Signals {
+    /// Those that end the waiting for a lock. To be called inside a runtime.
+    pub fn ending() -> io::Result<Self> {
+        let mut signals = Self { listened: Vec::new() };
+        signals.listen(&ENDING)?;
+        Ok(signals)
+    }
+
+    /// From here on also all others that are passed on to a command. A client that holds a lock is not suspended: nobody would
+    /// renew the lease.
+    pub fn all(&mut self) -> io::Result<()> {
+        self.listen(&OTHERS)?;
+        drop(signal(kind(Named::TSTP))?);
+        Ok(())
+    }
+
+    fn listen(&mut self, wanted: &[Named]) -> io::Result<()> {
+        let ignored = ignored();
+        for named in wanted.iter().filter(|named| !is_in(ignored, **named)) {
+            self.listened.push((named.as_raw(), signal(kind(*named))?));
+        }
+        Ok(())
+    }
+
+    pub async fn next(&mut self) -> i32 {
+        poll_fn(|context| {
+            for (number, signal) in &mut self.listened {
+                if signal.poll_recv(context).is_ready() {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// From here on, no signal but SIGKILL and SIGSTOP ends or stops this process. To be called inside a runtime, which is only
+/// needed to register: a signal that was listened for once never ends the process again.
+pub fn survive() -> io::Result<()> {
+    let ignored = ignored();
+    let stopping = [Named::TSTP, Named::TTIN, Named::TTOU];
+    let all = ENDING.iter().chain(&OTHERS).chain(&stopping).filter(|named| !is_in(ignored, **named));
+    for named in all {
+        drop(signal(kind(*named))?);
+    }
+    Ok(())
+}
+
+fn kind(named: Named) -> SignalKind {
+    SignalKind::from_raw(named.as_raw())
+}
+
+/// Whoever started this process with a signal ignored, as `nohup` and `&` in scripts do, wants the command to ignore it too.
+/// Listening would undo that.
+fn ignored() -> u64 {
+    std::fs::read_to_string("/proc/self/status").map(|status| ignored_in(&status)).unwrap_or_default()
+}
+
+fn ignored_in(status: &str) -> u64 {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default()
+}
+
+fn is_in(mask: u64, named: Named) -> bool {
+    u32::try_from(named.as_raw() - 1).ok().and_then(|bit| mask.checked_shr(bit)).is_some_and(|rest| rest & 1 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_signal_that_is_ignored_stays_so() {
+        // As `nohup` in the background of a script leaves it: HUP, INT, QUIT, and PIPE by the language.
+        let mask = ignored_in("Name:\tx\nSigBlk:\t0000000000000000\nSigIgn:\t0000000000001007\nSigCgt:\t0\n");
+        assert_eq!(
+            [Named::HUP, Named::INT, Named::QUIT, Named::TERM].map(|named| is_in(mask, named)),
+            [true, true, true, false]
+        );
+        assert_eq!(ignored_in(""), 0);
+    }
+}
