@@ -26,8 +26,15 @@ const OF_CIS: [&str; 5] = ["GITHUB_ACTIONS", "GITLAB_CI", "JENKINS_URL", "BUILDK
 
 /// `lockkeeper run` with these arguments, as the admin, for the pipeline `web`.
 fn run(address: &str, arguments: &[&str]) -> Command {
-    let mut command = lockkeeper(&["run"]);
-    command.args(arguments).env("LOCKKEEPER_URL", address).env("LOCKKEEPER_TOKEN", ADMIN_TOKEN);
+    let mut command = command(address, &["run"]);
+    command.args(arguments);
+    command
+}
+
+/// The client with these arguments, as the admin, for the pipeline `web`.
+fn command(address: &str, arguments: &[&str]) -> Command {
+    let mut command = lockkeeper(arguments);
+    command.env("LOCKKEEPER_URL", address).env("LOCKKEEPER_TOKEN", ADMIN_TOKEN);
     command.env("LOCKKEEPER_PIPELINE", "web").env("XDG_CONFIG_HOME", "/nonexistent");
     for name in OF_CIS {
         command.env_remove(name);

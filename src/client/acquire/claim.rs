@@ -93,7 +93,7 @@ impl Request {
 
 /// Gets the lock, or fails and leaves nothing behind. A signal ends the waiting.
 pub async fn acquire(api: &Api, request: &Request, signals: &mut Signals) -> Result<Acquired, Failure> {
-    let progress = Progress::default();
+    let progress = Progress::new(request.target.words());
     let mut claim = Claim { api, request, deadline: Moment::now().plus(request.wait), key: None, session: None };
     let outcome = tokio::select! {
         outcome = claim.pursue(&progress) => outcome,
@@ -188,9 +188,9 @@ impl Claim<'_> {
             match &trouble {
                 None => {
                     let holder = self.holder().await;
-                    progress.show(format!("waiting for {target}: {place}{holder}"));
+                    progress.show(format!("{place}{holder}"));
                 }
-                Some(words) => progress.show(format!("waiting for {target}: {place}; {words}")),
+                Some(words) => progress.show(format!("{place}; {words}")),
             }
             if left.is_zero() {
                 let waited = times::span(progress.waited());

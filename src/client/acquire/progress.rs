@@ -24,31 +24,36 @@ pub struct Progress {
     since: Moment,
     /// Whether stderr is a terminal that can move its cursor.
     terminal: bool,
-    /// Empty: there is nothing to wait for yet.
+    /// For which environment, and the rest of the sentence. Empty: there is nothing to wait for yet.
+    target: String,
     words: RefCell<String>,
     drawn: Cell<bool>,
 }
 
-impl Default for Progress {
-    fn default() -> Self {
+impl Progress {
+    pub fn new(target: String) -> Self {
         let dumb = std::env::var_os("TERM").is_none_or(|kind| kind == "dumb");
         Self {
             since: Moment::now(),
             terminal: io::stderr().is_terminal() && !dumb,
+            target,
             words: RefCell::default(),
             drawn: Cell::new(false),
         }
     }
-}
 
-impl Progress {
-    /// What it waits for, from here on.
+    /// Its place, and who has the lock.
     pub fn show(&self, words: String) {
         *self.words.borrow_mut() = words;
     }
 
     pub fn is_shown(&self) -> bool {
         !self.words.borrow().is_empty()
+    }
+
+    /// How long comes first: the end is cut off in a narrow terminal.
+    fn line(&self) -> String {
+        format!("waiting for {} for {}: {}", self.target, times::span(self.waited()), self.words.borrow())
     }
 
     pub fn waited(&self) -> Duration {
@@ -68,9 +73,7 @@ impl Progress {
             let shown = self.is_shown();
             match (shown, self.terminal) {
                 (true, true) => self.draw(*frames.next().unwrap_or(&' ')),
-                (true, false) => {
-                    note(&format!("lockkeeper: {}, waited {}", self.words.borrow(), times::span(self.waited())))
-                }
+                (true, false) => note(&format!("lockkeeper: {}", self.line())),
                 (false, _) => {}
             }
             tokio::time::sleep(if shown && !self.terminal { LINE_TIME } else { FRAME_TIME }).await;
@@ -78,7 +81,7 @@ impl Progress {
     }
 
     fn draw(&self, frame: char) {
-        let text = format!("{frame} {}, waited {}", self.words.borrow(), times::span(self.waited()));
+        let text = format!("{frame} {}", self.line());
         let width = tcgetwinsize(io::stderr()).map(|size| usize::from(size.ws_col)).unwrap_or_default();
         let width = if width == 0 { USUAL_WIDTH } else { width };
         // One write: a line that is first wiped and then drawn flickers. Not the last column, where some terminals wrap.

@@ -1,14 +1,18 @@
 //! `lockkeeper claim` and `force-claim`: take the lock of an environment.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value, json};
 
 use super::session::{self};
+use crate::client::acquire;
 use crate::client::api::Api;
 use crate::client::failure::Failure;
 use crate::client::holders::holder_in_words;
 use crate::client::names::{EnvironmentName, identifier, label};
 use crate::client::output::text::harmless;
 use crate::client::output::{Out, text_of};
+use crate::client::signals::Signals;
 
 /// What every claim says.
 #[derive(clap::Args)]
@@ -40,6 +44,9 @@ pub struct ClaimArgs {
     /// Higher ones go first, from -100 to 100; above 0 needs a maintainer
     #[arg(long, value_name = "NUMBER", default_value_t = 0, allow_negative_numbers = true)]
     priority: i8,
+    /// How long to wait in the queue if it is taken
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    wait: u64,
 }
 
 #[derive(clap::Args)]
@@ -52,23 +59,26 @@ pub struct ForceClaimArgs {
 }
 
 pub async fn claim(args: ClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    let ClaimArgs { environment, label, wishes, priority } = args;
-    let mut body = wishes.body();
-    if priority != 0 {
-        body.insert("priority".to_owned(), json!(priority));
-    }
-    let (pipeline, path) = match &environment {
+    let ClaimArgs { environment, label, wishes, priority, wait } = args;
+    let (pipeline, target) = match environment {
         Some(environment) => {
-            (api.pipeline_of(environment).await?, format!("{}/sessions", api.environment_path(environment).await?))
+            (api.pipeline_of(&environment).await?.to_owned(), acquire::Target::Environment(environment.name))
         }
-        None => {
-            let pipeline = api.pipeline().await?;
-            body.insert("labels".to_owned(), label.into_iter().map(|(name, value)| (name, json!(value))).collect());
-            (pipeline, format!("/pipelines/{pipeline}/ephemeral-environments/sessions"))
-        }
+        None => (api.pipeline().await?.to_owned(), acquire::Target::Any(label)),
     };
-    let session = api.post(&path, &Value::Object(body)).await?.data;
-    print(&session, pipeline, &wishes, api, out)
+    let request = acquire::Request {
+        pipeline: pipeline.clone(),
+        target,
+        commit: wishes.commit.clone(),
+        context: wishes.context.clone(),
+        ttl_seconds: wishes.ttl.map(u64::from),
+        priority: Some(priority).filter(|priority| *priority != 0),
+        wait: Duration::from_secs(wait),
+    };
+    let mut signals =
+        Signals::ending().map_err(|error| Failure::Failed(format!("cannot listen to signals: {error}")))?;
+    let acquired = acquire::acquire(api, &request, &mut signals).await?;
+    print(&acquired.session.data, &pipeline, &wishes, api, out)
 }
 
 pub async fn force_claim(args: ForceClaimArgs, api: &Api, out: &Out) -> Result<(), Failure> {

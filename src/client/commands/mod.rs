@@ -46,10 +46,10 @@ pub enum Command {
     /// Show one environment: holder, queue, deployments, configuration
     #[command(after_help = client_help!("Examples:\n  lockkeeper env review-1\n  lockkeeper env web/review-1 --json"))]
     Env(Connected<env::Args>),
-    /// Take the lock of an environment, if it is free
+    /// Take the lock of an environment, at once or in its turn
     #[command(after_help = client_help!(
         "The session stays when this command has ended: extend it in time, and release it. `lockkeeper run` does both.\n\n\
-         Examples:\n  lockkeeper claim review-1 --ttl 900 --context 'PR 412'\n  lockkeeper claim --label size=large\n  \
+         Examples:\n  lockkeeper claim review-1 --ttl 900 --context 'PR 412'\n  lockkeeper claim --label size=large --wait 600\n  \
          eval \"$(lockkeeper claim review-1 --shell)\"; make test; lockkeeper release"
     ))]
     Claim(Connected<claim::ClaimArgs>),

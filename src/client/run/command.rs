@@ -100,7 +100,7 @@ async fn work(
     held: &Held<'_>,
     mut signals: Signals,
     mut keeper: Pin<&mut impl Future<Output = String>>,
-    mut until: watch::Receiver<Moment>,
+    until: watch::Receiver<Moment>,
 ) -> Outcome {
     if let Some(commit) = &args.deploy {
         let deployed = tokio::select! {
@@ -117,11 +117,26 @@ async fn work(
     // Before the command has the terminal, and after nobody can stop this process by it any more.
     terminal::do_not_stop_at_output();
     let started = signals.all().and_then(|()| Guarded::start(&args.command, &variables(held)));
-    let (mut guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
+    let (guarded, alarm) = match started.and_then(|guarded| Ok((guarded, Alarm::new()?))) {
         Ok(started) => started,
         Err(error) => return Outcome::NotStarted(cannot(error)),
     };
     let grace = held.lease.grace(Duration::from_secs(args.grace));
+    watch_over(Watched { guarded, alarm, signals, until }, grace, keeper).await
+}
+
+/// What the client listens to while the command runs.
+struct Watched {
+    guarded: Guarded,
+    alarm: Alarm,
+    signals: Signals,
+    /// The end of the lease.
+    until: watch::Receiver<Moment>,
+}
+
+/// Between the keeper of the lease, the guard of the command, and whoever sends signals.
+async fn watch_over(watched: Watched, grace: Duration, mut keeper: Pin<&mut impl Future<Output = String>>) -> Outcome {
+    let Watched { mut guarded, alarm, mut signals, mut until } = watched;
     guarded.order(Order::Start { grace, until: *until.borrow_and_update() });
     let (mut ending, mut lost, mut swept) = (None, None, false);
     loop {
@@ -131,7 +146,7 @@ async fn work(
             report = guarded.report() => match report {
                 Some(Report::Gone) => break,
                 Some(Report::Ended(how)) => ending = Some(how),
-                Some(Report::Left(count)) => note(&format!("lockkeeper: the command has left {count} processes behind; ending them")),
+                Some(Report::Left(count)) => note(&left_behind(count)),
                 Some(Report::Lapsed) => {
                     note("lockkeeper: the lock could not be renewed in time; stopping the command");
                     lost = lost.or(Some("the lock is lost: it could not be renewed in time".to_owned()));
@@ -158,9 +173,18 @@ async fn work(
     match (lost, ending) {
         (Some(words), _) => Outcome::Lost(words),
         (None, Some(ending)) => Outcome::Ended(ending),
+        // Killed by the client itself, since the guard did not stop it in time.
+        (None, None) if swept => Outcome::Lost("the lock is lost: it could not be renewed in time".to_owned()),
         (None, None) => Outcome::NotStarted(Failure::Failed(
             "the guard of the command was killed, and the command with it".to_owned(),
         )),
+    }
+}
+
+fn left_behind(count: u32) -> String {
+    match count {
+        1 => "lockkeeper: the command has left a process behind; ending it".to_owned(),
+        _ => format!("lockkeeper: the command has left {count} processes behind; ending them"),
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use serde_json::json;
 
 use super::relay::Relay;
-use super::{Notes, PAUSE, Running, ended, run, run_script};
+use super::{Notes, Running, command, ended, run, run_script};
 use crate::support::{Server, at};
 
 #[tokio::test]
@@ -18,7 +18,8 @@ async fn it_waits_in_the_queue_and_says_for_whom() {
     let mut command = run_script(&server.address, &["review-1"], "echo mine");
     let running = command.stdout(Stdio::piped()).stderr(File::create(notes.at("stderr")).unwrap()).spawn().unwrap();
     let said = notes.read("stderr").await;
-    assert!(said.starts_with("lockkeeper: waiting for review-1: place 1 in the queue; ana has held it for"), "{said}");
+    assert!(said.starts_with("lockkeeper: waiting for review-1 for "), "{said}");
+    assert!(said.contains("place 1 in the queue; ana has held it for"), "{said}");
     assert!(said.contains("(load test)") && !said.contains('\r'), "{said}");
     ana.release("review-1", &held).await.ok();
     let output = running.wait_with_output().unwrap();
@@ -31,16 +32,15 @@ async fn any_of_several_that_are_taken_is_waited_for() {
     let ana = server.as_user("ana").await;
     ana.claim("review-1", json!({ "context": "one" })).await.created();
     let second = ana.claim("review-2", json!({ "context": "two" })).await.created().session();
-    let running =
-        Running::start(&mut run_script(&server.address, &["--label", "size=small"], "echo $LOCKKEEPER_ENVIRONMENT"));
-    let admin = server.admin();
-    while admin.get("/sessions?lockStatus=queued").await.ok().data().as_array().unwrap().is_empty() {
-        tokio::time::sleep(PAUSE).await;
-    }
+    let notes = Notes::new();
+    let mut command = run_script(&server.address, &["--label", "size=small"], "echo $LOCKKEEPER_ENVIRONMENT");
+    let running = command.stdout(Stdio::piped()).stderr(File::create(notes.at("stderr")).unwrap()).spawn().unwrap();
+    let said = notes.read("stderr").await;
+    assert!(said.starts_with("lockkeeper: waiting for any environment with size=small for "), "{said}");
+    assert!(said.contains("2 environments, all taken; review-1: ana has held it for"), "{said}");
     ana.release("review-2", &second).await.ok();
-    let (code, stdout, stderr) = running.end();
-    assert_eq!((code, stdout.as_str()), (0, "review-2\n"), "{stderr}");
-    assert!(stderr.contains("waiting for any environment with size=small"), "{stderr}");
+    let output = running.wait_with_output().unwrap();
+    assert_eq!((ended(&output).0, ended(&output).1), (0, "review-2\n".to_owned()));
 }
 
 #[tokio::test]
@@ -129,4 +129,24 @@ async fn a_claim_that_is_given_up_is_given_back() {
     let (code, stdout, stderr) = running.end();
     assert_eq!((code, stdout.as_str()), (130, ""), "{stderr}");
     assert_eq!(ana.environment("review-1").await.ok().data()["queueLength"], 0);
+}
+
+#[tokio::test]
+async fn a_claim_waits_its_turn_if_it_is_told_to() {
+    let server = Server::start();
+    let ana = server.as_user("ana").await;
+    let held = ana.claim("review-1", json!({})).await.created().session();
+    let (code, stdout, stderr) =
+        ended(&command(&server.address, &["claim", "review-1", "--wait", "1"]).output().unwrap());
+    assert_eq!((code, stdout.as_str()), (124, ""), "{stderr}");
+    assert_eq!(ana.environment("review-1").await.ok().data()["queueLength"], 0);
+    let waiting = ["claim", "review-1", "--wait", "50", "--ttl", "60", "--json"];
+    let waits = Running::start(&mut command(&server.address, &waiting));
+    ana.until_queue_is("review-1", 1).await;
+    ana.release("review-1", &held).await.ok();
+    let (code, stdout, stderr) = waits.end();
+    assert_eq!(code, 0, "{stderr}");
+    let session: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!((&session["envName"], &session["lockStatus"]), (&json!("review-1"), &json!("active")));
+    assert_eq!(ana.environment("review-1").await.ok().data()["lock"]["sessionId"], session["sessionId"]);
 }
