@@ -1,6 +1,6 @@
 //! README and the guide in docs/, as a reader walks through them: every `sh` block is run, each page in one shell.
 
-mod hold;
+mod kits;
 mod page;
 mod shown;
 

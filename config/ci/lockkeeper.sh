@@ -1,0 +1,408 @@
+#!/bin/sh
+# Holds an environment while something runs. For CI jobs that do not have the program `lockkeeper`: this takes a shell, curl
+# and jq. Copy it into your repository.
+#
+#   lockkeeper.sh run [OPTION]... ENVIRONMENT|LABEL=VALUE... -- COMMAND [ARGUMENT]...
+#
+# Waits for the environment, or for any with these labels, and says who holds it meanwhile. While the command runs,
+# heartbeats keep the lock; it is released when the command has ended, however it ended. If the lock is lost, the command and
+# its children are stopped, at the latest with the lease. If this job dies, the environment is free again after --ttl seconds.
+#
+# For CIs whose jobs have several parts:
+#
+#   lockkeeper.sh claim [OPTION]... ENVIRONMENT|LABEL=VALUE...   waits, claims, and prints the variables below, for `eval`
+#   lockkeeper.sh keep [--stop PID]     heartbeats until the release; if the lock is lost it stops this process and its children
+#   lockkeeper.sh release               always 0 if nothing is held
+#
+# Options: --wait SECONDS (3600), --ttl SECONDS (60), --context TEXT (the address of the job, if the CI gives it).
+#
+#   LOCKKEEPER_URL           the server, http://127.0.0.1:8080 if not set
+#   LOCKKEEPER_TOKEN         a token of a member who may claim (developer); or, without a secret, an identity token of the CI:
+#   LOCKKEEPER_IDENTITY_TOKEN, LOCKKEEPER_IDENTITY_TOKEN_FILE, or that of GitHub Actions (permission `id-token: write`),
+#                            which the server exchanges for a token; then LOCKKEEPER_ORGANIZATION must be set
+#   LOCKKEEPER_AUDIENCE      what GitHub's identity token is made for, LOCKKEEPER_URL if not set
+#   LOCKKEEPER_ORGANIZATION  the organization, the token's if not set
+#   LOCKKEEPER_PIPELINE      the pipeline, web if not set
+#   LOCKKEEPER_STATE         for claim, keep and release: a directory that they share and make, with owner-only rights
+#
+# The command finds LOCKKEEPER_ENVIRONMENT, LOCKKEEPER_SESSION and LOCKKEEPER_FENCING_TOKEN in its environment.
+#
+# Exit codes: the command's own; 2 usage, 66 not found, 69 server out of reach, 75 refused for now, 77 denied,
+# 79 the lock was lost, 124 waited in vain.
+set -eu
+
+say() { echo "lockkeeper: $*" >&2; }
+fail() { code=$1; shift; say "$*"; exit "$code"; }
+# Seconds of a clock that nobody sets.
+now() { if read -r up _ 2>/dev/null </proc/uptime; then echo "${up%%.*}"; else date +%s; fi; }
+
+server=${LOCKKEEPER_URL:-http://127.0.0.1:8080}
+server=${server%/}
+patience=3600 ttl=60 labels='{}' named='' stop=''
+context=${CI_JOB_URL:-${BUILD_URL:-${BUILDKITE_BUILD_URL:-${CIRCLE_BUILD_URL:-}}}}
+context=${context:-${GITHUB_RUN_ID:+$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID}}
+state='' mine='' calling='' session='' work='' keeper=''
+
+# --- requests -------------------------------------------------------------------------------------------------------------
+
+# request METHOD PATH [ARGUMENT OF CURL]...: the status is in $status, the answer in the file $mine/answer. The token goes to
+# curl in a file: arguments of programs can be seen by everybody on the machine. In the background, since a shell that waits
+# for a program in the foreground does not react to signals.
+request() {
+  method=$1 path=$2 headers=$state/headers
+  shift 2
+  [ "$path" = "${path%/exchange}" ] || headers=$mine/form
+  curl -s -X "$method" "$server$path" -H "@$headers" --connect-timeout 10 --max-time 30 --retry 50 --retry-all-errors \
+    --retry-delay 2 --retry-max-time 120 -D "$mine/head" -o "$mine/answer" -w '%{http_code}' "$@" \
+    >"$mine/status" 2>/dev/null </dev/null &
+  calling=$!
+  status=000
+  if wait "$calling"; then status=$(cat "$mine/status"); fi
+  calling=''
+  [ "$status" != 000 ] || return 69
+}
+answer() { jq -r "$1" "$mine/answer"; }
+# Ends the script with what a refusal says.
+refused() {
+  case $status in
+    000) fail 69 "$server cannot be reached" ;;
+    400 | 422) code=2 ;;
+    401 | 403) code=77 ;;
+    404) code=66 ;;
+    *) code=75 ;;
+  esac
+  [ "$(answer .code 2>/dev/null)" != invalid_grant ] || code=77
+  fail "$code" "$(answer '"\(.code): \(.detail)"' 2>/dev/null || echo "$server answers $status, and not as Lockkeeper does")"
+}
+
+# --- the token ------------------------------------------------------------------------------------------------------------
+
+# Puts the header with the token into $state/headers. One that was exchanged is renewed after three quarters of its time.
+sign_in() {
+  token=${LOCKKEEPER_TOKEN:-}
+  if [ -z "$token" ]; then
+    identity_token || return
+    printf 'Content-Type: application/x-www-form-urlencoded\n' >"$mine/form"
+    request POST "/api/v1/organizations/$LOCKKEEPER_ORGANIZATION/tokens/exchange" \
+      -d grant_type=urn:ietf:params:oauth:grant-type:token-exchange \
+      -d subject_token_type=urn:ietf:params:oauth:token-type:id_token --data-urlencode "subject_token@$mine/identity" || return
+    [ "$status" = 200 ] || return
+    token=$(answer .access_token)
+    echo $(($(now) + $(answer .expires_in) * 3 / 4)) >"$state/renew"
+    rm -f "$mine/identity" "$mine/answer"
+  fi
+  printf 'Authorization: Bearer %s\nContent-Type: application/json\n' "$token" >"$mine/headers"
+  mv "$mine/headers" "$state/headers"
+}
+# Puts the identity token of this job into $mine/identity.
+identity_token() {
+  if [ -n "${LOCKKEEPER_IDENTITY_TOKEN:-}" ]; then
+    printf %s "$LOCKKEEPER_IDENTITY_TOKEN" >"$mine/identity"
+  elif [ -n "${LOCKKEEPER_IDENTITY_TOKEN_FILE:-}" ]; then
+    tr -d '\r\n' <"$LOCKKEEPER_IDENTITY_TOKEN_FILE" >"$mine/identity"
+  else
+    printf 'Authorization: Bearer %s\n' "$ACTIONS_ID_TOKEN_REQUEST_TOKEN" >"$mine/actions"
+    audience=$(jq -rn --arg audience "${LOCKKEEPER_AUDIENCE:-$server}" '$audience | @uri')
+    curl -sS --fail --max-time 30 --retry 5 -H "@$mine/actions" "$ACTIONS_ID_TOKEN_REQUEST_URL&audience=$audience" -o "$mine/answer" ||
+      { status=none; return 77; }
+    answer .value | tr -d '\n' >"$mine/identity"
+    rm -f "$mine/actions" "$mine/answer"
+  fi
+}
+has_identity() { [ -n "${LOCKKEEPER_IDENTITY_TOKEN:-}${LOCKKEEPER_IDENTITY_TOKEN_FILE:-}${ACTIONS_ID_TOKEN_REQUEST_URL:-}" ]; }
+
+# --- claiming -------------------------------------------------------------------------------------------------------------
+
+# Of the session in the answer, if there is one.
+session_path() {
+  answer '.data | select(.sessionId?) | "'"$base"'/\(if .envName then .envName + "/" else "" end)sessions/\(.sessionId)"'
+}
+show_session() {
+  session=$(session_path)
+  lock=$(answer .data.lockStatus)
+}
+# Asks for the lock, or for a place in the queue. An answer that is lost on the way does not strand a lock: the same request
+# under the same key has its effect once.
+ask() {
+  key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
+  claim=$(jq -cn --argjson labels "$labels" --arg named "$named" --arg context "$context" --argjson ttl "$ttl" \
+    '{context: $context, ttlSeconds: $ttl} + (if $named == "" then {labels: $labels} else {} end)')
+  request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key" -d "$claim" || refused
+  if [ "$status" = 409 ] && [ "$(answer .code)" = environment_locked ]; then
+    say "waiting for ${named:-an environment with $labels}:"
+    answer '.holders // [.holder | select(.) | .envName = "'"$named"'"] | .[] |
+      "  \(.envName): \(.user.name) since \(.claimedAt), \(.expiresAt // "never" | "expires \(.)")  \(.context // "")"' >&2
+    request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key-queue" -d "$(printf '%s' "$claim" | jq -c '.queue = true')" || refused
+  fi
+  case $status in 201 | 202) show_session ;; *) refused ;; esac
+}
+# A queued session keeps its place as long as it is polled at least once a minute. With its ETag, the answer waits until it
+# has changed, and no change between two requests is missed.
+await_turn() {
+  deadline=$(($(now) + patience)) place='' etag=''
+  while [ "$lock" != active ]; do
+    left=$((deadline - $(now)))
+    [ "$left" -gt 0 ] || fail 124 "waited $patience seconds"
+    if [ "$lock" != queued ]; then
+      say "the place in the queue is $lock; asking again"
+      etag='' session=''
+      ask
+      continue
+    fi
+    if [ -n "$etag" ]; then
+      request GET "$session?waitSeconds=$((left < 20 ? left : 20))" -H "If-None-Match: $etag" || refused
+    else
+      request GET "$session" || refused
+    fi
+    case $status in 200) ;; 304) etag=''; continue ;; *) refused ;; esac
+    etag=$(sed -n 's/^[Ee][Tt][Aa][Gg]: *//p' "$mine/head" | tail -n 1 | tr -d '\r')
+    show_session
+    [ "$lock" != queued ] || [ "$(answer .data.queuePosition)" = "$place" ] ||
+      { place=$(answer .data.queuePosition); say "place $place in the queue"; }
+  done
+}
+# Claims, and puts what is held into $state.
+claim() {
+  if [ -z "${LOCKKEEPER_TOKEN:-}" ]; then
+    has_identity || fail 2 'LOCKKEEPER_TOKEN is not set, and this CI gives no identity token'
+    [ -n "${LOCKKEEPER_ORGANIZATION:-}" ] || fail 2 'LOCKKEEPER_ORGANIZATION is not set, and an identity token names none'
+  fi
+  sign_in || { [ "$status" != none ] || fail 77 'GitHub gives no identity token: the job needs the permission id-token: write'; refused; }
+  if [ -z "${LOCKKEEPER_ORGANIZATION:-}" ]; then
+    request GET /api/v1/whoami --retry 2 && [ "$status" = 200 ] || refused
+    LOCKKEEPER_ORGANIZATION=$(answer .data.organization.id)
+  fi
+  base=/api/v1/organizations/$LOCKKEEPER_ORGANIZATION/pipelines/${LOCKKEEPER_PIPELINE:-web}/ephemeral-environments
+  ask
+  await_turn
+  LOCKKEEPER_ENVIRONMENT=$(answer .data.envName)
+  LOCKKEEPER_SESSION=$(answer .data.sessionId)
+  LOCKKEEPER_FENCING_TOKEN=$(answer .data.fencingToken)
+  export LOCKKEEPER_ENVIRONMENT LOCKKEEPER_SESSION LOCKKEEPER_FENCING_TOKEN
+  # The lease counts from a moment that is certainly not after the server's.
+  began=$(now)
+  request POST "$session/heartbeat" || refused
+  [ "$status" = 200 ] || { say "$(answer .detail)"; exit 79; }
+  printf '%s\n' "$session" >"$state/session"
+  printf '%s %s\n' "$began" "$ttl" >"$state/lease"
+  say "holding $LOCKKEEPER_ENVIRONMENT, fencing token $LOCKKEEPER_FENCING_TOKEN"
+}
+
+# --- keeping --------------------------------------------------------------------------------------------------------------
+
+# All processes: id, parent, state. Small images have no `ps`.
+processes() {
+  if [ -r /proc/self/stat ]; then
+    cat /proc/[0-9]*/stat 2>/dev/null | sed -n 's/^\([0-9]*\) (.*) \([A-Za-z]\) \([0-9]*\) .*/\1 \3 \2/p'
+  else
+    ps -A -o pid= -o ppid= -o stat=
+  fi
+}
+# A process and everything below it, without this script.
+tree() {
+  processes | awk -v root="$1" -v own="$$" '
+    { parent[$1] = $2 }
+    END {
+      for (pid in parent)
+        for (up = pid; up in parent && up > 1 && up != own; up = parent[up])
+          if (up == root) { print pid; break }
+    }'
+}
+# Those of these processes that still run.
+alive() {
+  processes | awk -v pids="$*" 'BEGIN { count = split(pids, list, " "); for (i = 1; i <= count; i++) asked[list[i]] }
+    $1 in asked && $3 !~ /^[ZX]/ { print $1 }'
+}
+# Asks a process and its children to end, and kills what is left after $grace seconds. Unquoted: these are lists of ids.
+# shellcheck disable=SC2046,SC2086
+stop_tree() {
+  pids=$(tree "$1")
+  kill -TERM $pids 2>/dev/null || true
+  waited=0
+  while [ "$waited" -lt "$grace" ] && [ -n "$(alive $pids)" ]; do
+    sleep 1 >/dev/null 2>&1
+    waited=$((waited + 1))
+  done
+  pids=$(alive $pids $(tree "$1"))
+  [ -z "$pids" ] || kill -KILL $pids 2>/dev/null || true
+}
+lost() {
+  : >"$state/lost"
+  say "the lock is lost: $1"
+  [ -z "$stop" ] || stop_tree "$stop"
+  exit 79
+}
+# Heartbeats until the release, or until the lock is lost. The command is asked to end so early that even one that does not
+# want to has been killed when the lease ends.
+keep() {
+  read -r heard ttl <"$state/lease"
+  session=$(cat "$state/session")
+  beat=$((ttl > 6 ? ttl / 6 : 1)) grace=$((ttl / 4 < 10 ? ttl / 4 : 10))
+  while pause; do
+    # The script whose work it was has been killed: the lock must not outlive it, nor what it left behind.
+    kill -0 $$ 2>/dev/null || { stop_tree "$stop"; request DELETE "$session" --retry 2 || true; rm -rf "$state"; exit 0; }
+    [ ! -e "$state/renew" ] || [ "$(now)" -lt "$(cat "$state/renew")" ] || sign_in || true
+    began=$(now)
+    request POST "$session/heartbeat" --retry 0 --connect-timeout "$beat" --max-time "$beat" || true
+    case $status in
+      200) heard=$began ;;
+      401) has_identity && sign_in || lost "$(answer .detail)" ;;
+      409 | 404 | 403) [ -e "$state/released" ] || lost "$(answer .detail)" ;;
+      *) ;;
+    esac
+    [ $(($(now) - heard + 2 * beat)) -lt $((ttl - grace - 1)) ] || [ "$status" = 200 ] || lost 'no heartbeat was answered in time'
+  done
+}
+# Until the next heartbeat; ends sooner, and with it the keeping, if there is nothing to keep any more.
+pause() {
+  left=$beat
+  while [ "$left" -gt 0 ]; do
+    sleep 1 >/dev/null 2>&1
+    left=$((left - 1))
+    kill -0 $$ 2>/dev/null || return 0
+    [ -d "$state" ] && [ ! -e "$state/released" ] || return 1
+    [ -z "$stop" ] || kill -0 "$stop" 2>/dev/null || return 1
+  done
+}
+# Gives the lock back. 79 if it was lost before.
+release() {
+  session=$(cat "$state/session")
+  released=0 insist=30
+  if [ -e "$state/lost" ]; then
+    released=79 insist=5
+  else
+    # Tells whether it was lost a moment ago, unlike the release, which only ends what there is.
+    request POST "$session/heartbeat" --retry-max-time "$insist" || true
+    case $status in 409 | 404) released=79; say "the lock was lost: $(answer .detail)" ;; esac
+  fi
+  : >"$state/released"
+  request DELETE "$session" --retry-max-time "$insist" || true
+  case $status in
+    200) [ "$(answer .data.lockStatus)" = released ] || released=79 ;;
+    404) ;;
+    *) say "the session could not be released; it expires by itself"; [ "$released" != 0 ] || released=69 ;;
+  esac
+  rm -rf "$state"
+  return "$released"
+}
+
+# --- the commands ---------------------------------------------------------------------------------------------------------
+
+# At the end of this script, however it comes.
+finish() {
+  # A gentler signal could come before its shell is ready for one, and be lost.
+  [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null || true
+  [ -z "$calling" ] || kill "$calling" 2>/dev/null || true
+  if [ -n "$state" ] && [ -d "$state" ] && [ -z "$held" ]; then
+    # The signal may have come together with the answer to the claim.
+    [ -n "$session" ] || session=$(session_path 2>/dev/null) || true
+    [ -z "$session" ] || request DELETE "$session" --retry-max-time 20 || true
+    rm -rf "$state"
+  fi
+  [ -z "$mine" ] || rm -rf "$mine"
+}
+interrupted() {
+  trap '' INT TERM HUP
+  [ -z "$work" ] || { stop_tree "$work"; wait "$work" || true; }
+  exit "$1"
+}
+begin() {
+  # What the claim made stays for the parts of the job that come after it.
+  held=${1:-}
+  mine=$(umask 077 && mktemp -d)
+  trap finish EXIT
+  trap 'interrupted 130' INT
+  trap 'interrupted 143' TERM
+  trap 'interrupted 129' HUP
+}
+shared_state() {
+  state=${LOCKKEEPER_STATE:-${CI_PROJECT_DIR:+$CI_PROJECT_DIR.tmp/lockkeeper}}
+  state=${state:-${WORKSPACE_TMP:+$WORKSPACE_TMP/lockkeeper}}
+  [ -n "$state" ] || fail 2 'LOCKKEEPER_STATE is not set: name a directory that the parts of the job share'
+}
+arguments() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --wait | --ttl | --context | --stop) [ $# -gt 1 ] || fail 2 "$1 needs a value" ;;
+    esac
+    case $1 in
+      --) break ;;
+      --wait) patience=$2; shift 2 ;;
+      --ttl) ttl=$2; shift 2 ;;
+      --context) context=$2; shift 2 ;;
+      --stop) stop=$2; shift 2 ;;
+      -*) fail 2 "unknown option $1" ;;
+      *=*) labels=$(printf '%s' "$labels" | jq -c --arg name "${1%%=*}" --arg value "${1#*=}" '.[$name] = $value'); shift ;;
+      *[!A-Za-z0-9._-]*) fail 2 "$1 is no name of an environment" ;;
+      *) [ -z "$named" ] || fail 2 "expected one environment, LABEL=VALUE or --, got $1"; named=$1; shift ;;
+    esac
+  done
+  [ -z "$named" ] || [ "$labels" = '{}' ] || fail 2 'name an environment or labels, not both'
+  for number in "$patience" "$ttl" "${stop:-1}"; do
+    case $number in '' | *[!0-9]*) fail 2 "expected a number, got $number" ;; esac
+  done
+  grace=$((ttl / 4 < 10 ? ttl / 4 : 10))
+}
+command_run() {
+  arguments "$@"
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do shift; done
+  [ $# -gt 1 ] || fail 2 'no command: lockkeeper.sh run ENVIRONMENT|LABEL=VALUE... -- COMMAND [ARGUMENT]...'
+  shift
+  begin
+  state=$(umask 077 && mktemp -d)
+  claim
+  exec 3<&0
+  "$@" <&3 3<&- &
+  work=$!
+  stop=$work
+  (mine=$(umask 077 && mktemp -d "$state/keep.XXXXXX") && keep) 3<&- &
+  keeper=$!
+  code=0
+  wait "$work" || code=$?
+  work=''
+  { kill -KILL "$keeper" && wait "$keeper"; } 2>/dev/null || true
+  keeper='' held=done
+  ended=0
+  release || ended=$?
+  # Never 0 after the lock was lost, or while nobody knows.
+  [ "$ended" != 79 ] && [ "$code" != 0 ] || code=$ended
+  exit "$code"
+}
+command_claim() {
+  arguments "$@"
+  begin
+  shared_state
+  (umask 077 && mkdir -p "${state%/*}" && mkdir "$state") 2>/dev/null || {
+    # Somebody else's: it stays.
+    taken=$state state=''
+    fail 2 "$taken exists, or cannot be made: release first"
+  }
+  claim
+  held=kept
+  for name in ENVIRONMENT SESSION FENCING_TOKEN; do
+    eval "printf 'export LOCKKEEPER_%s=%s\n' $name \"\$LOCKKEEPER_$name\""
+  done
+}
+command_keep() {
+  arguments "$@"
+  begin kept
+  shared_state
+  [ -d "$state" ] || fail 2 "nothing is held: there is no $state"
+  keep
+}
+command_release() {
+  [ $# = 0 ] || fail 2 'release takes no arguments'
+  begin kept
+  shared_state
+  [ -s "$state/session" ] || { rm -rf "$state"; say 'nothing is held'; exit 0; }
+  release
+}
+
+case ${1:-} in
+  run | claim | keep | release) ;;
+  *) fail 2 "expected run, claim, keep or release, got ${1:-nothing}" ;;
+esac
+for tool in curl jq; do command -v "$tool" >/dev/null || fail 2 "$tool is not installed"; done
+command=$1
+shift
+"command_$command" "$@"
