@@ -1,4 +1,4 @@
-//! `lockkeeper audit`: verifies the events of a data directory while its server is stopped.
+//! `lockkeeper audit`: verifies the recorded events, of a data directory or by asking a server.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,21 +10,20 @@ use serde_json::{Value, json};
 
 use super::environment::Variables;
 use super::output::complain;
+use crate::client::api::Api;
+use crate::client::commands::audit::{self as words, EXIT_CANNOT};
+use crate::client::connection::options::Options;
+use crate::client::failure::Failure;
 use crate::config::{self, Flags, Settings};
 use crate::domain::Identifier;
-use crate::events::{AuditReport, Events, Expectation, ExpectationStatus, SealStatus};
+use crate::events::{AuditReport, Events, Expectation};
 use crate::http::AuditView;
 use crate::secrets::{self, FoundAuditKey};
 use crate::{app, store, telemetry};
 
-/// The chain is broken.
-const EXIT_BROKEN: u8 = 1;
-/// The verification was not possible.
-const EXIT_CANNOT: u8 = 2;
-
 #[derive(Subcommand)]
 pub enum Command {
-    /// Find events that were changed, removed, inserted or moved, while the server is stopped
+    /// Find events that were changed, removed, inserted or moved
     #[command(
         after_help = "Each event is chained to the one before it by a hash, and the server seals the chain every second with a \
                       key that lies in the data directory only encrypted under the master key. Somebody with write access to the \
@@ -34,9 +33,12 @@ pub enum Command {
                       The seals do not show that the data directory as a whole was put back to an earlier state. So store the \
                       printed head in a safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any \
                       event from the API work too, as EVENT_ID:HASH.\n\n\
+                      With --url or --profile, the server there verifies the events of the organization itself, while it \
+                      serves; that takes a token of an admin.\n\n\
                       Exit codes: 0 intact, 1 broken, 2 verification not possible, or not in full.\n\n\
                       Examples:\n  lockkeeper audit verify --data-dir /var/lib/lockkeeper\n  \
-                      lockkeeper audit verify --organization acme --expect 1233:9f86d081…"
+                      lockkeeper audit verify --organization acme --expect 1233:9f86d081…\n  \
+                      lockkeeper audit verify --url https://lockkeeper.example"
     )]
     Verify(Verify),
 }
@@ -49,15 +51,14 @@ pub struct Verify {
     /// The data directory of the server, or a copy of it; also LOCKKEEPER_DATA_DIR
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// Only this organization
-    #[arg(long, value_name = "ORG")]
+    /// Only this organization of the data directory
+    #[arg(long, value_name = "ORG", conflicts_with_all = ["url", "profile"])]
     organization: Option<String>,
     /// A head printed by an earlier run, which must still be part of the chain; may be repeated
     #[arg(long, value_name = "NUMBER:HASH")]
     expect: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
 /// Why the verification was not possible: one sentence that says what to do.
@@ -90,6 +91,13 @@ pub fn run(command: Command, variables: Variables) -> ExitCode {
 }
 
 fn verify(arguments: Verify, variables: Variables) -> ExitCode {
+    // Not a variable or the default profile: who has these and names a data directory means that one.
+    if arguments.options.url.is_some() || arguments.options.profile.is_some() {
+        return match ask(&arguments) {
+            Ok(report) => print(&[report], None, arguments.options.json),
+            Err(failure) => complain(EXIT_CANNOT, &failure),
+        };
+    }
     let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
     let settings = match config::load(&flags, variables) {
         Ok(settings) => settings,
@@ -99,16 +107,23 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
         return complain(EXIT_CANNOT, &fault);
     }
     match verify_events(&settings, &arguments) {
-        Ok((reports, unchecked)) => print(&reports, unchecked, arguments.json),
+        Ok((reports, unchecked)) => print(&reports, unchecked, arguments.options.json),
         Err(error) => complain(EXIT_CANNOT, &error),
     }
 }
 
+/// The report of a server.
+fn ask(arguments: &Verify) -> Result<Value, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let api = Api::connect(&arguments.options).await?;
+        words::verify(&api, &arguments.expect).await
+    })
+}
+
 /// The reports, and why the seals could not be checked.
-fn verify_events(
-    settings: &Settings,
-    arguments: &Verify,
-) -> Result<(Vec<AuditReport>, Option<&'static str>), VerifyError> {
+fn verify_events(settings: &Settings, arguments: &Verify) -> Result<(Vec<Value>, Option<&'static str>), VerifyError> {
     let expected = arguments.expect.iter().map(|given| {
         given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
     });
@@ -140,8 +155,8 @@ fn verify_events(
     if !expected.is_empty() && organizations.len() != 1 {
         return Err(VerifyError::WhichOrganization(organizations.len()));
     }
-    let reports = organizations.iter().map(|organization| events.audit(organization, &expected));
-    let reports = reports.collect::<Result<Vec<_>, _>>()?;
+    let reports = organizations.iter().map(|organization| Ok(in_json(&events.audit(organization, &expected)?)));
+    let reports = reports.collect::<Result<Vec<_>, store::StoreError>>()?;
     store.close();
     Ok((reports, unchecked))
 }
@@ -157,66 +172,20 @@ const fn why_unchecked(found: &FoundAuditKey) -> Option<&'static str> {
     }
 }
 
-fn print(reports: &[AuditReport], unchecked: Option<&str>, as_json: bool) -> ExitCode {
-    let text = if as_json { in_json(reports).to_string() } else { in_words(reports, unchecked) };
+fn print(reports: &[Value], unchecked: Option<&str>, as_json: bool) -> ExitCode {
+    let text = if as_json {
+        words::in_json(reports).to_string()
+    } else {
+        let lines: Vec<String> = reports.iter().flat_map(|report| words::lines(report, unchecked)).collect();
+        lines.join("\n")
+    };
     if writeln!(std::io::stdout(), "{text}").is_err() {
         return ExitCode::from(EXIT_CANNOT);
     }
-    if !reports.iter().all(AuditReport::is_intact) {
-        return ExitCode::from(EXIT_BROKEN);
-    }
-    let unverified =
-        reports.iter().flat_map(|report| &report.expected).any(|(_, found)| *found == ExpectationStatus::NoLongerKept);
-    let unsealed = reports.iter().any(|report| report.seals == SealStatus::Unchecked);
-    if unverified || unsealed { ExitCode::from(EXIT_CANNOT) } else { ExitCode::SUCCESS }
+    ExitCode::from(words::code(reports))
 }
 
-fn in_words(reports: &[AuditReport], unchecked: Option<&str>) -> String {
-    let mut lines: Vec<String> = Vec::new();
-    for report in reports {
-        let name = &report.organization;
-        lines.push(match (&report.fault, &report.head) {
-            (Some(fault), _) => format!("{name}: broken at event {}: {fault}", fault.number),
-            (None, Some(head)) => {
-                let (events, first) = (report.events(), report.first);
-                format!("{name}: {events} events, {first} … {}, chain intact, head {head}", head.number)
-            }
-            (None, None) => format!("{name}: 0 events, chain intact"),
-        });
-        if report.archived > 0 {
-            lines.push(format!("{name}: {} security events from before event {}", report.archived, report.first));
-        }
-        lines.extend(match (report.seals, report.fault.is_some()) {
-            (SealStatus::Checked { .. }, true) => None,
-            (SealStatus::Checked { from, next }, false) => Some(format!(
-                "{name}: seals intact, made from event {from} on, the last after event {}",
-                next.saturating_sub(1)
-            )),
-            (SealStatus::Unchecked, _) => {
-                let why = unchecked.unwrap_or("their key is missing");
-                Some(format!("{name}: seals not checked, so the chain may have been rewritten as a whole: {why}"))
-            }
-            (SealStatus::None, _) => Some(format!(
-                "{name}: no seals: a server makes them from its first second on, so none of this version has run"
-            )),
-        });
-        for (expected, found) in &report.expected {
-            lines.push(match found {
-                ExpectationStatus::Present => format!("{name}: {expected} is part of the chain"),
-                ExpectationStatus::Absent => {
-                    format!("{name}: broken: {expected} is not part of the chain: it has been rewritten")
-                }
-                ExpectationStatus::NoLongerKept => {
-                    format!("{name}: {expected} is no longer kept, so this cannot be verified")
-                }
-            });
-        }
-    }
-    lines.join("\n")
-}
-
-fn in_json(reports: &[AuditReport]) -> Value {
-    let intact = reports.iter().all(AuditReport::is_intact);
-    let organizations: Vec<_> = reports.iter().map(AuditView::from).collect();
-    json!({ "intact": intact, "organizations": organizations })
+/// As the API has it.
+fn in_json(report: &AuditReport) -> Value {
+    json!(AuditView::from(report))
 }

@@ -9,6 +9,7 @@ mod streaming;
 mod tampering;
 mod verifying;
 mod verifying_online;
+mod verifying_remotely;
 
 use crate::support::Client;
 use serde_json::{Value, json};

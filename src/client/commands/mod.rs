@@ -2,6 +2,7 @@
 //!
 //! From top to bottom: `mod` → the commands → `whoami` (of `login`), `session` (which session is meant) → `connected`.
 
+pub mod audit;
 pub mod claim;
 pub mod connected;
 pub mod deploy;
@@ -123,6 +124,11 @@ pub enum Command {
     /// Tell whose token this is: organization, user, role
     #[command(after_help = client_help!("Examples:\n  lockkeeper whoami\n  lockkeeper whoami --json | jq -r .role"))]
     Whoami(Connected<whoami::Args>),
+    /// Verify the recorded events
+    // The whole program has a command that can also read a data directory.
+    #[cfg(not(feature = "server"))]
+    #[command(subcommand)]
+    Audit(audit::Command),
     /// Print the script that completes commands and options in a shell
     #[command(after_help = client_help!(
         "Examples:\n  lockkeeper completions bash > ~/.local/share/bash-completion/completions/lockkeeper\n  \
@@ -154,6 +160,8 @@ pub async fn run(command: Command, program: clap::Command) -> Result<ExitCode, F
         Command::Logout(arguments) => login::logout(arguments).await.map(done),
         Command::Run(command) => command.run(run_command).await,
         Command::Whoami(command) => command.run(whoami::run).await,
+        #[cfg(not(feature = "server"))]
+        Command::Audit(command) => audit::run(command).await,
         Command::Completions(arguments) => pages::completions(&arguments, program).map(done),
         Command::Man(arguments) => pages::manual(&arguments, program).map(done),
     }
