@@ -15,6 +15,7 @@ mod runner_host;
 mod step_users;
 
 pub use error::ServeError;
+pub use isolation::examine as try_isolation;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -70,6 +70,8 @@ pub mod config;
 #[cfg(feature = "server")]
 mod dashboard;
 #[cfg(feature = "server")]
+pub mod doctor;
+#[cfg(feature = "server")]
 pub mod domain;
 #[cfg(feature = "server")]
 pub mod entropy;

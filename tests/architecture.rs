@@ -107,6 +107,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "webhooks",
         ],
     ),
+    ("doctor", &["app", "client", "config", "runner", "secrets", "store", "tls"]),
     (
         "cli",
         &[
@@ -115,6 +116,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "backup",
             "client",
             "config",
+            "doctor",
             "domain",
             "events",
             "http",
@@ -145,6 +147,7 @@ const KEPT_TO: &[(&str, &[&str])] = &[
             "auth",
             "cli",
             "client",
+            "doctor",
             "events",
             "fixes",
             "git",
@@ -186,6 +189,7 @@ const WITHOUT_CIRCLES: &[&str] = &[
     "backup",
     "cli",
     "client",
+    "doctor",
     "fixes",
     "git",
     "http",

@@ -182,7 +182,7 @@ claim() {
   # The lease counts from a moment that is certainly not after the server's.
   began=$(now)
   request POST "$session/heartbeat" || refused
-  [ "$status" = 200 ] || { say "$(answer .detail)"; exit 79; }
+  [ "$status" = 200 ] || fail 79 "the lock is lost: $(answer .detail)"
   printf '%s\n' "$session" >"$state/session"
   printf '%s %s\n' "$began" "$ttl" >"$state/lease"
   say "holding $LOCKKEEPER_ENVIRONMENT, fencing token $LOCKKEEPER_FENCING_TOKEN"

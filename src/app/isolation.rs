@@ -1,6 +1,8 @@
 //! How steps are confined on this machine: tried at the start, and said to the operator.
 
 use std::collections::BTreeMap;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use super::error::ServeError;
@@ -79,6 +81,24 @@ pub async fn find(
         );
     }
     Ok(FoundIsolation { isolation: Some(isolation), summary })
+}
+
+/// The layers that work on this machine, without those of the server's own control group; `None` if the settings want none.
+/// Tried in a directory of its own, so that a server that runs notices nothing.
+pub fn examine(settings: &Settings) -> Result<Option<Layers>, ServeError> {
+    if settings.runner.isolation == config::Isolation::Off {
+        return Ok(None);
+    }
+    let place = std::env::temp_dir().join(format!("lockkeeper-doctor-{}", std::process::id()));
+    let (data_dir, work_dir) = (place.join("data"), place.join("work"));
+    let user = rustix::process::getuid().is_root().then_some(settings.runner.users.first);
+    let wanted = confinement(settings, &data_dir, &work_dir, user)?;
+    let made = DirBuilder::new().mode(0o711).create(&place);
+    let made = made.and_then(|()| [&data_dir, &work_dir].into_iter().try_for_each(std::fs::create_dir));
+    let groups = Err("not tried".to_owned());
+    let layers = made.map(|()| runner::probe(Path::new(runner::OWN_PROGRAM), &wanted, &groups));
+    std::fs::remove_dir_all(&place).ok();
+    layers.map(Some).map_err(|error| ServeError::Isolation(format!("cannot be tried in {}: {error}", place.display())))
 }
 
 /// Whether steps can read a file of the server: its permissions do not keep them off if they have the server's user.

@@ -84,20 +84,30 @@ enum VerifyError {
     Store(#[from] store::StoreError),
 }
 
+impl Command {
+    /// Not a variable or the default profile: who has these and names a data directory means that one.
+    pub fn asks_a_server(&self) -> bool {
+        let Command::Verify(Verify { options, .. }) = self;
+        options.url.is_some() || options.profile.is_some()
+    }
+}
+
 pub fn run(command: Command, variables: Variables) -> ExitCode {
+    let asks_a_server = command.asks_a_server();
     match command {
+        Command::Verify(arguments) if asks_a_server => verify_there(&arguments),
         Command::Verify(arguments) => verify(arguments, variables),
     }
 }
 
-fn verify(arguments: Verify, variables: Variables) -> ExitCode {
-    // Not a variable or the default profile: who has these and names a data directory means that one.
-    if arguments.options.url.is_some() || arguments.options.profile.is_some() {
-        return match ask(&arguments) {
-            Ok(report) => print(&[report], None, arguments.options.json),
-            Err(failure) => complain(EXIT_CANNOT, &failure),
-        };
+fn verify_there(arguments: &Verify) -> ExitCode {
+    match ask(arguments) {
+        Ok(report) => print(&[report], None, arguments.options.json),
+        Err(failure) => complain(EXIT_CANNOT, &failure),
     }
+}
+
+fn verify(arguments: Verify, variables: Variables) -> ExitCode {
     let flags = Flags { config: arguments.config.clone(), data_dir: arguments.data_dir.clone(), listen: None };
     let settings = match config::load(&flags, variables) {
         Ok(settings) => settings,

@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use super::output::{EXIT_FAILED, complain, say};
 use super::serve::{Serve, check, serve};
-use super::{audit, backup, environment, secrets};
+use super::{audit, backup, doctor, environment, secrets};
 use crate::auth::TokenText;
 use crate::{client, config, outbound, runner};
 
@@ -59,6 +59,17 @@ enum ServerCommand {
     Config,
     /// Print a new token, for LOCKKEEPER_BOOTSTRAP_TOKEN of a server
     Token,
+    /// Examine settings, data directory, disk, clock, limits, keys and programs, and say what to do
+    #[command(
+        after_help = "One line for each thing: ok, a warning, or a fault that keeps the server from starting or from keeping its \
+                      promises. Nothing is changed, and it can run beside the server, as the server's user. If there is a \
+                      client's configuration (--url, LOCKKEEPER_URL, a profile), it also looks at the connection, the token \
+                      and the clock of that server.\n\n\
+                      Exit codes: 0 no faults, 1 faults, 2 invalid usage.\n\n\
+                      Examples:\n  lockkeeper doctor --config /etc/lockkeeper/settings.toml\n  \
+                      lockkeeper doctor --data-dir /var/lib/lockkeeper --json | jq -r '.findings[] | select(.level == \"fault\")'"
+    )]
+    Doctor(doctor::Doctor),
     /// Manage the keys that encrypt secrets
     #[command(subcommand)]
     Secrets(secrets::Command),
@@ -128,7 +139,11 @@ fn run_hidden() -> Option<ExitCode> {
 }
 
 fn run_server(command: ServerCommand) -> ExitCode {
-    let variables = match environment::protect() {
+    let asks_a_server = matches!(&command, ServerCommand::Doctor(_))
+        || matches!(&command, ServerCommand::Audit(command) if command.asks_a_server());
+    // A client's token is a secret too, and it looks for it among the variables of the process.
+    let variables = if asks_a_server { Ok(std::env::vars_os().collect()) } else { environment::protect() };
+    let variables = match variables {
         Ok(variables) => variables,
         Err(error) => return complain(EXIT_FAILED, &format!("cannot keep its secrets from other processes: {error}")),
     };
@@ -139,6 +154,7 @@ fn run_server(command: ServerCommand) -> ExitCode {
         ServerCommand::Check { file } => check(&file),
         ServerCommand::Config => say(config::DEFAULT_TOML.trim_end()),
         ServerCommand::Token => say(TokenText::generate().reveal()),
+        ServerCommand::Doctor(arguments) => doctor::run(arguments, variables),
         ServerCommand::Secrets(command) => secrets::run(command, variables),
         ServerCommand::Audit(command) => audit::run(command, variables),
         ServerCommand::Backup(arguments) => backup::run(&arguments, variables),

@@ -114,6 +114,11 @@ pub fn fingerprint(data_dir: &Path, given: Option<&MasterKey>) -> Result<Option<
     }
 }
 
+/// Whether there is a key file that can be used, for somebody who only looks.
+pub fn key_file(data_dir: &Path) -> Result<bool, OpenError> {
+    Ok(KeyFiles(data_dir).current()?.is_some())
+}
+
 /// The key files of a data directory; the store has locked it for this process.
 pub struct KeyFiles<'a>(pub &'a Path);
 

@@ -25,7 +25,7 @@ mod tests;
 
 pub use audit_key::{FoundAuditKey, audit_key, find_audit_key};
 pub use kept::forget;
-pub use master_key::{MasterKey, OpenError, fingerprint};
+pub use master_key::{MasterKey, OpenError, fingerprint, key_file};
 pub use opening::{PipelineSecrets, SecretVersions};
 pub use rotation::{Rotated, rotate, unlock};
 pub use sealing::{AssociatedData, Key as SealingKey};

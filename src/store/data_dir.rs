@@ -4,7 +4,7 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -132,6 +132,64 @@ impl DataDir {
     pub fn database(&self) -> PathBuf {
         self.path.join("sled")
     }
+}
+
+/// What a data directory is, for somebody who only looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inspection {
+    Missing {
+        /// Whether this user could make it.
+        parent_writable: bool,
+    },
+    Empty,
+    Ours {
+        format: u32,
+        holder: Option<Holder>,
+        /// Whether it belongs to this user.
+        owned: bool,
+    },
+}
+
+/// Looks at a data directory without changing it, and without locking it: a server that starts at this moment notices nothing.
+pub fn inspect(path: &Path) -> Result<Inspection, OpenError> {
+    check_no_file(path)?;
+    let Ok(metadata) = path.metadata() else {
+        let parent = path.ancestors().skip(1).find(|part| part.is_dir()).unwrap_or(Path::new("."));
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        return Ok(Inspection::Missing { parent_writable: rustix::fs::access(parent, access).is_ok() });
+    };
+    let owned = metadata.uid() == rustix::process::geteuid().as_raw();
+    match check_format(path)? {
+        Found::Nothing => Ok(Inspection::Empty),
+        Found::Ours => {
+            let mode = metadata.permissions().mode() & 0o777;
+            if mode & GROUP_AND_OTHERS != 0 {
+                return Err(OpenError::OpenToOthers { path: path.to_owned(), mode });
+            }
+            Ok(Inspection::Ours { format: FORMAT_NUMBER, holder: holder(path), owned })
+        }
+    }
+}
+
+/// The kernel lists who has which file locked.
+fn holder(path: &Path) -> Option<Holder> {
+    let inode = path.join(LOCK).metadata().ok()?.ino();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let pid = locker(&locks, inode)?;
+    Some(u32::try_from(pid).ok().filter(|pid| *pid > 0).map_or(Holder::Unknown, Holder::Process))
+}
+
+/// Of a line like `1: FLOCK  ADVISORY  WRITE 1234 08:01:5678 0 EOF`. Devices are numbered in other ways than files are, so the
+/// inode alone counts.
+fn locker(locks: &str, inode: u64) -> Option<i64> {
+    let lines = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let mut found = lines.filter_map(|words| match words[..] {
+        [_, "FLOCK", _, "WRITE", pid, file, ..] => {
+            Some((pid.parse::<i64>().ok()?, file.rsplit(':').next()?.parse::<u64>().ok()?))
+        }
+        _ => None,
+    });
+    found.find(|(_, locked)| *locked == inode).map(|(pid, _)| pid)
 }
 
 fn create(path: &Path) -> Result<(), OpenError> {
@@ -300,6 +358,33 @@ mod tests {
         let pid = std::process::id();
         assert!(matches!(refused, OpenError::InUse { holder: Holder::Process(holder), .. } if holder == pid));
         assert!(refused.to_string().contains(&format!("in use by process {pid}")), "{refused}");
+    }
+
+    #[test]
+    fn who_only_looks_changes_nothing_and_sees_who_holds_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("data");
+        assert_eq!(inspect(&path).unwrap(), Inspection::Missing { parent_writable: true });
+        std::fs::create_dir(&path).unwrap();
+        assert_eq!(inspect(&path).unwrap(), Inspection::Empty);
+        assert_eq!(path.read_dir().unwrap().count(), 0);
+        let held = DataDir::open(&path).unwrap();
+        let seen = |holder| Inspection::Ours { format: FORMAT_NUMBER, holder, owned: true };
+        // A container may show the lock, but not whose it is.
+        let holder = inspect(&path).unwrap();
+        let pid = std::process::id();
+        assert!(holder == seen(Some(Holder::Process(pid))) || holder == seen(Some(Holder::Unknown)), "{holder:?}");
+        drop(held);
+        assert_eq!(inspect(&path).unwrap(), seen(None));
+        std::fs::set_permissions(&path, Permissions::from_mode(0o750)).unwrap();
+        assert!(matches!(inspect(&path), Err(OpenError::OpenToOthers { mode: 0o750, .. })));
+    }
+
+    #[test]
+    fn the_kernels_list_of_locks_names_the_holder() {
+        let locks = "1: POSIX  ADVISORY  WRITE 7 08:01:55 0 EOF\n2: FLOCK  ADVISORY  WRITE 812 08:01:55 0 EOF\n\
+                     3: -> FLOCK  ADVISORY  WRITE 9 08:01:56 0 EOF\n";
+        assert_eq!([locker(locks, 55), locker(locks, 56), locker("", 55)], [Some(812), None, None]);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub use contract::{
     Store, StoreError, commit_durably, durable_up_to, end_of_prefix, for_each, in_pieces, next_piece, walk,
 };
 pub use copying::{CopyError, Copying, LoggedBatches};
-pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, OpenError};
+pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, Inspection, OpenError, inspect};
 pub use log::segments::MIN_SEGMENT_BYTES;
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};

@@ -1,5 +1,6 @@
 //! What operators rely on: health, metrics, the documents, the log, clear refusals to start, and a clean end.
 
+mod doctor;
 mod explorer;
 mod keys;
 mod limits;

@@ -3,6 +3,7 @@
 use std::future::ready;
 use std::path::Path;
 use std::process::{Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt;
@@ -210,9 +211,13 @@ async fn a_job_of_gitlab_holds_an_environment_from_its_first_command_to_its_last
 async fn a_job_of_gitlab_that_loses_its_lock_is_stopped() {
     let Some((server, file)) = server_and_yaml("gitlab/lockkeeper.yml") else { return };
     let job = GitLabJob::new(&server, &file[".lockkeeper"], &["review-3", "4"]);
-    let working = job.script("sleep 300; echo never");
+    let working = job.script("touch begun; sleep 300; echo never");
     let taking = async {
-        server.admin().until_environment("review-3", |found| found["lockStatus"] == "locked").await;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !job.home.path().join("project/begun").exists() {
+            assert!(Instant::now() < deadline, "the job does not begin");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
         server.as_user("ben").await.force_claim("review-3", json!({ "ttlSeconds": 600 })).await.created()
     };
     let (done, taken) = tokio::join!(working, taking);

@@ -1,0 +1,58 @@
+//! What an examination found of one thing: how it is, and what to do.
+
+use std::fmt;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    Ok,
+    /// It works, and may not for long, or not as well as it could.
+    Warning,
+    /// The server does not start, or does not keep what it promises.
+    Fault,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    pub level: Level,
+    /// What was looked at, in a word or two.
+    pub subject: &'static str,
+    /// How it is.
+    pub words: String,
+    /// What to do, unless it is well.
+    pub advice: Option<String>,
+}
+
+impl Level {
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Level::Ok => "ok",
+            Level::Warning => "warning",
+            Level::Fault => "fault",
+        }
+    }
+}
+
+impl Finding {
+    pub fn ok(subject: &'static str, words: impl Into<String>) -> Self {
+        Self { level: Level::Ok, subject, words: words.into(), advice: None }
+    }
+
+    pub fn warning(subject: &'static str, words: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Warning, subject, words: words.into(), advice: Some(advice.into()) }
+    }
+
+    pub fn fault(subject: &'static str, words: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { level: Level::Fault, subject, words: words.into(), advice: Some(advice.into()) }
+    }
+}
+
+impl fmt::Display for Finding {
+    /// One line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:<8} {}: {}", self.level.as_str(), self.subject, self.words)?;
+        match &self.advice {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The master key, and the files of TLS.
+
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::finding::Finding;
+use crate::config::Tls;
+use crate::secrets::{self, MasterKey};
+use crate::tls::{Certificate, Concern, ServerTls};
+
+const MASTER_KEY: &str = "master key";
+const CERTIFICATE: &str = "certificate";
+const TLS_KEY: &str = "TLS key";
+const DAY_SECONDS: u64 = 86_400;
+
+/// Where the master key is.
+#[derive(Debug)]
+enum Found {
+    Variable,
+    File,
+    Nowhere,
+    Unfit(String),
+}
+
+/// `has_data`: a server has run on the data directory.
+pub fn master_key(given: Option<&MasterKey>, data_dir: &Path, has_data: bool) -> Finding {
+    let found = match given {
+        Some(_) => Found::Variable,
+        None => match secrets::key_file(data_dir) {
+            Ok(true) => Found::File,
+            Ok(false) => Found::Nowhere,
+            Err(error) => Found::Unfit(error.to_string()),
+        },
+    };
+    judge_master_key(found, has_data)
+}
+
+fn judge_master_key(found: Found, has_data: bool) -> Finding {
+    match (found, has_data) {
+        (Found::Variable, _) => Finding::ok(MASTER_KEY, "in LOCKKEEPER_MASTER_KEY"),
+        (Found::File, _) => {
+            Finding::ok(MASTER_KEY, "in master.key, for its owner alone; keep a copy elsewhere: no backup has it")
+        }
+        (Found::Nowhere, false) => Finding::ok(MASTER_KEY, "none yet; the first start makes master.key"),
+        (Found::Nowhere, true) => Finding::fault(
+            MASTER_KEY,
+            "there is data and no key for its secrets",
+            "put master.key back, or set LOCKKEEPER_MASTER_KEY to the key",
+        ),
+        (Found::Unfit(why), _) => Finding::fault(MASTER_KEY, why, "the server does not start like this"),
+    }
+}
+
+/// The settings were loaded for a server, so the files can be used at all.
+pub fn tls(tls: Option<&Tls>, listens_elsewhere: bool) -> Vec<Finding> {
+    let Some(tls) = tls else {
+        let finding = if listens_elsewhere {
+            let advice = "set tls.certificate and tls.key, or put a proxy with TLS in front";
+            Finding::warning(CERTIFICATE, "none: other machines can connect, and send tokens in the clear", advice)
+        } else {
+            Finding::ok(CERTIFICATE, "none, and only this machine can connect")
+        };
+        return vec![finding];
+    };
+    match ServerTls::open(tls.files.clone()) {
+        Ok(opened) => {
+            let mut findings = vec![certificate(&opened.certificate(), SystemTime::now())];
+            let exposed = opened.exposure();
+            findings
+                .extend(exposed.map(|words| Finding::warning(TLS_KEY, words, "and replace it if somebody may have")));
+            findings
+        }
+        Err(unfit) => {
+            let faults = unfit.iter().map(|unfit| Finding::fault(CERTIFICATE, unfit.to_string(), "put it right"));
+            faults.collect()
+        }
+    }
+}
+
+fn certificate(certificate: &Certificate, now: SystemTime) -> Finding {
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let days = certificate.expires_at().saturating_sub(now.as_secs()) / DAY_SECONDS;
+    match certificate.concern_after(now) {
+        None => Finding::ok(CERTIFICATE, format!("{certificate}, {days} days left")),
+        Some(concern) => {
+            let (words, left) = (certificate.explain(concern), format!("{days} days left"));
+            match concern {
+                Concern::ExpiresSoon => Finding::warning(CERTIFICATE, words, left),
+                Concern::NotYetValid | Concern::Expired => Finding::fault(CERTIFICATE, words, left),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Level;
+    use super::*;
+
+    #[test]
+    fn data_without_its_key_is_a_fault_and_a_first_start_makes_one() {
+        assert_eq!(judge_master_key(Found::Nowhere, true).level, Level::Fault);
+        assert_eq!(judge_master_key(Found::Nowhere, false).level, Level::Ok);
+        assert_eq!(judge_master_key(Found::File, true).level, Level::Ok);
+        assert_eq!(judge_master_key(Found::Unfit("mode 644".to_owned()), true).level, Level::Fault);
+    }
+
+    #[test]
+    fn without_tls_it_depends_on_who_can_connect() {
+        assert_eq!(tls(None, true)[0].level, Level::Warning);
+        assert_eq!(tls(None, false)[0].level, Level::Ok);
+    }
+}
