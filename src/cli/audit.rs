@@ -1,6 +1,6 @@
 //! `lockkeeper audit`: verifies the recorded events, of a data directory or by asking a server.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::environment::Variables;
+use super::operator_socket::{self, SocketError};
 use super::output::complain;
 use crate::client::api::Api;
 use crate::client::commands::audit::{self as words, EXIT_CANNOT};
@@ -20,6 +21,12 @@ use crate::events::{AuditReport, Events, Expectation};
 use crate::http::AuditView;
 use crate::secrets::{self, FoundAuditKey};
 use crate::{app, store, telemetry};
+
+/// A report has some hundred bytes, and a server has some thousand organizations at most.
+const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
+
+/// Of each organization, and why the seals could not be checked.
+type Reports = (Vec<Value>, Option<&'static str>);
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -33,6 +40,7 @@ pub enum Command {
                       The seals do not show that the data directory as a whole was put back to an earlier state. So store the \
                       printed head in a safe place now and then, and pass it with --expect later. The `eventId` and `hash` of any \
                       event from the API work too, as EVENT_ID:HASH.\n\n\
+                      A server that runs on the data directory is asked to verify by itself, through its socket. \
                       With --url or --profile, the server there verifies the events of the organization itself, while it \
                       serves; that takes a token of an admin.\n\n\
                       Exit codes: 0 intact, 1 broken, 2 verification not possible, or not in full.\n\n\
@@ -66,8 +74,14 @@ pub struct Verify {
 enum VerifyError {
     #[error("data directory {0} does not exist; name the server's with --data-dir")]
     NoData(PathBuf),
-    #[error("data directory {path} is in use by {holder}; stop that server, or copy the directory and verify the copy")]
+    #[error(
+        "data directory {path} is in use by {holder}, which has no socket; stop it, or copy the directory and verify the copy"
+    )]
     InUse { path: PathBuf, holder: store::Holder },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    #[error("the server of {0} gave no answer that can be read; update it, or stop it")]
+    NoAnswer(PathBuf),
     #[error(transparent)]
     Open(store::OpenError),
     #[error("--expect {given:?} {why}")]
@@ -116,7 +130,12 @@ fn verify(arguments: Verify, variables: Variables) -> ExitCode {
     if let Err(fault) = telemetry::start_logging(&settings.log) {
         return complain(EXIT_CANNOT, &fault);
     }
-    match verify_events(&settings, &arguments) {
+    let verified = match verify_events(&settings, &arguments) {
+        // The server has the store, and verifies by itself.
+        Err(in_use @ VerifyError::InUse { .. }) => ask_operator(&settings, &arguments, in_use),
+        verified => verified,
+    };
+    match verified {
         Ok((reports, unchecked)) => print(&reports, unchecked, arguments.options.json),
         Err(error) => complain(EXIT_CANNOT, &error),
     }
@@ -132,8 +151,53 @@ fn ask(arguments: &Verify) -> Result<Value, Failure> {
     })
 }
 
+/// The reports of the server that has the data directory, by the operator's socket; `in_use` if it has none.
+fn ask_operator(settings: &Settings, arguments: &Verify, in_use: VerifyError) -> Result<Reports, VerifyError> {
+    if let Some(wanted) = arguments.organization.as_ref().filter(|name| Identifier::parse(name).is_err()) {
+        return Err(VerifyError::NoSuchOrganization(wanted.clone()));
+    }
+    let Some(all) = from_socket(settings, arguments.organization.as_deref(), &[])? else { return Err(in_use) };
+    let first = all.first().map(|report| report["organization"].as_str().unwrap_or_default().to_owned());
+    let Some(first) = first else {
+        return Err(match &arguments.organization {
+            Some(wanted) => VerifyError::NoSuchOrganization(wanted.clone()),
+            None => VerifyError::NoEvents(settings.data_dir.clone()),
+        });
+    };
+    if arguments.expect.is_empty() {
+        return Ok((all, None));
+    }
+    if all.len() != 1 {
+        return Err(VerifyError::WhichOrganization(all.len()));
+    }
+    let reports = from_socket(settings, Some(&first), &arguments.expect)?;
+    Ok((reports.unwrap_or_default(), None))
+}
+
+fn from_socket(
+    settings: &Settings,
+    organization: Option<&str>,
+    expected: &[String],
+) -> Result<Option<Vec<Value>>, VerifyError> {
+    // Both were checked before: identifiers and digits need no escapes.
+    let named = organization.map(|name| format!("organization={name}"));
+    let parts: Vec<String> = named.into_iter().chain(expected.iter().map(|head| format!("expect={head}"))).collect();
+    let Some(mut body) = operator_socket::get(&settings.data_dir, &format!("/api/v1/audit?{}", parts.join("&")))?
+    else {
+        return Ok(None);
+    };
+    let unreadable = || VerifyError::NoAnswer(settings.data_dir.clone());
+    let mut text = Vec::new();
+    body.by_ref().take(ANSWER_BYTES_MAX).read_to_end(&mut text).map_err(|_| unreadable())?;
+    let mut answer: Value = serde_json::from_slice(&text).map_err(|_| unreadable())?;
+    match answer["data"].take() {
+        Value::Array(reports) => Ok(Some(reports)),
+        _ => Err(unreadable()),
+    }
+}
+
 /// The reports, and why the seals could not be checked.
-fn verify_events(settings: &Settings, arguments: &Verify) -> Result<(Vec<Value>, Option<&'static str>), VerifyError> {
+fn verify_events(settings: &Settings, arguments: &Verify) -> Result<Reports, VerifyError> {
     let expected = arguments.expect.iter().map(|given| {
         given.parse::<Expectation>().map_err(|why| VerifyError::Expectation { given: given.clone(), why })
     });

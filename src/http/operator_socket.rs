@@ -18,11 +18,11 @@ use actix_server::{Server, ServerHandle};
 use actix_service::{ServiceFactoryExt, fn_service, map_config};
 use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
 use actix_web::rt::net::UnixStream;
-use actix_web::{App, HttpResponse};
+use actix_web::{App, HttpRequest, HttpResponse};
 
 use super::codes::Code;
 use super::problem::Problem;
-use super::resources::backups;
+use super::resources::{audit, backups};
 use super::state::Realm;
 use super::streaming::fitted;
 
@@ -57,7 +57,7 @@ impl OperatorSocket {
                 let realm = realm.clone();
                 async move {
                     let (request, _) = request.into_parts();
-                    let response = answer(&realm, request.method().as_str(), request.path()).await;
+                    let response = answer(&realm, &request).await;
                     let response = response.unwrap_or_else(|problem| problem.render("operator"));
                     let response = fitted(&request, response);
                     Ok::<_, actix_web::Error>(ServiceResponse::new(request, response))
@@ -103,10 +103,15 @@ fn admit(stream: UnixStream) -> io::Result<(UnixStream, Option<std::net::SocketA
     Ok((stream, None))
 }
 
-async fn answer(realm: &Realm, method: &str, path: &str) -> Result<HttpResponse, Problem> {
-    match (method, path) {
+async fn answer(realm: &Realm, request: &HttpRequest) -> Result<HttpResponse, Problem> {
+    let method = request.method().as_str();
+    match (method, request.path()) {
         ("GET", "/api/v1/backup") => backups::whole(realm).await,
-        (_, "/api/v1/backup") => Err(Problem::method_not_allowed(method, "GET")),
-        (_, _) => Err(Problem::new(Code::RouteNotFound, "the operator's socket serves GET /api/v1/backup")),
+        ("GET", "/api/v1/audit") => audit::whole(realm, request).await,
+        (_, "/api/v1/backup" | "/api/v1/audit") => Err(Problem::method_not_allowed(method, "GET")),
+        (_, _) => {
+            let detail = "the operator's socket serves GET /api/v1/backup and GET /api/v1/audit";
+            Err(Problem::new(Code::RouteNotFound, detail))
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! Verifies the recorded events of an organization, while the server runs.
 
 use actix_web::http::StatusCode;
+use actix_web::{HttpRequest, HttpResponse, web};
 
 use crate::auth::Permission;
-use crate::events::Expectation;
+use crate::domain::Identifier;
+use crate::events::{AuditReport, Expectation};
 use crate::http::access::Access;
 use crate::http::answer::{self, Answered};
 use crate::http::call::Call;
 use crate::http::dto::AuditView;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::state::Realm;
+use crate::store::StoreError;
 
 /// Events that one request may expect: heads noted once a day for months.
 pub const EXPECTED_MAX: usize = 100;
@@ -33,6 +37,23 @@ pub async fn verify(call: Call) -> Answered {
         tracing::error!(organization = %report.organization, "the recorded events are not intact");
     }
     Ok(answer::one(StatusCode::OK, AuditView::from(&report)))
+}
+
+/// Of all organizations, or of the one that is named: for the operator.
+pub async fn whole(realm: &Realm, request: &HttpRequest) -> Result<HttpResponse, Problem> {
+    let mut query = Query::of(request);
+    let wanted = query.text("organization", Identifier::parse);
+    let expected = take_expected(&mut query);
+    query.finish()?;
+    let events = realm.events.clone();
+    let audit = move || {
+        let mut organizations: Vec<Identifier> = events.audited()?.into_iter().collect();
+        organizations.retain(|organization| wanted.as_ref().is_none_or(|wanted| wanted == organization));
+        organizations.iter().map(|organization| events.audit(organization, &expected)).collect()
+    };
+    let reports: Result<Vec<AuditReport>, StoreError> = web::block(audit).await.map_err(Problem::internal)?;
+    let reports = reports?;
+    Ok(answer::one(StatusCode::OK, reports.iter().map(AuditView::from).collect::<Vec<_>>()))
 }
 
 fn take_expected(query: &mut Query) -> Vec<Expectation> {

@@ -80,9 +80,17 @@ async fn it_says_what_there_is_and_what_it_was_asked_for() {
     let admin = server.admin();
     cycle(&admin, "review-1").await;
     let events = all_events(&admin, "").await;
-    let running = verify(server.home(), &[]);
-    assert_eq!(running.status.code(), Some(2));
-    assert!(printed(&running).contains("stop that server, or copy the directory"), "{}", printed(&running));
+    // By the operator's socket, since the server has the store.
+    let running = verify(server.home(), &["--organization", "acme"]);
+    assert_eq!(running.status.code(), Some(0), "{}", printed(&running));
+    assert!(
+        printed(&running).contains("acme: ") && printed(&running).contains("chain intact"),
+        "{}",
+        printed(&running)
+    );
+    let forged = verify(server.home(), &["--expect", &format!("0:{}", "0".repeat(64))]);
+    assert_eq!(forged.status.code(), Some(1), "{}", printed(&forged));
+    assert_eq!(verify(server.home(), &["--organization", "nobody"]).status.code(), Some(2));
     assert!(server.terminate().success());
 
     let last = events.last().unwrap();
