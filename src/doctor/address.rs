@@ -120,7 +120,7 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let other = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            stream.read(&mut [0; 512]).unwrap();
+            assert!(stream.read(&mut [0; 512]).unwrap() > 0);
             stream.write_all(b"HTTP/1.1 200 OK\r\nServer: other\r\n\r\nhello").unwrap();
         });
         assert_eq!(ask(address), Taken::Other);
