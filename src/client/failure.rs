@@ -6,7 +6,7 @@ use super::holders;
 use super::output::text::harmless;
 use super::problem::Problem;
 
-/// What stands at the end of every command's help: examples, and the exit codes.
+/// The end of every command's help: examples, and the exit codes.
 macro_rules! client_help {
     ($examples:literal) => {
         concat!(
@@ -20,7 +20,7 @@ pub(crate) use client_help;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// What was asked for cannot be done: a wrong argument, or a value that the server does not accept.
+    /// A wrong argument, or a value that the server does not accept.
     Usage(String),
     NotFound(String),
     /// The server, or what stands before it, did not answer as Lockkeeper does.

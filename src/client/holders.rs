@@ -1,4 +1,4 @@
-//! Who has an environment, since when and why, in words: for refusals, tables and progress.
+//! The holder of an environment in words, since when and why: for refusals, tables and progress.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value};

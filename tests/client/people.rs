@@ -1,4 +1,4 @@
-//! Who one is: `login`, `logout`, `whoami`, `tokens`.
+//! People and their tokens: `login`, `logout`, `whoami`, `tokens`.
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 

@@ -1,4 +1,4 @@
-//! What is printed where: colours, widths, closed outputs, help, completions and manual pages.
+//! Output: colours, widths, closed readers, help, completions and manual pages.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -131,7 +131,7 @@ fn manual_pages_are_written_for_every_command() {
     user.run(&["man", "/dev/null/man"]).with_code(1);
 }
 
-/// What the program shows on a terminal.
+/// The output of the program on a terminal.
 pub fn on_terminal(user: &User, variables: &str, arguments: &str) -> String {
     type_on_terminal(user, variables, arguments, "", "")
 }

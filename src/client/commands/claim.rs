@@ -14,7 +14,7 @@ use crate::client::output::text::harmless;
 use crate::client::output::{Out, text_of};
 use crate::client::signals::Signals;
 
-/// What every claim says.
+/// The wishes of every claim, forced or not.
 #[derive(clap::Args)]
 pub struct Wishes {
     /// Deploy this commit at once, if the environment deploys on claim

@@ -1,4 +1,4 @@
-//! What every command that talks to the server has: its own arguments, and the options of the connection.
+//! The arguments of every command that talks to the server: its own, and the options of the connection.
 
 use std::process::ExitCode;
 

@@ -47,7 +47,7 @@ pub struct Options {
     pub color: Colour,
 }
 
-/// What the options, the variables and the profile say together.
+/// The result of options, variables and profile.
 #[derive(Debug, Clone)]
 pub struct Settings {
     pub url: String,

@@ -1,4 +1,4 @@
-//! What commands print: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on a
+//! The output of commands: tables and lines for people, the server's own `data` for scripts (`--json`). Colours only on a
 //! terminal, nothing of others' text that a terminal would obey, and no panic when the reader has gone.
 //!
 //! From top to bottom: `mod` → `table` → `paint`, `text`; `times` → `text`; `closing`.
