@@ -13,6 +13,7 @@ const WORDS = {
   'member.updated': ({ name, role, previousRole, disabled }) => (previousRole ? `changed ${name} from ${previousRole} to ${role}`
     : `${disabled === undefined ? 'updated' : disabled ? 'disabled' : 'enabled'} member ${name}`),
   'member.invited': ({ name }) => `made an invitation for ${name}`,
+  'token.exchanged': ({ subject }) => `got a token for the job ${subject}`,
   'member.signed_in': () => 'signed in',
   'member.signed_out': () => 'signed out',
   'member.password_changed': () => 'set a new password',
