@@ -4,6 +4,7 @@ mod equal;
 mod fencing;
 mod interrupted;
 mod refused;
+mod remote;
 mod under_load;
 
 use std::path::{Path, PathBuf};
