@@ -30,12 +30,15 @@ pub struct Saved {
     pub bytes: u64,
 }
 
+/// Refuses a name that is taken: before a server is asked for anything.
+pub fn check_new(path: &Path) -> Result<(), SaveError> {
+    if path.symlink_metadata().is_ok() { Err(SaveError::Exists(path.to_owned())) } else { Ok(()) }
+}
+
 /// Writes a backup to a new file.
 pub fn save(input: impl Read, path: &Path) -> Result<Saved, SaveError> {
     let failed = |source| SaveError::Write { path: path.to_owned(), source };
-    if path.symlink_metadata().is_ok() {
-        return Err(SaveError::Exists(path.to_owned()));
-    }
+    check_new(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".part");
     let part = Part { path: path.with_file_name(name), kept: false };

@@ -95,6 +95,7 @@ pub fn run_remote(arguments: &Backup) -> ExitCode {
 }
 
 fn take_remote(arguments: &Backup) -> Result<Saved, Failure> {
+    check_new(&arguments.file).map_err(|error| Failure::Failed(error.to_string()))?;
     let failed = |error: io::Error| Failure::Failed(format!("cannot start: {error}"));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
     let stream = runtime.block_on(async {
@@ -129,6 +130,7 @@ fn take(settings: &Settings, file: &Path) -> Result<Saved, BackupError> {
     if !settings.data_dir.exists() {
         return Err(BackupError::NoData(settings.data_dir.clone()));
     }
+    check_new(file)?;
     if let Some(body) = operator_socket::get(&settings.data_dir, "/api/v1/backup")? {
         return Ok(save(body, file)?);
     }
@@ -166,6 +168,10 @@ fn now() -> String {
     // To the millisecond, as a server says it.
     let now = jiff::Timestamp::now().as_millisecond();
     jiff::Timestamp::from_millisecond(now).unwrap_or_default().to_string()
+}
+
+fn check_new(file: &Path) -> Result<(), SaveError> {
+    if file == Path::new(STANDARD) { Ok(()) } else { backup::check_new(file) }
 }
 
 fn save(body: impl Read, file: &Path) -> Result<Saved, SaveError> {

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::data_dir::{self, FORMAT, Found, NOT_CONTENT, OpenError, RESTORING, create_for_owner};
 use super::sync_dir::sync_dir;
@@ -15,6 +16,10 @@ const CONTENT: &str = "data";
 /// In the folder, so that nobody else's folder of that name is taken for ours.
 const MARK: &str = "UNFINISHED";
 const MARK_TEXT: &str = "A restore of lockkeeper writes here. It was interrupted if none is running: run it again.\n";
+
+/// A second, which is far longer than it takes.
+const REMOVE_ATTEMPTS: u32 = 100;
+const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Removed when this is dropped, unless it was finished.
 pub struct NewDataDir {
@@ -100,11 +105,23 @@ fn remove_parts(path: &Path) -> io::Result<()> {
         if name == RESTORING || NOT_CONTENT.iter().any(|known| name == *known) {
             continue;
         }
-        fs::remove_dir_all(entry.path())?;
+        remove_dir(&entry.path())?;
     }
-    match fs::remove_dir_all(path.join(RESTORING)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        Ok(()) | Err(_) => Ok(()),
+    remove_dir(&path.join(RESTORING))
+}
+
+/// A database that has just been closed may still make a file while its folder is being removed.
+fn remove_dir(path: &Path) -> io::Result<()> {
+    let mut attempt = 0;
+    loop {
+        attempt += 1;
+        match fs::remove_dir_all(path) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < REMOVE_ATTEMPTS => {
+                std::thread::sleep(REMOVE_PAUSE);
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => return Ok(()),
+        }
     }
 }
 
