@@ -70,7 +70,7 @@ enum ServerCommand {
                       lockkeeper doctor --data-dir /var/lib/lockkeeper --json | jq -r '.findings[] | select(.level == \"fault\")'"
     )]
     Doctor(doctor::Doctor),
-    /// Manage the keys that encrypt secrets
+    /// Manage the secrets of deployments, and the keys that encrypt them
     #[command(subcommand)]
     Secrets(secrets::Command),
     /// Verify the recorded events

@@ -1,8 +1,8 @@
 //! The client: commands that talk to a server over its HTTP API, and never to its store. It uses nothing else of this
 //! program, so that it can be built alone, small, for the images of CI jobs (`--no-default-features`).
 //!
-//! From top to bottom: `commands` → `run` → `acquire`, `deploying` → `api`, `prompt`, `signals` → `connection`, `identity`,
-//! `retry`, `steady`, `names` → `failure` → `problem`, `holders` → `output`.
+//! From top to bottom: `commands` → `run`, `watch`, `logs`, `feed`, `listing` → `acquire`, `deploying` → `api`, `prompt`,
+//! `signals` → `connection`, `identity`, `retry`, `steady`, `names` → `failure` → `problem`, `holders` → `output`.
 
 pub mod acquire;
 pub mod api;

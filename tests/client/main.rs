@@ -12,3 +12,4 @@ mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
 mod terminal;
+mod views;

@@ -35,7 +35,8 @@ const COLUMNS: [Column; 5] = [
 pub enum Command {
     /// List the secrets, without their values
     #[command(after_help = client_help!(
-        "Examples:\n  lockkeeper secrets list\n  lockkeeper secrets list --pipeline web --json"
+        "It lists those of the organization and of all pipelines; with --pipeline, that pipeline's alone.\n\n\
+         Examples:\n  lockkeeper secrets list\n  lockkeeper secrets list --pipeline web --json"
     ))]
     List(Connected<ListArgs>),
     /// Create a secret, or give it a new value; the value comes from stdin or a file
@@ -57,7 +58,10 @@ pub enum Command {
 
 pub async fn run(command: Command) -> Result<ExitCode, Failure> {
     match command {
-        Command::List(command) => command.run(list).await,
+        Command::List(mut command) => {
+            command.args.scope = Scope::of(&command.options)?;
+            command.run(list).await
+        }
         Command::Set(mut command) => {
             command.args.scope = Scope::of(&command.options)?;
             command.run(set).await
@@ -94,11 +98,14 @@ impl Scope {
 }
 
 #[derive(clap::Args)]
-pub struct ListArgs {}
+pub struct ListArgs {
+    #[arg(skip)]
+    scope: Scope,
+}
 
-async fn list(_: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
-    let pipeline = api.given_pipeline();
-    let query: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline.to_owned())).into_iter().collect();
+async fn list(args: ListArgs, api: &Api, out: &Out) -> Result<(), Failure> {
+    let pipeline = args.scope.0;
+    let query: Vec<(&str, String)> = pipeline.map(|pipeline| ("pipelineId", pipeline)).into_iter().collect();
     let secrets = listing::all(api, "/secrets", &query).await?;
     out.list(&secrets, &COLUMNS, row, "no secrets")
 }

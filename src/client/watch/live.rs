@@ -196,5 +196,5 @@ impl Watching {
 
 /// As a shell tells that a signal ended a program.
 fn ended_by(signal: rustix::process::Signal) -> Failure {
-    Failure::Failed(format!("ended by signal {}", signal.as_raw()))
+    Failure::Exit(u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX))
 }
