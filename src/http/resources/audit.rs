@@ -46,13 +46,12 @@ pub async fn whole(realm: &Realm, request: &HttpRequest) -> Result<HttpResponse,
     let expected = take_expected(&mut query);
     query.finish()?;
     let events = realm.events.clone();
-    let audit = move || {
+    let audit = move || -> Result<Vec<AuditReport>, StoreError> {
         let mut organizations: Vec<Identifier> = events.audited()?.into_iter().collect();
         organizations.retain(|organization| wanted.as_ref().is_none_or(|wanted| wanted == organization));
         organizations.iter().map(|organization| events.audit(organization, &expected)).collect()
     };
-    let reports: Result<Vec<AuditReport>, StoreError> = web::block(audit).await.map_err(Problem::internal)?;
-    let reports = reports?;
+    let reports = web::block(audit).await.map_err(Problem::internal)??;
     Ok(answer::one(StatusCode::OK, reports.iter().map(AuditView::from).collect::<Vec<_>>()))
 }
 
