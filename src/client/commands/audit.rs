@@ -47,7 +47,7 @@ pub async fn run(command: Command) -> Result<std::process::ExitCode, Failure> {
     };
     let out = options.out();
     if out.json {
-        out.json(&in_json(&[report.clone()]))?;
+        out.json(&in_json(std::slice::from_ref(&report)))?;
     } else {
         out.lines(&lines(&report, None))?;
     }
