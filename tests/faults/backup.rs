@@ -65,10 +65,22 @@ async fn download(server: &Server) -> Vec<u8> {
     answer.bytes().await.unwrap().to_vec()
 }
 
-/// More than fits into the buffers between the server and a client that does not read.
-fn large_log(server: &Server) {
-    let name = "dep_0199f3c2a4b07f3e9d2c5a1b.log";
-    std::fs::write(server.data_dir().join("logs").join(name), vec![b'x'; 64 << 20]).unwrap();
+/// The name of a log without a deployment, which a sweep removes.
+const LARGE_LOG: &str = "dep_0199f3c2a4b07f3e9d2c5a1b.log";
+
+/// A server with more than fits into the buffers between it and a client that does not read.
+fn with_large_log() -> Server {
+    let mut server = setup().start();
+    assert!(server.terminate().success());
+    let log = server.data_dir().join("logs").join(LARGE_LOG);
+    std::fs::write(&log, "swept").unwrap();
+    server.start_again();
+    // The next sweep is minutes away.
+    while log.exists() {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    std::fs::write(&log, vec![b'x'; 64 << 20]).unwrap();
+    server
 }
 
 /// Begins a backup, and takes only its first piece.

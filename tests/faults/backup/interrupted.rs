@@ -4,13 +4,12 @@ use std::io::Write;
 
 use serde_json::json;
 
-use super::{backup, download, half_way, large_log, rest, restore, restoring, said, setup, why};
+use super::{backup, download, half_way, rest, restore, restoring, said, setup, why, with_large_log};
 use crate::support::refusal;
 
 #[tokio::test]
 async fn a_server_that_is_killed_while_it_is_backed_up_starts_again_and_what_came_is_refused() {
-    let mut server = setup().start();
-    large_log(&server);
+    let mut server = with_large_log();
     let claimed = server.admin().claim("review-1", json!({ "ttlSeconds": 600 })).await.created().session();
     let (first, answer) = half_way(&server).await;
     server.kill();
@@ -29,8 +28,7 @@ async fn a_server_that_is_killed_while_it_is_backed_up_starts_again_and_what_cam
 
 #[tokio::test]
 async fn a_restore_that_is_killed_leaves_no_data_directory_and_can_be_repeated() {
-    let server = setup().start();
-    large_log(&server);
+    let server = with_large_log();
     let whole = download(&server).await;
     let home = tempfile::tempdir().unwrap();
     let data = home.path().join("data");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{backup, download, half_way, large_log, rest, restore, said, setup, why};
+use super::{LARGE_LOG, backup, download, half_way, rest, restore, said, setup, why, with_large_log};
 use crate::durability::small_disk::SmallDisk;
 use crate::support::Server;
 use crate::support::tenants::acme_and_beta;
@@ -58,8 +58,7 @@ async fn an_admin_does_not_get_the_data_of_other_organizations_and_the_operator_
 
 #[tokio::test]
 async fn there_is_one_backup_at_a_time_and_a_slow_reader_stops_nobody() {
-    let server = setup().start();
-    large_log(&server);
+    let server = with_large_log();
     let slow = half_way(&server).await;
     let admin = server.admin();
     admin.send(admin.request(reqwest::Method::GET, "/api/v1/backup")).await.refused(409, "backup_in_progress");
@@ -87,8 +86,7 @@ fn until_saved(server: &Server, name: &str) {
 
 #[tokio::test]
 async fn who_loses_the_right_while_taking_it_does_not_get_the_rest() {
-    let server = setup().start();
-    large_log(&server);
+    let server = with_large_log();
     let admin = server.admin();
     let made = admin.post("/tokens", json!({ "name": "backups" })).await.created().data();
     let other = server.with_token(made["token"].as_str().unwrap());
@@ -101,8 +99,7 @@ async fn who_loses_the_right_while_taking_it_does_not_get_the_rest() {
 #[tokio::test]
 async fn a_disk_that_is_too_small_leaves_an_empty_directory() {
     let Some(disk) = SmallDisk::mount(48) else { return };
-    let server = setup().start();
-    large_log(&server);
+    let server = with_large_log();
     let file = server.home().join("backup");
     said(&backup(&server.data_dir(), &file));
     let data = disk.home().join("data");
@@ -110,7 +107,7 @@ async fn a_disk_that_is_too_small_leaves_an_empty_directory() {
     assert!(matches!(code, 1 | 74), "{code} {told}");
     assert_eq!(std::fs::read_dir(&data).unwrap().count(), 0, "{told}");
     // A mount of its own is no hindrance where there is room.
-    std::fs::remove_file(server.data_dir().join("logs/dep_0199f3c2a4b07f3e9d2c5a1b.log")).unwrap();
+    std::fs::remove_file(server.data_dir().join("logs").join(LARGE_LOG)).unwrap();
     let small = server.home().join("small");
     said(&backup(&server.data_dir(), &small));
     said(&restore(&small, &data));
