@@ -175,6 +175,12 @@ fn options() -> Options {
     Options { segment_bytes: 4 << 20, cache_bytes: 1 << 20, min_free_bytes: 0, ..Options::default() }
 }
 
+fn until_durable(store: &LoggedStore) {
+    while *store.durable().borrow() < store.handed_in() {
+        std::thread::yield_now();
+    }
+}
+
 fn all(store: &dyn Store) -> Vec<Pair> {
     store.scan(&[], &end_of_prefix(&[]), usize::MAX).unwrap()
 }
@@ -286,10 +292,8 @@ fn a_copy_of_an_idle_or_empty_store_has_no_batches() {
         restore(bytes.as_slice(), &path, 0, options()).unwrap();
         let copy = LoggedStore::open(&path, options()).unwrap();
         assert!(all(&copy) == all(&store));
-        let last = (0..100).map(|number| store.commit(change(number)).unwrap()).last().unwrap();
-        while *store.durable().borrow() < last {
-            std::thread::yield_now();
-        }
+        (0..100).for_each(|number| store.commit_patiently(change(number)).unwrap());
+        until_durable(&store);
     }
 }
 
@@ -367,6 +371,7 @@ fn nothing_is_left_of_a_refused_restore() {
     let home = tempfile::tempdir().unwrap();
     let store = LoggedStore::open(&home.path().join("data"), options()).unwrap();
     (0..300).for_each(|number| store.commit_patiently(change(number)).unwrap());
+    until_durable(&store);
     let mut whole = Vec::new();
     make(&store, &logs(home.path()), about(), &mut whole).unwrap();
     let path = home.path().join("restored");
