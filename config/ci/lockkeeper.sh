@@ -41,7 +41,7 @@ server=${server%/}
 patience=3600 ttl=60 labels='{}' named='' stop=''
 context=${CI_JOB_URL:-${BUILD_URL:-${BUILDKITE_BUILD_URL:-${CIRCLE_BUILD_URL:-}}}}
 context=${context:-${GITHUB_RUN_ID:+$GITHUB_SERVER_URL/$GITHUB_REPOSITORY/actions/runs/$GITHUB_RUN_ID}}
-state='' mine='' calling='' session='' work='' keeper=''
+state='' mine='' calling='' session='' asked='' work='' keeper=''
 
 # --- requests -------------------------------------------------------------------------------------------------------------
 
@@ -127,14 +127,20 @@ ask() {
   key=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
   claim=$(jq -cn --argjson labels "$labels" --arg named "$named" --arg context "$context" --argjson ttl "$ttl" \
     '{context: $context, ttlSeconds: $ttl} + (if $named == "" then {labels: $labels} else {} end)')
-  request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key" -d "$claim" || refused
+  send_claim || refused
   if [ "$status" = 409 ] && [ "$(answer .code)" = environment_locked ]; then
     say "waiting for ${named:-an environment with $labels}:"
     answer '.holders // [.holder | select(.) | .envName = "'"$named"'"] | .[] |
       "  \(.envName): \(.user.name) since \(.claimedAt), \(.expiresAt // "never" | "expires \(.)")  \(.context // "")"' >&2
-    request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key-queue" -d "$(printf '%s' "$claim" | jq -c '.queue = true')" || refused
+    key=$key-queue claim=$(printf '%s' "$claim" | jq -c '.queue = true')
+    send_claim || refused
   fi
+  asked=''
   case $status in 201 | 202) show_session ;; *) refused ;; esac
+}
+send_claim() {
+  asked=yes
+  request POST "$base/${named:+$named/}sessions" -H "Idempotency-Key: $key" -d "$claim" "$@"
 }
 # A queued session keeps its place as long as it is polled at least once a minute. With its ETag, the answer waits until it
 # has changed, and no change between two requests is missed.
@@ -294,8 +300,8 @@ finish() {
   [ -z "$keeper" ] || kill -KILL "$keeper" 2>/dev/null || true
   [ -z "$calling" ] || kill "$calling" 2>/dev/null || true
   if [ -n "$state" ] && [ -d "$state" ] && [ -z "$held" ]; then
-    # The signal may have come together with the answer to the claim.
-    [ -n "$session" ] || session=$(session_path 2>/dev/null) || true
+    # A signal may have come before the answer to the claim: the same request again tells which session it made.
+    [ -n "$session" ] || [ -z "$asked" ] || ! send_claim --retry-max-time 20 || session=$(session_path 2>/dev/null) || true
     [ -z "$session" ] || request DELETE "$session" --retry-max-time 20 || true
     rm -rf "$state"
   fi
