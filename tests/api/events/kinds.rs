@@ -48,6 +48,7 @@ async fn every_kind_of_change_leaves_its_event() {
     expected.extend(configuring::secrets(&users).await);
     expected.extend(configuring::people(&users).await);
     expected.extend(configuring::browsers(&users).await);
+    expected.extend(configuring::jobs(&users).await);
     expected.extend(outside::webhooks(&users).await);
     let has_git = std::process::Command::new("git").arg("--version").output().is_ok();
     if has_git {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::users::{Expected, Users, signed_in};
 use crate::events::text;
+use crate::support::secrecy;
 
 pub async fn pipelines(users: &Users) -> Vec<Expected> {
     const PLACE: &str = "/pipelines/told";
@@ -55,6 +56,25 @@ pub async fn people(users: &Users) -> Vec<Expected> {
         removed.by("token.revoked").having(json!({ "tokenId": id(&other) })),
         removed.by("member.removed").having(she),
     ]
+}
+
+pub async fn jobs(users: &Users) -> Vec<Expected> {
+    let (anonymous, identity) = (users.anonymous(), users.issuer.token(json!({})));
+    secrecy::note(&identity);
+    let form = format!(
+        "grant_type=urn:ietf:params:oauth:grant-type:token-exchange&subject_token={identity}\
+         &subject_token_type=urn:ietf:params:oauth:token-type:id_token"
+    );
+    let request = anonymous.request(Method::POST, "/api/v1/organizations/acme/tokens/exchange");
+    let request = request.header("X-Request-Id", "exchanging");
+    let request = request.header("Content-Type", "application/x-www-form-urlencoded").body(form);
+    let exchanged = anonymous.send(request).await.ok().json();
+    secrecy::note(text(&exchanged, "access_token"));
+    let job = users.with_token(text(&exchanged, "access_token"));
+    let me = job.send(job.request(Method::GET, "/api/v1/whoami")).await.ok().data();
+    let (token, subject) = (&me["token"]["tokenId"], &me["token"]["name"]);
+    let data = json!({ "tokenId": token, "subject": subject, "issuer": users.issuer.url(), "name": "ci" });
+    vec![signed_in("token.exchanged", &me["user"], token, "exchanging").having(data)]
 }
 
 pub async fn browsers(users: &Users) -> Vec<Expected> {

@@ -6,12 +6,15 @@ use reqwest::Method;
 use serde_json::{Map, Value, json};
 
 use crate::events::text;
+use crate::support::issuer::{AUDIENCE, Issuer};
 use crate::support::{Answer, Client, Server, Setup, assert_is_time};
 
 /// The sample's organization and some of its members.
 pub struct Users {
     /// Stopped on drop.
     server: Server,
+    /// Of a CI that the organization trusts.
+    pub issuer: Issuer,
     pub admin: User,
     pub mia: User,
     pub ana: User,
@@ -43,17 +46,28 @@ impl Users {
     pub async fn log_in() -> Self {
         let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[runner]\ntermination_grace_seconds = 1\n\
                         [webhooks]\nallow_private = true\n[git]\nallow_file_urls = true\n";
-        let server = Setup::default().settings(settings).start();
+        let issuer = Issuer::start().await;
+        let sample = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/config/acme.toml")).unwrap();
+        let trusted = format!(
+            "[[identities]]\nissuer = '{}'\naudience = '{AUDIENCE}'\n\
+             rules = [{{ claims = {{ repository = 'acme/*' }}, role = 'developer', name = 'ci' }}]\n",
+            issuer.url()
+        );
+        let server = Setup::default().settings(settings).organization(&format!("{sample}\n{trusted}")).start();
         let admin = User::named(&server, "admin").await;
         let mia = User::named(&server, "mia").await;
         let ana = User::named(&server, "ana").await;
         let ben = User::named(&server, "ben").await;
-        Self { server, admin, mia, ana, ben }
+        Self { server, issuer, admin, mia, ana, ben }
     }
 
     /// Somebody with a browser.
     pub fn anonymous(&self) -> Client {
         self.server.anonymous()
+    }
+
+    pub fn with_token(&self, token: &str) -> Client {
+        self.server.with_token(token)
     }
 }
 
