@@ -33,7 +33,16 @@ fn run(address: &str, arguments: &[&str]) -> Command {
 
 /// The client with these arguments, as the admin, for the pipeline `web`.
 fn command(address: &str, arguments: &[&str]) -> Command {
-    let mut command = lockkeeper(arguments);
+    let plain = lockkeeper(arguments);
+    // In the background of a script, SIGINT and SIGQUIT are ignored, and the program would leave it at that.
+    let mut command = Command::new("env");
+    command.arg("--default-signal").arg(plain.get_program()).args(plain.get_args()).stdin(Stdio::null());
+    for (name, value) in plain.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
     command.env("LOCKKEEPER_URL", address).env("LOCKKEEPER_TOKEN", ADMIN_TOKEN);
     command.env("LOCKKEEPER_PIPELINE", "web").env("XDG_CONFIG_HOME", "/nonexistent");
     for name in OF_CIS {

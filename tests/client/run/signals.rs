@@ -89,7 +89,8 @@ async fn a_signal_that_was_ignored_stays_ignored() {
         format!("echo $$ > {0}/pid; while [ ! -e {0}/go ]; do sleep 0.01; done; echo done", notes.path().display());
     let mut command = std::process::Command::new("nohup");
     let wrapped = run_script(&server.address, &["review-1"], &inner);
-    command.arg(wrapped.get_program()).args(wrapped.get_args()).stdin(std::process::Stdio::null());
+    // Without the `env` that would undo it.
+    command.args(wrapped.get_args().skip(1)).stdin(std::process::Stdio::null());
     for (name, value) in wrapped.get_envs() {
         match value {
             Some(value) => command.env(name, value),
