@@ -2,9 +2,15 @@
 import { together } from './support/browser.mjs';
 
 const dashboard = together({ organization: `
+  [organization]
   id = "acme"
   name = "Acme"
-  members = [{ name = "admin", role = "admin" }, { name = "vic", role = "viewer" }]
+  [[members]]
+  name = "admin"
+  role = "admin"
+  [[members]]
+  name = "vic"
+  role = "viewer"
 ` });
 
 dashboard.test('the first pipeline and its first environment are made with buttons', async ({ person }) => {

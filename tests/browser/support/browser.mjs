@@ -28,7 +28,11 @@ export function launch(options = {}) {
 export function together(options) {
   const shared = {};
   before(async () => {
-    [shared.server, shared.browser] = await Promise.all([Server.start(options), launch()]);
+    // Both are noted before a failure of one is told: a browser that nobody closes would keep the tests from ending.
+    const [server, browser] = await Promise.allSettled([Server.start(options), launch()]);
+    [shared.server, shared.browser] = [server.value, browser.value];
+    const failed = [server, browser].find(({ status }) => status === 'rejected');
+    if (failed) throw failed.reason;
   });
   after(async () => {
     await Promise.all([shared.browser?.close(), shared.server?.stop()]);
