@@ -53,10 +53,10 @@ async fn a_fix_is_proposed_on_a_branch() {
     admin.put("/pipelines/web", json!({ "stages": stages, "repository": repository })).await.ok();
     let deployment = deploy(&admin, "bad1").await;
     finished(&admin, &deployment).await;
-    user.run(&["analyze", &deployment, "--fix", "--branch", "fix/frobnicate"])
+    user.run(&["analyze", &deployment, "--fix", "--branch", "fix/missing-tool"])
         .ok()
         .says("Pull request: ")
-        .says("(branch fix/frobnicate)");
+        .says("(branch fix/missing-tool)");
     let branches = Command::new("git").args(["-C", remote, "branch", "--list"]).output().unwrap();
-    assert!(String::from_utf8(branches.stdout).unwrap().contains("fix/frobnicate"));
+    assert!(String::from_utf8(branches.stdout).unwrap().contains("fix/missing-tool"));
 }
