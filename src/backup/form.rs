@@ -47,7 +47,7 @@ impl Kind {
     }
 }
 
-/// What a backup says of the server it is of.
+/// The server that a backup was taken from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct About {

@@ -27,7 +27,7 @@ pub enum RestoreError {
     Logs(#[source] io::Error),
 }
 
-/// What was restored.
+/// The result of a restore.
 pub struct Restored {
     pub header: Header,
     pub totals: Totals,

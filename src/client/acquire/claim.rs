@@ -23,7 +23,7 @@ use crate::client::steady::Moment;
 const POLL_SECONDS: u64 = 20;
 /// An answer takes this much longer than what it waited for.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
-/// Who holds it is nice to know, and not worth waiting for.
+/// Short: the holder's name is only for display.
 const HOLDER_WITHIN: Duration = Duration::from_secs(5);
 /// Somebody who gives up does not want to wait. If giving back fails, the lease does it.
 const GIVE_BACK_WITHIN: Duration = Duration::from_secs(5);

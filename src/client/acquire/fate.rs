@@ -1,4 +1,4 @@
-//! What a failed request says about a session. Pure.
+//! Decides from a failed request whether a session still exists. Pure.
 
 use crate::client::api::CallError;
 use crate::client::failure::Failure;

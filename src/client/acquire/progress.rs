@@ -1,4 +1,4 @@
-//! What somebody sees who waits for a lock: a line that moves on a terminal, elsewhere a line every half minute. On stderr,
+//! The display while waiting for a lock: a line that moves on a terminal, elsewhere a line every half minute. On stderr,
 //! since stdout is the command's.
 
 use std::cell::{Cell, RefCell};

@@ -31,7 +31,7 @@ pub struct Acquired {
 pub struct Beat {
     /// Before the request: the lease lasts at least its TTL from here.
     pub sent: Moment,
-    /// What is left of the lease by the server's clock, to the second.
+    /// The time left of the lease by the server's clock, to the second.
     pub left: Option<Duration>,
 }
 

@@ -25,7 +25,7 @@ pub async fn run(args: Args, api: &Api, out: &Out) -> Result<(), Failure> {
     };
     let ended = api.delete(&path).await?.data;
     out.record(&ended, |session| session::lines(session, out))?;
-    // Whatever was done after that was done without the lock.
+    // Work done after that was done without the lock.
     if taken_away(&ended)
         && let Some(lost) = without_lock(&ended)
     {

@@ -16,13 +16,13 @@ pub enum IdentitySource {
 }
 
 impl IdentitySource {
-    /// What somebody has chosen for us.
+    /// Chosen by the user, in a variable or a file.
     pub fn chosen(variable: &dyn Fn(&str) -> Option<String>) -> Option<Self> {
         let given = variable("LOCKKEEPER_IDENTITY_TOKEN").map(|token| Self::Given(Secret::new(token.trim())));
         given.or_else(|| variable("LOCKKEEPER_IDENTITY_TOKEN_FILE").map(|file| Self::File(PathBuf::from(file))))
     }
 
-    /// What the CI offers to every job. `server` is its address.
+    /// Offered by the CI to every job. `server` is the server's address, the audience by default.
     pub fn of_ci(variable: &dyn Fn(&str) -> Option<String>, server: &str) -> Option<Self> {
         let url = variable("ACTIONS_ID_TOKEN_REQUEST_URL")?;
         let token = Secret::new(&variable("ACTIONS_ID_TOKEN_REQUEST_TOKEN")?);

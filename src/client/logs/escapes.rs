@@ -36,7 +36,7 @@ fn turns(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// What follows an escape character: a colour without its `[`, if it is one, and the rest of the line behind it.
+/// Splits the text after an escape character: the colour without its `[`, if it is one, and the rest of the line.
 fn escape(text: &str) -> (Option<&str>, &str) {
     if let Some(control) = text.strip_prefix('[') {
         let end = control.find(|character: char| ('\u{40}'..='\u{7e}').contains(&character));

@@ -86,7 +86,7 @@ pub async fn run(args: Args, api: &Api, _: &Out) -> Result<(), Failure> {
     finish(held, outcome).await
 }
 
-/// What became of the command.
+/// How the command ended.
 enum Outcome {
     Ended(Ending),
     /// The lock was lost, and the command was stopped if it had begun.
