@@ -180,7 +180,6 @@ fn listen_options(settings: &Settings) -> ListenOptions {
             workers => workers,
         },
         head_timeout: settings.http.head_timeout,
-        keep_alive: settings.http.keep_alive,
         max_connections: settings.http.max_connections,
         max_connections_given: settings.http.max_connections_given,
     }

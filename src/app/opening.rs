@@ -47,6 +47,7 @@ pub fn open_node(settings: &Settings, metrics: PrometheusHandle) -> std::io::Res
     let organizations = settings.organizations.len();
     Ok(Node {
         connections: Connections::new(Patience {
+            idle: settings.http.keep_alive,
             silence: settings.http.keep_alive + settings.http.head_timeout,
             unread: settings.http.write_timeout,
         }),

@@ -115,6 +115,7 @@ impl<K: Hash + Eq> Buckets<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::samples;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
@@ -152,7 +153,11 @@ mod tests {
         }
         assert_eq!([1, 2, 3].map(|more| buckets.take(KEYS_MAX + more, MINUTE).is_ok()), [true, true, false]);
         assert_eq!((buckets.take(0, MINUTE), buckets.full_at.len()), (Ok(()), KEYS_MAX));
-        assert_eq!(buckets.take(KEYS_MAX, 10 * MINUTE), Ok(()), "full buckets make room");
+        assert_eq!(
+            buckets.take(KEYS_MAX, 3 * MINUTE),
+            Ok(()),
+            "full buckets make room, also those that just became full"
+        );
         assert_eq!(buckets.full_at.len(), 1);
     }
 
@@ -171,5 +176,20 @@ mod tests {
         for _ in 0..1_000 {
             assert_eq!(attempts.by_address(IpAddr::V6(Ipv6Addr::LOCALHOST)), Ok(()));
         }
+    }
+
+    #[test]
+    fn addresses_and_failures_of_accounts_are_counted_apart_and_a_success_is_no_failure() {
+        let attempts = Attempts::new(AttemptLimits { per_account: Some(1), per_address: Some(1) });
+        let [ana, ben] = ["ana", "ben"].map(|name| (samples::identifier("acme"), samples::identifier(name)));
+        let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
+        // So many that refills do not matter.
+        assert!((0..1_000).any(|_| attempts.by_address(address).is_err()));
+        for _ in 0..1_000 {
+            assert_eq!(attempts.on_account(&ana), Ok(()));
+            attempts.succeeded(&ana);
+        }
+        assert!((0..1_000).any(|_| attempts.on_account(&ana).is_err()));
+        assert_eq!(attempts.on_account(&ben), Ok(()));
     }
 }

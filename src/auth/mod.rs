@@ -4,7 +4,7 @@
 //! readers see at once: a revoked token must stop working before its revocation is durable, and every request reads the
 //! maps without a lock. Lists wait until the state they show is durable.
 //!
-//! Each file uses only those before it: token_text, token, member, password, credentials, hashing, attempts, permission,
+//! Each file uses only those before it: token_text, known_token, token, member, password, credentials, hashing, attempts, permission,
 //! revocations, identity, exchange_records, stored, change, load, accounts, sign_ins, invitations, members and tokens,
 //! links, exchanges, declared.
 
@@ -18,6 +18,7 @@ mod exchanges;
 mod hashing;
 mod identity;
 mod invitations;
+mod known_token;
 mod links;
 mod load;
 mod member;
@@ -39,6 +40,7 @@ pub use attempts::{AttemptLimits, TooSoon};
 pub use change::{RevocationReason, SignInMethod};
 pub use exchanges::{JobRoles, TrustedJob};
 pub use invitations::OpenInvitation;
+pub use known_token::KnownToken;
 pub use links::ProvidedPerson;
 pub use member::{MEMBERS_MAX, Member, MemberEntry, MemberUpdate, NewMember, ProviderLink};
 pub use password::Password;

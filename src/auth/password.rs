@@ -188,6 +188,12 @@ mod tests {
     }
 
     #[test]
+    fn a_hash_costs_what_is_recommended() {
+        let PasswordHash { memory_kib, passes, lanes, .. } = PasswordHash::NOBODY;
+        assert_eq!((memory_kib, passes, lanes), (19_456, 2, 1));
+    }
+
+    #[test]
     fn a_hash_matches_its_password_alone_and_shows_nothing() {
         let password = Password::parse("correct horse").unwrap();
         let hash = PasswordHash::of(&password);

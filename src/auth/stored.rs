@@ -324,6 +324,10 @@ mod tests {
         let email = Some(Email::parse("ana@acme.example").unwrap());
         let newer = Member { email: email.clone(), disabled: true, for_jobs: true, ..member.clone() };
         assert_eq!(decode_member(&key, &encode_member(&newer)).unwrap(), newer);
+        let before = MemberV1 { id: [1; 12], role: member.role.to_form(), created_at: member.created_at.as_millis() };
+        let second = MemberV2 { before, email: Some("ana@acme.example"), disabled: true };
+        let second = decode_member(&key, &record::append(&second, vec![2])).unwrap();
+        assert_eq!(second, Member { for_jobs: false, ..newer });
 
         let key = declaration_key(&member.organization, &member.name);
         let (name, declared) = decode_declaration(&key, &format_4("member declaration")).unwrap();

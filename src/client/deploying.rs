@@ -49,7 +49,7 @@ pub async fn wait(api: &Api, mut deployment: Value) -> Result<Value, Failure> {
         }
         let seconds = if etag.is_some() { POLL_SECONDS } else { 0 };
         let call = api.call(Method::GET, &format!("{path}?waitSeconds={seconds}"));
-        let headers = etag.take().into_iter().map(|etag| ("If-None-Match", etag)).collect();
+        let headers = etag.iter().map(|etag| ("If-None-Match", etag.clone())).collect();
         let timeout = Duration::from_secs(seconds) + ANSWER_WITHIN;
         match api.send(Call { headers, patience: Duration::ZERO, timeout, ..call }).await {
             Ok(answer) => {

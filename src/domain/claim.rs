@@ -34,10 +34,10 @@ pub struct Claim {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ClaimReply {
-    Granted(Session),
+    Granted(Arc<Session>),
     /// Its place is kept by polling this session.
     Queued {
-        session: Session,
+        session: Arc<Session>,
         /// In the queue, from 1.
         position: usize,
         /// Whether the one who has the lock keeps it until somebody ends that.
@@ -75,7 +75,8 @@ impl Command for Claim {
         let position = decision.next.queue.position(&waiter);
         decision.outcome.events.push(waiter.queued(position));
         let holder_never_expires = decision.next.holder_never_expires();
-        Ok(ClaimReply::Queued { session: waiter.session.clone(), position, holder_never_expires })
+        let session = Arc::new(waiter.session.clone());
+        Ok(ClaimReply::Queued { session, position, holder_never_expires })
     }
 }
 
@@ -119,16 +120,15 @@ impl ClaimRequest {
 /// Gives the lock to a waiter. If its client is not connected, it has to poll in time.
 pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, outsider: bool) {
     let away = waiter.kept_by == KeptBy::Polling && decision.surroundings.presence(&waiter) != Presence::Connected;
-    let mut session = waiter.session.clone();
+    let session = waiter.session.clone();
     let before = decision.outcome.events.len();
-    if waiter.kept_by == KeptBy::Polling {
-        session = grant_named(decision, session);
-    } else {
-        session = grant(decision, session);
-    }
-    if away && let Some(claimed) = decision.next.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) {
+    let mut session = match waiter.kept_by {
+        KeptBy::Polling => grant_named(decision, session),
+        KeptBy::Connection | KeptBy::Key(_) => grant(decision, session),
+    };
+    if away && let Some(claimed) = &mut Arc::make_mut(&mut session).claimed {
         claimed.unseen_until = Some(Deadline::after(decision.now, ASK_WITHIN_MILLIS));
-        session.claimed = Some(claimed.clone());
+        decision.next.lock = Some(session.clone());
     }
     // The caller of this decision is not the one who claimed.
     for event in decision.outcome.events.iter_mut().skip(before).filter(|event| !event.automatic) {
@@ -138,14 +138,14 @@ pub(super) fn grant_waiter(decision: &mut Decision<'_>, waiter: Arc<Waiter>, out
 }
 
 /// Gives the lock to a session whose id nobody knows yet. It gets an id from which its record is found without an index.
-pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Session {
+pub(super) fn grant(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     session.id.origin = Origin::Granted(decision.next.next_token());
     grant_named(decision, session)
 }
 
 /// The only place where a lock is given: the next fencing token, the lease, and the first deployment if there is one. The
 /// previous holder has left already.
-fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Session {
+fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Arc<Session> {
     decision.touch();
     let (now, next) = (decision.now, &mut decision.next);
     let configuration = next.configuration.clone().unwrap_or_default();
@@ -165,8 +165,9 @@ fn grant_named(decision: &mut Decision<'_>, mut session: Session) -> Session {
     let (seed, commit) = (session.id.seed, session.commit.clone());
     let event = Event::session(EventType::SessionClaimed, session.id).with("fencingToken", next.fencing_token);
     decision.outcome.events.push(event.with_some("commitId", commit.as_ref().map(CommitId::shared)));
-    let session = next.lock.insert(session);
+    let session = next.lock.insert(Arc::new(session));
     if let (true, Some(commit)) = (configuration.deploy_on_claim, commit) {
+        let session = Arc::make_mut(session);
         deploy::enqueue(session, Deployment::new(DeploymentId(seed), commit, now.at), &mut decision.outcome);
         deploy::advance(decision);
     }

@@ -69,7 +69,7 @@ impl Command for Configure {
 /// A new limit applies to the present holder too, counted from when it got the lock.
 fn limit_hold(next: &mut Environment, max_hold_seconds: Option<u32>, now: Now) {
     let changed = next.configuration.as_ref().is_some_and(|present| present.max_hold_seconds != max_hold_seconds);
-    let Some(lock) = next.lock.as_mut().filter(|_| changed) else { return };
+    let Some(lock) = next.lock.as_mut().filter(|_| changed).map(Arc::make_mut) else { return };
     let Some(claimed) = &mut lock.claimed else { return };
     // By the steady clock alone: the wall clock may have been set since the lock was given.
     let held_millis = now.tick.0.saturating_sub(claimed.tick.0);

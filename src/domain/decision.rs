@@ -21,9 +21,9 @@ pub struct Decision<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Sessions that had the lock and have ended, for the history. Once more if a deployment outlived its session.
-    pub ended: Vec<Session>,
+    pub ended: Vec<Arc<Session>>,
     /// Sessions that have ended in the queue.
-    pub left: Vec<Session>,
+    pub left: Vec<Arc<Session>>,
     pub enqueued: Option<Arc<Waiter>>,
     /// The waiter whose client is told the id of its session.
     pub made_known: Option<Arc<Waiter>>,
@@ -46,7 +46,7 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GrantedWaiter {
     pub waiter: Arc<Waiter>,
-    pub session: Session,
+    pub session: Arc<Session>,
     /// Whether it waited in the pool, not in this environment's queue.
     pub outsider: bool,
 }
@@ -100,6 +100,7 @@ impl<'a> Decision<'a> {
         for session in [leaving, lock].into_iter().flatten() {
             let place = session.deployments.iter().position(|d| d.id == id && !d.status.is_finished());
             if let Some(place) = place {
+                let session = Arc::make_mut(session);
                 let owner = Owner::of(session);
                 session.revision += 1;
                 return Ok((&mut session.deployments[place], owner, context));

@@ -1,5 +1,7 @@
 //! Deploy: a session's deployments, one at a time per environment, in order of arrival.
 
+use std::sync::Arc;
+
 use super::session::DEPLOYMENTS_LISTED;
 use super::stages::{self, Owner};
 use super::{
@@ -34,7 +36,7 @@ impl Command for Deploy {
         check_queue(session)?;
         decision.touch();
         let now = decision.now;
-        let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        let holder = decision.next.lock.as_mut().map(Arc::make_mut).ok_or(Rejection::SessionNotFound)?;
         holder.renew(now);
         let id = DeploymentId(self.seed);
         enqueue(holder, Deployment::new(id, self.commit, now.at), &mut decision.outcome);

@@ -49,5 +49,7 @@ mod tests {
         assert_pattern_fits(Email::PATTERN, |text| Email::parse(text).is_ok(), &good, &bad);
         let longest = format!("{}@acme.example", "x".repeat(Email::LENGTH_MAX - 13));
         assert!(Email::parse(&longest).is_ok() && Email::parse(&format!("x{longest}")).is_err());
+        let shown = Email::parse("Ana@acme.example").map(|email| (email.as_str().to_owned(), email.to_string()));
+        assert_eq!(shown, Ok(("Ana@acme.example".to_owned(), "Ana@acme.example".to_owned())));
     }
 }

@@ -22,9 +22,10 @@ pub struct Environment {
     pub skipped_tokens: SkippedTokens,
     /// The first grant since the environment was created; earlier ones are not part of its history.
     pub first_session: u64,
-    pub lock: Option<Session>,
+    /// Shared with earlier states and with answers; changed with [`Arc::make_mut`].
+    pub lock: Option<Arc<Session>>,
     /// An ended session whose deployment still runs: nothing else is deployed until that has ended.
-    pub leaving: Option<Session>,
+    pub leaving: Option<Arc<Session>>,
     /// The deployment that resets the environment. Nobody gets the lock until it has ended, except by force.
     pub reset: Option<Deployment>,
     /// The last reset. Only this one is kept, since it belongs to no session.
@@ -108,7 +109,7 @@ impl Environment {
 
     /// Whether it is held by a session that ends only if somebody ends it.
     pub fn holder_never_expires(&self) -> bool {
-        self.lock.as_ref().is_some_and(Session::never_expires)
+        self.lock.as_deref().is_some_and(Session::never_expires)
     }
 
     /// For the pool of its pipeline.
@@ -135,7 +136,7 @@ impl Environment {
     pub(super) fn occupied(&self) -> Rejection {
         let queue_length = self.queue.len();
         match (&self.lock, self.available()) {
-            (Some(holder), _) => Rejection::EnvironmentLocked { holder: Box::new(holder.clone()), queue_length },
+            (Some(holder), _) => Rejection::EnvironmentLocked { holder: holder.clone(), queue_length },
             (None, Err(unavailable)) => unavailable,
             (None, Ok(_)) => Rejection::EnvironmentResetting { queue_length },
         }
@@ -143,8 +144,13 @@ impl Environment {
 
     /// The session with this id, if it holds the lock, is leaving or waits.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
-        let present = [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id);
+        let present = self.present_session(id).map(|session| &**session);
         present.or_else(|| self.queue.session(id).map(|waiter| &waiter.session))
+    }
+
+    /// The same without those that wait.
+    pub fn present_session(&self, id: SessionId) -> Option<&Arc<Session>> {
+        [&self.lock, &self.leaving].into_iter().flatten().find(|session| session.id == id)
     }
 
     /// The token of the next grant.
@@ -179,7 +185,7 @@ impl Environment {
     pub fn unfinished_deployment(&self, id: DeploymentId) -> Option<(&Deployment, Option<&Session>)> {
         let of_sessions = [&self.leaving, &self.lock].into_iter().flatten();
         let mut all = of_sessions
-            .flat_map(|session| session.deployments.iter().map(move |deployment| (deployment, Some(session))))
+            .flat_map(|session| session.deployments.iter().map(move |deployment| (deployment, Some(&**session))))
             .chain(self.reset.iter().map(|deployment| (deployment, None)));
         all.find(|(deployment, _)| deployment.id == id && !deployment.status.is_finished())
     }
@@ -193,7 +199,8 @@ impl Environment {
 
     /// The one running deployment.
     pub fn current_deployment(&self) -> Option<&Deployment> {
-        let of_sessions = [&self.leaving, &self.lock].into_iter().flatten().find_map(Session::unfinished_deployment);
+        let mut sessions = [&self.leaving, &self.lock].into_iter().flatten();
+        let of_sessions = sessions.find_map(|session| session.unfinished_deployment());
         of_sessions.or_else(|| self.reset.as_ref().filter(|deployment| deployment.status.occupies_environment()))
     }
 }

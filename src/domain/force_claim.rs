@@ -1,5 +1,7 @@
 //! Force-claim: ends the holder's session and takes the lock in one step. The queue keeps waiting.
 
+use std::sync::Arc;
+
 use super::{
     ClaimRequest, Command, Decision, Ended, EndedHow, IdSeed, Origin, Rejection, Role, Session, SessionId, claim,
     release, reset,
@@ -14,9 +16,9 @@ pub struct ForceClaim {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ForceClaimed {
-    pub session: Session,
+    pub session: Arc<Session>,
     /// The session that had the lock, as it ended.
-    pub overrode: Option<Session>,
+    pub overrode: Option<Arc<Session>>,
 }
 
 impl Command for ForceClaim {
@@ -35,7 +37,7 @@ impl Command for ForceClaim {
         let by = Some(self.request.user.clone());
         let ended = Ended { at: decision.now.at, by, how: EndedHow::Overridden(successor) };
         let overrode = release::end_session(decision, ended);
-        decision.outcome.events.extend(overrode.as_ref().and_then(Session::end_event));
+        decision.outcome.events.extend(overrode.as_deref().and_then(Session::end_event));
         reset::cancel(decision);
         let session = self.request.into_session(successor, decision.now);
         let session = claim::grant(decision, session);

@@ -1,6 +1,7 @@
 //! Ids and keys. An id's text has its type's prefix and sorts by creation time.
 
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
 use super::{Identifier, Malformed};
@@ -21,14 +22,70 @@ impl IdSeed {
 
 impl fmt::Display for IdSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0; SEED_DIGITS];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        f.write_str(std::str::from_utf8(&text).map_err(|_| fmt::Error)?)
+        f.write_str(&IdText::new("", self))
     }
+}
+
+/// The text of an id, made without `core::fmt` and kept without an allocation: every answer has several.
+#[derive(Clone, Copy)]
+pub struct IdText {
+    bytes: [u8; ID_TEXT_MAX],
+    length: usize,
+}
+
+/// A prefix, the digits of a seed, a letter, and the digits of a number.
+const ID_TEXT_MAX: usize = PREFIX_MAX + SEED_DIGITS + 1 + NUMBER_DIGITS_MAX;
+const PREFIX_MAX: usize = 4;
+const NUMBER_DIGITS_MAX: usize = 16;
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+/// The two digits of each byte.
+const HEX: [[u8; 2]; 256] = {
+    let mut pairs = [[0; 2]; 256];
+    let mut byte = 0;
+    while byte < pairs.len() {
+        pairs[byte] = [DIGITS[byte >> 4], DIGITS[byte & 15]];
+        byte += 1;
+    }
+    pairs
+};
+
+impl IdText {
+    pub fn new(prefix: &'static str, seed: &IdSeed) -> Self {
+        let mut bytes = [0; ID_TEXT_MAX];
+        let (before, rest) = bytes.split_at_mut(prefix.len());
+        before.copy_from_slice(prefix.as_bytes());
+        for (pair, byte) in rest.as_chunks_mut().0.iter_mut().zip(seed.0) {
+            *pair = HEX[usize::from(byte)];
+        }
+        Self { bytes, length: prefix.len() + SEED_DIGITS }
+    }
+
+    /// Appends the digits of a number, without leading zeros.
+    fn number(mut self, number: u64) -> Self {
+        let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1);
+        for place in (0..digits).rev() {
+            self.push(DIGITS[(number >> (4 * place)) as usize & 15]);
+        }
+        self
+    }
+
+    fn push(&mut self, digit: u8) {
+        self.bytes[self.length] = digit;
+        self.length += 1;
+    }
+}
+
+impl Deref for IdText {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.length]).expect("prefixes and digits are ASCII")
+    }
+}
+
+/// An id with a text of its own.
+pub trait Id {
+    fn text(&self) -> IdText;
 }
 
 /// Fills `bytes` with the value of the digits, in either case; false if they are not exactly as many digits as needed.
@@ -71,12 +128,22 @@ impl SessionId {
     pub const EXAMPLE: &'static str = "ses_0199f3c2a4b07f3e9d2c5a1b2a";
 }
 
+impl Id for SessionId {
+    fn text(&self) -> IdText {
+        let mut text = IdText::new("ses_", &self.seed);
+        match self.origin {
+            Origin::Granted(token) => text.number(token),
+            Origin::Queued(Ticket(ticket)) => {
+                text.push(b'q');
+                text.number(ticket)
+            }
+        }
+    }
+}
+
 impl fmt::Display for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.origin {
-            Origin::Granted(token) => write!(f, "ses_{}{token:x}", self.seed),
-            Origin::Queued(Ticket(ticket)) => write!(f, "ses_{}q{ticket:x}", self.seed),
-        }
+        f.write_str(&self.text())
     }
 }
 
@@ -116,9 +183,15 @@ macro_rules! seeded_id {
             pub const EXAMPLE: &'static str = concat!($prefix, "0199f3c2a4b07f3e9d2c5a1b");
         }
 
+        impl Id for $name {
+            fn text(&self) -> IdText {
+                IdText::new($prefix, &self.0)
+            }
+        }
+
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($prefix, "{}"), self.0)
+                f.write_str(&self.text())
             }
         }
 
@@ -196,6 +269,10 @@ mod tests {
         assert_eq!(early.to_string().parse(), Ok(early));
         assert_eq!(late.to_string().parse(), Ok(late));
         assert!(early.to_string() < late.to_string());
+        for number in [0, 1, 15, 16, 255, 256, u64::MAX] {
+            let id = SessionId { seed: IdSeed([0xa5; 12]), origin: Origin::Granted(number) };
+            assert_eq!(*id.text(), format!("ses_{}{number:x}", "a5".repeat(12)));
+        }
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl Command for RetryStage {
         let session = release::find(&decision.next, &self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
-            return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
+            return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
         }
         let id = self.target.id;
         if let Some((present, _)) = decision.next.unfinished_deployment(id) {
@@ -149,7 +149,7 @@ impl Command for RetryStage {
 
         decision.touch();
         let now = decision.now;
-        let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
+        let holder = decision.next.lock.as_mut().map(Arc::make_mut).ok_or(Rejection::SessionNotFound)?;
         if own {
             holder.renew(now);
         }

@@ -30,11 +30,11 @@ fn left() -> Subject {
 }
 
 fn holder(environment: &mut Environment) -> &mut Session {
-    environment.lock.as_mut().unwrap()
+    Arc::make_mut(environment.lock.as_mut().unwrap())
 }
 
 fn leaving(environment: &mut Environment) -> &mut Session {
-    environment.leaving.as_mut().unwrap()
+    Arc::make_mut(environment.leaving.as_mut().unwrap())
 }
 
 fn run(session: &mut Session) -> &mut Run {

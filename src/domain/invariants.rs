@@ -29,7 +29,8 @@ pub fn check(environment: &Environment) -> Result<(), String> {
         )?;
         check_session(leaving)?;
     }
-    let of_sessions = [&environment.lock, &environment.leaving].into_iter().flatten().map(running_deployments);
+    let sessions = [&environment.lock, &environment.leaving].into_iter().flatten();
+    let of_sessions = sessions.map(|session| running_deployments(session));
     let resetting = environment.reset.as_ref().is_some_and(|reset| reset.status.occupies_environment());
     let running = of_sessions.sum::<usize>() + usize::from(resetting);
     require(running <= 1, "two deployments run in one environment")?;

@@ -1,5 +1,7 @@
 //! Expiry, and what prevents it: heartbeats and polling.
 
+use std::sync::Arc;
+
 use super::queue::{ASK_WITHIN_MILLIS, LET_GO_AT_ONCE};
 use super::{
     Command, Deadline, Decision, Ended, EndedHow, Environment, Expiry, Lease, Now, Person, Rejection, Session,
@@ -36,18 +38,18 @@ pub struct Heartbeat {
 }
 
 impl Command for Heartbeat {
-    type Reply = Session;
+    type Reply = Arc<Session>;
 
     fn subject(&mut self) -> Option<&mut SessionRef> {
         Some(&mut self.session)
     }
 
-    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
         release::find_holder(&decision.next, &self.session, &self.by, self.fencing_token)?;
         decision.touch();
         let now = decision.now;
         let holder = decision.next.lock.as_mut().ok_or(Rejection::SessionNotFound)?;
-        holder.renew(now);
+        Arc::make_mut(holder).renew(now);
         Ok(holder.clone())
     }
 }
@@ -65,7 +67,11 @@ impl Command for Seen {
         let Some(holder) = decision.next.lock.as_mut().filter(|holder| holder.id == self.session) else {
             return Ok(());
         };
-        if let Some(claimed) = holder.claimed.as_mut().filter(|claimed| !claimed.seen) {
+        if holder.claimed.as_ref().is_none_or(|claimed| claimed.seen) {
+            return Ok(());
+        }
+        let holder = Arc::make_mut(holder);
+        if let Some(claimed) = &mut holder.claimed {
             claimed.unseen_until = None;
             claimed.seen = true;
             holder.revision += 1;
@@ -98,7 +104,10 @@ impl Command for Undelivered {
         if !self.keyed {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(Expiry::Vanished) };
             release::vacate(decision, ended);
-        } else if let Some(claimed) = &mut holder.claimed {
+            return Ok(());
+        }
+        let holder = Arc::make_mut(holder);
+        if let Some(claimed) = &mut holder.claimed {
             claimed.unseen_until = Some(Deadline::after(now, ASK_WITHIN_MILLIS));
             holder.revision += 1;
             decision.touch();
@@ -117,7 +126,7 @@ impl Command for Elapse {
 
     fn decide(self, decision: &mut Decision<'_>) -> Result<Option<Tick>, Rejection> {
         let now = decision.now;
-        let expiry = decision.next.lock.as_ref().and_then(Session::expiry);
+        let expiry = decision.next.lock.as_deref().and_then(Session::expiry);
         if let Some((_, why)) = expiry.filter(|(until, _)| until.has_passed(now)) {
             let ended = Ended { at: now.at, by: None, how: EndedHow::Expired(why) };
             release::vacate(decision, ended);
@@ -205,7 +214,7 @@ impl Environment {
     /// the machine nobody can tell how much has passed, so each starts again.
     pub fn rearm(&mut self, started: Now, same_boot: bool) {
         let max_hold = self.configuration.as_ref().and_then(|configuration| configuration.max_hold_seconds);
-        let Some(claimed) = self.lock.as_mut().and_then(|lock| lock.claimed.as_mut()) else { return };
+        let Some(claimed) = self.lock.as_mut().and_then(|lock| Arc::make_mut(lock).claimed.as_mut()) else { return };
         // A tick from after the start is of some other clock, such as that of another container.
         let same_boot = same_boot && claimed.tick <= started.tick;
         if !same_boot {
@@ -230,7 +239,7 @@ mod tests {
     use crate::domain::samples::{Subject, at, by_key, claim, person, request};
     use crate::domain::{Claim, ClaimRequest, Configuration, KeptBy, Presence, Timestamp};
 
-    fn holder(subject: &Subject) -> Session {
+    fn holder(subject: &Subject) -> Arc<Session> {
         subject.environment.lock.clone().unwrap()
     }
 
@@ -305,7 +314,7 @@ mod tests {
             let request = ClaimRequest { ttl_seconds: Some(120), ..request(1) };
             subject.run(0, Claim { request, ..claim(1) }).unwrap();
             subject.environment.rearm(started, true);
-            let claimed = holder(&subject).claimed.unwrap();
+            let claimed = holder(&subject).claimed.clone().unwrap();
             assert_eq!(
                 (claimed.lease.unwrap().until.due, claimed.hold_until.unwrap().due),
                 (Tick(120_000), Tick(3_600_000))
@@ -313,7 +322,7 @@ mod tests {
             assert_eq!(claimed.tick, Tick(0), "a limit that is set later counts from when the lock was given");
             let another = Now { tick: Tick(7), ..started };
             subject.environment.rearm(another, false);
-            let claimed = holder(&subject).claimed.unwrap();
+            let claimed = holder(&subject).claimed.clone().unwrap();
             assert_eq!(
                 (claimed.lease.unwrap().until.due, claimed.hold_until.unwrap().due),
                 (Tick(120_007), Tick(3_600_007))

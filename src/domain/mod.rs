@@ -62,8 +62,8 @@ pub use environment::{Environment, LastDeployment, LastReset, LockStatus};
 pub use event::{Event, EventData, EventType, EventValue, Initiator, RequestRef};
 pub use force_claim::{ForceClaim, ForceClaimed};
 pub use ids::{
-    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, IdSeed, Origin, PipelineKey, RegistryId,
-    SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
+    AnalysisId, ApprovalId, DeliveryId, DeploymentId, EnvironmentKey, Id, IdSeed, IdText, Origin, PipelineKey,
+    RegistryId, SessionId, Ticket, TokenId, UserId, WebhookId, read_hex,
 };
 pub use intervene::{CancelStage, DecideApproval, RetryStage, Verdict};
 pub use lease::{

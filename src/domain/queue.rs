@@ -101,7 +101,7 @@ pub enum AfterHangUp {
 pub struct Departure {
     pub waiter: Arc<Waiter>,
     /// As it ends.
-    pub session: Session,
+    pub session: Arc<Session>,
 }
 
 /// Whether the client of a waiter is there.
@@ -225,7 +225,7 @@ impl Waiter {
     pub(super) fn departure(self: &Arc<Self>, ended: Ended) -> Departure {
         let mut session = self.session.clone();
         session.end(ended);
-        Departure { waiter: self.clone(), session }
+        Departure { waiter: self.clone(), session: Arc::new(session) }
     }
 }
 
@@ -355,7 +355,7 @@ pub(super) fn expire(decision: &mut Decision<'_>, ticket: Ticket, why: Expiry) {
 }
 
 /// Removes a waiter. If its client knows it as a session, it ends as one.
-pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Session> {
+pub(super) fn leave(decision: &mut Decision<'_>, ticket: Ticket, ended: Ended) -> Option<Arc<Session>> {
     let departure = decision.dequeue(ticket)?.departure(ended);
     if let Some(event) = departure.event() {
         decision.outcome.events.push(event);

@@ -9,7 +9,7 @@ pub enum Rejection {
     #[error("the environment does not exist")]
     EnvironmentNotFound,
     #[error("the environment is locked")]
-    EnvironmentLocked { holder: Box<Session>, queue_length: usize },
+    EnvironmentLocked { holder: Arc<Session>, queue_length: usize },
     #[error("the environment is being reset after a release")]
     EnvironmentResetting { queue_length: usize },
     #[error("all environments with these labels are locked")]
@@ -31,7 +31,7 @@ pub enum Rejection {
     #[error("the session does not exist")]
     SessionNotFound,
     #[error("the session has ended")]
-    SessionEnded { session: Box<Session> },
+    SessionEnded { session: Arc<Session> },
     #[error("the session is still queued")]
     SessionQueued { position: usize },
     #[error("the fencing token is not the session's")]

@@ -1,5 +1,7 @@
 //! Release: the holder, or somebody who may release for others, gives the lock back. A waiter leaves the queue.
 
+use std::sync::Arc;
+
 use super::stages::{self, Owner};
 use super::{Command, Decision, Ended, EndedHow, Environment, Person, Rejection, Session, SessionRef, queue, reset};
 
@@ -12,21 +14,21 @@ pub struct Release {
 }
 
 impl Command for Release {
-    type Reply = Session;
+    type Reply = Arc<Session>;
 
     fn subject(&mut self) -> Option<&mut SessionRef> {
         Some(&mut self.session)
     }
 
-    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
-        let session = find(&decision.next, &self.session)?.clone();
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
+        let session = find(&decision.next, &self.session)?;
         session.check_user(&self.by, self.any)?;
         if session.ended.is_some() {
             // Releasing twice, or after a force-claim, is no error: the answer says how the session ended.
-            return Ok(session);
+            return Ok(Arc::new(session.clone()));
         }
         let ended = Ended { at: decision.now.at, by: Some(self.by), how: EndedHow::Released };
-        if let Some(waiter) = decision.next.queue.session(session.id) {
+        if let Some(waiter) = decision.next.queue.session(self.session.id) {
             let ticket = waiter.ticket;
             return queue::leave(decision, ticket, ended).ok_or(Rejection::SessionNotFound);
         }
@@ -43,9 +45,9 @@ pub struct ReleaseLock {
 }
 
 impl Command for ReleaseLock {
-    type Reply = Session;
+    type Reply = Arc<Session>;
 
-    fn decide(self, decision: &mut Decision<'_>) -> Result<Session, Rejection> {
+    fn decide(self, decision: &mut Decision<'_>) -> Result<Arc<Session>, Rejection> {
         if !decision.next.exists() {
             return Err(Rejection::EnvironmentNotFound);
         }
@@ -84,7 +86,7 @@ pub(super) fn find_holder<'a>(
     let session = find(environment, session)?;
     session.check_user(by, false)?;
     if session.ended.is_some() {
-        return Err(Rejection::SessionEnded { session: Box::new(session.clone()) });
+        return Err(Rejection::SessionEnded { session: Arc::new(session.clone()) });
     }
     if let Some(waiter) = environment.queue.session(session.id) {
         return Err(Rejection::SessionQueued { position: environment.queue.position(waiter) });
@@ -97,7 +99,7 @@ pub(super) fn find_holder<'a>(
 }
 
 /// Ends the holder's session, and begins the reset if the environment has one.
-pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Session> {
+pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
     let session = end_session(decision, ended)?;
     decision.outcome.events.extend(session.end_event());
     reset::begin(decision);
@@ -106,18 +108,19 @@ pub(super) fn vacate(decision: &mut Decision<'_>, ended: Ended) -> Option<Sessio
 
 /// Takes the lock from its holder, if there is one, and returns the session as it ended. Its waiting deployments are
 /// cancelled; a running one is stopped, and nothing else is deployed until it has ended.
-pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Session> {
-    let mut session = decision.next.lock.take()?;
+pub(super) fn end_session(decision: &mut Decision<'_>, ended: Ended) -> Option<Arc<Session>> {
+    let mut holder = decision.next.lock.take()?;
     decision.touch();
+    let session = Arc::make_mut(&mut holder);
     session.end(ended);
-    let owner = Owner::of(&session);
+    let owner = Owner::of(session);
     for deployment in &mut session.deployments {
         stages::cancel(deployment, &owner, &mut decision.context());
     }
     if session.unfinished_deployment().is_some() {
-        decision.next.leaving = Some(session.clone());
+        decision.next.leaving = Some(holder.clone());
     }
     decision.next.last_used = Some(decision.now.at);
-    decision.outcome.ended.push(session.clone());
-    Some(session)
+    decision.outcome.ended.push(holder.clone());
+    Some(holder)
 }

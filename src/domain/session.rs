@@ -108,7 +108,7 @@ named_enum! {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionRef {
     pub id: SessionId,
-    pub ended: Option<Box<Session>>,
+    pub ended: Option<Arc<Session>>,
 }
 
 impl From<SessionId> for SessionRef {

@@ -276,6 +276,14 @@ mod tests {
     }
 
     #[test]
+    fn a_class_has_all_characters_beyond_the_first_256_or_none_of_them() {
+        for character in ['\u{100}', '\u{101}', char::MAX] {
+            assert!(CharClass::NO_NUL.contains(character) && !CharClass::VISIBLE.contains(character), "{character:?}");
+        }
+        assert!(CharClass::NO_NUL.contains('\u{ff}') && !CharClass::VISIBLE.contains('\u{ff}'));
+    }
+
+    #[test]
     fn characters_and_bytes_are_counted_apart() {
         assert!(NAME.check(&"ä".repeat(100)).is_ok() && NAME.check(&"ä".repeat(101)).is_err());
         let half = *pipeline::ARGUMENT.length.end() / 2;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::domain::{
-    DeploymentId, EventData, EventType, IdSeed, Identifier, Initiator, Malformed, SessionId, Timestamp,
+    DeploymentId, EventData, EventType, Id, IdSeed, IdText, Identifier, Initiator, Malformed, SessionId, Timestamp,
 };
 use crate::store::journal::Hash;
 
@@ -43,12 +43,18 @@ impl EventId {
     }
 }
 
-impl fmt::Display for EventId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Id for EventId {
+    fn text(&self) -> IdText {
         let mut seed = [0; 12];
         seed[..8].copy_from_slice(&self.number.to_be_bytes());
         seed[8..].copy_from_slice(&self.check);
-        write!(f, "evt_{}", IdSeed(seed))
+        IdText::new("evt_", &IdSeed(seed))
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
     }
 }
 

@@ -9,6 +9,7 @@ use actix_web::http::header::{AUTHORIZATION, HeaderValue};
 use super::authorization;
 use super::call::Call;
 use super::codes::Code;
+use super::connection::Connection;
 use super::cookies;
 use super::outcome::read_within;
 use super::own_page;
@@ -183,7 +184,12 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
     let Some(token) = authorization::bearer(header) else {
         return Err(mistaken(header, "is not sent as it should be"));
     };
-    realm.accounts.authenticate(token, (realm.clock)()).map_err(|why| match why {
+    let now = (realm.clock)();
+    let caller = match call.request.conn_data::<Arc<Connection>>() {
+        Some(connection) => realm.accounts.authenticate_known(token, &connection.known_token, now),
+        None => realm.accounts.authenticate(token, now),
+    };
+    caller.map_err(|why| match why {
         Unauthenticated::Malformed(Malformed(why)) => mistaken(header, why),
         Unauthenticated::Unknown | Unauthenticated::Expired | Unauthenticated::Disabled => unauthenticated(why, false),
     })

@@ -2,9 +2,10 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, IF_MATCH, IF_NONE_MATCH};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
+use super::json;
 use super::problem::Problem;
 use crate::domain::Expected;
 use crate::idempotency::StoredAnswer;
@@ -28,6 +29,9 @@ where
     }
 }
 
+/// The media type of answers, but for problems.
+pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct One<T> {
     pub data: T,
@@ -38,14 +42,14 @@ pub fn one<T: Serialize>(status: StatusCode, data: T) -> HttpResponse {
 }
 
 pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
-    HttpResponse::build(status).insert_header((CONTENT_TYPE, "application/json")).body(written(body))
+    HttpResponse::build(status).insert_header((CONTENT_TYPE, JSON)).body(written(body))
 }
 
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
     /// Room for a typical answer, so that the buffer does not grow.
     const USUAL_BYTES: usize = 768;
     let mut bytes = Vec::with_capacity(USUAL_BYTES);
-    serde_json::to_writer(&mut bytes, body).expect("our views can be serialised: all their keys are strings");
+    json::write(body, &mut bytes).expect("our views can be serialised: all their keys are strings");
     bytes
 }
 

@@ -3,6 +3,7 @@
 
 use actix_web::http::header::HeaderValue;
 
+const BEARER: &[u8] = b"Bearer";
 /// Schemes that other APIs use.
 const OTHER_SCHEMES: [&str; 8] = ["Basic", "Token", "Digest", "ApiKey", "Key", "OAuth", "Bot", "JWT"];
 /// Examples have these where a token belongs.
@@ -11,8 +12,9 @@ const PLACEHOLDERS: [&str; 9] =
 
 /// The token after `Bearer`; it may still be malformed.
 pub fn bearer(header: &HeaderValue) -> Option<&str> {
-    let (scheme, token) = header.to_str().ok()?.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let (scheme, token) = header.as_bytes().split_at_checked(BEARER.len())?;
+    let token = token.strip_prefix(b" ").filter(|_| scheme.eq_ignore_ascii_case(BEARER))?;
+    str::from_utf8(token.trim_ascii()).ok()
 }
 
 /// The mistake in a header without a usable token, as a sentence. `None` if it is none of the usual ones.

@@ -64,8 +64,8 @@ fn find(path: &str, parameters: &PathParameters) -> [Range<usize>; PARAMETERS_MA
     let mut found = [const { 0..0 }; PARAMETERS_MAX];
     let mut wanted = parameters.iter().zip(&mut found).peekable();
     let mut start = 0;
-    for (number, segment) in path.split('/').enumerate() {
-        let end = start + segment.len();
+    let slashes = memchr::memchr_iter(b'/', path.as_bytes());
+    for (number, end) in slashes.chain([path.len()]).enumerate() {
         match wanted.peek() {
             Some(((_, position), _)) if *position != number => {}
             Some(_) => wanted.by_ref().take(1).for_each(|(_, found)| *found = start..end),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::task::AtomicWaker;
 
 use super::socket::Socket;
+use crate::auth::KnownToken;
 
 /// A client that has taken nothing of its answer for this long may be dropped for another one.
 const UNREAD_MILLIS_MIN: u64 = 1_000;
@@ -21,10 +22,13 @@ pub struct Tally {
 
 pub struct Connection {
     pub socket: Socket,
+    pub known_token: KnownToken,
     tally: Arc<Tally>,
     stage: AtomicU8,
     in_flight: AtomicU32,
     has_asked: AtomicBool,
+    /// Something of the next request has come.
+    head_begun: AtomicBool,
     active_at_millis: AtomicU64,
     /// Since when the client takes nothing of its answer; 0 while it does, or has taken everything.
     unread_since_millis: AtomicU64,
@@ -54,6 +58,8 @@ pub struct Activity {
     pub in_flight: bool,
     /// Whether a request of it has been answered.
     pub has_asked: bool,
+    /// Whether something of the next request has come.
+    pub head_begun: bool,
     pub active_at_millis: u64,
     pub unread_since_millis: Option<u64>,
 }
@@ -61,6 +67,8 @@ pub struct Activity {
 /// How long a connection may keep the server waiting.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
+    /// Between two requests, if nothing of the second has come.
+    pub idle: Duration,
     /// Between two requests, including the head of the second.
     pub silence: Duration,
     /// Without taking anything of an answer.
@@ -69,6 +77,8 @@ pub struct Patience {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stall {
+    /// Kept alive for long enough; its client does nothing wrong.
+    Idle,
     Silent,
     Unread,
 }
@@ -90,7 +100,9 @@ impl Activity {
         if self.unread_since_millis.is_some_and(|since| past(since, patience.unread)) {
             return Some(Stall::Unread);
         }
-        (!self.in_flight && past(self.active_at_millis, patience.silence)).then_some(Stall::Silent)
+        let is_idle = self.has_asked && !self.head_begun;
+        let (limit, stall) = if is_idle { (patience.idle, Stall::Idle) } else { (patience.silence, Stall::Silent) };
+        (!self.in_flight && past(self.active_at_millis, limit)).then_some(stall)
     }
 
     /// Whether it may be closed for another one, and since when. Never while a request is being worked on.
@@ -129,9 +141,11 @@ impl Connection {
         tally.staying.fetch_add(1, Ordering::Relaxed);
         Self {
             socket,
+            known_token: KnownToken::default(),
             stage: AtomicU8::new(OPEN),
             in_flight: AtomicU32::new(0),
             has_asked: AtomicBool::new(false),
+            head_begun: AtomicBool::new(false),
             active_at_millis: AtomicU64::new(tally.now_millis()),
             unread_since_millis: AtomicU64::new(0),
             patience_millis: AtomicU64::new(0),
@@ -153,6 +167,7 @@ impl Connection {
         Activity {
             in_flight: self.is_busy(),
             has_asked: self.has_asked.load(Ordering::Relaxed),
+            head_begun: self.head_begun.load(Ordering::Relaxed),
             active_at_millis: self.active_at_millis.load(Ordering::Relaxed),
             unread_since_millis: (unread > 0).then_some(unread),
         }
@@ -160,6 +175,11 @@ impl Connection {
 
     pub fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0
+    }
+
+    /// Something has been read while no request is under way.
+    pub fn note_head(&self) {
+        self.head_begun.store(true, Ordering::Relaxed);
     }
 
     pub fn is_unread(&self) -> bool {
@@ -257,6 +277,7 @@ impl Drop for ActiveRequest {
         let connection = &self.0;
         connection.active_at_millis.store(connection.tally.now_millis(), Ordering::Relaxed);
         connection.has_asked.store(true, Ordering::Relaxed);
+        connection.head_begun.store(false, Ordering::Relaxed);
         connection.in_flight.fetch_sub(1, Ordering::Relaxed);
         connection.read_on();
     }
@@ -281,11 +302,12 @@ impl Connection {
 mod tests {
     use super::*;
 
-    const PATIENCE: Patience = Patience { silence: Duration::from_secs(60), unread: Duration::from_secs(10) };
+    const PATIENCE: Patience =
+        Patience { idle: Duration::from_secs(50), silence: Duration::from_secs(60), unread: Duration::from_secs(10) };
     const NOW: u64 = 100_000;
 
     fn activity(in_flight: bool, active_at_millis: u64, unread_since_millis: Option<u64>) -> Activity {
-        Activity { in_flight, has_asked: true, active_at_millis, unread_since_millis }
+        Activity { in_flight, has_asked: true, head_begun: true, active_at_millis, unread_since_millis }
     }
 
     #[test]
@@ -301,6 +323,14 @@ mod tests {
             let activity = activity(in_flight, active_at, unread_since);
             assert_eq!(activity.stalled(NOW, PATIENCE), stall, "{activity:?}");
         }
+    }
+
+    #[test]
+    fn an_idle_connection_stalls_sooner_than_one_whose_next_request_has_begun() {
+        let idle = Activity { head_begun: false, ..activity(false, NOW - 55_000, None) };
+        assert_eq!(idle.stalled(NOW, PATIENCE), Some(Stall::Idle));
+        assert_eq!(Activity { head_begun: true, ..idle }.stalled(NOW, PATIENCE), None);
+        assert_eq!(Activity { has_asked: false, ..idle }.stalled(NOW, PATIENCE), None, "its first request has a limit");
     }
 
     #[test]

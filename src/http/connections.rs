@@ -1,8 +1,8 @@
 //! All open connections: how many there may be, and the end of those that stall.
 //!
-//! The web server has a timeout for the first head of a connection and for an idle connection, but not for a later head
-//! that stops half-way, nor for an answer that is not read: such clients would hold their connections and answers forever.
-//! So each connection records what it does, and those that stall are shut down.
+//! The web server has a timeout for the first head of a connection, but not for a later head that stops half-way, nor for an
+//! answer that is not read: such clients would hold their connections and answers forever. So each connection records what it
+//! does, and those that stall are shut down. Those that are idle too: a timer of the web server for each request costs more.
 //!
 //! When there are too many, a new one takes the place of the one that is missed least, so that a crowd of clients that keep
 //! the server waiting keeps nobody out. If all of them have requests in flight, the new one is only for probes.
@@ -36,7 +36,9 @@ pub struct Connections {
 /// The numbers of connections that were shut down.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Shut {
-    /// Nothing, or half a head, was sent for too long.
+    /// Kept alive as long as an idle connection is. It is not counted as cut off.
+    pub idle: usize,
+    /// Half a head was sent, or nothing since the beginning.
     pub silent: usize,
     /// An answer was not read.
     pub unread: usize,
@@ -117,6 +119,9 @@ impl Connections {
                     connection.read_on();
                     return true;
                 }
+                // Its next request is on its way.
+                Some(Stall::Idle) if connection.socket.has_unread_bytes() => return true,
+                Some(Stall::Idle) => shut.idle += usize::from(connection.cut_off()),
                 Some(Stall::Silent) => shut.silent += usize::from(connection.cut_off()),
                 Some(Stall::Unread) => shut.unread += usize::from(connection.cut_off()),
             }
@@ -181,7 +186,8 @@ mod tests {
     use super::*;
     use crate::http::stream::Stream;
 
-    const PATIENCE: Patience = Patience { silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
+    const PATIENCE: Patience =
+        Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
 
     struct Open {
         stream: Stream<Plain>,
@@ -233,10 +239,25 @@ mod tests {
         drop(busy);
         assert_eq!(connections.shut_stalled(), Shut::default(), "it has just done something");
         connection.quiet_since(1);
-        assert_eq!(connections.shut_stalled(), Shut { silent: 1, unread: 0 });
+        assert_eq!(connections.shut_stalled(), Shut { idle: 1, ..Shut::default() });
         assert_eq!(stream.read(&mut [0]).await.unwrap(), 0, "the server sees the end");
         assert_eq!(client.read(&mut [0]).unwrap(), 0, "and so does the client");
         assert_eq!(connections.shut_stalled(), Shut::default(), "once is enough");
+    }
+
+    #[actix::test]
+    async fn an_idle_connection_is_not_shut_under_its_next_request_and_one_that_stalls_in_it_is_silent() {
+        let connections = connections();
+        let Open { mut stream, connection, mut client } = open(&connections);
+        drop(connection.request_began());
+        connection.quiet_since(1);
+        client.write_all(b"GET").unwrap();
+        while !connection.socket.has_unread_bytes() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(connections.shut_stalled(), Shut::default(), "what has come was not read yet");
+        stream.read_exact(&mut [0; 3]).await.unwrap();
+        assert_eq!(connections.shut_stalled(), Shut { silent: 1, ..Shut::default() });
     }
 
     #[actix::test]
@@ -249,7 +270,7 @@ mod tests {
         tokio::time::timeout(Duration::from_secs(30), reading.stream.write_all(&[0])).await.unwrap().unwrap();
         idle.connection.unread_since(1);
         assert!(!reading.connection.is_unread());
-        assert_eq!(connections.shut_stalled(), Shut { silent: 0, unread: 1 });
+        assert_eq!(connections.shut_stalled(), Shut { unread: 1, ..Shut::default() });
         let Open { mut stream, mut client, .. } = idle;
         assert!(stream.write_all(&[0]).await.is_err(), "the web server learns of it");
         drop(stream);

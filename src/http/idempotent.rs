@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::access::{self, Access};
-use super::answer::{EarlyReturn, One, written};
+use super::answer::{EarlyReturn, JSON, One, written};
 use super::body::{Body, read_body};
 use super::call::Call;
 use super::codes::Code;
@@ -126,7 +126,7 @@ pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location
 pub fn response(answer: StoredAnswer) -> HttpResponse {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
     let mut response = HttpResponse::build(status);
-    response.insert_header((CONTENT_TYPE, "application/json"));
+    response.insert_header((CONTENT_TYPE, JSON));
     if let Some(location) = answer.location {
         response.insert_header((LOCATION, location));
     }

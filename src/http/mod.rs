@@ -2,7 +2,7 @@
 //!
 //! Each line may use those above it, and none below:
 //!
-//! - the wire: `codes`, `problem`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
+//! - the wire: `codes`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
 //!   problems), `paging` (queries and pages)
 //! - connections and limits: `socket`, `connection`, `transport` (plain or TLS), `stream`, `connections`, `handshake`,
 //!   `streaming`, `scans`, `rate_limit`, `event_hubs`
@@ -32,6 +32,7 @@ mod fuzz;
 mod handshake;
 mod hints;
 mod idempotent;
+mod json;
 mod meter;
 mod observe;
 mod openapi;

@@ -28,6 +28,8 @@ use super::protection::{Content, protect};
 use super::router::Router;
 use super::state::{App, Node, PerThread};
 use super::{hints, idempotent};
+use crate::domain::IdText;
+use crate::entropy;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
@@ -123,8 +125,8 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
         (1..=LENGTH_MAX).contains(&id.len()) && id.as_bytes().iter().all(|byte| byte.is_ascii_graphic())
     };
     headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
-        let id = format!("req_{}", crate::entropy::id_seed());
-        HeaderValue::try_from(id).expect("letters and digits are valid in a header")
+        let id = IdText::new("req_", &entropy::id_seed());
+        HeaderValue::from_str(&id).expect("letters and digits are valid in a header")
     })
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_http::HttpService;
 use actix_http::error::DispatchError;
+use actix_http::{HttpService, KeepAlive};
 use actix_server::{GracefulShutdownSignal, Server, ServerHandle};
 use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
 use actix_web::App;
@@ -32,7 +32,6 @@ use crate::tls::ServerTls;
 pub struct ListenOptions {
     pub workers: usize,
     pub head_timeout: Duration,
-    pub keep_alive: Duration,
     pub max_connections: usize,
     /// Whether the operator asked for that number.
     pub max_connections_given: bool,
@@ -219,7 +218,8 @@ impl Service {
         HttpService::build()
             .client_request_timeout(self.options.head_timeout)
             .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
-            .keep_alive(self.options.keep_alive)
+            // Idle connections are shut by `Connections`, without a timer for each request.
+            .keep_alive(KeepAlive::Os)
             .graceful_shutdown_signal(move || {
                 let stopping = stopping.clone();
                 async move { stopping.notified().await }

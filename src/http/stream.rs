@@ -87,6 +87,9 @@ impl<T: Transport> AsyncRead for Stream<T> {
         let read = self.read(context, buffer);
         let bytes = &buffer.filled()[before..];
         let is_ahead = self.transport.connection().is_busy();
+        if !is_ahead && !bytes.is_empty() {
+            self.transport.connection().note_head();
+        }
         if !matches!(read, Poll::Ready(Ok(()))) {
             self.turn = 0;
         } else if is_ahead || bytes.len() > FEW_BYTES {

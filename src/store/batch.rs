@@ -33,6 +33,11 @@ pub struct Append {
 pub type Pair = (Vec<u8>, Vec<u8>);
 
 impl Batch {
+    /// With room for so many puts and deletes.
+    pub fn with_capacity(changes: usize) -> Self {
+        Self { changes: Vec::with_capacity(changes), appends: Vec::new() }
+    }
+
     pub fn put(&mut self, key: Vec<u8>, value: Vec<u8>) {
         self.changes.push(Change { key, value: Some(value) });
     }

@@ -8,6 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use ring::digest;
 use sha2::{Digest, Sha256};
 
 use super::batch::{Append, Batch, Pair};
@@ -94,7 +95,12 @@ pub fn origin(journal: &str) -> Hash {
 
 /// The hash of an entry.
 pub fn chained(before: &Hash, number: u64, body: &[u8]) -> Hash {
-    Sha256::new_with_prefix(before).chain_update(number.to_be_bytes()).chain_update(body).finalize().into()
+    // By ring, which takes two thirds of the instructions where the processor has none for SHA-256.
+    let mut hash = digest::Context::new(&digest::SHA256);
+    hash.update(before);
+    hash.update(&number.to_be_bytes());
+    hash.update(body);
+    hash.finish().as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
 impl<'a> PageView<'a> {

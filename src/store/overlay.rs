@@ -19,8 +19,8 @@ pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 /// A dirty layer of this size is applied at once.
 const BIG_BYTES: usize = 8 * 1024 * 1024;
-/// A smaller one waits this long, so that a key that changes a thousand times is written once.
-const MAX_AGE: Duration = Duration::from_millis(500);
+/// A smaller one waits this long, so that a key that changes a thousand times is written once. A start replays as much.
+const MAX_AGE: Duration = Duration::from_secs(2);
 /// The cost of an entry besides its bytes: two vectors and its share of a tree node.
 const ENTRY_BYTES: usize = 64;
 

@@ -5,6 +5,7 @@
 
 use std::fmt::Display;
 
+use postcard::ser_flavors::Flavor;
 use serde::{Deserialize, Serialize};
 
 use super::contract::StoreError;
@@ -62,12 +63,68 @@ pub fn encode<'a, R: Record<'a> + Serialize>(record: &R) -> Vec<u8> {
 
 /// Appends a piece to a record that is made of pieces.
 pub fn append(piece: &impl Serialize, bytes: Vec<u8>) -> Vec<u8> {
-    postcard::to_extend(piece, bytes).expect("stored forms have no maps of unknown length, and memory does not fail")
+    postcard::serialize_with_flavor(piece, Appending(bytes))
+        .expect("stored forms have no maps of unknown length, and memory does not fail")
+}
+
+/// Where postcard writes to. Its own flavors for this extend a vector by an iterator over bytes, which is a slow loop
+/// unless the compiler sees through it.
+struct Appending(Vec<u8>);
+
+impl Flavor for Appending {
+    type Output = Vec<u8>;
+
+    #[inline]
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
+    }
+
+    #[inline]
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<Vec<u8>> {
+        Ok(self.0)
+    }
 }
 
 /// Takes the first piece, and says what comes after it.
 pub fn take<'a, R: Record<'a>, P: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(P, &'a [u8]), RecordError> {
     postcard::take_from_bytes(bytes).map_err(|error| of::<R>(error.into()))
+}
+
+/// A piece of bytes behind its number.
+pub type Numbered<'a> = (u64, &'a [u8]);
+
+/// The same for a number and the bytes behind it, which are only passed over. Without serde, since this is done for all
+/// pieces of a record that is made of many.
+pub fn take_numbered<'a, R: Record<'a>>(bytes: &'a [u8]) -> Result<(Numbered<'a>, &'a [u8]), RecordError> {
+    let taken = take_varint(bytes).and_then(|(number, rest)| {
+        let (length, rest) = take_varint(rest)?;
+        let length = usize::try_from(length).map_err(|_| postcard::Error::DeserializeBadVarint)?;
+        let (piece, rest) = rest.split_at_checked(length).ok_or(postcard::Error::DeserializeUnexpectedEnd)?;
+        Ok(((number, piece), rest))
+    });
+    taken.map_err(|error| of::<R>(error.into()))
+}
+
+/// A number as postcard writes it: seven bits per byte, the lowest first, and a high bit where more follow.
+fn take_varint(bytes: &[u8]) -> postcard::Result<(u64, &[u8])> {
+    const BYTES_MAX: usize = 10;
+    let mut number = 0;
+    for (index, byte) in bytes.iter().take(BYTES_MAX).enumerate() {
+        number |= u64::from(byte & 0x7f) << (7 * index);
+        if byte & 0x80 == 0 {
+            // Only one bit of the last byte fits.
+            let fits = index + 1 < BYTES_MAX || *byte <= 1;
+            return if fits { Ok((number, &bytes[index + 1..])) } else { Err(postcard::Error::DeserializeBadVarint) };
+        }
+    }
+    let is_cut = bytes.len() < BYTES_MAX;
+    Err(if is_cut { postcard::Error::DeserializeUnexpectedEnd } else { postcard::Error::DeserializeBadVarint })
 }
 
 pub fn decode<'a, R: Record<'a> + Deserialize<'a>>(bytes: &'a [u8]) -> Result<R, RecordError> {
@@ -205,6 +262,25 @@ mod tests {
         let older = decode::<NoteV3>(&new).unwrap_err();
         assert_eq!(older.fault, Fault::Older { found: 2, oldest: 3 });
         assert!(refused(&older).contains("version 2") && refused(&older).contains("from 3 on"), "{older}");
+    }
+
+    #[test]
+    fn a_numbered_piece_is_taken_as_serde_takes_it() {
+        let same = |bytes: &[u8]| {
+            let quick = take_numbered::<NoteV1<'_>>(bytes);
+            assert_eq!(quick, take::<NoteV1<'_>, (u64, &[u8])>(bytes), "{bytes:?}");
+            quick.is_ok()
+        };
+        for number in [0, 1, 127, 128, 16_383, 16_384, u64::MAX] {
+            for length in [0, 1, 127, 128, 300] {
+                let bytes = append(&(number, vec![7_u8; length]), Vec::new());
+                assert!(same(&[&bytes[..], &[9]].concat()), "something comes after it");
+                assert!((0..bytes.len()).all(|cut| !same(&bytes[..cut])), "some of it is missing");
+            }
+        }
+        for (last, fits) in [(0, true), (1, true), (2, false), (0x7f, false), (0x80, false)] {
+            assert_eq!(same(&[&[0xff; 9][..], &[last, 0, 0]].concat()), fits, "a number of more than 64 bits");
+        }
     }
 
     #[test]

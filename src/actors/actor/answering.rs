@@ -120,21 +120,12 @@ impl EnvironmentActor {
             return;
         }
         let (ticket, links) = (claim.ticket, self.links.clone());
-        let outcome_of = |reply: &ClaimReply| match reply {
-            ClaimReply::Granted(session) => {
-                Some(ClaimOutcome::Granted { environment: links.key.clone(), session: Box::new(session.clone()) })
-            }
-            ClaimReply::Queued { session, position, holder_never_expires } => Some(ClaimOutcome::Queued {
-                session: Box::new(session.clone()),
-                position: *position,
-                holder_never_expires: *holder_never_expires,
-            }),
-            ClaimReply::Waiting | ClaimReply::Refused(_) => None,
-        };
         // A queued session exists from now on, even if its client waits on the connection and is cut off.
         let record = |reply: &ClaimReply, batch: &mut _, now| {
-            if let Some(outcome) = outcome_of(reply) {
-                client.record(batch, &outcome, now);
+            if let Some(keyed) = &client.keyed
+                && let Some(outcome) = ClaimOutcome::of(reply.clone(), &links.key)
+            {
+                keyed.record(batch, &outcome, now);
             }
         };
         let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
@@ -147,11 +138,10 @@ impl EnvironmentActor {
             self.services().waiters.start_polling(ticket, self.services().tick());
             self.services().waiters.keep(ticket, client.place.take());
         }
-        let outcome = outcome_of(&reply).filter(|_| !(queued && hold));
         if let ClaimReply::Refused(rejection) = reply {
             return self.settle(settlement, context, move || client.refuse(rejection));
         }
-        match outcome {
+        match ClaimOutcome::of(reply, &links.key).filter(|_| !(queued && hold)) {
             Some(outcome) => self.settle(settlement, context, move || links.services.deliver(client, outcome)),
             None => {
                 self.held.insert(ticket, client);

@@ -34,7 +34,7 @@ impl EnvironmentActor {
         if let Some(subject) = command.subject()
             && loaded.environment.session(subject.id).is_none()
         {
-            subject.ended = loaded.ended_session(&services.records, key, subject.id)?.map(Box::new);
+            subject.ended = loaded.ended_session(&services.records, key, subject.id)?;
         }
         if let Some(target) = command.deployment()
             && loaded.environment.unfinished_deployment(target.id).is_none()
@@ -86,7 +86,7 @@ impl EnvironmentActor {
         let Some(granted) = &outcome.granted else { return };
         let mut keep = |client: &HeldClient| {
             if let Some(keyed) = &client.keyed {
-                let session = Box::new(granted.session.clone());
+                let session = granted.session.clone();
                 keyed.record(batch, &ClaimOutcome::Granted { environment: self.links.key.clone(), session }, now.at);
             }
         };
@@ -107,7 +107,7 @@ impl EnvironmentActor {
             Granted { ticket, client, session: granted.session, outsider: granted.outsider }
         });
         // Somebody may have released a queued session whose client still waits on its connection.
-        let client_of = |session: &Session| match session.id.origin {
+        let client_of = |session: &Arc<Session>| match session.id.origin {
             Origin::Queued(ticket) => self.held.remove(&ticket).map(|client| (client, session.clone())),
             Origin::Granted(_) => None,
         };
@@ -127,7 +127,7 @@ impl EnvironmentActor {
         let (sequence, trim_on) = (committed.sequence, committed.trim_on);
         let effects = std::mem::take(&mut outcome.effects);
         let Ok(loaded) = &mut self.loaded else { unreachable!("only a loaded environment decides") };
-        services.lock_times.passed(loaded.environment.lock.as_ref(), next.lock.as_ref(), now);
+        services.lock_times.passed(loaded.environment.lock.as_deref(), next.lock.as_deref(), now);
         let Advance { view, sessions, deployments, was_held_back } =
             loaded.advance(next, outcome, committed, now, |written| view.has_settled(written));
         self.note_held_back_after_decision(was_held_back);

@@ -25,7 +25,7 @@ pub struct Settlement {
     pub effects: Vec<Effect>,
     pub granted: Option<Granted>,
     /// Clients that waited on their connection under a session that has ended.
-    pub sent_away: Vec<(HeldClient, Session)>,
+    pub sent_away: Vec<(HeldClient, Arc<Session>)>,
     pub trim_on: bool,
 }
 
@@ -33,7 +33,7 @@ pub struct Settlement {
 pub struct Granted {
     pub ticket: Ticket,
     pub client: Option<HeldClient>,
-    pub session: Session,
+    pub session: Arc<Session>,
     /// Whether it came from the pool.
     pub outsider: bool,
 }
@@ -105,10 +105,9 @@ impl Settlement {
             services.perform(key, effect);
         }
         for (client, session) in self.sent_away {
-            client.refuse(Rejection::SessionEnded { session: Box::new(session) });
+            client.refuse(Rejection::SessionEnded { session });
         }
         if let Some(Granted { client: Some(client), session, .. }) = self.granted {
-            let session = Box::new(session);
             services.deliver(client, ClaimOutcome::Granted { environment: key.clone(), session });
         }
     }

@@ -1,5 +1,7 @@
 //! Handles signals: clients that disconnect or stop waiting, offers, deadlines.
 
+use std::sync::Arc;
+
 use actix::prelude::*;
 
 use super::EnvironmentActor;
@@ -127,7 +129,7 @@ impl EnvironmentActor {
         if waiter.kept_by == KeptBy::Polling {
             let position = loaded.environment.queue.position(&waiter);
             let holder_never_expires = loaded.environment.holder_never_expires();
-            let session = Box::new(waiter.session.clone());
+            let session = Arc::new(waiter.session.clone());
             return self.leave_queued(
                 ticket,
                 ClaimOutcome::Queued { session, position, holder_never_expires },

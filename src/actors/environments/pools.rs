@@ -1,5 +1,7 @@
 //! Waiters for any environment of a pipeline.
 
+use std::sync::Arc;
+
 use super::Environments;
 use super::reading::SessionFound;
 use crate::actors::failure::Failure;
@@ -33,7 +35,11 @@ impl Environments {
     }
 
     /// Up to [`HOLDERS_MAX`] holders of environments with these labels, the longest of these first.
-    pub fn holders(&self, pipeline: &PipelineKey, labels: &Labels) -> Result<Vec<(Identifier, Session)>, StoreError> {
+    pub fn holders(
+        &self,
+        pipeline: &PipelineKey,
+        labels: &Labels,
+    ) -> Result<Vec<(Identifier, Arc<Session>)>, StoreError> {
         let mut holders = Vec::new();
         for name in self.directory.pools.get(pipeline).taken(labels, TAKEN_LOOKED_AT) {
             let key = EnvironmentKey { pipeline: pipeline.clone(), name };

@@ -24,7 +24,7 @@ const STEM_SHORTER: usize = 3;
 pub struct SessionFound {
     /// None while it waits for any environment, or if it ended waiting.
     pub environment: Option<EnvironmentKey>,
-    pub session: Session,
+    pub session: Arc<Session>,
     pub waiting: Option<Waiting>,
 }
 
@@ -98,11 +98,12 @@ impl Environments {
         if let Some(waiter) = environment.queue.session(id) {
             self.note_poll(waiter, reader);
             let waiting = Some(self.waiting_in(key, environment, waiter));
-            return Ok(Some(SessionFound { environment: Some(key.clone()), session: waiter.session.clone(), waiting }));
+            let session = Arc::new(waiter.session.clone());
+            return Ok(Some(SessionFound { environment: Some(key.clone()), session, waiting }));
         }
-        let session = match environment.session(id) {
+        let session = match environment.present_session(id) {
             Some(session) => Some(session.clone()),
-            None => self.services().records.ended_session(key, environment, id)?,
+            None => self.services().records.ended_session(key, environment, id)?.map(Arc::new),
         };
         Ok(session.map(|session| SessionFound { environment: Some(key.clone()), session, waiting: None }))
     }
@@ -118,7 +119,8 @@ impl Environments {
         if let Some((waiter, position)) = self.directory.pools.get(pipeline).session(id) {
             self.note_poll(&waiter, reader);
             let waiting = Some(self.waiting_in_pool(&waiter, position));
-            return Ok(Some(SessionFound { environment: None, session: waiter.session.clone(), waiting }));
+            let session = Arc::new(waiter.session.clone());
+            return Ok(Some(SessionFound { environment: None, session, waiting }));
         }
         let records = &self.services().records;
         if let Some(key) = records.pointer(ticket)?.map(|(key, _)| key).filter(|key| key.pipeline == *pipeline) {
@@ -130,7 +132,7 @@ impl Environments {
         let ended = records.ended_in_queue(id)?.filter(|(of, _, _)| of == pipeline);
         Ok(ended.map(|(pipeline, name, session)| {
             let environment = name.map(|name| EnvironmentKey { pipeline, name });
-            SessionFound { environment, session, waiting: None }
+            SessionFound { environment, session: Arc::new(session), waiting: None }
         }))
     }
 
@@ -205,7 +207,8 @@ impl Environments {
         sessions.retain(|session| environment.session(session.id).is_none());
         let present = [&environment.leaving, &environment.lock].into_iter().flatten();
         let number = |session: &Session| session.fencing_token().unwrap_or_default();
-        sessions.extend(present.filter(|session| (first..=last).contains(&number(session))).cloned());
+        let present = present.filter(|session| (first..=last).contains(&number(session)));
+        sessions.extend(present.map(|session| Session::clone(session)));
         let complete = sessions.len() as u64 >= environment.count_sessions(first..=last);
         if !complete && records.environment(key)?.is_some_and(|now| is_behind(&now)) {
             return Ok(None);

@@ -37,7 +37,7 @@ pub struct ListedSession {
     pub pipeline: PipelineKey,
     /// None while it waits for any environment.
     pub environment: Option<Identifier>,
-    pub session: Session,
+    pub session: Arc<Session>,
     pub waiting: Option<Waiting>,
 }
 
@@ -168,7 +168,7 @@ impl Environments {
         // Holder and queue from one view: a waiter that gets the lock is in one of both.
         for key in queues {
             let Some(environment) = self.at_a_glance_with_queue(&key)? else { continue };
-            if let Some(lock) = &environment.lock {
+            if let Some(lock) = environment.lock.as_deref() {
                 outsiders.remove(&lock.id);
                 if filter.matches(SessionStatus::Active, &lock.user) {
                     found.push(Candidate::holder(key.clone(), &Holder::from(lock)));
@@ -195,12 +195,13 @@ impl Environments {
             At::Queue(key, environment, waiter) => {
                 let waiting = Some(self.waiting_in(&key, &environment, &waiter));
                 let EnvironmentKey { pipeline, name } = key;
-                Some(ListedSession { pipeline, environment: Some(name), session: waiter.session.clone(), waiting })
+                let session = Arc::new(waiter.session.clone());
+                Some(ListedSession { pipeline, environment: Some(name), session, waiting })
             }
             At::Pool(pool, waiter) => {
                 let position = pool.session(candidate.id).map_or(1, |(_, position)| position);
                 let waiting = Some(self.waiting_in_pool(&waiter, position));
-                let (pipeline, session) = (pool.pipeline.clone(), waiter.session.clone());
+                let (pipeline, session) = (pool.pipeline.clone(), Arc::new(waiter.session.clone()));
                 Some(ListedSession { pipeline, environment: None, session, waiting })
             }
         })

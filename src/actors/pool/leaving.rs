@@ -149,7 +149,7 @@ impl PipelinePool {
         by: &Person,
         any: bool,
         initiator: Option<&Initiator>,
-    ) -> Result<Option<(Session, Sequence)>, Failure> {
+    ) -> Result<Option<(Arc<Session>, Sequence)>, Failure> {
         let mut inner = self.inner.lock();
         let Some(departure) = inner.pool.release(id, by, any, services.now())? else { return Ok(None) };
         let session = departure.session.clone();
@@ -188,7 +188,7 @@ impl PipelinePool {
             settled_services.watchers.sessions.changed(&session.id.seed);
             // Somebody may have released it while its client waited on its connection.
             if let Some(client) = client {
-                client.refuse(Rejection::SessionEnded { session: Box::new(session) });
+                client.refuse(Rejection::SessionEnded { session });
             }
         };
         services.settlements.when_durable(sequence, Box::new(settle));

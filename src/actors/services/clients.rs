@@ -1,10 +1,12 @@
 //! The clients of claims and how they are answered.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
 use super::waiting_places::WaitingPlace;
 use crate::actors::failure::Failure;
-use crate::domain::{Connection, EnvironmentKey, Session, Timestamp, Waiter};
+use crate::domain::{ClaimReply, Connection, EnvironmentKey, Session, Timestamp, Waiter};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::store::Batch;
 
@@ -12,11 +14,11 @@ use crate::store::Batch;
 pub enum ClaimOutcome {
     Granted {
         environment: EnvironmentKey,
-        session: Box<Session>,
+        session: Arc<Session>,
     },
     /// A session to poll, and its position in the queue.
     Queued {
-        session: Box<Session>,
+        session: Arc<Session>,
         position: usize,
         /// Whether it waits for a lock that ends only if somebody ends it.
         holder_never_expires: bool,
@@ -24,9 +26,20 @@ pub enum ClaimOutcome {
 }
 
 impl ClaimOutcome {
+    /// The outcome of a claim that was decided in this environment; None if it waits or was refused.
+    pub fn of(reply: ClaimReply, environment: &EnvironmentKey) -> Option<Self> {
+        match reply {
+            ClaimReply::Granted(session) => Some(Self::Granted { environment: environment.clone(), session }),
+            ClaimReply::Queued { session, position, holder_never_expires } => {
+                Some(Self::Queued { session, position, holder_never_expires })
+            }
+            ClaimReply::Waiting | ClaimReply::Refused(_) => None,
+        }
+    }
+
     /// It does not wait for one holder: whichever environment is free first will do.
     pub fn queued_for_any(waiter: &Waiter, position: usize) -> Self {
-        Self::Queued { session: Box::new(waiter.session.clone()), position, holder_never_expires: false }
+        Self::Queued { session: Arc::new(waiter.session.clone()), position, holder_never_expires: false }
     }
 }
 

@@ -66,7 +66,7 @@ mod tests {
                 Step::Release => run(&mut subject, millis, Release { session: id.unwrap().into(), by, any: false }),
                 Step::Take => run(&mut subject, millis, by_force(claim(3), Role::Admin)),
             }
-            let (held, waited) = durations(from.as_ref(), subject.environment.lock.as_ref(), at(millis));
+            let (held, waited) = durations(from.as_deref(), subject.environment.lock.as_deref(), at(millis));
             (held.map(|held| held.as_millis()), waited.map(|waited| waited.as_millis()))
         };
         assert_eq!(after(100, Step::Claim), (None, Some(0)));

@@ -121,7 +121,7 @@ impl SessionIndex {
 
 impl Indexed {
     fn of(environment: &Environment, settled: Sequence) -> Self {
-        let holder = environment.lock.as_ref().map(Holder::from);
+        let holder = environment.lock.as_deref().map(Holder::from);
         Self { holder, has_queue: !environment.queue.is_empty(), settled }
     }
 

@@ -69,7 +69,7 @@ impl Loaded {
 
     /// When something here may run out, or must be tried again.
     pub fn wake(&self) -> Option<Tick> {
-        let lock = self.environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
+        let lock = self.environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
         let queue = self.queue_due.filter(|_| self.environment.queue.has_durable());
         [lock, queue, self.retry_at].into_iter().flatten().min()
     }
@@ -115,17 +115,18 @@ impl Loaded {
         records: &Records,
         key: &EnvironmentKey,
         id: SessionId,
-    ) -> Result<Option<Session>, StoreError> {
+    ) -> Result<Option<Arc<Session>>, StoreError> {
         if let Some(session) = self.departures.session(id) {
             return Ok(Some(session.clone()));
         }
-        match self.pages.session(id)? {
+        let session = match self.pages.session(id)? {
             Some(session) => {
                 let remembered = self.environment.remembered_sessions(records.history_retention);
-                Ok(Some(session).filter(|session| session.fencing_token().is_some_and(|n| remembered.contains(&n))))
+                Some(session).filter(|session| session.fencing_token().is_some_and(|n| remembered.contains(&n)))
             }
-            None => records.ended_session(key, &self.environment, id),
-        }
+            None => records.ended_session(key, &self.environment, id)?,
+        };
+        Ok(session.map(Arc::new))
     }
 
     /// A deployment of this environment that has ended.

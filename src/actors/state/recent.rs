@@ -52,17 +52,17 @@ impl RecentPages {
 /// Sessions that have left the queue, until the store shows how they ended.
 #[derive(Default)]
 pub struct RecentDepartures {
-    of: Vec<(Sequence, Session)>,
+    of: Vec<(Sequence, Arc<Session>)>,
 }
 
 impl RecentDepartures {
     /// Adds the sessions handed in, and drops those that are durable.
-    pub fn advance(&mut self, left: Vec<Session>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
+    pub fn advance(&mut self, left: Vec<Arc<Session>>, sequence: Sequence, settled: impl Fn(Sequence) -> bool) {
         self.of.retain(|(written, _)| !settled(*written));
         self.of.extend(left.into_iter().map(|session| (sequence, session)));
     }
 
-    pub fn session(&self, id: SessionId) -> Option<&Session> {
+    pub fn session(&self, id: SessionId) -> Option<&Arc<Session>> {
         self.of.iter().map(|(_, session)| session).find(|session| session.id == id)
     }
 }

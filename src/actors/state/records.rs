@@ -232,7 +232,8 @@ impl Records {
 /// Those that have stages and have not ended.
 fn staged_deployments(environment: &mut Environment) -> impl Iterator<Item = &mut Deployment> {
     let Environment { lock, leaving, reset, .. } = environment;
-    let of_sessions = [lock, leaving].into_iter().flatten().flat_map(|session| session.deployments.iter_mut());
+    let of_sessions =
+        [lock, leaving].into_iter().flatten().flat_map(|session| Arc::make_mut(session).deployments.iter_mut());
     of_sessions.chain(reset).filter(|deployment| deployment.staged && !deployment.status.is_finished())
 }
 

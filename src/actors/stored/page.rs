@@ -71,17 +71,17 @@ impl Page {
 
     /// The page with this session in it, in place of what it had under this number.
     pub fn with(&self, number: u64, session: &Session) -> Result<Self, RecordError> {
-        let session = encode_session(session);
-        let mut record = Vec::with_capacity(self.record.len() + HEAD_BYTES + session.len());
-        let mut rest = 0;
+        let mut replaced = 0..0;
         for entry in self.entries() {
             let entry = entry?;
             if entry.number == number {
-                record.extend_from_slice(&self.record[..entry.place.start]);
-                rest = entry.place.end;
+                replaced = entry.place;
             }
         }
-        record.extend_from_slice(&self.record[rest..]);
+        let session = encode_session(session);
+        let mut record = Vec::with_capacity(self.record.len() - replaced.len() + HEAD_BYTES + session.len());
+        record.extend_from_slice(&self.record[..replaced.start]);
+        record.extend_from_slice(&self.record[replaced.end..]);
         let mut record = record::append(&(number, session.len()), record);
         record.extend_from_slice(&session);
         Ok(Self { record })
@@ -104,8 +104,7 @@ impl Page {
         std::iter::from_fn(move || {
             let start = at;
             let rest = self.record.get(start..).filter(|rest| !rest.is_empty())?;
-            // A length in front of bytes is how postcard writes a slice.
-            let entry = record::take::<Self, (u64, &[u8])>(rest).map(|((number, session), after)| {
+            let entry = record::take_numbered::<Self>(rest).map(|((number, session), after)| {
                 at = self.record.len() - after.len();
                 Entry { number, session, place: start..at }
             });

@@ -6,12 +6,12 @@ use super::*;
 use crate::domain::{EndedHow, Expiry, Heartbeat, SessionStatus};
 
 impl Bench {
-    async fn claim_for(&self, who: u8, ttl_seconds: u32) -> Session {
+    async fn claim_for(&self, who: u8, ttl_seconds: u32) -> Arc<Session> {
         let claim = ClaimRequest { ttl_seconds: Some(ttl_seconds), ..claim(who) };
         claim_at_once(&self.environments, &key(), claim).await.unwrap()
     }
 
-    async fn heartbeat(&self, session: &Session) -> Result<Session, Failure> {
+    async fn heartbeat(&self, session: &Session) -> Result<Arc<Session>, Failure> {
         let heartbeat = Heartbeat { session: session.id.into(), by: session.user.clone(), fencing_token: None };
         self.environments.ask(&key(), heartbeat).await
     }

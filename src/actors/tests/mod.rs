@@ -124,24 +124,24 @@ impl Bench {
         self.environments.configure(key, Configure { configuration, expected: None }).await.unwrap();
     }
 
-    async fn claim(&self, who: u8) -> Result<Session, Failure> {
+    async fn claim(&self, who: u8) -> Result<Arc<Session>, Failure> {
         claim_at_once(&self.environments, &key(), claim(who)).await
     }
 
-    async fn release(&self, session: &Session) -> Result<Session, Failure> {
+    async fn release(&self, session: &Session) -> Result<Arc<Session>, Failure> {
         self.release_in(&key(), session).await
     }
 
-    async fn release_in(&self, key: &EnvironmentKey, session: &Session) -> Result<Session, Failure> {
+    async fn release_in(&self, key: &EnvironmentKey, session: &Session) -> Result<Arc<Session>, Failure> {
         let release = Release { session: session.id.into(), by: session.user.clone(), any: false };
         self.environments.ask(key, release).await
     }
 
-    fn holder(&self) -> Option<Session> {
+    fn holder(&self) -> Option<Arc<Session>> {
         self.holder_of(&key())
     }
 
-    fn holder_of(&self, key: &EnvironmentKey) -> Option<Session> {
+    fn holder_of(&self, key: &EnvironmentKey) -> Option<Arc<Session>> {
         self.environments.environment(key).unwrap().and_then(|environment| environment.lock.clone())
     }
 
@@ -217,13 +217,13 @@ async fn claim_at_once(
     environments: &Environments,
     key: &EnvironmentKey,
     request: ClaimRequest,
-) -> Result<Session, Failure> {
+) -> Result<Arc<Session>, Failure> {
     environments.claim(key, request, AT_ONCE, None).await.map(granted)
 }
 
-fn granted(outcome: ClaimOutcome) -> Session {
+fn granted(outcome: ClaimOutcome) -> Arc<Session> {
     match outcome {
-        ClaimOutcome::Granted { session, .. } => *session,
+        ClaimOutcome::Granted { session, .. } => session,
         ClaimOutcome::Queued { .. } => panic!("queued, not granted: {outcome:?}"),
     }
 }

@@ -19,18 +19,18 @@ impl Bench {
         self.environments.by(Initiator { person: person(number), via })
     }
 
-    async fn queue_with(&self, number: u8) -> Result<Session, Failure> {
+    async fn queue_with(&self, number: u8) -> Result<Arc<Session>, Failure> {
         self.with_token(number).claim(&key(), claim(number), QUEUE, None).await.map(queued)
     }
 
-    async fn queue_for_any_with(&self, number: u8) -> Result<Session, Failure> {
+    async fn queue_for_any_with(&self, number: u8) -> Result<Arc<Session>, Failure> {
         self.with_token(number).claim_any(&pipeline(), Labels::new(), claim(number), QUEUE, None).await.map(queued)
     }
 }
 
-fn queued(outcome: ClaimOutcome) -> Session {
+fn queued(outcome: ClaimOutcome) -> Arc<Session> {
     match outcome {
-        ClaimOutcome::Queued { session, .. } => *session,
+        ClaimOutcome::Queued { session, .. } => session,
         ClaimOutcome::Granted { .. } => panic!("granted, not queued: {outcome:?}"),
     }
 }

@@ -33,10 +33,10 @@ impl Bench {
         bench
     }
 
-    async fn any(&self, who: u8, patience: Patience) -> Result<(String, Session), Failure> {
+    async fn any(&self, who: u8, patience: Patience) -> Result<(String, Arc<Session>), Failure> {
         match self.environments.claim_any(&pipeline(), large(), claim(who), patience, None).await? {
-            ClaimOutcome::Granted { environment, session } => Ok((environment.name.to_string(), *session)),
-            ClaimOutcome::Queued { session, .. } => Ok((String::new(), *session)),
+            ClaimOutcome::Granted { environment, session } => Ok((environment.name.to_string(), session)),
+            ClaimOutcome::Queued { session, .. } => Ok((String::new(), session)),
         }
     }
 
@@ -57,7 +57,7 @@ impl Bench {
         claiming
     }
 
-    async fn take(&self, who: u8, name: &str) -> Session {
+    async fn take(&self, who: u8, name: &str) -> Arc<Session> {
         claim_at_once(&self.environments, &named(name), claim(who)).await.unwrap()
     }
 
@@ -67,9 +67,9 @@ impl Bench {
     }
 }
 
-async fn served(claiming: Claiming) -> (String, Session) {
+async fn served(claiming: Claiming) -> (String, Arc<Session>) {
     match claiming.await.unwrap().unwrap() {
-        ClaimOutcome::Granted { environment, session } => (environment.name.to_string(), *session),
+        ClaimOutcome::Granted { environment, session } => (environment.name.to_string(), session),
         outcome @ ClaimOutcome::Queued { .. } => panic!("{outcome:?}"),
     }
 }

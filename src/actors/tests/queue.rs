@@ -22,15 +22,15 @@ impl Bench {
         waiting
     }
 
-    async fn queued(&self, who: u8) -> Session {
+    async fn queued(&self, who: u8) -> Arc<Session> {
         match self.environments.claim(&key(), claim(who), QUEUE, None).await.unwrap() {
-            ClaimOutcome::Queued { session, .. } => *session,
+            ClaimOutcome::Queued { session, .. } => session,
             outcome => panic!("not queued: {outcome:?}"),
         }
     }
 
     /// Asking about a session, as Get Session Status does.
-    fn ask(&self, session: &Session) -> Session {
+    fn ask(&self, session: &Session) -> Arc<Session> {
         let environment = self.environments.environment(&key()).unwrap().unwrap();
         self.environments.session(&key(), &environment, session.id, session.user.id).unwrap().unwrap().session
     }
@@ -246,7 +246,7 @@ async fn a_queued_session_that_leaves_is_kept_as_released() {
     bench.claim(1).await.unwrap();
     let queued = bench.queued(2).await;
     let left = bench.release(&queued).await.unwrap();
-    assert_eq!((left.status(), left.claimed), (SessionStatus::Released, None));
+    assert_eq!((left.status(), &left.claimed), (SessionStatus::Released, &None));
     assert_eq!(bench.queue_length(), 0);
     assert_eq!(bench.release(&queued).await.unwrap().status(), SessionStatus::Released, "twice is no fault");
     assert_eq!(bench.killed(5).ask(&queued).status(), SessionStatus::Released);

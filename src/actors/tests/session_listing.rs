@@ -47,11 +47,11 @@ impl Bench {
                     .lock
                     .clone()
                     .into_iter()
-                    .chain(waiting.map(|waiter| waiter.session.clone()))
+                    .chain(waiting.map(|waiter| Arc::new(waiter.session.clone())))
                     .collect::<Vec<_>>()
             })
             .collect();
-        sessions.extend(self.environments.waiters_for_any().iter().map(|waiter| waiter.session.clone()));
+        sessions.extend(self.environments.waiters_for_any().iter().map(|waiter| Arc::new(waiter.session.clone())));
         sessions.sort_by_key(|session| std::cmp::Reverse((session.created_at, session.id)));
         sessions.into_iter().map(|session| session.id).collect()
     }
@@ -64,25 +64,25 @@ impl Bench {
         bench
     }
 
-    async fn hold(&self, who: u8, name: &str) -> Session {
+    async fn hold(&self, who: u8, name: &str) -> Arc<Session> {
         self.pass(1).await;
         claim_at_once(&self.environments, &named(name), claim(who)).await.unwrap()
     }
 
-    async fn queue_for(&self, who: u8, name: &str) -> Session {
+    async fn queue_for(&self, who: u8, name: &str) -> Arc<Session> {
         self.pass(1).await;
         queued(self.environments.claim(&named(name), claim(who), QUEUE, None).await.unwrap())
     }
 
-    async fn queue_for_any(&self, who: u8) -> Session {
+    async fn queue_for_any(&self, who: u8) -> Arc<Session> {
         self.pass(1).await;
         queued(self.environments.claim_any(&pipeline(), Labels::new(), claim(who), QUEUE, None).await.unwrap())
     }
 }
 
-fn queued(outcome: ClaimOutcome) -> Session {
+fn queued(outcome: ClaimOutcome) -> Arc<Session> {
     match outcome {
-        ClaimOutcome::Queued { session, .. } => *session,
+        ClaimOutcome::Queued { session, .. } => session,
         ClaimOutcome::Granted { .. } => panic!("granted, not queued: {outcome:?}"),
     }
 }

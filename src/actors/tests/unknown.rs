@@ -52,9 +52,9 @@ async fn waited(claiming: Claiming) -> Result<ClaimOutcome, Failure> {
     claiming.await.unwrap()
 }
 
-fn queued(outcome: Result<ClaimOutcome, Failure>) -> Session {
+fn queued(outcome: Result<ClaimOutcome, Failure>) -> Arc<Session> {
     match outcome {
-        Ok(ClaimOutcome::Queued { session, .. }) => *session,
+        Ok(ClaimOutcome::Queued { session, .. }) => session,
         outcome => panic!("{outcome:?}"),
     }
 }

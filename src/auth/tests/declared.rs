@@ -1,6 +1,7 @@
 //! What files declare of members, and what the API made of them, over starts with the same and with other files.
 
 use super::*;
+use crate::domain::Email;
 
 #[tokio::test]
 async fn changes_through_the_api_hold_until_the_file_changes() {
@@ -21,6 +22,22 @@ async fn changes_through_the_api_hold_until_the_file_changes() {
         [("admin", Role::Admin), ("ana", Role::Maintainer), ("cleo", Role::Developer), ("ben", Role::Viewer)];
     assert_eq!(roles(&changed).await, expected.map(|(name, role)| (name.to_owned(), role)));
     assert!(user(&changed, "ana") == ana && user(&changed, "ben") != ben, "who comes back is somebody else");
+}
+
+#[tokio::test]
+async fn an_address_follows_the_file_only_where_the_file_has_changed_it() {
+    let store = Arc::new(MemoryStore::new());
+    let start = async |role, address| {
+        let ana = NewMember { role, email: Email::parse(address).ok(), ..member("ana") };
+        Accounts::open(store.clone(), vec![member("admin"), ana], NOW).await.unwrap()
+    };
+    let address = |accounts: &Accounts| accounts.member_named(&acme(), "ana").unwrap().email.clone();
+    start(Role::Viewer, "ana@acme.example").await;
+    let moved = start(Role::Viewer, "ana@beta.example").await;
+    assert_eq!(address(&moved), Email::parse("ana@beta.example").ok());
+    let update = MemberUpdate { email: Some(None), ..MemberUpdate::default() };
+    moved.change_member(&acme(), user(&moved, "ana"), update, START).await.unwrap();
+    assert_eq!(address(&start(Role::Developer, "ana@beta.example").await), None, "only the role has changed");
 }
 
 #[tokio::test]

@@ -119,14 +119,15 @@ async fn a_removal_its_revocations_and_their_events_are_durable_together_or_not_
     assert!(ids(&kept).await.is_empty() && kept.member(&acme(), ana).is_none());
 }
 
-fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
+pub fn told(store: &Arc<MemoryStore>) -> Vec<RecordedEvent> {
     Events::new(store.clone()).read(&acme(), 0).unwrap()
 }
 
-fn data(event: &RecordedEvent) -> String {
+pub fn data(event: &RecordedEvent) -> String {
     let pair = |(name, datum): &(std::borrow::Cow<'static, str>, EventValue)| match datum {
         EventValue::Text(text) => format!("{name}={text}"),
-        EventValue::Number(_) | EventValue::Flag(_) => panic!("{event:?}"),
+        EventValue::Number(number) => format!("{name}={number}"),
+        EventValue::Flag(_) => panic!("{event:?}"),
     };
     event.data.0.iter().map(pair).collect::<Vec<_>>().join(" ")
 }

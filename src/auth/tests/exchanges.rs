@@ -1,7 +1,9 @@
 //! Tokens of jobs, and how often their identity tokens were exchanged.
 
+use super::events::{data, told};
 use super::*;
-use crate::auth::identity::{EXCHANGED_MAX, EXCHANGES_MAX};
+use crate::auth::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
+use crate::domain::EventType;
 
 const HOUR: i64 = 3_600_000;
 
@@ -81,8 +83,55 @@ async fn an_organization_has_so_many_tokens_of_jobs_and_no_more() {
     }
     assert!(matches!(exchange(&accounts, numbered(1), NOW).await, Err(AccountsError::TooManyExchanged)));
     assert!(create(&accounts, "admin").await.is_ok(), "others are counted by themselves");
+    let elsewhere = TrustedJob { organization: identifier("beta"), ..numbered(1) };
+    assert!(exchange(&accounts, elsewhere, NOW).await.is_ok(), "and so are those of another organization");
     accounts.sweep_exchanged(NOW.plus(HOUR)).await.unwrap();
     assert!(exchange(&accounts, numbered(1), NOW).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_organization_has_so_many_identity_tokens_that_are_counted_and_no_more() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
+    let used = IdentityUse { count: 1, until: NOW.plus(HOUR) };
+    for number in 0..EXCHANGED_MAX {
+        let mut hash = [7; 32];
+        hash[..8].copy_from_slice(&number.to_be_bytes());
+        accounts.identities.write().insert(IdentityKey { organization: acme(), hash }, used);
+    }
+    assert!(matches!(exchange(&accounts, trusted_job(1), NOW).await, Err(AccountsError::TooManyExchanged)));
+    let counted = TrustedJob { hash: [&[0; 8][..], &[7; 24]].concat().try_into().unwrap(), ..trusted_job(1) };
+    assert!(exchange(&accounts, counted, NOW).await.is_ok(), "it is counted already");
+    let elsewhere = TrustedJob { organization: identifier("beta"), ..trusted_job(1) };
+    assert!(exchange(&accounts, elsewhere, NOW).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_job_has_the_role_of_the_rule_that_its_last_exchange_was_made_by() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
+    let first = exchange(&accounts, trusted_job(1), NOW).await.unwrap();
+    exchange(&accounts, TrustedJob { role: Role::Maintainer, ..trusted_job(2) }, NOW).await.unwrap();
+    assert_eq!(accounts.authenticate(first.text.reveal(), NOW).unwrap().role, Role::Maintainer);
+}
+
+#[tokio::test]
+async fn only_tokens_of_jobs_are_swept_and_share_their_retries() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin"]).await;
+    let passing = NewToken { expires_at: Some(NOW.plus(HOUR)), ..new(&accounts, "admin") };
+    let passing = accounts.create_token(passing, START, |_, _| ()).await.unwrap();
+    let caller = accounts.authenticate(passing.text.reveal(), NOW).unwrap();
+    assert_eq!(caller.retry_scope(), passing.token.id.0);
+    assert_eq!(accounts.sweep_exchanged(NOW.plus(HOUR)).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn an_exchange_is_recorded_with_its_job_and_its_end() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open(&store, &["admin"]).await;
+    let token = exchange(&accounts, trusted_job(1), NOW).await.unwrap().token;
+    let recorded = told(&store).pop().unwrap();
+    let of_job = "issuer=https://ci.example subject=job expiresAt=1970-01-01T01:00:01.000Z";
+    let expected = format!("userId={} name=ci tokenId={} {of_job}", token.user, token.id);
+    assert_eq!((recorded.event_type, data(&recorded)), (EventType::TokenExchanged, expected));
 }
 
 fn copy(token: &Token, number: usize) -> Token {

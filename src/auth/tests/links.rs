@@ -72,6 +72,17 @@ async fn a_name_proves_nothing() {
 }
 
 #[tokio::test]
+async fn a_new_person_is_no_member_more_than_there_may_be() {
+    let names: Vec<_> = (1..MEMBERS_MAX).map(|number| format!("m{number}")).collect();
+    let names: Vec<_> = ["admin"].into_iter().chain(names.iter().map(String::as_str)).collect();
+    let accounts = open(&Arc::new(MemoryStore::new()), &names).await;
+    let ana = person("1", "ana", Role::Viewer);
+    assert!(matches!(arrive(&accounts, &ana).await, Err(AccountsError::TooManyMembers)));
+    accounts.remove_member(&acme(), user(&accounts, "m1"), START).await.unwrap();
+    assert!(arrive(&accounts, &ana).await.is_ok() && arrive(&accounts, &ana).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_verified_address_that_an_admin_has_entered_connects_a_member_who_is_not_connected_yet() {
     let accounts = open(&Arc::new(MemoryStore::new()), &["admin", "ana"]).await;
     let email = Email::parse("Ana@acme.example").unwrap();

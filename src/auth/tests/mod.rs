@@ -94,6 +94,17 @@ async fn a_revocation_that_the_store_refuses_leaves_the_token_working() {
 }
 
 #[tokio::test]
+async fn who_may_revoke_only_their_own_tokens_finds_no_others() {
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin", "ana"]).await;
+    let (own, other) = (create(&accounts, "ana").await.unwrap(), create(&accounts, "admin").await.unwrap());
+    let ana = Some(user(&accounts, "ana"));
+    let refused = accounts.revoke(&acme(), other.token.id, ana, START).await;
+    assert!(matches!(refused, Err(AccountsError::TokenNotFound)));
+    accounts.revoke(&acme(), own.token.id, ana, START).await.unwrap();
+    assert_eq!(ids(&accounts).await, [other.token.id]);
+}
+
+#[tokio::test]
 async fn a_change_whose_caller_went_away_is_the_same_before_and_after_a_restart() {
     let store = Arc::new(MemoryStore::new());
     let accounts = open(&store, &["admin"]).await;

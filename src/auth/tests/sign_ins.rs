@@ -2,8 +2,10 @@
 
 use std::time::Duration;
 
+use super::events::{data, told};
 use super::*;
 use crate::auth::token::SIGN_INS_MAX;
+use crate::domain::EventType;
 
 const LIMITS: SignInLimits = SignInLimits {
     idle: Duration::from_millis(1_000),
@@ -147,4 +149,151 @@ async fn a_removed_member_takes_credentials_and_sign_ins_along() {
     for kind in [stored::CREDENTIALS, stored::SIGN_INS] {
         assert!(crashed.scan(kind, &crate::store::end_of_prefix(kind), usize::MAX).unwrap().is_empty());
     }
+}
+
+const OLD: &str = "correct horse battery";
+const NEW: &str = "another horse battery";
+
+async fn with_password(accounts: &Accounts) -> Arc<Member> {
+    let ana = accounts.member_named(&acme(), "ana").unwrap();
+    accounts.set_first_password(&ana, Password::parse(OLD).unwrap(), NOW).await.unwrap();
+    ana
+}
+
+async fn is_password(accounts: &Accounts, text: &str) -> bool {
+    match accounts.prove_password("acme", "ana", text.to_owned()).await {
+        Ok((member, proof)) => member.name.as_str() == "ana" && matches!(proof, Proof::Password(_)),
+        Err(Unproven::Refused(AccountsError::InvalidCredentials)) => false,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn only_the_right_password_is_a_proof_and_wrong_ones_are_counted() {
+    let limits = AttemptLimits { per_account: Some(1), per_address: None };
+    let accounts = open(&Arc::new(MemoryStore::new()), &["admin", "ana"]).await.with_limits(LIMITS, limits);
+    with_password(&accounts).await;
+    assert!(is_password(&accounts, OLD).await && is_password(&accounts, OLD).await);
+    assert!(!is_password(&accounts, NEW).await);
+    let next = accounts.prove_password("acme", "ana", OLD.to_owned()).await;
+    assert!(matches!(next, Err(Unproven::TooSoon(_))));
+}
+
+#[tokio::test]
+async fn who_changes_a_password_knows_the_old_one_and_all_their_other_sign_ins_end() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open_limited(&store).await;
+    let ana = with_password(&accounts).await;
+    let (own, other) = (sign_in(&accounts, "ana", NOW).await, sign_in(&accounts, "ana", NOW).await);
+    let caller = accounts.authenticate_sign_in(own.text.reveal(), NOW).unwrap();
+    let before = told(&store).len();
+    let change = async |current: Option<&str>| {
+        let current = current.map(str::to_owned);
+        accounts.change_password(&caller, current, Password::parse(NEW).unwrap(), START).await
+    };
+    for wrong in [None, Some(NEW)] {
+        let refused = change(wrong).await;
+        assert!(matches!(refused, Err(Unproven::Refused(AccountsError::InvalidCredentials))), "{wrong:?}");
+    }
+    assert!(is_in(&accounts, &other, NOW) && told(&store).len() == before);
+    change(Some(OLD)).await.unwrap();
+    assert!(is_in(&accounts, &own, NOW) && !is_in(&accounts, &other, NOW));
+    assert!(is_password(&accounts, NEW).await && !is_password(&accounts, OLD).await);
+    let recorded = told(&store).pop().unwrap();
+    let expected = (EventType::MemberPasswordChanged, format!("userId={} name=ana", ana.id));
+    assert_eq!((recorded.event_type, data(&recorded)), expected);
+}
+
+#[tokio::test]
+async fn a_sign_out_ends_one_sign_in_or_all_of_the_caller_and_no_other() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open_limited(&store).await;
+    let stranger = sign_in(&accounts, "admin", NOW).await;
+    let mut made = Vec::new();
+    for _ in 0..5 {
+        made.push(sign_in(&accounts, "ana", NOW).await);
+    }
+    let ana = made[0].token.user;
+    let caller = accounts.authenticate_sign_in(made[0].text.reveal(), NOW).unwrap();
+    let left = || made.iter().map(|open| is_in(&accounts, open, NOW)).collect::<Vec<_>>();
+    accounts.end_sign_in(&caller, made[1].token.id, START).await.unwrap();
+    assert_eq!(left(), [true, false, true, true, true]);
+    let before = told(&store).len();
+    for gone in [&made[1], &stranger] {
+        let refused = accounts.end_sign_in(&caller, gone.token.id, START).await;
+        assert!(matches!(refused, Err(AccountsError::SignInNotFound)));
+    }
+    assert_eq!(told(&store).len(), before);
+    assert_eq!(accounts.sign_out(&caller, false, START).await.unwrap(), 1);
+    assert_eq!(left(), [false, false, true, true, true]);
+    let listed: Vec<_> = accounts.sign_ins(ana, NOW).await.iter().map(|sign_in| sign_in.id).collect();
+    assert_eq!(listed, [4, 3, 2].map(|number: usize| made[number].token.id), "newest first");
+    assert_eq!(accounts.sign_out(&caller, true, START).await.unwrap(), 3);
+    assert!(left() == [false; 5] && is_in(&accounts, &stranger, NOW));
+    let recorded: Vec<_> = told(&store)[before..].iter().map(|event| (event.event_type, data(event))).collect();
+    let of_ana = |count| (EventType::MemberSignedOut, format!("userId={ana} name=ana signIns={count}"));
+    assert_eq!(recorded, [of_ana(1), of_ana(3)]);
+}
+
+#[tokio::test]
+async fn a_sign_in_is_a_use_and_no_token() {
+    let accounts = open_limited(&Arc::new(MemoryStore::new())).await;
+    let made = sign_in(&accounts, "ana", after(7)).await;
+    assert_eq!(made.token.last_used_at(), Some(after(7)));
+    let members = accounts.members(&acme()).await;
+    let ana = members.iter().find(|entry| entry.member.id == made.token.user).unwrap();
+    assert_eq!((ana.tokens, ana.last_sign_in_at), (0, Some(after(7))));
+    assert!(ids(&accounts).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_browser_that_changes_hands_counts_for_its_new_member() {
+    let accounts = open_limited(&Arc::new(MemoryStore::new())).await;
+    let oldest = sign_in(&accounts, "ana", NOW).await;
+    for _ in 1..SIGN_INS_MAX {
+        sign_in(&accounts, "ana", NOW).await;
+    }
+    let others = sign_in(&accounts, "admin", NOW).await;
+    let ana = accounts.member_named(&acme(), "ana").unwrap();
+    let replaces = Some(others.text.reveal().to_owned());
+    accounts.sign_in(&ana, NewSignIn { replaces, ..new_sign_in(Proof::SingleSignOn) }, NOW).await.unwrap();
+    assert!(!is_in(&accounts, &others, NOW) && !is_in(&accounts, &oldest, NOW));
+    assert_eq!(accounts.sign_ins(ana.id, NOW).await.len(), SIGN_INS_MAX);
+}
+
+#[tokio::test]
+async fn who_is_disabled_loses_sign_ins_and_invitation_and_who_gets_another_role_keeps_them() {
+    let store = Arc::new(MemoryStore::new());
+    let accounts = open_limited(&store).await;
+    let made = sign_in(&accounts, "ana", NOW).await;
+    let ana = made.token.user;
+    let invitation = accounts.invite(&acme(), ana, START, |_, _| ()).await.unwrap();
+    let recorded = told(&store).pop().unwrap();
+    assert_eq!((recorded.event_type, data(&recorded)), (EventType::MemberInvited, format!("userId={ana} name=ana")));
+    accounts.change_member(&acme(), ana, MemberUpdate::role(Role::Viewer), START).await.unwrap();
+    assert!(is_in(&accounts, &made, NOW) && accounts.invitation(invitation.text.reveal(), NOW).await.is_ok());
+    for disabled in [true, false] {
+        let update = MemberUpdate { disabled: Some(disabled), ..MemberUpdate::default() };
+        accounts.change_member(&acme(), ana, update, START).await.unwrap();
+    }
+    assert!(!is_in(&accounts, &made, NOW) && accounts.invitation(invitation.text.reveal(), NOW).await.is_err());
+}
+
+#[tokio::test]
+async fn a_sign_in_by_a_token_ends_with_it_and_makes_nothing_that_lasts_longer() {
+    let accounts = open_limited(&Arc::new(MemoryStore::new())).await;
+    let end = after(2_000);
+    let passing = NewToken { expires_at: Some(end), ..new(&accounts, "ana") };
+    let passing = accounts.create_token(passing, START, |_, _| ()).await.unwrap();
+    let lasting = create(&accounts, "ana").await.unwrap();
+    let (ana, proof) = accounts.prove_token(passing.text.reveal(), NOW).unwrap();
+    let by_token = accounts.sign_in(&ana, new_sign_in(proof), NOW).await.unwrap();
+    let other = sign_in(&accounts, "ana", NOW).await;
+    let latest = |caller: Result<Caller, _>| accounts.latest_expiry(&caller.unwrap());
+    assert_eq!(latest(accounts.authenticate(passing.text.reveal(), NOW)), Some(end));
+    assert_eq!(latest(accounts.authenticate(lasting.text.reveal(), NOW)), None);
+    assert_eq!(latest(accounts.authenticate_sign_in(by_token.text.reveal(), NOW)), Some(end));
+    assert_eq!(latest(accounts.authenticate_sign_in(other.text.reveal(), NOW)), None);
+    revoke(&accounts, passing.token.id).await.unwrap();
+    assert!(!is_in(&accounts, &by_token, NOW) && is_in(&accounts, &other, NOW));
 }

@@ -1,6 +1,7 @@
 //! What must hold after every step of a script.
 
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 use super::World;
 use crate::domain::samples::number;
@@ -88,8 +89,8 @@ impl World {
                 assert!(known.ended.is_some(), "{} is in limbo", known.id);
                 continue;
             };
-            assert!(present == known || present.revision > known.revision, "{} changed under its ETag", known.id);
-            *known = present.clone();
+            assert!(*present == **known || present.revision > known.revision, "{} changed under its ETag", known.id);
+            *known = Arc::new(present.clone());
         }
         assert_eq!(self.running, self.environment.current_deployment().map(|d| d.id), "not what the runner runs");
     }

@@ -98,7 +98,7 @@ struct Site {
     /// The newest last.
     records: BTreeMap<DeploymentId, DeploymentRecord>,
     blueprints: BTreeMap<DeploymentId, Arc<Blueprint>>,
-    ended_sessions: Vec<Session>,
+    ended_sessions: Vec<Arc<Session>>,
 }
 
 impl Site {
@@ -138,7 +138,7 @@ impl Site {
             });
         }
         if let Some(subject) = command.subject() {
-            subject.ended = self.ended_sessions.iter().rev().find(|s| s.id == subject.id).cloned().map(Box::new);
+            subject.ended = self.ended_sessions.iter().rev().find(|s| s.id == subject.id).cloned();
         }
         let before = environment.clone();
         let (reply, outcome) = self.subject.run(self.millis, command)?;

@@ -35,7 +35,7 @@ struct World {
     environment: Environment,
     now: Now,
     clients: Clients,
-    sessions: Vec<Session>,
+    sessions: Vec<Arc<Session>>,
     tokens: Vec<u64>,
     running: Option<DeploymentId>,
     /// A force-claim need not be the next in order.
@@ -103,7 +103,7 @@ impl World {
         self.pass(1);
         if let Some(subject) = command.subject() {
             let known = self.sessions.iter().find(|s| s.id == subject.id && s.ended.is_some());
-            subject.ended = known.cloned().map(Box::new);
+            subject.ended = known.cloned();
         }
         let before = self.environment.clone();
         let first = self.first_in_line();
@@ -248,7 +248,7 @@ impl World {
             Step::Elapse { millis } => {
                 self.pass(millis);
                 let next = self.run(Elapse).unwrap();
-                let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
+                let expiry = self.environment.lock.as_deref().and_then(Session::expiry);
                 assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "what ran out has not ended");
                 assert!(next.is_none_or(|due| due > self.now.tick), "somebody lost their place and is still there");
             }
@@ -359,7 +359,7 @@ impl World {
             self.clients.presence.insert(waiter.ticket, Presence::LastSeen(self.now.tick));
         }
         self.environment.rearm(self.now, same_boot);
-        let expiry = self.environment.lock.as_ref().and_then(Session::expiry);
+        let expiry = self.environment.lock.as_deref().and_then(Session::expiry);
         assert!(!expiry.is_some_and(|(until, _)| until.has_passed(self.now)), "nobody could have kept it up");
         // The deadlines are converted to the new process, in the model too, without a new revision.
         let lock = self.environment.lock.clone();

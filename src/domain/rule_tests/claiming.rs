@@ -35,6 +35,22 @@ fn a_ttl_may_be_as_long_as_the_environment_allows_and_no_longer() {
 }
 
 #[test]
+fn a_holder_with_neither_a_ttl_nor_a_longest_hold_never_expires() {
+    for (ttl_seconds, max_hold_seconds) in [(None, None), (Some(60), None), (None, Some(60)), (Some(60), Some(60))] {
+        let mut subject = Subject::with(Configuration { max_hold_seconds, ..Configuration::default() });
+        assert!(!subject.environment.holder_never_expires(), "there is none");
+        let request = ClaimRequest { ttl_seconds, ..request(1) };
+        subject.run(0, Claim { request, ..claim(1) }).unwrap();
+        let endless = (ttl_seconds, max_hold_seconds) == (None, None);
+        assert_eq!(subject.environment.holder_never_expires(), endless, "{ttl_seconds:?} {max_hold_seconds:?}");
+        subject.run(1, waiting(2, KeptBy::Polling)).unwrap();
+        assert!(!subject.environment.queue.get(Ticket(2)).unwrap().session.never_expires(), "it only waits");
+        let (released, _) = subject.run(2, ReleaseLock { by: person(1), any: false }).unwrap();
+        assert!(!released.never_expires(), "it has ended");
+    }
+}
+
+#[test]
 fn who_polls_keeps_the_id_that_it_knows_and_others_get_one_with_their_fencing_token() {
     for (kept_by, origin) in [(KeptBy::Polling, Origin::Queued(Ticket(2))), (by_key(2), Origin::Granted(2))] {
         let mut subject = locked();
@@ -132,7 +148,7 @@ fn a_command_names_the_session_and_the_deployment_that_the_actor_looks_up() {
 
 #[test]
 fn only_what_a_lock_can_end_means_locked() {
-    let (holder, queue_length) = (Box::new(holder(&locked()).clone()), 0);
+    let (holder, queue_length) = (holder(&locked()).clone(), 0);
     for locked in [
         Rejection::EnvironmentLocked { holder, queue_length },
         Rejection::EnvironmentResetting { queue_length },

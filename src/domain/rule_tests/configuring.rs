@@ -156,12 +156,23 @@ fn a_restored_environment_gives_no_token_that_it_skips_and_counts_its_sessions_a
     let environment = &subject.environment;
     assert_eq!(environment.remembered_sessions(100), 1..=103);
     assert_eq!(environment.remembered_sessions(2), 102..=103);
-    assert_eq!((environment.count_sessions(1..=103), environment.sessions_before(103, 2)), (3, 1));
+    assert_eq!(environment.count_sessions(1..=103), 3);
+    assert_eq!([0, 1, 2, 3].map(|count| environment.sessions_before(103, count)), [103, 102, 1, 0]);
     let next = environment.next_token();
     delete(&mut subject).unwrap();
     assert!(subject.environment.skipped_tokens.is_empty() && subject.environment.next_token() == next);
     subject.environment.skipped_tokens.skip(103, 5);
     assert_eq!(subject.environment.next_token(), 109);
+}
+
+#[test]
+fn a_deletion_keeps_the_tokens_that_are_to_be_skipped_next() {
+    let mut subject = locked();
+    release(&mut subject);
+    subject.environment.skipped_tokens.skip(1, 100);
+    delete(&mut subject).unwrap();
+    assert!(!subject.environment.skipped_tokens.is_empty());
+    assert_eq!(subject.environment.next_token(), 102);
 }
 
 #[test]

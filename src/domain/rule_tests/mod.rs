@@ -10,6 +10,8 @@ mod pooling;
 mod queueing;
 mod values;
 
+use std::sync::Arc;
+
 use super::samples::{Subject, claim, person};
 use super::*;
 
@@ -20,7 +22,7 @@ fn locked() -> Subject {
     subject
 }
 
-fn holder(subject: &Subject) -> &Session {
+fn holder(subject: &Subject) -> &Arc<Session> {
     subject.environment.lock.as_ref().unwrap()
 }
 

@@ -107,6 +107,19 @@ fn an_environment_that_is_taken_or_gone_is_no_longer_free() {
 }
 
 #[test]
+fn what_is_neither_free_nor_disabled_is_taken() {
+    let mut pool = Pool::default();
+    let disabled = Arc::new(Configuration { disabled: true, ..(*configuration(LINUX)).clone() });
+    pool.report(&identifier("free"), free(LINUX, None));
+    pool.report(&identifier("disabled"), Availability::Taken { configuration: disabled });
+    assert_eq!(pool.taken(&labels(LINUX)).next(), None);
+    pool.report(&identifier("taken"), Availability::Taken { configuration: configuration(LINUX) });
+    pool.report(&identifier("mac"), Availability::Taken { configuration: configuration(MAC) });
+    assert_eq!(pool.taken(&labels(LINUX)).collect::<Vec<_>>(), [&identifier("taken")]);
+    assert_eq!(pool.taken(&Labels::new()).count(), 2);
+}
+
+#[test]
 fn as_many_are_offered_as_there_are_ready_waiters() {
     let mut pool = Pool::default();
     for name in ["a", "b", "c"] {

@@ -281,7 +281,7 @@ impl World {
         self.clients[client].state = State::Holding { environment, session: session.id, busy: None, mortal };
     }
 
-    fn stands(&mut self, client: usize, what: &RequestKind, index: usize, stands: Option<Session>) {
+    fn stands(&mut self, client: usize, what: &RequestKind, index: usize, stands: Option<Arc<Session>>) {
         match (what, stands) {
             (RequestKind::Release(..), Some(session)) => {
                 assert!(session.ended.is_some(), "{} was released and has not ended", session.id);

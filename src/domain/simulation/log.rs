@@ -27,7 +27,7 @@ pub struct Batch {
     pub environment: Option<(usize, Environment)>,
     pub arrived: Option<(WaitsFor, Arc<Waiter>)>,
     pub gone: Vec<Ticket>,
-    pub ended: Vec<Session>,
+    pub ended: Vec<Arc<Session>>,
     pub answer: Option<(Key, Grant)>,
 }
 
@@ -45,7 +45,7 @@ pub struct Stored {
     /// The boot of the machine in which each was written.
     pub boots: Vec<u64>,
     pub waiting: BTreeMap<Ticket, (WaitsFor, Arc<Waiter>)>,
-    pub ended: BTreeMap<SessionId, Session>,
+    pub ended: BTreeMap<SessionId, Arc<Session>>,
     pub answers: BTreeMap<Key, Grant>,
     /// Of all stored waiters ever, so that no ticket is given twice.
     pub last_ticket: u64,

@@ -1,5 +1,7 @@
 //! The pool's side of the server: the waiters for any environment, and the offers made to them.
 
+use std::sync::Arc;
+
 use super::log::{Batch, WaitsFor};
 use super::world::{Answer, Message, RequestKind, World};
 use crate::domain::samples::person;
@@ -141,7 +143,7 @@ impl World {
         self.record_departure(&waiter, known.then_some(session));
     }
 
-    fn record_departure(&mut self, waiter: &Waiter, session: Option<Session>) {
+    fn record_departure(&mut self, waiter: &Waiter, session: Option<Arc<Session>>) {
         let ticket = waiter.ticket;
         self.server.ended.extend(session.iter().map(|session| (session.id, session.clone())));
         if waiter.is_durable() {

@@ -35,7 +35,8 @@ impl World {
             }
             Message::Undelivered { session, keyed } => {
                 let holder = |world: &Self| world.server.environments[mailbox].lock.clone().filter(|s| s.id == session);
-                let keeps = holder(self).is_some_and(|lock| keyed || lock.claimed.is_some_and(|claimed| claimed.seen));
+                let keeps =
+                    holder(self).is_some_and(|lock| keyed || lock.claimed.as_ref().is_some_and(|claimed| claimed.seen));
                 self.run(mailbox, Undelivered { session, keyed }, Cause::default()).unwrap();
                 assert_eq!(holder(self).is_some(), keeps, "who is gone has the lock, or who may come back has not");
             }
@@ -62,7 +63,7 @@ impl World {
         if let Some(subject) = command.subject()
             && before.session(subject.id).is_none()
         {
-            subject.ended = self.server.ended.get(&subject.id).cloned().map(Box::new);
+            subject.ended = self.server.ended.get(&subject.id).cloned();
         }
         let server = &mut self.server;
         let mut surroundings = SimulatedSurroundings {
@@ -75,7 +76,7 @@ impl World {
         let Transition { next, outcome, reply } = decide(&before, command, self.now, &mut surroundings)?;
         self.check_decision(index, &before, &next, &outcome, cause);
 
-        let holder = next.lock.as_ref().filter(|holder| before.lock.as_ref().map(|lock| lock.id) != Some(holder.id));
+        let holder = next.lock.as_deref().filter(|holder| before.lock.as_ref().map(|lock| lock.id) != Some(holder.id));
         let told = match &outcome.granted {
             Some(granted) => self.server.held.get(&granted.waiter.ticket).copied(),
             None => cause.asker,
@@ -179,7 +180,7 @@ impl World {
                 let seed = seed(request as u64);
                 let deploy = Deploy { session: session.into(), by, seed, commit: commit(), fencing_token: None };
                 let deployed = self.run(index, deploy, asked);
-                deployed.ok().and_then(|_| self.server.environments[index].session(session).cloned())
+                deployed.ok().and_then(|_| self.server.environments[index].present_session(session).cloned())
             }
         };
         self.reply(index, request, Answer::Stands(index, stands));
@@ -231,8 +232,8 @@ impl World {
     /// A client polls a session that may have the lock. The answer waits until the poll is durable.
     fn look(&mut self, index: usize, request: usize, session: SessionId) {
         self.run(index, Seen { session }, Cause::default()).unwrap();
-        let present = self.server.environments[index].session(session);
-        let stands = present.or_else(|| self.server.ended.get(&session)).cloned();
+        let present = self.server.environments[index].session(session).cloned().map(Arc::new);
+        let stands = present.or_else(|| self.server.ended.get(&session).cloned());
         self.reply(index, request, Answer::Stands(index, stands));
     }
 
@@ -275,7 +276,7 @@ impl World {
             let place = plan.place.clone();
             self.log.hand_in(Batch { arrived: Some((place, known)), ..Batch::default() });
         }
-        self.reply(mailbox, request, Answer::Queued(waiter.session.clone()));
+        self.reply(mailbox, request, Answer::Queued(Arc::new(waiter.session.clone())));
     }
 
     fn hand_over(&mut self, index: usize, offered: bool) {

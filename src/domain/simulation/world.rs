@@ -32,7 +32,7 @@ pub struct Server {
     /// One per environment, and the last for the pool.
     pub mailboxes: Vec<VecDeque<Message>>,
     pub pool: Pool,
-    pub ended: BTreeMap<SessionId, Session>,
+    pub ended: BTreeMap<SessionId, Arc<Session>>,
     pub answers: BTreeMap<Key, Grant>,
     /// The request that waits on its connection, per waiter.
     pub held: BTreeMap<Ticket, usize>,
@@ -109,11 +109,11 @@ pub struct Reply {
 
 #[derive(Debug)]
 pub enum Answer {
-    Granted(usize, Session),
-    Queued(Session),
+    Granted(usize, Arc<Session>),
+    Queued(Arc<Session>),
     Refused,
     /// The session after a release, a heartbeat, a deployment or a poll.
-    Stands(usize, Option<Session>),
+    Stands(usize, Option<Arc<Session>>),
     InFlight,
 }
 
@@ -200,7 +200,7 @@ impl World {
         self.now = Now { at: self.now.at.plus(millis), tick: self.now.tick.plus(millis) };
         for index in 0..self.server.environments.len() {
             let environment = &self.server.environments[index];
-            let expiry = environment.lock.as_ref().and_then(Session::expiry).map(|(until, _)| until.due);
+            let expiry = environment.lock.as_deref().and_then(Session::expiry).map(|(until, _)| until.due);
             let due = environment.queue.iter().filter_map(|waiter| waiter.due(self.presence(waiter)));
             let is_due = due.chain(expiry).min().is_some_and(|due| due <= self.now.tick);
             let mailbox = &mut self.server.mailboxes[index];

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Text, Time, UserView};
+use super::values::{Time, UserView, Written};
 use crate::analysis::service::{Analysis, Compared, EngineName, PullRequest, Report, Standing, Status};
 use crate::analysis::{Category, Evidence, SuggestedFix};
 use crate::domain::{AnalysisId, DeploymentId};
@@ -14,10 +14,10 @@ use crate::domain::{AnalysisId, DeploymentId};
 #[schema(as = Analysis)]
 pub struct AnalysisView<'a> {
     #[schema(value_type = AnalysisId)]
-    analysis_id: Text<AnalysisId>,
+    analysis_id: Written<AnalysisId>,
     /// The deployment that failed.
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// Its pipeline.
     #[schema(example = "shop")]
     pipeline_id: &'a str,
@@ -102,7 +102,7 @@ pub struct SuggestedFixView<'a> {
 #[schema(as = ComparedDeployment)]
 pub struct ComparedView<'a> {
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// What it deployed.
     #[schema(example = "decade2")]
     commit_id: &'a str,
@@ -132,7 +132,7 @@ pub struct PullRequestView<'a> {
 #[schema(as = FixPullRequest)]
 pub struct FixView<'a> {
     #[schema(value_type = AnalysisId)]
-    analysis_id: Text<AnalysisId>,
+    analysis_id: Written<AnalysisId>,
     #[serde(flatten)]
     pull_request: PullRequestView<'a>,
 }
@@ -142,8 +142,8 @@ impl<'a> AnalysisView<'a> {
         let report = analysis.report();
         let pipeline = &analysis.environment.pipeline;
         Self {
-            analysis_id: Text(analysis.id),
-            deployment_id: Text(analysis.deployment),
+            analysis_id: Written(analysis.id),
+            deployment_id: Written(analysis.deployment),
             pipeline_id: pipeline.pipeline.as_str(),
             env_name: analysis.environment.name.as_str(),
             status: analysis.status(),
@@ -188,7 +188,7 @@ impl<'a> From<&'a SuggestedFix> for SuggestedFixView<'a> {
 
 impl<'a> From<&'a Compared> for ComparedView<'a> {
     fn from(compared: &'a Compared) -> Self {
-        Self { deployment_id: Text(compared.deployment), commit_id: compared.commit.as_str() }
+        Self { deployment_id: Written(compared.deployment), commit_id: compared.commit.as_str() }
     }
 }
 
@@ -200,6 +200,6 @@ impl<'a> From<&'a PullRequest> for PullRequestView<'a> {
 
 impl<'a> FixView<'a> {
     pub fn new(analysis: &Analysis, made: &'a PullRequest) -> Self {
-        Self { analysis_id: Text(analysis.id), pull_request: PullRequestView::from(made) }
+        Self { analysis_id: Written(analysis.id), pull_request: PullRequestView::from(made) }
     }
 }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Text, Time, UserView};
+use super::values::{Time, UserView, Written};
 use crate::domain::{ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, EnvironmentKey, SessionId};
 
 /// An approval that a stage needs before it starts.
@@ -12,10 +12,10 @@ use crate::domain::{ApprovalId, ApprovalRecord, ApprovalStatus, DeploymentId, En
 #[schema(as = Approval)]
 pub struct ApprovalView<'a> {
     #[schema(value_type = ApprovalId)]
-    approval_id: Text<ApprovalId>,
+    approval_id: Written<ApprovalId>,
     status: ApprovalStatus,
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// The deployment's pipeline.
     #[schema(example = "shop")]
     pipeline_id: &'a str,
@@ -24,7 +24,7 @@ pub struct ApprovalView<'a> {
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
     #[schema(value_type = Option<SessionId>)]
-    session_id: Option<Text<SessionId>>,
+    session_id: Option<Written<SessionId>>,
     /// What would be deployed.
     #[schema(example = "c0ffee1")]
     commit_id: &'a str,
@@ -51,12 +51,12 @@ impl<'a> ApprovalView<'a> {
     pub fn new(key: &'a EnvironmentKey, record: &'a ApprovalRecord) -> Self {
         let approval = &record.approval;
         Self {
-            approval_id: Text(approval.id),
+            approval_id: Written(approval.id),
             status: approval.status,
-            deployment_id: Text(record.deployment),
+            deployment_id: Written(record.deployment),
             pipeline_id: key.pipeline.pipeline.as_str(),
             env_name: key.name.as_str(),
-            session_id: record.session.map(Text),
+            session_id: record.session.map(Written),
             commit_id: record.commit.as_str(),
             stage: record.stage.as_str(),
             attempt: record.attempt,

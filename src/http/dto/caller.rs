@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::member::email_of;
-use super::values::{Text, Time};
+use super::values::{Time, Written};
 use crate::auth::Identity;
 use crate::domain::{Role, TokenId, UserId};
 
@@ -39,7 +39,7 @@ pub struct CallerOrganization<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct CallerUser<'a> {
     #[schema(value_type = UserId)]
-    user_id: Text<UserId>,
+    user_id: Written<UserId>,
     /// The member's name.
     #[schema(example = "ana")]
     name: &'a str,
@@ -54,7 +54,7 @@ pub struct CallerUser<'a> {
 pub struct CallerToken<'a> {
     /// As in the list of tokens, where those of jobs are not listed.
     #[schema(value_type = TokenId)]
-    token_id: Text<TokenId>,
+    token_id: Written<TokenId>,
     /// What it was called when it was created; for a job, its subject in the words of its CI.
     #[schema(example = "ci")]
     name: &'a str,
@@ -74,10 +74,10 @@ impl<'a> CallerView<'a> {
         let Identity { member, token } = identity;
         Self {
             organization: CallerOrganization::new(member.organization.as_str(), organization_name),
-            user: CallerUser { user_id: Text(member.id), name: member.name.as_str(), email: email_of(member) },
+            user: CallerUser { user_id: Written(member.id), name: member.name.as_str(), email: email_of(member) },
             role: member.role,
             token: (!token.is_sign_in()).then(|| CallerToken {
-                token_id: Text(token.id),
+                token_id: Written(token.id),
                 name: &token.name,
                 expires_at: token.expires_at.map(Time),
             }),

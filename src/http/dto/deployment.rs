@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Text, Time, UserView};
+use super::values::{Time, UserView, Written};
 use crate::domain::{
     ApprovalId, ApprovalStatus, Deployment, DeploymentId, DeploymentRecord, DeploymentStatus, EnvironmentKey,
     SessionId, StageRun, StageStatus, StepReference, StepRun, StepSource, StepStatus,
@@ -14,7 +14,7 @@ use crate::domain::{
 #[serde(rename_all = "camelCase")]
 pub struct DeploymentBrief<'a> {
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// What is deployed.
     #[schema(example = "c0ffee1")]
     commit_id: &'a str,
@@ -33,7 +33,7 @@ pub struct DeploymentBrief<'a> {
 impl<'a> From<&'a Deployment> for DeploymentBrief<'a> {
     fn from(deployment: &'a Deployment) -> Self {
         Self {
-            deployment_id: Text(deployment.id),
+            deployment_id: Written(deployment.id),
             commit_id: deployment.commit.as_str(),
             status: deployment.status,
             created_at: Time(deployment.created_at),
@@ -80,7 +80,7 @@ impl<'a> From<&'a Deployment> for CurrentDeploymentView<'a> {
 #[schema(as = Deployment)]
 pub struct DeploymentView<'a> {
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// Its pipeline.
     #[schema(example = "shop")]
     pipeline_id: &'a str,
@@ -89,7 +89,7 @@ pub struct DeploymentView<'a> {
     env_name: &'a str,
     /// Null for the reset of an environment after a release.
     #[schema(value_type = Option<SessionId>)]
-    session_id: Option<Text<SessionId>>,
+    session_id: Option<Written<SessionId>>,
     /// What is deployed.
     #[schema(example = "c0ffee1")]
     commit_id: &'a str,
@@ -128,7 +128,7 @@ pub struct StageRunView<'a> {
     attempt: u32,
     /// The approval of this attempt, once it is requested; null if it needs none.
     #[schema(value_type = Option<ApprovalId>)]
-    approval_id: Option<Text<ApprovalId>>,
+    approval_id: Option<Written<ApprovalId>>,
     /// The same approval, with its status.
     approval: Option<StageApprovalView>,
     /// In the order in which they run.
@@ -141,7 +141,7 @@ pub struct StageRunView<'a> {
 #[schema(as = StageApproval)]
 pub struct StageApprovalView {
     #[schema(value_type = ApprovalId)]
-    approval_id: Text<ApprovalId>,
+    approval_id: Written<ApprovalId>,
     status: ApprovalStatus,
 }
 
@@ -200,10 +200,10 @@ impl<'a> DeploymentView<'a> {
     pub fn new(key: &'a EnvironmentKey, record: &'a DeploymentRecord) -> Self {
         let deployment = &record.deployment;
         Self {
-            deployment_id: Text(deployment.id),
+            deployment_id: Written(deployment.id),
             pipeline_id: key.pipeline.pipeline.as_str(),
             env_name: key.name.as_str(),
-            session_id: record.session.map(Text),
+            session_id: record.session.map(Written),
             commit_id: deployment.commit.as_str(),
             fencing_token: record.fencing_token,
             user: record.user.as_ref().map(UserView::from),
@@ -224,11 +224,11 @@ impl<'a> From<&'a StageRun> for StageRunView<'a> {
             name: stage.name.as_str(),
             status: stage.status,
             attempt: stage.attempt,
-            approval_id: stage.approval.as_ref().map(|approval| Text(approval.id)),
+            approval_id: stage.approval.as_ref().map(|approval| Written(approval.id)),
             approval: stage
                 .approval
                 .as_ref()
-                .map(|approval| StageApprovalView { approval_id: Text(approval.id), status: approval.status }),
+                .map(|approval| StageApprovalView { approval_id: Written(approval.id), status: approval.status }),
             steps: stage.steps.iter().map(StepRunView::from).collect(),
         }
     }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::deployment::CurrentDeploymentView;
-use super::values::{Text, Time, UserView};
+use super::values::{Time, UserView, Written};
 use crate::domain::{
     Configuration, DeploymentId, DeploymentStatus, Environment, EnvironmentKey, LockStatus, Role, Session, SessionId,
 };
@@ -55,7 +55,7 @@ pub struct EnvironmentView<'a> {
 #[schema(as = Lock)]
 pub struct LockView<'a> {
     #[schema(value_type = SessionId)]
-    session_id: Text<SessionId>,
+    session_id: Written<SessionId>,
     user: UserView<'a>,
     /// The commit that was named in the claim, or null.
     #[schema(example = "c0ffee1")]
@@ -90,7 +90,7 @@ pub struct HolderView<'a> {
 #[schema(as = LastDeployment)]
 pub struct LastDeploymentView<'a> {
     #[schema(value_type = DeploymentId)]
-    deployment_id: Text<DeploymentId>,
+    deployment_id: Written<DeploymentId>,
     /// What was deployed.
     #[schema(example = "c0ffee1")]
     commit_id: &'a str,
@@ -154,12 +154,12 @@ impl<'a> EnvironmentListItem<'a> {
             pipeline_id,
             labels: environment.configuration.as_deref().map(labels).unwrap_or_default(),
             lock_status: environment.lock_status(),
-            lock: environment.lock.as_ref().map(LockView::from),
+            lock: environment.lock.as_deref().map(LockView::from),
             queue_length: environment.queue.len(),
             disabled_reason: environment.disabled_reason.as_deref(),
             current_deployment: environment.current_deployment().map(CurrentDeploymentView::from),
             last_deployment: environment.last_deployment.as_ref().map(|last| LastDeploymentView {
-                deployment_id: Text(last.id),
+                deployment_id: Written(last.id),
                 commit_id: last.commit.as_str(),
                 status: last.status,
                 finished_at: Time(last.finished_at),
@@ -186,7 +186,7 @@ impl<'a> HolderView<'a> {
 impl<'a> From<&'a Session> for LockView<'a> {
     fn from(holder: &'a Session) -> Self {
         Self {
-            session_id: Text(holder.id),
+            session_id: Written(holder.id),
             user: UserView::from(&holder.user),
             commit_id: holder.commit.as_ref().map(|commit| commit.as_str()),
             context: holder.context.as_ref().map(|context| context.as_str()),

@@ -4,7 +4,7 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::values::{Text, Time};
+use super::values::{Text, Time, Written};
 use crate::domain::{
     DeploymentId, EventData, EventType, EventValue, Identifier, Initiator, SessionId, TokenId, UserId,
 };
@@ -17,7 +17,7 @@ use crate::events::{EventId, RecordedEvent};
 pub struct EventView<'a> {
     /// Sorts in the order of events in the organization.
     #[schema(value_type = EventId)]
-    event_id: Text<EventId>,
+    event_id: Written<EventId>,
     r#type: EventType,
     /// When it happened.
     at: Time,
@@ -34,10 +34,10 @@ pub struct EventView<'a> {
     env_name: Option<&'a str>,
     /// The session that it is about, or null.
     #[schema(value_type = Option<SessionId>)]
-    session_id: Option<Text<SessionId>>,
+    session_id: Option<Written<SessionId>>,
     /// The deployment that it is about, or null.
     #[schema(value_type = Option<DeploymentId>)]
-    deployment_id: Option<Text<DeploymentId>>,
+    deployment_id: Option<Written<DeploymentId>>,
     /// Further details.
     #[schema(value_type = Object)]
     data: DataView<'a>,
@@ -54,13 +54,13 @@ pub struct ActorView<'a> {
     kind: ActorKind,
     /// The member; null for the system.
     #[schema(value_type = Option<UserId>)]
-    user_id: Option<Text<UserId>>,
+    user_id: Option<Written<UserId>>,
     /// The name at that time.
     #[schema(example = "ana")]
     name: Option<&'a str>,
     /// The token of the request, if there was one.
     #[schema(value_type = Option<TokenId>)]
-    token_id: Option<Text<TokenId>>,
+    token_id: Option<Written<TokenId>>,
 }
 
 /// `user`, or `system` for automatic changes.
@@ -81,15 +81,15 @@ impl<'a> From<&'a RecordedEvent> for EventView<'a> {
     fn from(event: &'a RecordedEvent) -> Self {
         let via = event.by.as_ref().and_then(|initiator| initiator.via.as_ref());
         Self {
-            event_id: Text(event.id),
+            event_id: Written(event.id),
             r#type: event.event_type,
             at: Time(event.at),
             actor: ActorView::new(event.by.as_ref()),
             request_id: via.map(|via| &*via.request),
             pipeline_id: event.pipeline.as_ref().map(Identifier::as_str),
             env_name: event.environment.as_ref().map(Identifier::as_str),
-            session_id: event.session.map(Text),
-            deployment_id: event.deployment.map(Text),
+            session_id: event.session.map(Written),
+            deployment_id: event.deployment.map(Written),
             data: DataView(&event.data),
             hash: Text(Hex(&event.hash)),
         }
@@ -101,9 +101,9 @@ impl<'a> ActorView<'a> {
         let via = initiator.and_then(|initiator| initiator.via.as_ref());
         Self {
             kind: if initiator.is_some() { ActorKind::User } else { ActorKind::System },
-            user_id: initiator.map(|initiator| Text(initiator.person.id)),
+            user_id: initiator.map(|initiator| Written(initiator.person.id)),
             name: initiator.map(|initiator| &*initiator.person.name),
-            token_id: via.map(|via| Text(via.token)),
+            token_id: via.map(|via| Written(via.token)),
         }
     }
 }

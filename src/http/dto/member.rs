@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Text, Time};
+use super::values::{Time, Written};
 use crate::auth::{Member, MemberEntry};
 use crate::domain::{Email, Role, UserId};
 
@@ -13,7 +13,7 @@ use crate::domain::{Email, Role, UserId};
 #[schema(as = Member)]
 pub struct MemberView<'a> {
     #[schema(value_type = UserId)]
-    user_id: Text<UserId>,
+    user_id: Written<UserId>,
     /// Unique in the organization.
     #[schema(example = "ana")]
     name: &'a str,
@@ -40,7 +40,7 @@ impl<'a> From<&'a MemberEntry> for MemberView<'a> {
     fn from(entry: &'a MemberEntry) -> Self {
         let MemberEntry { member, tokens, has_password, last_sign_in_at } = entry;
         Self {
-            user_id: Text(member.id),
+            user_id: Written(member.id),
             name: member.name.as_str(),
             role: member.role,
             email: email_of(member),

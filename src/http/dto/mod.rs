@@ -40,7 +40,7 @@ pub use session::{EndedByView, ForceClaimView, SessionListItem, SessionView, Wai
 pub use sign_in::{InvitationView, InvitedView, MethodsView, ProviderView, SignInView};
 pub use token::{OpenTokenView, TokenView};
 pub use utilisation::UtilisationView;
-pub use values::{Text, Time, UserView};
+pub use values::{Time, UserView, Written};
 pub use webhook::{
     AttemptView, DeliveryView, KeptWebhookView, OpenWebhookView, WebhookView, event_filter_names, event_filter_schema,
     webhook_body, webhook_test_body,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::pipeline::HttpCallView;
-use super::values::{InputValueView, Text, Time};
+use super::values::{InputValueView, Time, Written};
 use crate::domain::{Action, Input, InputKind, RegistryId, RegistryStep};
 use crate::registries::{GitSource, Registry, Source, Status, StepKey, Synced};
 
@@ -17,7 +17,7 @@ use crate::registries::{GitSource, Registry, Source, Status, StepKey, Synced};
 #[schema(as = StepRegistry)]
 pub struct RegistryView<'a> {
     #[schema(value_type = RegistryId)]
-    registry_id: Text<RegistryId>,
+    registry_id: Written<RegistryId>,
     /// Pipelines refer to it by this name: `uses: "name/step@version"`.
     #[schema(example = "tools")]
     name: &'a str,
@@ -77,7 +77,7 @@ impl<'a> RegistryView<'a> {
         let failure = registry.failure.as_deref();
         let faults = failure.into_iter().flat_map(|failure| &failure.faults);
         Self {
-            registry_id: Text(registry.id),
+            registry_id: Written(registry.id),
             name: registry.name.as_str(),
             git: match &registry.source {
                 Source::Inline => None,
@@ -182,7 +182,7 @@ impl<'a> From<&'a Input> for InputView<'a> {
 #[schema(as = StepRegistrySync)]
 pub struct SyncView<'a> {
     #[schema(value_type = RegistryId)]
-    registry_id: Text<RegistryId>,
+    registry_id: Written<RegistryId>,
     /// The commit its steps are from now.
     #[schema(example = "2f1c7a9e4b6d8f0a1c3e5d7b9f1a3c5e7d9b1f3a")]
     commit: Option<&'a str>,
@@ -210,7 +210,7 @@ impl<'a> From<&'a Synced> for SyncView<'a> {
         let names = |steps: &[StepKey]| steps.iter().map(|(name, version)| format!("{name}@{version}")).collect();
         let registry = &synced.registry;
         Self {
-            registry_id: Text(registry.id),
+            registry_id: Written(registry.id),
             commit: registry.commit().map(|commit| commit.as_str()),
             previous_commit: synced.previous_commit.as_ref().map(|commit| commit.as_str()),
             added: names(&synced.added),

@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::deployment::DeploymentBrief;
 use super::environment::LockView;
-use super::values::{Text, Time, UserView};
+use super::values::{Time, UserView, Written};
 use crate::actors::{ListedSession, Queued, Waiting};
 use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session, SessionId, SessionStatus};
 
@@ -15,7 +15,7 @@ use crate::domain::{EndedHow, Expiry, ForceClaimed, Identifier, KeptBy, Session,
 #[schema(as = Session)]
 pub struct SessionView<'a> {
     #[schema(value_type = SessionId)]
-    session_id: Text<SessionId>,
+    session_id: Written<SessionId>,
     /// Null while it waits for any environment.
     #[schema(example = "review-1")]
     env_name: Option<&'a str>,
@@ -79,7 +79,7 @@ pub struct EndedByView<'a> {
     user: UserView<'a>,
     /// The session that took over, or null.
     #[schema(value_type = Option<SessionId>)]
-    session_id: Option<Text<SessionId>>,
+    session_id: Option<Written<SessionId>>,
 }
 
 impl<'a> SessionView<'a> {
@@ -101,7 +101,7 @@ impl<'a> SessionView<'a> {
         } = session;
         let status = session.status();
         Self {
-            session_id: Text(*id),
+            session_id: Written(*id),
             env_name,
             lock_status: status,
             overridden: status == SessionStatus::Overridden,
@@ -156,7 +156,7 @@ impl<'a> EndedByView<'a> {
         let ended = session.ended.as_ref()?;
         let session_id = match ended.how {
             EndedHow::Released | EndedHow::Expired(_) => None,
-            EndedHow::Overridden(by) => Some(Text(by)),
+            EndedHow::Overridden(by) => Some(Written(by)),
         };
         Some(Self { user: UserView::from(ended.by.as_ref()?), session_id })
     }
@@ -175,7 +175,7 @@ pub struct ForceClaimView<'a> {
 
 impl<'a> ForceClaimView<'a> {
     pub fn new(env_name: &'a str, claimed: &'a ForceClaimed) -> Self {
-        let overrode = claimed.overrode.as_ref().map(LockView::from);
+        let overrode = claimed.overrode.as_deref().map(LockView::from);
         Self { session: SessionView::new(Some(env_name), &claimed.session, None), overrode }
     }
 }
@@ -197,7 +197,7 @@ pub struct WaiterView<'a> {
     position: usize,
     /// Null for a claim that waits on its connection: its session begins with the lock.
     #[schema(value_type = Option<SessionId>)]
-    session_id: Option<Text<SessionId>>,
+    session_id: Option<Written<SessionId>>,
     /// Who waits.
     user: UserView<'a>,
     /// The commit that was named in the claim, or null.
@@ -222,7 +222,7 @@ impl<'a> WaiterView<'a> {
         let session = &waiter.session;
         Self {
             position,
-            session_id: (waiter.kept_by == KeptBy::Polling).then_some(Text(session.id)),
+            session_id: (waiter.kept_by == KeptBy::Polling).then_some(Written(session.id)),
             user: UserView::from(&session.user),
             commit_id: session.commit.as_ref().map(|commit| commit.as_str()),
             context: session.context.as_ref().map(|context| context.as_str()),

@@ -4,7 +4,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::caller::CallerOrganization;
-use super::values::{Text, Time};
+use super::values::{Time, Written};
 use crate::auth::{Member, Token};
 use crate::domain::{Timestamp, TokenId};
 
@@ -12,7 +12,7 @@ use crate::domain::{Timestamp, TokenId};
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignInView<'a> {
-    sign_in_id: Text<TokenId>,
+    sign_in_id: Written<TokenId>,
     created_at: Time,
     last_used_at: Option<Time>,
     expires_at: Option<Time>,
@@ -24,7 +24,7 @@ pub struct SignInView<'a> {
 impl<'a> SignInView<'a> {
     pub fn new(sign_in: &'a Token, current: TokenId) -> Self {
         Self {
-            sign_in_id: Text(sign_in.id),
+            sign_in_id: Written(sign_in.id),
             created_at: Time(sign_in.created_at),
             last_used_at: sign_in.last_used_at().map(Time),
             expires_at: sign_in.expires_at.map(Time),

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::values::{Text, Time};
+use super::values::{Time, Written};
 use crate::auth::{OpenToken, Token};
 use crate::domain::{TokenId, UserId};
 
@@ -13,7 +13,7 @@ use crate::domain::{TokenId, UserId};
 #[schema(as = Token)]
 pub struct TokenView<'a> {
     #[schema(value_type = TokenId)]
-    token_id: Text<TokenId>,
+    token_id: Written<TokenId>,
     /// What it is for.
     #[schema(example = "ci")]
     name: &'a str,
@@ -37,7 +37,7 @@ pub struct TokenView<'a> {
 #[serde(rename_all = "camelCase")]
 pub struct TokenUser {
     #[schema(value_type = UserId)]
-    user_id: Text<UserId>,
+    user_id: Written<UserId>,
     /// Null for a former member.
     #[schema(example = "ana")]
     name: Option<String>,
@@ -58,9 +58,9 @@ pub struct OpenTokenView<'a> {
 impl<'a> TokenView<'a> {
     /// `name_of` knows the present members.
     pub fn new(token: &'a Token, name_of: impl Fn(UserId) -> Option<String>) -> Self {
-        let person = |id| TokenUser { user_id: Text(id), name: name_of(id) };
+        let person = |id| TokenUser { user_id: Written(id), name: name_of(id) };
         Self {
-            token_id: Text(token.id),
+            token_id: Written(token.id),
             name: &token.name,
             user: person(token.user),
             created_by: person(token.created_by),

@@ -10,7 +10,7 @@ use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::{PartialSchema, ToSchema};
 
 use super::event::EventView;
-use super::values::{Text, Time};
+use super::values::{Text, Time, Written};
 use crate::domain::{DeliveryId, EventType, Timestamp, WebhookId};
 use crate::events::{EventId, RecordedEvent};
 use crate::http::answer::written;
@@ -22,7 +22,7 @@ use crate::webhooks::{Attempt, Delivery, DeliveryStatus, Filter, LastDelivery, W
 #[schema(as = Webhook)]
 pub struct WebhookView<'a> {
     #[schema(value_type = WebhookId)]
-    webhook_id: Text<WebhookId>,
+    webhook_id: Written<WebhookId>,
     /// http or https.
     #[schema(example = "https://ci.example.com/hooks/lockkeeper")]
     url: &'a str,
@@ -64,7 +64,7 @@ pub struct WebhookView<'a> {
 #[schema(as = LastDelivery)]
 pub struct LastDeliveryView {
     #[schema(value_type = DeliveryId)]
-    delivery_id: Text<DeliveryId>,
+    delivery_id: Written<DeliveryId>,
     r#type: EventType,
     status: DeliveryStatus,
     /// The status of the response; null if there was none.
@@ -103,10 +103,10 @@ pub struct KeptWebhookView<'a> {
 #[schema(as = Delivery)]
 pub struct DeliveryView<'a> {
     #[schema(value_type = DeliveryId)]
-    delivery_id: Text<DeliveryId>,
+    delivery_id: Written<DeliveryId>,
     /// Sent as `webhook-id`, the same on every attempt.
     #[schema(value_type = EventId)]
-    event_id: Text<EventId>,
+    event_id: Written<EventId>,
     r#type: EventType,
     status: DeliveryStatus,
     /// The newest 20, oldest first.
@@ -141,7 +141,7 @@ pub struct AttemptView<'a> {
 impl<'a> From<&'a WebhookState> for WebhookView<'a> {
     fn from(WebhookState { webhook, progress }: &'a WebhookState) -> Self {
         Self {
-            webhook_id: Text(webhook.id),
+            webhook_id: Written(webhook.id),
             url: webhook.target.as_str(),
             events: webhook.filters.iter().copied().map(Text).collect(),
             description: webhook.description.as_str(),
@@ -162,7 +162,7 @@ impl<'a> From<&'a WebhookState> for WebhookView<'a> {
 impl From<&LastDelivery> for LastDeliveryView {
     fn from(last: &LastDelivery) -> Self {
         Self {
-            delivery_id: Text(last.delivery),
+            delivery_id: Written(last.delivery),
             r#type: last.event_type,
             status: last.status,
             status_code: last.code,
@@ -189,8 +189,8 @@ impl<'a> From<&'a Delivery> for DeliveryView<'a> {
         // One that has not been tried is sent after those before it.
         let due = delivery.next_attempt_at.unwrap_or(delivery.created_at);
         Self {
-            delivery_id: Text(delivery.id),
-            event_id: Text(delivery.event),
+            delivery_id: Written(delivery.id),
+            event_id: Written(delivery.event),
             r#type: delivery.event_type,
             status: delivery.status,
             attempts: delivery.attempts.iter().map(AttemptView::from).collect(),
@@ -257,7 +257,7 @@ pub fn webhook_test_body(webhook: WebhookId, now: Timestamp) -> Vec<u8> {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Ping {
-        webhook_id: Text<WebhookId>,
+        webhook_id: Written<WebhookId>,
     }
-    written(&Payload { r#type: "webhook.test", timestamp: Time(now), data: Ping { webhook_id: Text(webhook) } })
+    written(&Payload { r#type: "webhook.test", timestamp: Time(now), data: Ping { webhook_id: Written(webhook) } })
 }

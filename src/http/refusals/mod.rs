@@ -7,11 +7,13 @@ mod registries;
 pub use fixes::analysis_not_found;
 pub use missing::*;
 
+use std::sync::Arc;
+
 use crate::actors::Failure;
 use crate::auth::{AccountsError, Caller, Permission};
 use crate::domain::{ApprovalRecord, DeploymentRecord, Identifier, Rejection, Session, SessionStatus, StageStatus};
 use crate::http::codes::Code;
-use crate::http::dto::{EndedByView, HolderView, LockView, Text, Time, UserView, end_reason};
+use crate::http::dto::{EndedByView, HolderView, LockView, Time, UserView, Written, end_reason};
 use crate::http::problem::{FieldError, OVERLOADED_RETRY_SECONDS, Problem};
 use crate::pipelines::PipelinesError;
 use crate::secrets::SecretError;
@@ -227,7 +229,7 @@ impl From<Rejection> for Problem {
                 Code::DeploymentRunning,
                 "a deployment of an ended session has not stopped yet; try again when it has",
             )
-            .with("deploymentId", Text(deployment)),
+            .with("deploymentId", Written(deployment)),
             Rejection::LockNotFound => lock_not_found(),
             Rejection::SessionNotFound => session_not_found(),
             Rejection::SessionEnded { session } => session_ended(&session),
@@ -366,7 +368,7 @@ pub fn not_deleted(failure: Failure) -> Problem {
 }
 
 /// A claim of any environment, refused since all that match are locked, by these among others.
-pub fn all_locked(holders: &[(Identifier, Session)], queue_length: usize) -> Problem {
+pub fn all_locked(holders: &[(Identifier, Arc<Session>)], queue_length: usize) -> Problem {
     let advice = if !holders.is_empty() && holders.iter().all(|(_, holder)| holder.never_expires()) {
         "none of the locks in `holders` has a TTL, so they never expire by themselves; ask a holder to release one, or wait \
          with `waitSeconds` or `queue`"
@@ -415,7 +417,7 @@ fn session_ended(session: &Session) -> Problem {
         }
     };
     Problem::new(code, detail)
-        .with("sessionId", Text(session.id))
+        .with("sessionId", Written(session.id))
         .with("endedAt", session.ended.as_ref().map(|ended| Time(ended.at)))
         .with("endedBy", EndedByView::of(session))
         .with("endReason", session.ended.as_ref().and_then(|ended| end_reason(ended.how)))

@@ -13,9 +13,9 @@ use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::dto::EnvironmentListItem;
-use crate::http::paging;
 use crate::http::paging::{Query, Slice, SlicePagination};
 use crate::http::problem::Problem;
+use crate::http::{json, paging};
 
 /// How many environments are in memory at once while all are listed.
 const PIECE: usize = 1_000;
@@ -78,7 +78,7 @@ impl Reader {
                 text.push(b',');
             }
             let view = EnvironmentListItem::new(self.pipeline.pipeline.as_str(), name.as_str(), environment);
-            serde_json::to_writer(&mut text, &view).map_err(Problem::internal)?;
+            json::write(&view, &mut text).map_err(Problem::internal)?;
             self.written += 1;
         }
         self.done = found.len() < PIECE;
@@ -86,7 +86,7 @@ impl Reader {
         if self.done {
             let pagination = SlicePagination::whole(self.written);
             text.extend_from_slice(br#"],"pagination":"#);
-            serde_json::to_writer(&mut text, &pagination).map_err(Problem::internal)?;
+            json::write(&pagination, &mut text).map_err(Problem::internal)?;
             text.push(b'}');
         }
         Ok(text.into())

@@ -1,7 +1,5 @@
 //! Environments: view, history, create or change, delete.
 
-use std::fmt;
-
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
@@ -139,9 +137,9 @@ pub async fn delete_reserved(call: Call) -> Answered {
 }
 
 /// The path of a pipeline's environments.
-pub fn base(key: &PipelineKey) -> impl fmt::Display + '_ {
-    let PipelineKey { organization, pipeline } = key;
-    fmt::from_fn(move |f| write!(f, "/api/v1/organizations/{organization}/pipelines/{pipeline}/ephemeral-environments"))
+pub fn base(key: &PipelineKey) -> String {
+    let (organization, pipeline) = (key.organization.as_str(), key.pipeline.as_str());
+    ["/api/v1/organizations/", organization, "/pipelines/", pipeline, "/ephemeral-environments"].concat()
 }
 
 fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> Answered {

@@ -1,5 +1,6 @@
 //! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::HttpRequest;
@@ -10,7 +11,7 @@ use super::{deployments, environments};
 use crate::actors::{ClaimOutcome, Failure, Keyed, Patience, SessionFound, Waiting};
 use crate::auth::Permission;
 use crate::domain::{
-    ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Identifier,
+    ASK_WITHIN_MILLIS, ClaimRequest, Deploy, DeploymentRecord, EnvironmentKey, ForceClaimed, Heartbeat, Id, Identifier,
     PipelineKey, Priority, Rejection, Release, ReleaseLock, Session, SessionId,
 };
 use crate::entropy;
@@ -212,7 +213,7 @@ pub async fn heartbeat(mut call: Call) -> Answered {
     let heartbeat = Heartbeat { session, by, fencing_token: fencing_token.map(Integer::u64) };
     let render = {
         let name = key.name.clone();
-        move |session: &Session| {
+        move |session: &Arc<Session>| {
             idempotent::answer(StatusCode::OK, None, SessionView::new(Some(name.as_str()), session, None))
         }
     };
@@ -257,7 +258,7 @@ pub async fn release_lock(call: Call) -> Answered {
     Ok(answer::one(StatusCode::OK, SessionView::new(Some(key.name.as_str()), &session, None)))
 }
 
-async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Session, Problem> {
+async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -> Result<Arc<Session>, Problem> {
     let any = access.may(Permission::ReleaseAnySession);
     let release = Release { session: session.into(), by: access.caller.person.clone(), any };
     Ok(access.environments().ask(key, release).await?)
@@ -265,7 +266,8 @@ async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -
 
 fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
     let subject = Subject::Session { environment: key.clone(), session };
-    let location = format!("{}/{}/sessions/{session}", environments::base(&key.pipeline), key.name);
+    let location =
+        [&*environments::base(&key.pipeline), "/", key.name.as_str(), "/sessions/", &session.text()].concat();
     idempotent::answer_about(subject, status, location, view)
 }
 

@@ -105,14 +105,24 @@ pub fn seal(first: u64, count: u32, payload: &[u8], out: &mut [u8]) {
     let header_crc = crc32c::crc32c(&header[..HEADER_CRC_AT]);
     header[HEADER_CRC_AT..].copy_from_slice(&header_crc.to_le_bytes());
 
-    out.fill(0);
     let (in_first_sector, rest) = payload.split_at(payload.len().min(SECTOR_DATA - HEADER));
-    out[..HEADER].copy_from_slice(&header);
-    out[HEADER..HEADER + in_first_sector.len()].copy_from_slice(in_first_sector);
-    for (sector, data) in out[SECTOR..].chunks_exact_mut(SECTOR).zip(rest.chunks(SECTOR_DATA)) {
-        sector[..data.len()].copy_from_slice(data);
+    let (first, others) = out.split_at_mut(SECTOR);
+    first[..HEADER].copy_from_slice(&header);
+    fill_sector(&mut first[HEADER..], in_first_sector);
+    let mut rest = rest.chunks(SECTOR_DATA);
+    for sector in others.chunks_exact_mut(SECTOR) {
+        fill_sector(sector, rest.next().unwrap_or_default());
     }
-    out.iter_mut().skip(SECTOR_DATA).step_by(SECTOR).for_each(|mark| *mark = MARK);
+}
+
+/// The data, zeros behind it, and the mark at the end.
+fn fill_sector(sector: &mut [u8], data: &[u8]) {
+    let (written, padding) = sector.split_at_mut(data.len());
+    written.copy_from_slice(data);
+    padding.fill(0);
+    if let Some(mark) = padding.last_mut() {
+        *mark = MARK;
+    }
 }
 
 /// The last page of every segment: tells a segment that lost its end from one with room left.

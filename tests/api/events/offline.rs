@@ -5,7 +5,7 @@ use std::path::Path;
 use lockkeeper::domain::{EventData, EventType, Identifier, Timestamp};
 use lockkeeper::events::{Cause, Events, NewEvent, record as record_event};
 use lockkeeper::store::journal::{self, PAGE_ENTRIES};
-use lockkeeper::store::{Batch, LoggedStore, Options, Store};
+use lockkeeper::store::{Batch, LoggedStore, Options, Store, StoreError};
 
 pub fn open(home: &Path) -> LoggedStore {
     let options = Options { segment_bytes: 4 << 20, min_free_bytes: 0, ..Options::default() };
@@ -26,7 +26,11 @@ pub fn record(home: &Path, count: usize, bytes: usize) -> String {
         for _ in 0..count.min(100) {
             record_event(&mut batch, &acme(), &NewEvent::new(EventType::SecretUpdated, Cause::system(at), &data));
         }
-        store.commit(batch).unwrap();
+        // The store takes as much as the disk keeps up with.
+        while let Err(error) = store.commit(batch.clone()) {
+            assert!(matches!(error, StoreError::Overloaded), "{error}");
+            std::thread::yield_now();
+        }
     }
     store.close();
     Events::new(store).read(&acme(), 0).unwrap()[0].id.to_string()

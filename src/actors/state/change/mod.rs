@@ -17,6 +17,9 @@ use crate::domain::{
 use crate::events::{self, NewEvent};
 use crate::store::{Batch, StoreError};
 
+/// Room for the changes of an ordinary decision, so that its batch does not grow.
+const USUAL_CHANGES: usize = 8;
+
 /// What one decision changes in the store.
 pub struct Change<'a> {
     records: &'a Records,
@@ -34,7 +37,7 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub fn new(records: &'a Records, key: &'a EnvironmentKey, loaded: &'a Loaded) -> Self {
-        let (batch, pages, keeping) = (Batch::default(), BTreeMap::new(), loaded.keeping);
+        let (batch, pages, keeping) = (Batch::with_capacity(USUAL_CHANGES), BTreeMap::new(), loaded.keeping);
         Self { records, key, loaded, batch, pages, keeping, updates: BTreeMap::new(), trim_on: false }
     }
 
@@ -54,7 +57,7 @@ impl<'a> Change<'a> {
             self.keeping.pointers += 1;
         }
         self.trim(next)?;
-        let expiry = |environment: &Environment| environment.lock.as_ref().and_then(Session::expiry);
+        let expiry = |environment: &Environment| environment.lock.as_deref().and_then(Session::expiry);
         // A record that is too early does no harm, and is not written again with every heartbeat.
         let is_sooner =
             |until: Deadline| expiry(&self.loaded.environment).is_none_or(|(before, _)| until.due < before.due);

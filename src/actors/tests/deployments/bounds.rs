@@ -36,7 +36,7 @@ fn largest_configuration() -> Configuration {
     Configuration { variables: (0..64).map(variable).collect(), on_release, ..Configuration::default() }
 }
 
-async fn claim_largest(bench: &Bench) -> Session {
+async fn claim_largest(bench: &Bench) -> Arc<Session> {
     let context = Some(Context::parse(&"\u{1f512}".repeat(1024)).unwrap());
     claim_at_once(&bench.environments, &key(), ClaimRequest { context, ..claim(1) }).await.unwrap()
 }
@@ -56,7 +56,7 @@ async fn fail_largest(bench: &Bench, session: &Session, stage: &str) -> Deployme
 }
 
 /// The eighth of its page of the history, and all that it has to be ended with.
-async fn holding_all_it_can(bench: &Bench) -> Session {
+async fn holding_all_it_can(bench: &Bench) -> Arc<Session> {
     for _ in 1..15 {
         bench.pipeline.set(stages(&["build"]));
         let session = claim_largest(bench).await;

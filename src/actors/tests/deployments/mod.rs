@@ -17,7 +17,7 @@ use crate::domain::{
 
 impl Bench {
     /// The environment, and a session that deploys in a pipeline with these stages.
-    async fn deployed(&self, names: &[&str]) -> (Session, DeploymentId) {
+    async fn deployed(&self, names: &[&str]) -> (Arc<Session>, DeploymentId) {
         self.pipeline.set(stages(names));
         let session = self.claim(1).await.unwrap();
         let record = self.deploy(&session).await.unwrap();

@@ -352,7 +352,7 @@ impl Harness {
 
     fn compare(&self) {
         for (room, (environment, modelled)) in self.environments.iter().zip(&self.model.rooms).enumerate() {
-            let holder = environment.lock.as_ref();
+            let holder = environment.lock.as_deref();
             let who = holder.map(|session| number(session.id.seed));
             assert_eq!(who, modelled.holder.as_ref().map(|holder| holder.who), "who has room-{room}");
             let queue: Vec<_> = environment.queue.iter().map(|waiter| waiter.ticket.0).collect();

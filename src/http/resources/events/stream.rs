@@ -19,7 +19,7 @@ use crate::http::access::Access;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
-use crate::http::dto::Text;
+use crate::http::dto::Written;
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
@@ -124,7 +124,7 @@ impl StreamStart {
         let Span { first, next } = events.span(organization)?;
         let first = events.id_of(organization, first)?;
         let after = id_before(events, organization, next)?;
-        let data = json!({ "reason": reason, "firstEventId": first.map(Text) });
+        let data = json!({ "reason": reason, "firstEventId": first.map(Written) });
         let text = format!("event: reset\nid: {after}\ndata: {data}\n\n");
         Ok(Self { next, after, reset: Some(text.into()) })
     }
