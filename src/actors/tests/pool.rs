@@ -45,15 +45,15 @@ impl Bench {
         let before = self.environments.waiting_for_any();
         let claiming =
             actix::spawn(async move { environments.claim_any(&pipeline(), large(), claim(who), LONG, None).await });
-        self.let_others_run().await;
-        assert_eq!(self.environments.waiting_for_any(), before + 1);
+        self.until(|| self.environments.waiting_for_any() == before + 1).await;
         claiming
     }
 
     async fn wait_by_name(&self, who: u8, name: &str) -> Claiming {
         let (environments, key) = (self.environments.clone(), named(name));
+        let before = self.environments.waiting_by_name();
         let claiming = actix::spawn(async move { environments.claim(&key, claim(who), LONG, None).await });
-        self.let_others_run().await;
+        self.until(|| self.environments.waiting_by_name() == before + 1).await;
         claiming
     }
 
