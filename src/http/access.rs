@@ -9,7 +9,6 @@ use actix_web::http::header::{AUTHORIZATION, HeaderValue};
 use super::authorization;
 use super::call::Call;
 use super::codes::Code;
-use super::connection::Connection;
 use super::cookies;
 use super::outcome::read_within;
 use super::own_page;
@@ -185,7 +184,7 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
         return Err(mistaken(header, "is not sent as it should be"));
     };
     let now = (realm.clock)();
-    let caller = match call.request.conn_data::<Arc<Connection>>() {
+    let caller = match call.request.connection() {
         Some(connection) => realm.accounts.authenticate_known(token, &connection.known_token, now),
         None => realm.accounts.authenticate(token, now),
     };

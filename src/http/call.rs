@@ -3,16 +3,16 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use actix_web::HttpRequest;
-use actix_web::dev::Payload;
 use actix_web::http::header::HeaderValue;
 
+use super::incoming::Incoming;
+use super::request::Request;
 use super::state::App;
 
 pub struct Call {
     pub app: App,
-    pub request: HttpRequest,
-    pub payload: Payload,
+    pub request: Request,
+    pub incoming: Incoming,
     /// The request id, as in the answer.
     pub id: HeaderValue,
     parameters: Rc<PathParameters>,
@@ -29,13 +29,13 @@ pub const PARAMETERS_MAX: usize = 4;
 impl Call {
     pub fn new(
         app: App,
-        request: HttpRequest,
-        payload: Payload,
+        request: Request,
+        incoming: Incoming,
         id: HeaderValue,
         parameters: Rc<PathParameters>,
     ) -> Self {
-        let segments = find(path_of(&request), &parameters);
-        Self { app, request, payload, id, parameters, segments }
+        let segments = find(request.decoded_path(), &parameters);
+        Self { app, request, incoming, id, parameters, segments }
     }
 
     /// The value of a path parameter.
@@ -45,18 +45,18 @@ impl Call {
 }
 
 /// The value of a path parameter, if the route has it.
-pub fn segment<'r>(request: &'r HttpRequest, parameters: &PathParameters, name: &str) -> Option<&'r str> {
-    value(request, parameters, &find(path_of(request), parameters), name)
+pub fn segment<'r>(request: &'r Request, parameters: &PathParameters, name: &str) -> Option<&'r str> {
+    value(request, parameters, &find(request.decoded_path(), parameters), name)
 }
 
 fn value<'r>(
-    request: &'r HttpRequest,
+    request: &'r Request,
     parameters: &PathParameters,
     segments: &[Range<usize>; PARAMETERS_MAX],
     name: &str,
 ) -> Option<&'r str> {
     let index = parameters.iter().position(|(known, _)| known == name)?;
-    path_of(request).get(segments.get(index)?.clone())
+    request.decoded_path().get(segments.get(index)?.clone())
 }
 
 /// In one pass, since every handler needs most of them.
@@ -74,11 +74,6 @@ fn find(path: &str, parameters: &PathParameters) -> [Range<usize>; PARAMETERS_MA
         start = end + 1;
     }
     found
-}
-
-/// The decoded path; encoded slashes stay encoded, since they would change its segments.
-pub fn path_of(request: &HttpRequest) -> &str {
-    request.match_info().as_str()
 }
 
 #[cfg(test)]

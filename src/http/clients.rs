@@ -2,11 +2,9 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::header::IF_NONE_MATCH;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -14,9 +12,9 @@ use tokio::time::Instant;
 use super::access::Access;
 use super::answer;
 use super::codes::Code;
-use super::connection::Connection;
 use super::paging::Query;
 use super::problem::Problem;
+use super::request::Request;
 use crate::actors::Watch;
 use crate::forms::WAIT_SECONDS_MAX;
 
@@ -41,12 +39,12 @@ pub enum Waited<T> {
 /// A client that closes only its half counts as gone: it looks the same as one that has died. One that did so with its
 /// request does not even get the lock for a moment.
 pub async fn while_connected<F: Future>(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     waits: bool,
     answer: F,
 ) -> Waited<F::Output> {
-    let connection = request.conn_data::<Arc<Connection>>().cloned();
+    let connection = request.connection().cloned();
     if connection.as_ref().is_some_and(|connection| connection.socket.has_ended()) {
         return Waited::Gone;
     }
@@ -92,7 +90,7 @@ impl Changes for watch::Receiver<()> {
 }
 
 /// `waitSeconds` of a read without other parameters.
-pub fn wait_of(request: &HttpRequest) -> Result<Duration, Problem> {
+pub fn wait_of(request: &Request) -> Result<Duration, Problem> {
     let mut query = Query::of(request);
     let wait = query.number("waitSeconds", 0, WAIT_SECONDS_MAX).unwrap_or(0);
     query.finish()?;
@@ -102,7 +100,7 @@ pub fn wait_of(request: &HttpRequest) -> Result<Duration, Problem> {
 /// Waits for something to end while the client is connected and has access; returns its newest state. `read` finds nothing if it has
 /// ended and was removed already.
 pub async fn newest_within<T, W: Changes>(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     wait: Duration,
     first: T,
@@ -148,7 +146,7 @@ pub struct Read<T> {
 /// Reads at once, unless the client wants to wait: then it reads when the state is no longer the one that the client has,
 /// or, if it has not said which it has, the present one.
 pub async fn read_when_changed<T, W: Changes>(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     wait: Duration,
     watch: impl FnOnce() -> W,

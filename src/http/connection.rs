@@ -34,8 +34,6 @@ pub struct Connection {
     unread_since_millis: AtomicU64,
     /// How long it may take nothing, if that is not as usual; else 0.
     patience_millis: AtomicU64,
-    /// A long body is being read.
-    receiving: AtomicBool,
     /// Opened beyond the limit, so only for probes.
     surplus: AtomicBool,
     /// The web server waits to read on.
@@ -149,7 +147,6 @@ impl Connection {
             active_at_millis: AtomicU64::new(tally.now_millis()),
             unread_since_millis: AtomicU64::new(0),
             patience_millis: AtomicU64::new(0),
-            receiving: AtomicBool::new(false),
             surplus: AtomicBool::new(false),
             held: AtomicBool::new(false),
             reader: AtomicWaker::new(),
@@ -186,22 +183,12 @@ impl Connection {
         self.unread_since_millis.load(Ordering::Relaxed) > 0
     }
 
-    pub fn is_receiving(&self) -> bool {
-        self.receiving.load(Ordering::Relaxed)
-    }
-
     pub fn is_surplus(&self) -> bool {
         self.surplus.load(Ordering::Relaxed)
     }
 
     pub fn set_surplus(&self, surplus: bool) {
         self.surplus.store(surplus, Ordering::Relaxed);
-    }
-
-    /// A long body is read from now on, however much there is of it.
-    pub fn receive(&self, receiving: bool) {
-        self.receiving.store(receiving, Ordering::Relaxed);
-        self.read_on();
     }
 
     /// Answers of this connection may stay unread for `patience`, or for as long as usual.

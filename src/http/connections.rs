@@ -180,17 +180,16 @@ mod tests {
     use std::io::{Read, Write};
     use std::time::Instant;
 
-    use actix_web::dev::Extensions;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
-    use crate::http::stream::Stream;
+    use crate::http::transport::Transport;
 
     const PATIENCE: Patience =
         Patience { idle: Duration::from_secs(4), silence: Duration::from_secs(5), unread: Duration::from_secs(2) };
 
     struct Open {
-        stream: Stream<Plain>,
+        stream: Plain,
         connection: Arc<Connection>,
         client: std::net::TcpStream,
     }
@@ -205,10 +204,8 @@ mod tests {
         let client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         accepted.set_nonblocking(true).unwrap();
-        let stream = Stream::new(connections.opened(TcpStream::from_std(accepted).unwrap()));
-        let mut data = Extensions::new();
-        stream.introduce(&mut data);
-        let connection = data.remove::<Arc<Connection>>().unwrap();
+        let stream = connections.opened(TcpStream::from_std(accepted).unwrap());
+        let connection = stream.connection().clone();
         Open { stream, connection, client }
     }
 
@@ -257,6 +254,7 @@ mod tests {
         }
         assert_eq!(connections.shut_stalled(), Shut::default(), "what has come was not read yet");
         stream.read_exact(&mut [0; 3]).await.unwrap();
+        connection.note_head();
         assert_eq!(connections.shut_stalled(), Shut { silent: 1, ..Shut::default() });
     }
 

@@ -3,11 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use actix_web::http::Uri;
-use actix_web::test::TestRequest;
 
-use super::call::path_of;
 use super::clients::wait_of;
 use super::paging::{Page, Query, Slice};
+use super::request::Request;
 use super::router::Router;
 use crate::domain::{
     AnalysisId, ApprovalId, DeliveryId, DeploymentId, Identifier, Malformed, RegistryId, SessionId, TokenId, UserId,
@@ -61,10 +60,10 @@ fn fuzzed_paths_and_queries_are_taken_or_refused() {
         let Some(uri) = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Uri>().ok()) else {
             return (String::new(), [0; 3]);
         };
-        let request = TestRequest::default().uri(&uri.to_string()).to_http_request();
+        let request = Request::get(uri.clone());
         let found = match router.find(&request) {
             Ok(resource) => {
-                let segments: Vec<_> = path_of(&request).split('/').collect();
+                let segments: Vec<_> = request.decoded_path().split('/').collect();
                 for (name, position) in resource.parameters.iter() {
                     assert!(!segments[*position].is_empty(), "{name} of {uri} is empty");
                 }
@@ -72,7 +71,7 @@ fn fuzzed_paths_and_queries_are_taken_or_refused() {
             }
             Err(refused) => format!("{:?}", refused.code()),
         };
-        path_of(&request).split('/').for_each(check_ids);
+        request.decoded_path().split('/').for_each(check_ids);
         let slice = Slice::of(&request);
         let mut query = Query::of(&request);
         let page = Page::take(&mut query);

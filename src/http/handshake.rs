@@ -66,7 +66,8 @@ impl Handshakes {
     }
 
     /// Fails for a client that does not complete its handshake in time.
-    pub async fn complete(&self, plain: Plain, peer: Option<SocketAddr>) -> io::Result<Encrypted> {
+    pub async fn complete(&self, plain: Plain) -> io::Result<Encrypted> {
+        let peer = plain.connection().socket.peer;
         match tokio::time::timeout(self.limit, self.shake(plain)).await {
             Ok(Ok(encrypted)) => Ok(encrypted),
             Ok(Err(error)) => {

@@ -3,18 +3,17 @@
 //! Whoever gets one of these 404s is a member of the organization in the path, and every member may list its pipelines and
 //! environments: all others were refused before. The work is bounded, however many names there are.
 
-use actix_web::HttpRequest;
-
 use super::call::{PathParameters, segment};
 use super::codes::Code;
 use super::problem::Problem;
 use super::refusals;
+use super::request::Request;
 use super::state::App;
 use crate::domain::{Identifier, PipelineKey};
 use crate::nearest::{Advice, COMPARED_MAX, advice};
 
 /// The same problem, with advice if there is some.
-pub fn with_hint(problem: Problem, app: &App, request: &HttpRequest, parameters: &PathParameters) -> Problem {
+pub fn with_hint(problem: Problem, app: &App, request: &Request, parameters: &PathParameters) -> Problem {
     let advice = match problem.code() {
         Code::PipelineNotFound => pipeline_advice(app, request, parameters),
         Code::EnvironmentNotFound => environment_advice(app, request, parameters),
@@ -26,7 +25,7 @@ pub fn with_hint(problem: Problem, app: &App, request: &HttpRequest, parameters:
     }
 }
 
-fn pipeline_advice(app: &App, request: &HttpRequest, parameters: &PathParameters) -> Option<Advice> {
+fn pipeline_advice(app: &App, request: &Request, parameters: &PathParameters) -> Option<Advice> {
     let organization = Identifier::parse(segment(request, parameters, "orgId")?).ok()?;
     let wanted = segment(request, parameters, "pipelineId")?;
     let all = app.realm.pipelines.list(&organization);
@@ -39,7 +38,7 @@ fn pipeline_advice(app: &App, request: &HttpRequest, parameters: &PathParameters
     Some(advice(wanted, &similar, false))
 }
 
-fn environment_advice(app: &App, request: &HttpRequest, parameters: &PathParameters) -> Option<Advice> {
+fn environment_advice(app: &App, request: &Request, parameters: &PathParameters) -> Option<Advice> {
     let [organization, pipeline] = ["orgId", "pipelineId"].map(|name| segment(request, parameters, name));
     let (organization, pipeline) = (Identifier::parse(organization?).ok()?, Identifier::parse(pipeline?).ok()?);
     // Claims of any environment have this path; there, labels were not found.

@@ -1,9 +1,9 @@
 //! Requests that may be retried: checks the `Idempotency-Key` of a `POST` before it is executed, and renders answers that
 //! are stored.
 
+use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION};
-use actix_web::{HttpRequest, HttpResponse};
 use serde::Serialize;
 
 use super::access::{self, Access};
@@ -13,6 +13,7 @@ use super::call::Call;
 use super::codes::Code;
 use super::paging::Query;
 use super::problem::{FieldError, Problem};
+use super::request::Request;
 use crate::actors::Keyed;
 use crate::domain::{Malformed, Timestamp};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
@@ -54,12 +55,12 @@ pub async fn begin_secret(call: &mut Call, access: &mut Access) -> Result<Begun,
 
 /// Called before the fields of the body are read: a request that was right when it was executed gets its answer again,
 /// also where it would be wrong by now.
-pub fn check_key(request: &HttpRequest, access: &Access, body: &[u8]) -> Result<Option<Pending>, EarlyReturn> {
+pub fn check_key(request: &Request, access: &Access, body: &[u8]) -> Result<Option<Pending>, EarlyReturn> {
     check_key_as(request, access, |method, path| Fingerprint::of(method, path, body))
 }
 
 fn check_key_as(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     fingerprint: impl FnOnce(&str, &str) -> Fingerprint,
 ) -> Result<Option<Pending>, EarlyReturn> {

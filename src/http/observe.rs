@@ -3,28 +3,28 @@
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
+use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::dev::{ServiceRequest, ServiceResponse};
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::http::{ConnectionType, StatusCode};
 use actix_web::web::Bytes;
-use actix_web::{HttpRequest, HttpResponse};
 use futures_util::FutureExt;
 use tracing::Instrument;
 
 use super::answer::EarlyReturn;
-use super::call::{Call, path_of};
+use super::call::Call;
 use super::codes::Code;
 use super::connection::{ActiveRequest, Connection};
+use super::incoming::Incoming;
 use super::meter::count_problem;
 use super::problem::Problem;
 use super::protection::{Content, protect};
+use super::request::Request;
 use super::router::Router;
 use super::state::{App, Node, PerThread};
 use super::{hints, idempotent};
@@ -33,9 +33,8 @@ use crate::entropy;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
-pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> Result<ServiceResponse, Infallible> {
-    let (request, payload) = request.into_parts();
-    let connection = request.conn_data::<Arc<Connection>>();
+pub async fn observe(app: &App, router: &Router, request: Request, incoming: Incoming) -> HttpResponse {
+    let connection = request.connection();
     let only_probes = connection.is_some_and(|connection| app.node.connections.serves_only_probes(connection));
     let in_flight = RequestInFlight::begin(&app.node, connection);
     let id = request_id(request.headers());
@@ -52,7 +51,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
             return Err(too_many_connections());
         }
         let parameters = resource.parameters.clone();
-        resource.handle(Call::new(app.clone(), request.clone(), payload, id.clone(), parameters))
+        resource.handle(Call::new(app.clone(), request.clone(), incoming, id.clone(), parameters))
     });
     let answered = match answered {
         Ok(answering) => AssertUnwindSafe(answering).catch_unwind().instrument(span.clone()).await,
@@ -64,7 +63,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
             match early {
                 EarlyReturn::Problem(problem) => {
                     let problem = match parameters {
-                        Some(parameters) => hints::with_hint(problem, &app, &request, parameters),
+                        Some(parameters) => hints::with_hint(problem, app, &request, parameters),
                         None => problem,
                     };
                     refused(&problem, &request, &id)
@@ -77,7 +76,7 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
     protect(response.headers_mut(), content);
     response.headers_mut().insert(REQUEST_ID, id);
     // The web server also closes after a request to upgrade, which we never do.
-    let upgrade = request.head().connection_type() == ConnectionType::Upgrade;
+    let upgrade = request.connection_type() == ConnectionType::Upgrade;
     if upgrade || only_probes || app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);
     }
@@ -86,14 +85,14 @@ pub async fn observe(app: App, router: Rc<Router>, request: ServiceRequest) -> R
         meter.record(request.method(), response.status(), elapsed.as_secs_f64());
     }
     tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
-    Ok(ServiceResponse::new(request, response.map_body(|_, body| in_flight.with(body))))
+    response.map_body(|_, body| in_flight.with(body))
 }
 
 fn too_many_connections() -> Problem {
     Problem::overloaded("the server has as many connections as it may (http.max_connections), all of them in use")
 }
 
-fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpResponse {
+fn refused(problem: &Problem, request: &Request, id: &HeaderValue) -> HttpResponse {
     let code = problem.code();
     count_problem(code);
     // A refusal by a stopping server is not a failure.
@@ -112,8 +111,8 @@ fn refused(problem: &Problem, request: &HttpRequest, id: &HeaderValue) -> HttpRe
 }
 
 /// The path of a request for the log. That of an invitation is worth a password, so it is not shown, wherever it stands.
-fn loggable(request: &HttpRequest) -> &str {
-    let decoded = path_of(request);
+fn loggable(request: &Request) -> &str {
+    let decoded = request.decoded_path();
     let is_secret = decoded.contains("lki_") || decoded.starts_with("/auth/invitations/");
     if is_secret { "/auth/invitations/…" } else { request.path() }
 }

@@ -2,7 +2,7 @@
 //! whose process is at the other end. It serves only what no single organization may see.
 
 use std::fs::{File, Permissions};
-use std::future::ready;
+use std::future::pending;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
@@ -12,19 +12,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_http::HttpService;
-use actix_http::error::DispatchError;
 use actix_server::{Server, ServerHandle};
-use actix_service::{ServiceFactoryExt, fn_service, map_config};
-use actix_web::dev::{AppConfig, ServiceRequest, ServiceResponse};
+use actix_service::fn_service;
+use actix_web::HttpResponse;
+use actix_web::http::ConnectionType;
 use actix_web::rt::net::UnixStream;
-use actix_web::{App, HttpRequest, HttpResponse};
 
 use super::codes::Code;
+use super::incoming::Incoming;
 use super::problem::Problem;
+use super::request::Request;
 use super::resources::{audit, backups};
 use super::state::Realm;
 use super::streaming::fitted;
+use super::wire::{self, Rules};
 
 /// Its name in the data directory.
 pub const OPERATOR_SOCKET: &str = "operator.sock";
@@ -52,22 +53,8 @@ impl OperatorSocket {
         let listener = bind(data_dir)?;
         std::fs::set_permissions(&path, Permissions::from_mode(ONLY_OWNER))?;
         let service = move || {
-            let realm = Rc::new(realm.clone());
-            let answer = move |request: ServiceRequest| {
-                let realm = realm.clone();
-                async move {
-                    let (request, _) = request.into_parts();
-                    let response = answer(&realm, &request).await;
-                    let response = response.unwrap_or_else(|problem| problem.render("operator"));
-                    let response = fitted(&request, response);
-                    Ok::<_, actix_web::Error>(ServiceResponse::new(request, response))
-                }
-            };
-            let app = App::new().default_service(fn_service(answer));
-            let http = HttpService::build().client_request_timeout(HEAD_TIMEOUT).keep_alive(Duration::ZERO);
-            fn_service(|stream: UnixStream| ready(admit(stream)))
-                .map_err(DispatchError::Io)
-                .and_then(http.h1(map_config(app, |()| AppConfig::default())))
+            let operator = Rc::new(Operator { realm: realm.clone(), rules: Rules::new(HEAD_TIMEOUT) });
+            fn_service(move |stream: UnixStream| operator.clone().serve(stream))
         };
         let builder = Server::build().workers(1).max_concurrent_connections(CONNECTIONS_MAX).disable_signals();
         let server = builder.listen_uds("operator", listener, service)?.run();
@@ -87,6 +74,24 @@ impl Drop for OperatorSocket {
     }
 }
 
+struct Operator {
+    realm: Arc<Realm>,
+    rules: Rules,
+}
+
+impl Operator {
+    async fn serve(self: Rc<Self>, stream: UnixStream) -> io::Result<()> {
+        admit(&stream)?;
+        let answered = async |request: Request, _: Incoming| {
+            let response = answer(&self.realm, &request).await;
+            let mut response = fitted(&request, response.unwrap_or_else(|problem| problem.render("operator")));
+            response.head_mut().set_connection_type(ConnectionType::Close);
+            response
+        };
+        wire::serve(stream, None, &self.rules, pending(), answered).await
+    }
+}
+
 /// The name of a socket has at most 107 bytes, and the path of a data directory may be longer: it is named by its descriptor.
 fn bind(data_dir: &Path) -> io::Result<UnixListener> {
     let dir = File::open(data_dir)?;
@@ -94,16 +99,16 @@ fn bind(data_dir: &Path) -> io::Result<UnixListener> {
 }
 
 /// Only the server's own user, and root.
-fn admit(stream: UnixStream) -> io::Result<(UnixStream, Option<std::net::SocketAddr>)> {
+fn admit(stream: &UnixStream) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
     if peer != 0 && peer != rustix::process::geteuid().as_raw() {
         tracing::warn!(uid = peer, "another user was refused at the operator's socket");
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    Ok((stream, None))
+    Ok(())
 }
 
-async fn answer(realm: &Realm, request: &HttpRequest) -> Result<HttpResponse, Problem> {
+async fn answer(realm: &Realm, request: &Request) -> Result<HttpResponse, Problem> {
     let method = request.method().as_str();
     match (method, request.path()) {
         ("GET", "/api/v1/backup") => backups::whole(realm).await,

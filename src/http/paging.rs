@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::iter::{Skip, Take};
 
-use actix_web::HttpRequest;
 use actix_web::http::header::LINK;
 use actix_web::{HttpResponse, http::StatusCode};
 use serde::Serialize;
@@ -11,6 +10,7 @@ use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
+use super::request::Request;
 use crate::domain::{Malformed, Timestamp};
 use crate::nearest::{did_you_mean, nearest};
 
@@ -28,7 +28,7 @@ pub struct Query {
 }
 
 impl Query {
-    pub fn of(request: &HttpRequest) -> Self {
+    pub fn of(request: &Request) -> Self {
         let parameters = form_urlencoded::parse(request.query_string().as_bytes()).into_owned().collect();
         Self { parameters, known: Vec::new(), errors: Vec::new() }
     }
@@ -141,7 +141,7 @@ impl Slice {
     }
 
     /// Of a request without other parameters.
-    pub fn of(request: &HttpRequest) -> Result<Self, Problem> {
+    pub fn of(request: &Request) -> Result<Self, Problem> {
         let mut query = Query::of(request);
         let slice = Self::take(&mut query);
         query.finish()?;
@@ -286,13 +286,13 @@ pub struct PagePagination {
 }
 
 /// A part of a list, with links to the other parts.
-pub fn slice<T: Serialize>(request: &HttpRequest, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
+pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
     linked(request, slice.limit, links, answer::json(StatusCode::OK, &Many { data, pagination }))
 }
 
-pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
+pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
     let (limit, total_pages) = (page.limit, total.div_ceil(page.limit));
     let offset = page.offset().min(PLACE_MAX);
     let pagination = PagePagination { page: page.number(), limit, offset, total, total_pages };
@@ -301,13 +301,13 @@ pub fn page<T: Serialize>(request: &HttpRequest, page: Page, total: u64, data: V
 }
 
 /// Only the link to the next page, for a list whose end is not known.
-pub fn linked_to_next(request: &HttpRequest, limit: u64, offset: u64, response: HttpResponse) -> HttpResponse {
+pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: HttpResponse) -> HttpResponse {
     linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }
 
 /// Adds `Link`: the same request with the same filters, at other positions.
 fn linked(
-    request: &HttpRequest,
+    request: &Request,
     limit: u64,
     links: impl Iterator<Item = (&'static str, &'static str, u64)>,
     mut response: HttpResponse,
@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn an_unknown_parameter_is_answered_with_the_one_that_was_meant_or_with_all() {
         let refused = |query: &str, take: fn(&mut Query)| {
-            let request = actix_web::test::TestRequest::with_uri(&format!("/?{query}")).to_http_request();
+            let request = Request::get(format!("/?{query}").parse().unwrap());
             let mut query = Query::of(&request);
             take(&mut query);
             query.finish().map_err(|problem| problem.to_string())

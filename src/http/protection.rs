@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actix_web::dev::ServiceResponse;
 use actix_web::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
     X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -68,11 +67,11 @@ impl TransportSecurity {
         Self { policy: policy.and_then(|policy| policy.try_into().ok()) }
     }
 
-    pub fn protect(&self, response: &mut ServiceResponse) {
-        let host = response.request().headers().get(HOST).and_then(|host| host.to_str().ok());
+    /// For the answer to a request with these headers.
+    pub fn protect(&self, request: &HeaderMap, answer: &mut HeaderMap) {
+        let host = request.get(HOST).and_then(|host| host.to_str().ok());
         if let Some(policy) = self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
-            let policy = policy.clone();
-            response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, policy);
+            answer.insert(STRICT_TRANSPORT_SECURITY, policy.clone());
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use actix_web::HttpRequest;
 use actix_web::http::Method;
 use futures_util::future::LocalBoxFuture;
 
 use super::answer::Answered;
-use super::call::{Call, PARAMETERS_MAX, PathParameters, path_of};
+use super::call::{Call, PARAMETERS_MAX, PathParameters};
 use super::meter::Meter;
 use super::problem::Problem;
 use super::protection::Content;
 use super::refusals;
+use super::request::Request;
 use super::resources::dashboard;
 use super::routes::{self, API, ENVIRONMENTS, Endpoint, ORGANIZATION, Routes};
 
@@ -67,8 +67,8 @@ impl Router {
         self.routes.insert(pattern, resource).expect("the paths of the table do not clash");
     }
 
-    pub fn find(&self, request: &HttpRequest) -> Result<&Resource, Problem> {
-        let path = path_of(request);
+    pub fn find(&self, request: &Request) -> Result<&Resource, Problem> {
+        let path = request.decoded_path();
         if let Ok(found) = self.routes.at(path) {
             return Ok(found.value);
         }

@@ -1,6 +1,5 @@
 //! The listening server: its limits on slow and many clients, and its end.
 
-use std::future::ready;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
@@ -8,24 +7,20 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use actix_http::error::DispatchError;
-use actix_http::{HttpService, KeepAlive};
 use actix_server::{GracefulShutdownSignal, Server, ServerHandle};
-use actix_service::{ServiceFactory, ServiceFactoryExt, fn_service, map_config};
-use actix_web::App;
-use actix_web::dev::{AppConfig, ServiceResponse};
+use actix_service::{ServiceFactory, fn_service};
 use actix_web::rt::net::TcpStream;
-use futures_util::TryFutureExt;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::{Domain, Socket, Type};
 
 use super::handshake::Handshakes;
 use super::protection::TransportSecurity;
+use super::request::Request;
 use super::router::Router;
-use super::state::{Node, Realm};
-use super::stream::Stream;
+use super::state::{App, Node, Realm};
 use super::transport::Transport;
-use super::{observe, state};
+use super::wire::Rules;
+use super::{observe, wire};
 use crate::tls::ServerTls;
 
 #[derive(Debug, Clone)]
@@ -146,8 +141,7 @@ fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, 
     Ok((listener, address))
 }
 
-/// How each worker serves its connections: as the web framework's own server does, but with sockets that we can check while
-/// a request is in flight.
+/// What is served, for all worker threads.
 #[derive(Clone)]
 struct Service {
     options: ListenOptions,
@@ -156,16 +150,22 @@ struct Service {
     stopping: GracefulShutdownSignal,
 }
 
+/// What a worker thread serves its connections with.
+struct Worker {
+    app: App,
+    router: Router,
+    rules: Rules,
+    stopping: GracefulShutdownSignal,
+    /// Of a listener with TLS.
+    security: Option<TransportSecurity>,
+}
+
 impl Service {
     fn plain(
         &self,
-    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
-        let connections = self.node.connections.clone();
-        let open = move |tcp: TcpStream| {
-            let peer = tcp.peer_addr().ok();
-            ready(Ok((Stream::new(connections.opened(tcp)), peer)))
-        };
-        fn_service(open).and_then(self.http(false, |response| response))
+    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = io::Error, InitError = ()> + use<> {
+        let (worker, connections) = (self.worker(None), self.node.connections.clone());
+        fn_service(move |tcp: TcpStream| worker.clone().serve(connections.opened(tcp)))
     }
 
     /// A connection counts from its beginning, before its handshake.
@@ -173,60 +173,45 @@ impl Service {
         &self,
         handshakes: &Arc<Handshakes>,
         security: &TransportSecurity,
-    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = DispatchError, InitError = ()> + use<> {
-        let (connections, handshakes) = (self.node.connections.clone(), handshakes.clone());
-        let (stopping, security) = (self.stopping.clone(), security.clone());
-        let open = move |tcp: TcpStream| {
-            let peer = tcp.peer_addr().ok();
+    ) -> impl ServiceFactory<TcpStream, Config = (), Response = (), Error = io::Error, InitError = ()> + use<> {
+        let (worker, connections) = (self.worker(Some(security.clone())), self.node.connections.clone());
+        let handshakes = handshakes.clone();
+        fn_service(move |tcp: TcpStream| {
             let opened = connections.opened(tcp);
-            let (handshakes, stopping) = (handshakes.clone(), stopping.clone());
+            let (handshakes, worker) = (handshakes.clone(), worker.clone());
             async move {
                 let encrypted = tokio::select! {
-                    encrypted = handshakes.complete(opened, peer) => encrypted?,
-                    () = stopping.notified() => return Err(io::Error::from(io::ErrorKind::ConnectionAborted).into()),
+                    encrypted = handshakes.complete(opened) => encrypted?,
+                    () = worker.stopping.notified() => return Err(io::ErrorKind::ConnectionAborted.into()),
                 };
-                Ok((Stream::new(encrypted), peer))
+                worker.serve(encrypted).await
             }
-        };
-        fn_service(open).and_then(self.http(true, move |mut response: ServiceResponse| {
-            security.protect(&mut response);
-            response
-        }))
+        })
     }
 
-    /// HTTP over a connection, with a last step for every answer.
-    fn http<T: Transport, F: Fn(ServiceResponse) -> ServiceResponse + Clone + 'static>(
-        &self,
-        encrypted: bool,
-        finish: F,
-    ) -> impl ServiceFactory<
-        (Stream<T>, Option<SocketAddr>),
-        Config = (),
-        Response = (),
-        Error = DispatchError,
-        InitError = (),
-    > + use<T, F> {
-        let app = state::App::new(self.node.clone(), self.realm.clone(), encrypted);
-        let router = Rc::new(Router::new());
-        // One service for everything: layers of the web framework would cost more than the work they do.
-        let answer = move |request| {
-            let finish = finish.clone();
-            observe::observe(app.clone(), router.clone(), request).map_ok(finish).map_err(Into::into)
+    fn worker(&self, security: Option<TransportSecurity>) -> Rc<Worker> {
+        Rc::new(Worker {
+            app: App::new(self.node.clone(), self.realm.clone(), security.is_some()),
+            router: Router::new(),
+            rules: Rules::new(self.options.head_timeout),
+            stopping: self.stopping.clone(),
+            security,
+        })
+    }
+}
+
+impl Worker {
+    async fn serve<T: Transport>(self: Rc<Self>, transport: T) -> io::Result<()> {
+        let connection = transport.connection().clone();
+        let answer = async |request: Request, incoming| {
+            let asked = self.security.as_ref().map(|security| (security, request.clone()));
+            let mut response = observe::observe(&self.app, &self.router, request, incoming).await;
+            if let Some((security, request)) = asked {
+                security.protect(request.headers(), response.headers_mut());
+            }
+            response
         };
-        let app = App::new().default_service(fn_service(answer));
-        let stopping = self.stopping.clone();
-        HttpService::build()
-            .client_request_timeout(self.options.head_timeout)
-            .client_disconnect_timeout(Duration::from_secs(LINGER_SECONDS))
-            // Idle connections are shut by `Connections`, without a timer for each request.
-            .keep_alive(KeepAlive::Os)
-            .graceful_shutdown_signal(move || {
-                let stopping = stopping.clone();
-                async move { stopping.notified().await }
-            })
-            .on_connect_ext(Stream::introduce)
-            // Nothing uses the framework's host name or address.
-            .h1(map_config(app, |()| AppConfig::default()))
+        wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }
 }
 

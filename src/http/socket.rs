@@ -2,7 +2,7 @@
 //! still connected and shut it down when it stalls. Both use one file descriptor.
 
 use std::io;
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
@@ -32,6 +32,8 @@ pub struct Socket {
     tcp: Mutex<Option<TcpStream>>,
     /// The web server has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
+    /// The address of the client, or of a proxy.
+    pub peer: Option<SocketAddr>,
 }
 
 impl Socket {
@@ -42,7 +44,8 @@ impl Socket {
         // Whole answers or large pieces are written at once: waiting for more to send would only delay their ends.
         options.set_tcp_nodelay(true).ok();
         options.set_tcp_notsent_lowat(UNSENT_MAX).ok();
-        Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false) }
+        let peer = tcp.peer_addr().ok();
+        Self { tcp: Mutex::new(Some(tcp)), ended: AtomicBool::new(false), peer }
     }
 
     /// Whether the client has closed its connection or its half of it. Data that it sent before does not count: a client

@@ -6,11 +6,12 @@ use std::time::Duration;
 use actix_web::http::header::UPGRADE;
 use actix_web::http::{ConnectionType, Version};
 use actix_web::web::Bytes;
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 
 use super::connection::Connection;
 use super::problem::Problem;
+use super::request::Request;
 
 /// For `HEAD`: the length of the body is not known, and the web server would read all of it only to drop it.
 pub fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
@@ -19,7 +20,7 @@ pub fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
 
 /// HTTP/1.0 has no chunks, and the web server makes none for who asked to upgrade: there, an answer of unknown length ends
 /// with its connection.
-pub fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse {
+pub fn fitted(request: &Request, mut response: HttpResponse) -> HttpResponse {
     if request.version() < Version::HTTP_11 || request.headers().contains_key(UPGRADE) {
         response.head_mut().no_chunking(true);
         response.head_mut().set_connection_type(ConnectionType::Close);
@@ -31,8 +32,8 @@ pub fn fitted(request: &HttpRequest, mut response: HttpResponse) -> HttpResponse
 pub struct OwnPatience(Option<Arc<Connection>>);
 
 impl OwnPatience {
-    pub fn new(request: &HttpRequest, patience: Duration) -> Self {
-        let connection = request.conn_data::<Arc<Connection>>().cloned();
+    pub fn new(request: &Request, patience: Duration) -> Self {
+        let connection = request.connection().cloned();
         if let Some(connection) = &connection {
             connection.set_patience(Some(patience));
         }

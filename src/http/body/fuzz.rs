@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use actix_web::web::BytesMut;
+use actix_web::web::Bytes;
 use serde_json::{Value, json};
 
 use super::{Body, Code};
@@ -95,7 +95,7 @@ fn fuzzed_bodies_are_taken_or_refused_with_what_is_wrong() {
         "{\"",
         "}}",
     ]);
-    fuzz(SAMPLES, &words, |bytes| outcomes(&Body { bytes: BytesMut::from(bytes) }));
+    fuzz(SAMPLES, &words, |bytes| outcomes(&Body { bytes: Bytes::copy_from_slice(bytes) }));
 }
 
 /// Of all forms, as a client spells them.
@@ -178,7 +178,7 @@ fn fuzzed_values_are_taken_or_refused_with_what_is_wrong() {
     let samples: Vec<_> = (0..SAMPLES.len() as u8).map(|sample| [sample, 255, 255, 255]).collect();
     fuzz(samples, &["\0\0\0", "\x01\x01\x01"], |choices| {
         let value = changed(choices, &edges, &names);
-        outcomes(&Body { bytes: BytesMut::from(&*serde_json::to_vec(&value).unwrap()) })
+        outcomes(&Body { bytes: serde_json::to_vec(&value).unwrap().into() })
     });
 }
 
@@ -188,7 +188,7 @@ fn outcome_of<T: Form>(body: &Body) -> Vec<String> {
         Ok(_) => {
             // However it is written: in one line, with escapes, with fractions of zero.
             let value: Value = serde_json::from_slice(&body.bytes).unwrap_or_else(|_| json!({}));
-            let rewritten = Body { bytes: BytesMut::from(&*serde_json::to_vec(&value).unwrap()) };
+            let rewritten = Body { bytes: serde_json::to_vec(&value).unwrap().into() };
             assert!(rewritten.form::<T>().is_ok(), "the same in other words is refused: {value}");
             return Vec::new();
         }

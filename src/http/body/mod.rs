@@ -3,30 +3,24 @@
 #[cfg(test)]
 mod fuzz;
 
-use std::sync::Arc;
-
-use actix_web::HttpRequest;
 use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
-use actix_web::web::BytesMut;
-use futures_util::StreamExt;
+use actix_web::web::{Bytes, BytesMut};
 
 use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
-use super::connection::Connection;
+use super::incoming::CutShort;
 use super::problem::{FieldError, Problem};
 use crate::forms::{Element, Form, Reader, Spelling, Text};
 
 /// More than any request of ours needs.
 pub const BODY_MAX: usize = 64 * 1024;
-/// A body of this length is read ahead anyway.
-const SHORT: usize = 8 * 1024;
 /// More parameters than a form of ours has.
 const PARAMETERS_MAX: usize = 32;
 
 /// A body as it was sent: within its bounds, and JSON by its own account.
 pub struct Body {
-    bytes: BytesMut,
+    bytes: Bytes,
 }
 
 /// The only way to a body for a request of the API. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
@@ -113,21 +107,27 @@ pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Pr
     Problem::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
 }
 
-async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
-    let Call { app, request, payload, .. } = call;
-    let too_large =
-        || Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"));
-    let length = length(request.headers());
+/// Most bodies came with their heads: nothing is waited for, and no clock is needed.
+async fn read(call: &mut Call) -> Result<Bytes, Problem> {
+    let length = length(call.request.headers());
     if length.is_some_and(|length| length > BODY_MAX) {
         return Err(too_large());
     }
-    let _receiving = length.is_none_or(|length| length > SHORT).then(|| Receiving::begin(request));
+    match call.incoming.whole() {
+        Some(bytes) if bytes.len() > BODY_MAX => Err(too_large()),
+        Some(bytes) => Ok(bytes),
+        None => arrived(call, length).await,
+    }
+}
+
+async fn arrived(call: &mut Call, length: Option<usize>) -> Result<Bytes, Problem> {
+    let Call { app, incoming, .. } = call;
     let whole = async {
         let mut bytes = BytesMut::new();
         while length.is_none_or(|length| bytes.len() < length) {
-            let Some(chunk) = payload.next().await else { break };
+            let Some(chunk) = incoming.next().await else { break };
             let mut chunk =
-                chunk.map_err(|_| Problem::new(Code::BadRequest, "the body ended early; resend the request"))?;
+                chunk.map_err(|CutShort| Problem::new(Code::BadRequest, "the body ended early; resend the request"))?;
             if let Some(length) = length {
                 chunk.truncate(length - bytes.len());
             }
@@ -136,12 +136,16 @@ async fn read(call: &mut Call) -> Result<BytesMut, Problem> {
             }
             bytes.extend_from_slice(&chunk);
         }
-        Ok(bytes)
+        Ok(bytes.freeze())
     };
     tokio::time::timeout(app.node.body_timeout, whole).await.unwrap_or_else(|_| {
         let seconds = app.node.body_timeout.as_secs();
         Err(Problem::new(Code::RequestTimeout, format!("the body did not arrive within {seconds} s; resend it")))
     })
+}
+
+fn too_large() -> Problem {
+    Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"))
 }
 
 /// The length of the body; `None` if it comes in chunks, and ends with the last of them. A request without either has no
@@ -151,27 +155,6 @@ fn length(headers: &HeaderMap) -> Option<usize> {
         Some(length) => Some(length.to_str().ok().and_then(|length| length.trim().parse().ok()).unwrap_or(usize::MAX)),
         None if headers.contains_key(TRANSFER_ENCODING) => None,
         None => Some(0),
-    }
-}
-
-/// While a long body is read, the connection is not held back.
-struct Receiving(Option<Arc<Connection>>);
-
-impl Receiving {
-    fn begin(request: &HttpRequest) -> Self {
-        let connection = request.conn_data::<Arc<Connection>>().cloned();
-        if let Some(connection) = &connection {
-            connection.receive(true);
-        }
-        Self(connection)
-    }
-}
-
-impl Drop for Receiving {
-    fn drop(&mut self) {
-        if let Some(connection) = &self.0 {
-            connection.receive(false);
-        }
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use serde_json::{Value, json};
 
@@ -25,6 +24,7 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::done_in_task;
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::request::Request;
 use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 use crate::store::Batch;
@@ -173,7 +173,7 @@ fn check_failed(status: DeploymentStatus) -> Result<(), Problem> {
 
 /// Waits for an analysis to end while the client is connected; returns its newest state.
 async fn ended_within(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     analysis: Analysis,
     wait: Duration,
@@ -186,7 +186,7 @@ async fn ended_within(
 
 /// The answer to a retried request. The stored answer is from the start of the analysis; a retry that waits gets the
 /// newest state instead.
-async fn asked_before(request: &HttpRequest, access: &Access, kept: Box<StoredAnswer>, wait: Duration) -> Answered {
+async fn asked_before(request: &Request, access: &Access, kept: Box<StoredAnswer>, wait: Duration) -> Answered {
     let found = match kept.subject {
         Some(Subject::Analysis(id)) if !wait.is_zero() => access.realm.analyses.get(&access.caller.organization, id)?,
         _ => None,

@@ -7,7 +7,7 @@ use actix_web::web::Bytes;
 
 use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
-use crate::http::call::{Call, path_of};
+use crate::http::call::Call;
 use crate::http::refusals::route_not_found;
 
 /// Asked for again each time: a new version of the program is seen at the next visit.
@@ -43,7 +43,7 @@ pub async fn page(call: Call) -> Answered {
 
 /// A file of this version of the dashboard. There is no other: a page of an older one has to be loaded again.
 pub async fn asset(call: Call) -> Answered {
-    let path = path_of(&call.request);
+    let path = call.request.decoded_path();
     let parts = path.strip_prefix("/assets/").and_then(|rest| rest.split_once('/'));
     let found =
         parts.filter(|(version, _)| *version == dashboard::version()).and_then(|(_, file)| dashboard::asset(file));

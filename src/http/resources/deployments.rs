@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 
 use crate::actors::{DeploymentFilter, DeploymentFound};
@@ -20,6 +19,7 @@ use crate::http::dto::DeploymentView;
 use crate::http::idempotent::{self, Begun};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::request::Request;
 use crate::http::{answer, refusals};
 use crate::idempotency::{StoredAnswer, Subject};
 
@@ -124,7 +124,7 @@ pub fn render(status: StatusCode, key: &EnvironmentKey, record: &DeploymentRecor
 
 /// Waits for a deployment to finish while the client is connected; returns its newest state.
 pub async fn finished_within(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     record: DeploymentRecord,
     wait: Duration,
@@ -139,12 +139,7 @@ pub async fn finished_within(
 
 /// The answer to a retried deploy. The stored answer is from the start of the deployment; a retry that waits gets the
 /// newest state instead.
-pub async fn deployed_before(
-    request: &HttpRequest,
-    access: &Access,
-    kept: Box<StoredAnswer>,
-    wait: Duration,
-) -> Answered {
+pub async fn deployed_before(request: &Request, access: &Access, kept: Box<StoredAnswer>, wait: Duration) -> Answered {
     let (environments, organization) = (&access.realm.environments, &access.caller.organization);
     let found = match kept.subject {
         Some(Subject::Deployment(id)) if !wait.is_zero() => environments.deployment(organization, id)?,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpRequest;
 use actix_web::http::StatusCode;
 use serde::Serialize;
 
@@ -26,6 +25,7 @@ use crate::http::dto::{ForceClaimView, SessionView};
 use crate::http::idempotent::{self, Begun, keyed};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::request::Request;
 use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer, Subject};
 
@@ -70,7 +70,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
 /// A client that has disconnected gets nothing; with a key, it can retry. A member who was removed or demoted while waiting
 /// could neither use nor release the lock: it is taken back.
 fn answer_claim(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     place: &Place,
     has_key: bool,
@@ -145,7 +145,7 @@ pub async fn view_any(call: Call) -> Answered {
 }
 
 async fn show(
-    request: &HttpRequest,
+    request: &Request,
     access: &Access,
     id: SessionId,
     find: impl Fn() -> Result<SessionFound, Problem>,

@@ -81,13 +81,13 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use actix_web::http::Uri;
-    use actix_web::test::TestRequest;
 
     use super::*;
     use crate::fuzz::fuzz;
+    use crate::http::request::Request;
 
     fn filter(query: &str) -> Result<Filter, String> {
-        let request = TestRequest::with_uri(&format!("/?{query}")).to_http_request();
+        let request = Request::get(format!("/?{query}").parse().unwrap());
         let mut query = Query::of(&request);
         let filter = take(&mut query);
         query.finish().map(|()| filter).map_err(|problem| problem.to_string())

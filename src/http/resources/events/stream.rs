@@ -2,7 +2,6 @@
 
 use std::time::Instant;
 
-use actix_web::HttpRequest;
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
 use actix_web::web::{Bytes, BytesMut};
@@ -23,6 +22,7 @@ use crate::http::dto::Written;
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::request::Request;
 use crate::http::streaming::{OwnPatience, bare, fitted};
 use crate::shares::Place;
 use crate::store::StoreError;
@@ -138,7 +138,7 @@ fn id_before(events: &Events, organization: &Identifier, next: u64) -> Result<St
 
 struct Subscriber {
     access: Access,
-    request: HttpRequest,
+    request: Request,
     subscription: Subscription,
     filter: Filter,
     timing: StreamTiming,

@@ -9,14 +9,14 @@ use rawzip::{CompressionMethod, ZipArchive};
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 
 use crate::http::answer::Answered;
-use crate::http::call::{Call, path_of};
+use crate::http::call::Call;
 use crate::http::refusals::route_not_found;
 
 /// The largest file of the archive that is served has 1.5 MB.
 const FILE_MAX: usize = 8 << 20;
 
 pub async fn file(call: Call) -> Answered {
-    let path = path_of(&call.request);
+    let path = call.request.decoded_path();
     let name = path.strip_prefix("/docs/").unwrap_or_default();
     let found = match name {
         "" | "index.html" => Some(("text/html; charset=utf-8", Bytes::from_static(include_bytes!("index.html")))),

@@ -8,7 +8,7 @@ pub use source::{Format, LINES_MAX, LineView};
 use actix_web::http::Method;
 use actix_web::http::header::{CONTENT_TYPE, HeaderName};
 use actix_web::web::Bytes;
-use actix_web::{HttpRequest, HttpResponse, HttpResponseBuilder};
+use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 use tokio::sync::watch;
 
@@ -22,6 +22,7 @@ use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
+use crate::http::request::Request;
 use crate::http::streaming::{bare, fitted};
 use crate::shares::Place;
 use source::{LogQuery, LogSource};
@@ -114,7 +115,7 @@ fn answer(query: &LogQuery) -> HttpResponseBuilder {
 /// A client that reads a log while it is written.
 struct Follower {
     access: Access,
-    request: HttpRequest,
+    request: Request,
     id: DeploymentId,
     /// `None` while a piece is being read.
     source: Option<LogSource>,

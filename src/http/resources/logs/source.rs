@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn wanted(query: &str) -> LogQuery {
-        let request = actix_web::test::TestRequest::with_uri(&format!("/?{query}")).to_http_request();
+        let request = crate::http::request::Request::get(format!("/?{query}").parse().unwrap());
         let mut query = Query::of(&request);
         let wanted = LogQuery::take(&mut query);
         query.finish().unwrap();

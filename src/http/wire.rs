@@ -1,0 +1,616 @@
+//! One connection: reads requests, has them answered one after the other, and writes their answers.
+//!
+//! Heads and bodies are read and written by the web framework's codec; its dispatcher is not used. That one polls a handler
+//! twice before it waits, looks for the next head four times in each request, and gives a handler its body only afterwards,
+//! however much of it has come with the head: a third of what a claim's way through HTTP costs.
+//!
+//! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the client does
+//! not take its answers.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use actix_http::body::{BodySize, BoxBody, MessageBody};
+use actix_http::error::ParseError;
+use actix_http::h1::{Codec, Message, MessageType};
+use actix_http::{KeepAlive, Response, ServiceConfig};
+use actix_web::HttpResponse;
+use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::web::{Bytes, BytesMut};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
+use tokio_util::codec::{Decoder, Encoder};
+
+use super::connection::Connection;
+use super::incoming::{Feed, Incoming};
+use super::request::Request;
+
+/// Bytes that are read ahead while a request is being answered.
+const AHEAD_MAX: usize = 16 * 1024;
+/// Answers to requests that came together are written together, up to this size.
+const TOGETHER_MAX: usize = 16 * 1024;
+/// Room for what is usually read at once, and the least that is worth a read.
+const READ_BYTES: usize = 4 * 1024;
+const READ_BYTES_MIN: usize = 1024;
+/// A larger buffer is not kept for the next answer.
+const KEPT_BYTES: usize = 64 * 1024;
+/// How long a client that has not read its last answer may go on sending.
+const LINGER: Duration = Duration::from_secs(1);
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// For the connections of one worker thread.
+#[derive(Clone)]
+pub struct Rules {
+    config: ServiceConfig,
+    head_timeout: Duration,
+}
+
+impl Rules {
+    /// `head_timeout` is for the first request of a connection; later ones are watched by `Connections`. Called in the
+    /// thread's runtime, since a task of it keeps the date of the answers.
+    pub fn new(head_timeout: Duration) -> Self {
+        // Idle connections are shut by `Connections`, without a timer for each request.
+        let config = ServiceConfig::new(KeepAlive::Os, Duration::ZERO, Duration::ZERO, false, None);
+        Self { config, head_timeout }
+    }
+}
+
+/// Serves a connection to its end: that of the client, or that of the server, which is `stopping`.
+pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpResponse>>(
+    transport: T,
+    connection: Option<Arc<Connection>>,
+    rules: &Rules,
+    stopping: impl Future<Output = ()>,
+    answer: impl Fn(Request, Incoming) -> F,
+) -> io::Result<()> {
+    let mut stopping = pin!(stopping);
+    let mut wire = Wire::new(transport, connection, rules);
+    let first = tokio::time::timeout(rules.head_timeout, wire.next_head(stopping.as_mut())).await;
+    let mut next = first.unwrap_or(Ok(Next::Refused(StatusCode::REQUEST_TIMEOUT)))?;
+    loop {
+        match next {
+            Next::Request(head) => {
+                if !wire.exchange(*head, &answer).await? {
+                    break;
+                }
+            }
+            Next::Refused(status) => {
+                wire.refuse(status)?;
+                break;
+            }
+            Next::End => break,
+        }
+        // Others get their turn, however many requests have come together.
+        tokio::task::coop::consume_budget().await;
+        next = wire.next_head(stopping.as_mut()).await?;
+    }
+    wire.close().await
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request(Box<actix_http::Request>),
+    /// What has come is not HTTP, or too large, or too slow.
+    Refused(StatusCode),
+    End,
+}
+
+/// What comes next of a body.
+enum Piece {
+    Bytes(Bytes),
+    End,
+    /// Not come yet.
+    Missing,
+    Malformed,
+}
+
+struct Wire<T> {
+    transport: T,
+    /// `None` for the operator's socket.
+    connection: Option<Arc<Connection>>,
+    codec: Codec,
+    /// Read, and not yet used.
+    read: BytesMut,
+    /// To be written.
+    write: BytesMut,
+    /// The client sends nothing more.
+    ended: bool,
+    /// What the client sends now belongs to nothing.
+    is_out_of_step: bool,
+}
+
+impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
+    fn new(transport: T, connection: Option<Arc<Connection>>, rules: &Rules) -> Self {
+        let (read, write) = (BytesMut::new(), BytesMut::new());
+        let codec = Codec::new(rules.config.clone());
+        Self { transport, connection, codec, read, write, ended: false, is_out_of_step: false }
+    }
+
+    /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken them.
+    async fn next_head(&mut self, mut stopping: Pin<&mut impl Future<Output = ()>>) -> io::Result<Next> {
+        poll_fn(|context| {
+            loop {
+                if !self.read.is_empty() {
+                    match self.codec.decode(&mut self.read) {
+                        Ok(Some(Message::Item(head))) => return Poll::Ready(Ok(Next::Request(Box::new(head)))),
+                        Ok(Some(Message::Chunk(_)) | None) => self.note_head(),
+                        Err(ParseError::TooLarge) => {
+                            return Poll::Ready(Ok(Next::Refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
+                        }
+                        Err(_) => return Poll::Ready(Ok(Next::Refused(StatusCode::BAD_REQUEST))),
+                    }
+                }
+                if self.ended {
+                    return Poll::Ready(Ok(Next::End));
+                }
+                ready!(self.poll_flush(context))?;
+                match self.poll_fill(context) {
+                    Poll::Ready(length) => self.ended = length? == 0,
+                    Poll::Pending => return stopping.as_mut().poll(context).map(|()| Ok(Next::End)),
+                }
+            }
+        })
+        .await
+    }
+
+    /// Has a request answered. False if it was the last of the connection.
+    async fn exchange<F: Future<Output = HttpResponse>>(
+        &mut self,
+        head: actix_http::Request,
+        answer: &impl Fn(Request, Incoming) -> F,
+    ) -> io::Result<bool> {
+        // After a request to upgrade, which we never do, what comes is no request.
+        self.is_out_of_step = self.codec.message_type() == MessageType::Stream;
+        let (incoming, feed) = self.body();
+        if feed.is_some() && head.head().expect() {
+            self.write.extend_from_slice(CONTINUE);
+        }
+        let request = Request::new(head, self.connection.clone());
+        let response = self.while_reading(feed.as_ref(), answer(request, incoming)).await?;
+        self.is_out_of_step |= feed.is_some_and(|feed| !feed.is_complete());
+        self.send(response).await?;
+        Ok(self.codec.keep_alive() && !self.is_out_of_step)
+    }
+
+    /// The body of the request whose head was read last: most have come with their heads.
+    fn body(&mut self) -> (Incoming, Option<Feed>) {
+        if self.codec.message_type() == MessageType::None {
+            return (Incoming::none(), None);
+        }
+        let first = self.next_piece();
+        let second = if matches!(first, Piece::Bytes(_)) { self.next_piece() } else { Piece::Missing };
+        match (first, second) {
+            (Piece::Bytes(bytes), Piece::End) => (Incoming::Whole(bytes), None),
+            (first, second) => {
+                let (incoming, feed) = Incoming::arriving();
+                feed.take(first);
+                feed.take(second);
+                (incoming, Some(feed))
+            }
+        }
+    }
+
+    fn next_piece(&mut self) -> Piece {
+        match self.codec.decode(&mut self.read) {
+            Ok(Some(Message::Chunk(Some(bytes)))) => Piece::Bytes(bytes),
+            Ok(Some(Message::Chunk(None))) => Piece::End,
+            Ok(None) => Piece::Missing,
+            Ok(Some(Message::Item(_))) | Err(_) => Piece::Malformed,
+        }
+    }
+
+    /// Awaits an answer, or a piece of one. Meanwhile what was answered before is written, and what the client sends is read:
+    /// the rest of the request's body, the next requests, and its end, of which the handler learns by being polled.
+    async fn while_reading<F: Future>(&mut self, feed: Option<&Feed>, answer: F) -> io::Result<F::Output> {
+        let mut answer = pin!(answer);
+        poll_fn(|context| {
+            loop {
+                if let Poll::Ready(answer) = answer.as_mut().poll(context) {
+                    return Poll::Ready(Ok(answer));
+                }
+                if !self.attend(context, feed)? {
+                    return Poll::Pending;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Writes and reads what is possible now. True if there is news for the handler.
+    fn attend(&mut self, context: &mut Context<'_>, feed: Option<&Feed>) -> io::Result<bool> {
+        if let Poll::Ready(flushed) = self.poll_flush(context) {
+            flushed?;
+        }
+        let mut has_news = false;
+        loop {
+            if let Some(feed) = feed.filter(|feed| feed.is_open()) {
+                has_news |= self.fill(feed);
+            }
+            if self.ended {
+                break;
+            }
+            if !self.may_read(feed) {
+                if let Some(connection) = &self.connection {
+                    connection.hold(context);
+                }
+                break;
+            }
+            let Poll::Ready(length) = self.poll_fill(context) else { break };
+            self.ended = length? == 0;
+            has_news |= self.ended;
+        }
+        Ok(has_news)
+    }
+
+    fn may_read(&self, feed: Option<&Feed>) -> bool {
+        let has_room = match feed.filter(|feed| feed.is_open()) {
+            Some(feed) => feed.wants_more(),
+            None => self.read.len() < AHEAD_MAX,
+        };
+        has_room && !self.connection.as_ref().is_some_and(|connection| connection.is_unread())
+    }
+
+    /// Passes on what has come of a body. True if there was something.
+    fn fill(&mut self, feed: &Feed) -> bool {
+        let mut has_come = false;
+        loop {
+            match self.next_piece() {
+                Piece::Missing if self.ended => {
+                    feed.cut_short();
+                    return true;
+                }
+                Piece::Missing => return has_come,
+                piece => {
+                    has_come = true;
+                    if !feed.take(piece) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    async fn send(&mut self, response: HttpResponse) -> io::Result<()> {
+        let (mut head, body) = Response::from(response).into_parts();
+        if self.is_out_of_step {
+            head.head_mut().set_connection_type(ConnectionType::Close);
+        }
+        let size = body.size();
+        self.codec.encode(Message::Item((head, size)), &mut self.write)?;
+        if matches!(size, BodySize::None | BodySize::Sized(0)) {
+            return Ok(());
+        }
+        match body.try_into_bytes() {
+            Ok(bytes) => self.codec.encode(Message::Chunk(Some(bytes)), &mut self.write)?,
+            Err(body) => self.send_stream(body).await?,
+        }
+        self.codec.encode(Message::Chunk(None), &mut self.write)?;
+        self.flush_beyond(TOGETHER_MAX).await
+    }
+
+    async fn send_stream(&mut self, body: BoxBody) -> io::Result<()> {
+        let mut body = pin!(body);
+        while let Some(piece) = self.while_reading(None, poll_fn(|context| body.as_mut().poll_next(context))).await? {
+            self.codec.encode(
+                Message::Chunk(Some(piece.map_err(|error| io::Error::other(error.to_string()))?)),
+                &mut self.write,
+            )?;
+            self.flush_beyond(TOGETHER_MAX).await?;
+        }
+        Ok(())
+    }
+
+    /// A bare answer, after which the connection ends.
+    fn refuse(&mut self, status: StatusCode) -> io::Result<()> {
+        let mut response = Response::new(status).drop_body();
+        response.head_mut().set_connection_type(ConnectionType::Close);
+        self.is_out_of_step = true;
+        self.codec.encode(Message::Item((response, BodySize::Sized(0))), &mut self.write)
+    }
+
+    /// What the client sends meanwhile is dropped: unread, it would make the kernel drop the answer.
+    async fn close(mut self) -> io::Result<()> {
+        self.flush_beyond(0).await?;
+        poll_fn(|context| Pin::new(&mut self.transport).poll_shutdown(context)).await?;
+        if self.is_out_of_step && !self.ended {
+            let dropping = async {
+                while self.transport.read_buf(&mut self.read).await? > 0 {
+                    self.read.clear();
+                }
+                Ok(())
+            };
+            return tokio::time::timeout(LINGER, dropping).await.unwrap_or(Ok(()));
+        }
+        Ok(())
+    }
+
+    /// Waits until no more than so many bytes are still to be written.
+    async fn flush_beyond(&mut self, bytes: usize) -> io::Result<()> {
+        if self.write.len() <= bytes {
+            return Ok(());
+        }
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.write.is_empty() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut transport = Pin::new(&mut self.transport);
+        let mut written = 0;
+        while written < self.write.len() {
+            match transport.as_mut().poll_write(context, &self.write[written..])? {
+                Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(length) => written += length,
+                Poll::Pending => {
+                    let _ = self.write.split_to(written);
+                    return Poll::Pending;
+                }
+            }
+        }
+        if self.write.capacity() > KEPT_BYTES {
+            self.write = BytesMut::new();
+        } else {
+            self.write.clear();
+        }
+        transport.poll_flush(context)
+    }
+
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if self.read.capacity() - self.read.len() < READ_BYTES_MIN {
+            self.read.reserve(READ_BYTES);
+        }
+        pin!(self.transport.read_buf(&mut self.read)).poll(context)
+    }
+
+    /// Something of the next request has come.
+    fn note_head(&self) {
+        if let Some(connection) = &self.connection {
+            connection.note_head();
+        }
+    }
+}
+
+impl Feed {
+    /// Passes on a piece. False if it was the last.
+    fn take(&self, piece: Piece) -> bool {
+        match piece {
+            Piece::Bytes(bytes) => self.push(bytes),
+            Piece::End => self.complete(),
+            Piece::Malformed => self.cut_short(),
+            Piece::Missing => {}
+        }
+        self.is_open()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use std::cell::{Cell, RefCell};
+
+    use futures_util::stream;
+    use tokio::io::{AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::http::incoming::CutShort;
+
+    const GET: &str = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
+    const FOR_EVER: Duration = Duration::from_secs(3_600);
+
+    /// Serves one end, and lets a client have the other.
+    async fn talk<F: Future<Output = HttpResponse>, R>(
+        stopping: impl Future<Output = ()>,
+        answer: impl Fn(Request, Incoming) -> F,
+        client: impl AsyncFnOnce(DuplexStream) -> R,
+    ) -> (io::Result<()>, R) {
+        let (ours, theirs) = duplex(1024 * 1024);
+        let rules = Rules::new(FOR_EVER);
+        tokio::join!(serve(ours, None, &rules, stopping, answer), client(theirs))
+    }
+
+    /// Sends this, ends, and reads all that comes, without the headers that are always there.
+    async fn told<F: Future<Output = HttpResponse>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
+        let client = async |mut wire: DuplexStream| {
+            wire.write_all(sent.as_bytes()).await.unwrap();
+            wire.shutdown().await.unwrap();
+            all_of(&mut wire).await
+        };
+        talk(std::future::pending(), answer, client).await.1
+    }
+
+    async fn all_of(wire: &mut DuplexStream) -> String {
+        let mut told = String::new();
+        wire.read_to_string(&mut told).await.unwrap();
+        told.lines().filter(|line| !line.starts_with("date: ")).map(|line| format!("{line}\n")).collect()
+    }
+
+    /// Answers with the path and the body.
+    async fn echo(request: Request, mut incoming: Incoming) -> HttpResponse {
+        let mut body = request.path().to_owned();
+        while let Some(piece) = incoming.next().await {
+            match piece {
+                Ok(bytes) => body += std::str::from_utf8(&bytes).unwrap(),
+                Err(CutShort) => return HttpResponse::BadRequest().body(body + " was cut short"),
+            }
+        }
+        HttpResponse::Ok().body(body)
+    }
+
+    fn post(headers: &str, body: &str) -> String {
+        format!("POST /to HTTP/1.1\r\nHost: x\r\n{headers}\r\n\r\n{body}")
+    }
+
+    fn said(status: &str, headers: &str, body: &str) -> String {
+        format!("HTTP/1.1 {status}\ncontent-length: {}\n{headers}\n{body}", body.len())
+    }
+
+    #[actix::test]
+    async fn requests_that_come_together_are_answered_in_their_order() {
+        let sent = [GET, &post("Content-Length: 3", "abc"), &GET.replace("one", "two")].concat();
+        let told = told(echo, &sent).await;
+        assert_eq!(
+            told.replace("/oneHTTP", "/one\nHTTP").replace("abcHTTP", "abc\nHTTP"),
+            [
+                said("200 OK", "", "/one\n").replace("length: 5", "length: 4"),
+                said("200 OK", "", "/toabc\n").replace("length: 7", "length: 6"),
+                said("200 OK", "", "/two\n").replace("length: 5", "length: 4"),
+            ]
+            .concat()
+        );
+    }
+
+    #[actix::test]
+    async fn a_body_is_read_however_it_comes() {
+        let chunked = post("Transfer-Encoding: chunked", "2\r\nab\r\n1\r\nc\r\n0\r\n\r\n");
+        for sent in [post("Content-Length: 3", "abc"), chunked] {
+            for at in 1..sent.len() {
+                let client = async |mut wire: DuplexStream| {
+                    wire.write_all(&sent.as_bytes()[..at]).await.unwrap();
+                    tokio::task::yield_now().await;
+                    wire.write_all(&sent.as_bytes()[at..]).await.unwrap();
+                    wire.write_all(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+                    all_of(&mut wire).await
+                };
+                let (served, told) = talk(std::future::pending(), echo, client).await;
+                served.unwrap();
+                assert!(told.contains("/toabc") && told.ends_with("connection: close\n\n/one\n"), "{at}: {told}");
+            }
+        }
+    }
+
+    #[actix::test]
+    async fn a_body_that_is_none_or_ends_early_is_said_to_be_and_nothing_is_read_after_it() {
+        let none = post("Transfer-Encoding: chunked", "zz\r\nab");
+        for sent in [none, post("Content-Length: 30", "abc")] {
+            let told = told(echo, &sent).await;
+            assert!(told.starts_with("HTTP/1.1 400") && told.contains("connection: close"), "{told}");
+            assert!(told.contains("was cut short") && told.matches("HTTP/1.1").count() == 1, "{told}");
+        }
+    }
+
+    #[actix::test]
+    async fn who_sends_a_body_that_nobody_reads_gets_the_answer_and_nothing_more() {
+        let refuse = async |_: Request, _: Incoming| HttpResponse::Unauthorized().finish();
+        let sent = post("Content-Length: 100000", &"x".repeat(50_000)) + GET;
+        let told = told(refuse, &sent).await;
+        assert_eq!(told, said("401 Unauthorized", "connection: close\n", ""));
+        let whole = post("Content-Length: 3", "abc") + GET;
+        assert_eq!(self::told(refuse, &whole).await.matches("401").count(), 2, "what has come already does no harm");
+    }
+
+    #[actix::test]
+    async fn what_is_no_request_is_refused_and_the_connection_ends() {
+        let long = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(200_000));
+        for (sent, status) in
+            [("nonsense\r\n\r\n", "400 Bad Request"), (&*long, "431 Request Header Fields Too Large"), ("GET /", "")]
+        {
+            let told = told(echo, &[GET, sent].concat()).await;
+            let refused = told.strip_prefix(&said("200 OK", "", "/one")).unwrap();
+            let expected = if status.is_empty() { "\n".to_owned() } else { said(status, "connection: close\n", "") };
+            assert_eq!(refused, expected, "{status}");
+        }
+    }
+
+    #[actix::test]
+    async fn a_client_is_told_to_continue_only_if_it_waits_for_it() {
+        let expecting = post("Content-Length: 3\r\nExpect: 100-continue", "");
+        let client = async |mut wire: DuplexStream| {
+            wire.write_all(expecting.as_bytes()).await.unwrap();
+            let mut told = [0; CONTINUE.len()];
+            wire.read_exact(&mut told).await.unwrap();
+            assert_eq!(told, CONTINUE);
+            wire.write_all(b"abc").await.unwrap();
+            wire.shutdown().await.unwrap();
+            all_of(&mut wire).await
+        };
+        assert!(talk(std::future::pending(), echo, client).await.1.ends_with("/toabc\n"));
+        assert!(told(echo, &(expecting + "abc")).await.starts_with("HTTP/1.1 200"));
+    }
+
+    #[actix::test]
+    async fn little_is_read_ahead_while_a_request_is_being_answered() {
+        let (ours, mut theirs) = duplex(64);
+        let sent = Cell::new(0);
+        let answer = async |_: Request, _: Incoming| std::future::pending().await;
+        let client = async {
+            theirs.write_all(GET.as_bytes()).await.unwrap();
+            loop {
+                sent.update(|sent| sent + 64);
+                theirs.write_all(&[b'x'; 64]).await.unwrap();
+            }
+        };
+        let rules = Rules::new(FOR_EVER);
+        tokio::select! {
+            biased;
+            _ = serve(ours, None, &rules, std::future::pending(), answer) => panic!("it is not answered"),
+            () = client => {}
+            () = async { for _ in 0..10_000 { tokio::task::yield_now().await } } => {}
+        }
+        assert!((AHEAD_MAX..AHEAD_MAX + 2 * READ_BYTES).contains(&sent.get()), "{} bytes", sent.get());
+    }
+
+    #[actix::test]
+    async fn the_handler_learns_of_the_end_of_the_client_and_a_stream_goes_on_until_its_own() {
+        let polls = Cell::new(0);
+        let answer = async |_: Request, _: Incoming| {
+            poll_fn(|_| {
+                polls.update(|polls| polls + 1);
+                if polls.get() == 1 { Poll::Pending } else { Poll::Ready(()) }
+            })
+            .await;
+            let pieces = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
+            HttpResponse::Ok().streaming(stream::iter(pieces))
+        };
+        let told = told(answer, GET).await;
+        assert!(told.ends_with("1\na\n1\nb\n0\n\n") && told.contains("transfer-encoding: chunked"), "{told}");
+    }
+
+    #[actix::test]
+    async fn a_stream_that_fails_is_cut_off_without_its_end() {
+        let answer = async |_: Request, _: Incoming| {
+            HttpResponse::Ok().streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))]))
+        };
+        let client = async |mut wire: DuplexStream| {
+            wire.write_all(GET.as_bytes()).await.unwrap();
+            all_of(&mut wire).await
+        };
+        let (served, told) = talk(std::future::pending(), answer, client).await;
+        assert!(served.is_err() && !told.contains("0\n\n"), "{told}");
+    }
+
+    #[actix::test]
+    async fn an_idle_connection_ends_with_the_server_and_one_with_a_request_after_its_answer() {
+        let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
+        let stop = RefCell::new(Some(stop));
+        let answer = async |request, incoming| {
+            stop.borrow_mut().take().map(|stop| stop.send(()).unwrap());
+            tokio::task::yield_now().await;
+            echo(request, incoming).await
+        };
+        let client = async |mut wire: DuplexStream| {
+            wire.write_all(GET.as_bytes()).await.unwrap();
+            all_of(&mut wire).await
+        };
+        let (served, told) = talk(async { stopping.await.unwrap() }, answer, client).await;
+        served.unwrap();
+        assert!(told.ends_with("/one\n"), "{told}");
+    }
+
+    #[actix::test]
+    async fn who_does_not_ask_in_time_is_told_so() {
+        let (ours, mut theirs) = duplex(1024);
+        theirs.write_all(b"GET / HTT").await.unwrap();
+        let rules = Rules::new(Duration::from_millis(1));
+        let (served, told) = tokio::join!(serve(ours, None, &rules, std::future::pending(), echo), async {
+            let told = all_of(&mut theirs).await;
+            drop(theirs);
+            told
+        });
+        served.unwrap();
+        assert_eq!(told, said("408 Request Timeout", "connection: close\n", ""));
+    }
+}
