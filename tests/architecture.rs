@@ -306,7 +306,7 @@ fn what_is_no_circle_is_not_taken_for_one() {
 #[test]
 fn bodies_are_read_in_one_place() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http");
-    let reads = |file: &PathBuf| std::fs::read_to_string(file).unwrap().contains("payload");
+    let reads = |file: &PathBuf| std::fs::read_to_string(file).unwrap().contains("incoming");
     let found: Vec<_> = rust_files(&folder.join("resources")).into_iter().filter(reads).collect();
     assert!(found.is_empty(), "{found:#?}");
     assert!(reads(&folder.join("body/mod.rs")));

@@ -32,7 +32,7 @@ pub enum Waited<T> {
     Revoked(Problem, Option<T>),
 }
 
-/// Awaits an answer, and gives up when the client disconnects or loses its access. The web server polls a request's handler
+/// Awaits an answer, and gives up when the client disconnects or loses its access. A connection polls its handler
 /// whenever anything happens on its connection, including its end: we check each time. A request that does not wait (`waits`
 /// is false) is not given up once it has begun, only found to be too late.
 ///
@@ -44,12 +44,12 @@ pub async fn while_connected<F: Future>(
     waits: bool,
     answer: F,
 ) -> Waited<F::Output> {
-    let connection = request.connection().cloned();
-    if connection.as_ref().is_some_and(|connection| connection.socket.has_ended()) {
+    let connection = request.connection();
+    let is_gone = || connection.is_some_and(|connection| connection.socket.is_gone());
+    let is_known_gone = || connection.is_some_and(|connection| connection.socket.is_known_gone());
+    if is_known_gone() {
         return Waited::Gone;
     }
-    let is_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_gone());
-    let is_known_gone = || connection.as_ref().is_some_and(|connection| connection.socket.is_known_gone());
     let mut answer = pin!(answer);
     let mut lost = pin!(access.lost());
     poll_fn(|context| match answer.as_mut().poll(context) {

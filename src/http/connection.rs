@@ -36,14 +36,14 @@ pub struct Connection {
     patience_millis: AtomicU64,
     /// Opened beyond the limit, so only for probes.
     surplus: AtomicBool,
-    /// The web server waits to read on.
+    /// Its loop waits to read on.
     held: AtomicBool,
     reader: AtomicWaker,
 }
 
 /// The stages of a connection.
 const OPEN: u8 = 0;
-/// Shut down, and not yet dropped by the web server.
+/// Shut down, and not yet dropped by its loop.
 const LEAVING: u8 = 1;
 const CLOSED: u8 = 2;
 
@@ -217,13 +217,13 @@ impl Connection {
         written
     }
 
-    /// The web server is to be woken when it may read on.
+    /// Its loop is to be woken when it may read on.
     pub fn hold(&self, context: &Context<'_>) {
         self.reader.register(context.waker());
         self.held.store(true, Ordering::Relaxed);
     }
 
-    /// Lets the web server look again whether it may read.
+    /// Lets the loop look again whether it may read.
     pub fn read_on(&self) {
         if self.held.load(Ordering::Relaxed) {
             self.held.store(false, Ordering::Relaxed);
@@ -246,7 +246,7 @@ impl Connection {
         left
     }
 
-    /// The web server has dropped it.
+    /// Its loop has dropped it.
     pub fn closed(&self) {
         if self.stage.swap(CLOSED, Ordering::Relaxed) == OPEN {
             self.tally.staying.fetch_sub(1, Ordering::Relaxed);

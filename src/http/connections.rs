@@ -1,8 +1,8 @@
 //! All open connections: how many there may be, and the end of those that stall.
 //!
-//! The web server has a timeout for the first head of a connection, but not for a later head that stops half-way, nor for an
-//! answer that is not read: such clients would hold their connections and answers forever. So each connection records what it
-//! does, and those that stall are shut down. Those that are idle too: a timer of the web server for each request costs more.
+//! The first head of a connection has a timeout, but not a later one that stops half-way, nor an answer that is not read: such
+//! clients would hold their connections and answers forever. So each connection records what it does, and those that stall are
+//! shut down. Those that are idle too: a timer for each request costs more.
 //!
 //! When there are too many, a new one takes the place of the one that is missed least, so that a crowd of clients that keep
 //! the server waiting keeps nobody out. If all of them have requests in flight, the new one is only for probes.
@@ -270,7 +270,7 @@ mod tests {
         assert!(!reading.connection.is_unread());
         assert_eq!(connections.shut_stalled(), Shut { unread: 1, ..Shut::default() });
         let Open { mut stream, mut client, .. } = idle;
-        assert!(stream.write_all(&[0]).await.is_err(), "the web server learns of it");
+        assert!(stream.write_all(&[0]).await.is_err(), "its loop learns of it");
         drop(stream);
         let mut taken = Vec::new();
         let end = client.read_to_end(&mut taken);

@@ -23,7 +23,7 @@ const SUBSCRIBERS_MAX: usize = 4_000;
 const RING_EVENTS: u64 = 2_048;
 /// The bound for large events.
 const RING_BYTES: usize = 4 * 1024 * 1024;
-/// The size of a piece for the web server, which buffers about as much for a client that does not read.
+/// The size of a piece; about as much is buffered for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 /// Events that become durable within this time are read together.
 const BATCHING: Duration = Duration::from_millis(5);

@@ -75,7 +75,7 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
     let content = if is_content { content } else { Content::Data };
     protect(response.headers_mut(), content);
     response.headers_mut().insert(REQUEST_ID, id);
-    // The web server also closes after a request to upgrade, which we never do.
+    // After a request to upgrade, which we never do, what comes is no request.
     let upgrade = request.connection_type() == ConnectionType::Upgrade;
     if upgrade || only_probes || app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);
@@ -160,7 +160,7 @@ impl Drop for RequestInFlight {
     }
 }
 
-/// The size of a piece: half of what the web server buffers before it waits for the client.
+/// The size of a piece: what is written together.
 const PIECE_BYTES: usize = 16 * 1024;
 
 struct Pieces {

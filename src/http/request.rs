@@ -16,15 +16,17 @@ pub struct Request(Rc<Parts>);
 
 struct Parts {
     head: actix_http::Request,
-    url: Url,
+    /// The decoded path, if it is not as it was sent.
+    decoded: Option<Url>,
     connection: Option<Arc<Connection>>,
 }
 
 impl Request {
     /// `connection` is what it came on, unless that is the operator's socket.
     pub fn new(head: actix_http::Request, connection: Option<Arc<Connection>>) -> Self {
-        let url = Url::new(head.uri().clone());
-        Self(Rc::new(Parts { head, url, connection }))
+        let is_encoded = memchr::memchr(b'%', head.path().as_bytes()).is_some();
+        let decoded = is_encoded.then(|| Url::new(head.uri().clone()));
+        Self(Rc::new(Parts { head, decoded, connection }))
     }
 
     pub fn method(&self) -> &Method {
@@ -55,7 +57,7 @@ impl Request {
 
     /// The decoded path; encoded slashes stay encoded, since they would change its segments.
     pub fn decoded_path(&self) -> &str {
-        self.0.url.path()
+        self.0.decoded.as_ref().map_or_else(|| self.path(), Url::path)
     }
 
     pub fn query_string(&self) -> &str {
@@ -82,5 +84,20 @@ impl Request {
         let mut head = actix_http::Request::new();
         *head.uri_mut() = uri;
         Self::new(head, None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn a_path_is_decoded_but_for_its_slashes() {
+        for (sent, decoded) in
+            [("/a/b", "/a/b"), ("/%61/b%20c?x=%61", "/a/b c"), ("/a%2Fb%2f%25", "/a%2Fb%2f%25"), ("/a%", "/a%")]
+        {
+            assert_eq!(Request::get(sent.parse().unwrap()).decoded_path(), decoded, "{sent}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! A connection's socket, shared by two: the web server reads and writes through it, and we check whether the client is
+//! A connection's socket, shared by two: its loop reads and writes through it, and others check whether the client is
 //! still connected and shut it down when it stalls. Both use one file descriptor.
 
 use std::io;
@@ -27,10 +27,10 @@ const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Socket {
-    /// `None` once the web server has dropped it, so that nobody else keeps it open. Locked for one check, read or write at
+    /// `None` once its loop has dropped it, so that nobody else keeps it open. Locked for one check, read or write at
     /// a time, almost always by the thread that serves the connection.
     tcp: Mutex<Option<TcpStream>>,
-    /// The web server has read the end of the stream, possibly before the event loop is notified.
+    /// Its loop has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
     /// The address of the client, or of a proxy.
     pub peer: Option<SocketAddr>,
@@ -66,10 +66,10 @@ impl Socket {
     }
 
     /// The same as far as the event loop has been notified. It costs no system call and is enough while a request waits,
-    /// since the request is polled again when there is news. (Except for a client that has sent invalid HTTP in two pieces:
-    /// it keeps its place until its turn comes, and is then found to be gone.)
+    /// since the request is polled again when there is news. (Except for a client that has sent more than is read ahead: it
+    /// keeps its place until the next look at stalled connections.)
     ///
-    /// `ended` alone would not do: the web server stops reading when the bytes after a request are not HTTP.
+    /// `ended` alone would not do: the loop reads only so much ahead.
     pub fn is_known_gone(&self) -> bool {
         let notified = |tcp: &TcpStream| match tcp.ready(Interest::READABLE).now_or_never() {
             Some(Ok(ready)) => ready.is_read_closed(),
@@ -79,12 +79,7 @@ impl Socket {
         self.ended.load(Ordering::Relaxed) || self.tcp.lock().as_ref().is_none_or(notified)
     }
 
-    /// Whether the web server has read the end of what the client sends: it has closed its connection, or its half of it.
-    pub fn has_ended(&self) -> bool {
-        self.ended.load(Ordering::Relaxed)
-    }
-
-    /// Whether the client has sent something that the web server has not read yet.
+    /// Whether the client has sent something that the loop has not read yet.
     pub fn has_unread_bytes(&self) -> bool {
         self.tcp.lock().as_ref().is_some_and(|tcp| {
             let asked = &mut [PollFd::new(tcp, PollFlags::IN | PollFlags::RDHUP)];
@@ -92,7 +87,7 @@ impl Socket {
         })
     }
 
-    /// Shuts it down in both directions; the web server sees that as the client's end of stream.
+    /// Shuts it down in both directions; the loop sees that as the client's end of stream.
     pub fn shut_down(&self) {
         if let Some(tcp) = self.tcp.lock().as_ref() {
             // It fails for a client that is already gone, which is fine.

@@ -20,7 +20,7 @@ use actix_http::h1::{Codec, Message, MessageType};
 use actix_http::{KeepAlive, Response, ServiceConfig};
 use actix_web::HttpResponse;
 use actix_web::http::{ConnectionType, StatusCode};
-use actix_web::web::{Bytes, BytesMut};
+use actix_web::web::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio_util::codec::{Decoder, Encoder};
 
@@ -116,6 +116,8 @@ struct Wire<T> {
     read: BytesMut,
     /// To be written.
     write: BytesMut,
+    /// The transport may hold some of what was written: TLS does.
+    is_unflushed: bool,
     /// The client sends nothing more.
     ended: bool,
     /// What the client sends now belongs to nothing.
@@ -126,7 +128,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     fn new(transport: T, connection: Option<Arc<Connection>>, rules: &Rules) -> Self {
         let (read, write) = (BytesMut::new(), BytesMut::new());
         let codec = Codec::new(rules.config.clone());
-        Self { transport, connection, codec, read, write, ended: false, is_out_of_step: false }
+        let (is_unflushed, ended, is_out_of_step) = (false, false, false);
+        Self { transport, connection, codec, read, write, is_unflushed, ended, is_out_of_step }
     }
 
     /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken them.
@@ -288,7 +291,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
             Err(body) => self.send_stream(body).await?,
         }
         self.codec.encode(Message::Chunk(None), &mut self.write)?;
-        self.flush_beyond(TOGETHER_MAX).await
+        self.flush_if_much().await
     }
 
     async fn send_stream(&mut self, body: BoxBody) -> io::Result<()> {
@@ -298,7 +301,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
                 Message::Chunk(Some(piece.map_err(|error| io::Error::other(error.to_string()))?)),
                 &mut self.write,
             )?;
-            self.flush_beyond(TOGETHER_MAX).await?;
+            self.flush_if_much().await?;
         }
         Ok(())
     }
@@ -313,7 +316,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
 
     /// What the client sends meanwhile is dropped: unread, it would make the kernel drop the answer.
     async fn close(mut self) -> io::Result<()> {
-        self.flush_beyond(0).await?;
+        poll_fn(|context| self.poll_flush(context)).await?;
         poll_fn(|context| Pin::new(&mut self.transport).poll_shutdown(context)).await?;
         if self.is_out_of_step && !self.ended {
             let dropping = async {
@@ -327,26 +330,25 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         Ok(())
     }
 
-    /// Waits until no more than so many bytes are still to be written.
-    async fn flush_beyond(&mut self, bytes: usize) -> io::Result<()> {
-        if self.write.len() <= bytes {
+    async fn flush_if_much(&mut self) -> io::Result<()> {
+        if self.write.len() <= TOGETHER_MAX {
             return Ok(());
         }
         poll_fn(|context| self.poll_flush(context)).await
     }
 
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.write.is_empty() {
-            return Poll::Ready(Ok(()));
-        }
         let mut transport = Pin::new(&mut self.transport);
         let mut written = 0;
         while written < self.write.len() {
             match transport.as_mut().poll_write(context, &self.write[written..])? {
                 Poll::Ready(0) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
-                Poll::Ready(length) => written += length,
+                Poll::Ready(length) => {
+                    written += length;
+                    self.is_unflushed = true;
+                }
                 Poll::Pending => {
-                    let _ = self.write.split_to(written);
+                    self.write.advance(written);
                     return Poll::Pending;
                 }
             }
@@ -356,7 +358,11 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         } else {
             self.write.clear();
         }
-        transport.poll_flush(context)
+        if self.is_unflushed {
+            ready!(transport.poll_flush(context))?;
+            self.is_unflushed = false;
+        }
+        Poll::Ready(Ok(()))
     }
 
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
@@ -567,6 +573,24 @@ mod tests {
         };
         let told = told(answer, GET).await;
         assert!(told.ends_with("1\na\n1\nb\n0\n\n") && told.contains("transfer-encoding: chunked"), "{told}");
+    }
+
+    #[actix::test]
+    async fn what_a_transport_holds_back_is_flushed() {
+        let (ours, mut theirs) = duplex(16);
+        let client = async {
+            theirs.write_all(GET.as_bytes()).await.unwrap();
+            let mut told = Vec::new();
+            while !told.ends_with(b"/one") {
+                told.push(theirs.read_u8().await.unwrap());
+            }
+            theirs.write_all(GET.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n").as_bytes()).await.unwrap();
+            all_of(&mut theirs).await
+        };
+        let (ours, rules) = (tokio::io::BufStream::new(ours), Rules::new(FOR_EVER));
+        let (served, told) = tokio::join!(serve(ours, None, &rules, std::future::pending(), echo), client);
+        served.unwrap();
+        assert!(told.ends_with("connection: close\n\n/one\n"), "{told}");
     }
 
     #[actix::test]

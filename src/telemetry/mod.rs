@@ -16,9 +16,9 @@ use crate::events;
 #[error("log.filter: {0}; write it like `info` or `info,lockkeeper::store=debug`")]
 pub struct BadFilter(String);
 
-/// Suppresses the web server's messages about its lifecycle and invalid requests, and sled's dumps of every record. The
-/// operator's filter follows and can enable them again.
-const QUIET: &str = "actix_server=warn,actix_http::h1::dispatcher=off,sled=info";
+/// Suppresses the web server's messages about its lifecycle, and sled's dumps of every record. The operator's filter follows
+/// and can enable them again.
+const QUIET: &str = "actix_server=warn,sled=info";
 
 /// Logs go to stderr, so that stdout has only the output of commands.
 pub fn start_logging(log: &Log) -> Result<(), BadFilter> {

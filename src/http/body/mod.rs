@@ -149,7 +149,7 @@ fn too_large() -> Problem {
 }
 
 /// The length of the body; `None` if it comes in chunks, and ends with the last of them. A request without either has no
-/// body: where a client asks to upgrade, the web server passes on whatever follows, and does not look at the length.
+/// body: where a client asks to upgrade, whatever follows is passed on, and has to be cut at its length.
 fn length(headers: &HeaderMap) -> Option<usize> {
     match headers.get(CONTENT_LENGTH) {
         Some(length) => Some(length.to_str().ok().and_then(|length| length.trim().parse().ok()).unwrap_or(usize::MAX)),

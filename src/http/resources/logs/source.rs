@@ -18,7 +18,7 @@ use crate::logs::{Line, LogReader, Logs};
 use crate::store::StoreError;
 
 pub const LINES_MAX: u64 = 100_000;
-/// The size of a piece for the web server, which buffers about as much for a client that does not read.
+/// The size of a piece; about as much is buffered for a client that does not read.
 const PIECE_BYTES: usize = 32 * 1024;
 
 named_enum! {
