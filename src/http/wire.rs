@@ -458,15 +458,8 @@ mod tests {
     async fn requests_that_come_together_are_answered_in_their_order() {
         let sent = [GET, &post("Content-Length: 3", "abc"), &GET.replace("one", "two")].concat();
         let told = told(echo, &sent).await;
-        assert_eq!(
-            told.replace("/oneHTTP", "/one\nHTTP").replace("abcHTTP", "abc\nHTTP"),
-            [
-                said("200 OK", "", "/one\n").replace("length: 5", "length: 4"),
-                said("200 OK", "", "/toabc\n").replace("length: 7", "length: 6"),
-                said("200 OK", "", "/two\n").replace("length: 5", "length: 4"),
-            ]
-            .concat()
-        );
+        let bodies = told.split("HTTP/1.1 200 OK").skip(1).map(|answer| answer.rsplit("\n\n").next().unwrap().trim());
+        assert_eq!(bodies.collect::<Vec<_>>(), ["/one", "/toabc", "/two"], "{told}");
     }
 
     #[actix::test]
@@ -611,7 +604,9 @@ mod tests {
         let (stop, stopping) = tokio::sync::oneshot::channel::<()>();
         let stop = RefCell::new(Some(stop));
         let answer = async |request, incoming| {
-            stop.borrow_mut().take().map(|stop| stop.send(()).unwrap());
+            if let Some(stop) = stop.borrow_mut().take() {
+                stop.send(()).unwrap();
+            }
             tokio::task::yield_now().await;
             echo(request, incoming).await
         };

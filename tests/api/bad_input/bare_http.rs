@@ -6,11 +6,12 @@ use crate::support::{Server, Setup, at};
 
 /// Nobody should have to wait long for a test of patience.
 const IMPATIENT: &str = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nhead_timeout_seconds = 1\n\
-                         body_timeout_seconds = 1\nkeep_alive_seconds = 1\n";
+                         keep_alive_seconds = 1\n";
 
 #[tokio::test]
 async fn a_body_that_comes_too_slowly_is_given_up_on() {
-    let server = Setup::default().settings(IMPATIENT).start();
+    let settings = "[storage]\nlog_segment_mb = 4\nmin_free_mb = 0\n[http]\nbody_timeout_seconds = 1\n";
+    let server = Setup::default().settings(settings).start();
     let admin = server.admin();
     let path = admin.path(&format!("{}/sessions", at("review-1")));
     let mut wire = Wire::open(&server).await;
