@@ -36,7 +36,7 @@ const TOGETHER_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 4 * 1024;
 const READ_BYTES_MIN: usize = 1024;
 /// A larger buffer is not kept for the next answer.
-const KEPT_BYTES: usize = 64 * 1024;
+const KEPT_BYTES: usize = 16 * 1024;
 /// How long a client that has not read its last answer may go on sending.
 const LINGER: Duration = Duration::from_secs(1);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
