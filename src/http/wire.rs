@@ -1,8 +1,7 @@
 //! One connection: reads requests, has them answered one after the other, and writes their answers.
 //!
-//! Heads and bodies are read and written by the web framework's codec; its dispatcher is not used. That one polls a handler
-//! twice before it waits, looks for the next head four times in each request, and gives a handler its body only afterwards,
-//! however much of it has come with the head: a third of what a claim's way through HTTP costs.
+//! Heads and bodies are read and written by the web framework's codec; its dispatcher is not used, which polls a handler twice
+//! before it waits, looks for the next head up to six times in each request, and hands out a body only after the first poll.
 //!
 //! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the client does
 //! not take its answers.
@@ -73,7 +72,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpRes
     loop {
         match next {
             Next::Request(head) => {
-                if !wire.exchange(*head, &answer).await? {
+                if !wire.exchange(head, &answer).await? {
                     break;
                 }
             }
@@ -92,7 +91,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpRes
 
 /// What comes next on a connection.
 enum Next {
-    Request(Box<actix_http::Request>),
+    Request(actix_http::Request),
     /// What has come is not HTTP, or too large, or too slow.
     Refused(StatusCode),
     End,
@@ -138,7 +137,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
             loop {
                 if !self.read.is_empty() {
                     match self.codec.decode(&mut self.read) {
-                        Ok(Some(Message::Item(head))) => return Poll::Ready(Ok(Next::Request(Box::new(head)))),
+                        Ok(Some(Message::Item(head))) => return Poll::Ready(Ok(Next::Request(head))),
                         Ok(Some(Message::Chunk(_)) | None) => self.note_head(),
                         Err(ParseError::TooLarge) => {
                             return Poll::Ready(Ok(Next::Refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
@@ -297,10 +296,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     async fn send_stream(&mut self, body: BoxBody) -> io::Result<()> {
         let mut body = pin!(body);
         while let Some(piece) = self.while_reading(None, poll_fn(|context| body.as_mut().poll_next(context))).await? {
-            self.codec.encode(
-                Message::Chunk(Some(piece.map_err(|error| io::Error::other(error.to_string()))?)),
-                &mut self.write,
-            )?;
+            let piece = piece.map_err(|error| io::Error::other(error.to_string()))?;
+            self.codec.encode(Message::Chunk(Some(piece)), &mut self.write)?;
             self.flush_if_much().await?;
         }
         Ok(())
