@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use crate::site::{id, is_finished, sh};
 use crate::support::tenants::{ACME, BETA};
-use crate::support::{ADMIN_TOKEN, Client, Server, Setup};
+use crate::support::{Client, Server, Setup};
 
 /// An ordinary user that this machine does not have.
 pub const ORDINARY: u32 = 54_321;
@@ -91,12 +91,16 @@ impl Boxed {
         let setup = Setup::default().without_variable("LOCKKEEPER_RUNNER_ISOLATION").settings(&settings).under(&words);
         // The operator's token is that of the first organization's admin: of beta at first, and then of acme.
         let mut server = setup.organization(BETA).organization(ACME).start_at(home.path());
-        let made = server.admin().in_organization("beta").post("/tokens", json!({ "name": "test" })).await.created();
-        let token = made.data()["token"].as_str().unwrap().to_owned();
+        let admin = server.admin().in_organization("beta");
+        let [made, spare] = [(); 2].map(|()| admin.post("/tokens", json!({ "name": "test" })));
+        let (made, spare) = (made.await.created().data(), spare.await.created().data());
+        // A token that no other server on this machine has: its own is in its environment for a moment of its start.
+        admin.delete(&format!("/tokens/{}", spare["tokenId"].as_str().unwrap())).await.has_status(204);
         assert!(server.terminate().success());
-        server.change_setup(|setup| setup.organizations(&[ACME, BETA]));
+        let (token, spare) = (made["token"].as_str().unwrap(), spare["token"].as_str().unwrap());
+        server.change_setup(|setup| setup.organizations(&[ACME, BETA]).variable("LOCKKEEPER_BOOTSTRAP_TOKEN", spare));
         server.start_again();
-        let (acme, beta) = (server.with_token(ADMIN_TOKEN), server.with_token(&token).in_organization("beta"));
+        let (acme, beta) = (server.with_token(spare), server.with_token(token).in_organization("beta"));
         Self { server, acme, beta, open, _home: home }
     }
 
