@@ -9,7 +9,7 @@ use std::task::Poll;
 
 use actix_web::web::Bytes;
 
-/// What the handler may leave unread before no more is read for it.
+/// How many bytes are buffered for a handler that has not read them.
 const UNREAD_MAX: usize = 32 * 1024;
 
 /// The handler's side.

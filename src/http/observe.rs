@@ -75,7 +75,7 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
     let content = if is_content { content } else { Content::Data };
     protect(response.headers_mut(), content);
     response.headers_mut().insert(REQUEST_ID, id);
-    // After a request to upgrade, which we never do, what comes is no request.
+    // We never upgrade, and the bytes after such a request are not HTTP.
     let upgrade = request.connection_type() == ConnectionType::Upgrade;
     if upgrade || only_probes || app.node.draining.load(Ordering::Relaxed) {
         response.head_mut().set_connection_type(ConnectionType::Close);

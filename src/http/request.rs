@@ -45,7 +45,7 @@ impl Request {
         &self.head().headers
     }
 
-    /// What the client wants to become of the connection.
+    /// Whether the client asks to keep, close or upgrade the connection.
     pub fn connection_type(&self) -> ConnectionType {
         self.head().connection_type()
     }

@@ -141,7 +141,7 @@ fn listen(ReservedAddress(socket): ReservedAddress) -> io::Result<(TcpListener, 
     Ok((listener, address))
 }
 
-/// What is served, for all worker threads.
+/// Shared by all worker threads.
 #[derive(Clone)]
 struct Service {
     options: ListenOptions,
@@ -150,7 +150,7 @@ struct Service {
     stopping: GracefulShutdownSignal,
 }
 
-/// What a worker thread serves its connections with.
+/// The state of one worker thread, shared by its connections.
 struct Worker {
     app: App,
     router: Router,

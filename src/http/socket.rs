@@ -27,8 +27,8 @@ const KEEP_ALIVE: TcpKeepalive =
     TcpKeepalive::new().with_time(Duration::from_secs(15)).with_interval(Duration::from_secs(5)).with_retries(3);
 
 pub struct Socket {
-    /// `None` once its loop has dropped it, so that nobody else keeps it open. Locked for one check, read or write at
-    /// a time, almost always by the thread that serves the connection.
+    /// `None` after its loop has dropped it: no other reference keeps it open. Locked for one check, read or write at a
+    /// time, almost always by the thread that serves the connection.
     tcp: Mutex<Option<TcpStream>>,
     /// Its loop has read the end of the stream, possibly before the event loop is notified.
     ended: AtomicBool,
