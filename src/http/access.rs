@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::{AUTHORIZATION, HeaderValue};
+use actix_web::http::header::AUTHORIZATION;
 
 use super::authorization;
 use super::call::Call;
@@ -13,6 +13,7 @@ use super::cookies;
 use super::outcome::read_within;
 use super::own_page;
 use super::problem::Problem;
+use super::request_id::RequestId;
 use super::state::{App, Node, PerThread, Realm};
 use crate::actors::Environments;
 use crate::auth::{Caller, Identity, Permission, Unauthenticated};
@@ -28,7 +29,7 @@ pub struct Access {
     /// As of the last check.
     pub caller: Caller,
     permission: Permission,
-    request: HeaderValue,
+    request: RequestId,
 }
 
 const HOW_TO_SEND: &str = "send `Authorization: Bearer <API_TOKEN>`; an admin creates tokens with POST /tokens";
@@ -133,7 +134,7 @@ impl Access {
 
     /// The caller as recorded in events and the audit.
     pub fn initiator(&self) -> Initiator {
-        let request = Arc::from(self.request.to_str().unwrap_or_default());
+        let request = Arc::from(&*self.request);
         Initiator { person: self.caller.person.clone(), via: Some(RequestRef { token: self.caller.token, request }) }
     }
 
@@ -171,7 +172,7 @@ pub fn session_id(call: &Call) -> Result<SessionId, Problem> {
 
 /// A cookie is not looked at if there is a token.
 fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
-    let Some(header) = call.request.headers().get(AUTHORIZATION) else {
+    let Some(header) = call.request.headers().get(&AUTHORIZATION) else {
         if let Some(text) = cookies::sign_in_text(call) {
             own_page::require(call)?;
             let caller = realm.accounts.authenticate_sign_in(text, (realm.clock)());
@@ -195,14 +196,14 @@ fn authenticate(call: &Call, realm: &Realm) -> Result<Caller, Problem> {
 }
 
 /// `why` completes "the token", if it is none of the usual mistakes.
-fn mistaken(header: &HeaderValue, why: &str) -> Problem {
-    let mistake = authorization::mistake(header.as_bytes()).unwrap_or_else(|| format!("the token {why}"));
+fn mistaken(header: &[u8], why: &str) -> Problem {
+    let mistake = authorization::mistake(header).unwrap_or_else(|| format!("the token {why}"));
     Problem::unauthenticated(Code::InvalidToken, format!("{mistake}; {HOW_TO_SEND}"))
 }
 
 /// What a caller was authenticated with, as it was sent: the only secret that both sides know and the disk does not.
 pub fn credential(call: &Call) -> &str {
-    match call.request.headers().get(AUTHORIZATION) {
+    match call.request.headers().get(&AUTHORIZATION) {
         Some(header) => authorization::bearer(header).unwrap_or_default(),
         None => cookies::sign_in_text(call).unwrap_or_default(),
     }

@@ -2,9 +2,10 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderMap, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
+use super::head::Headers;
 use super::json;
 use super::problem::Problem;
 use crate::domain::Expected;
@@ -54,7 +55,7 @@ pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
 }
 
 /// 304 if the client already has this state, else the rendered answer; both with the `ETag`.
-pub fn tagged(headers: &HeaderMap, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
+pub fn tagged(headers: &Headers, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
     let response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
     Ok(with_etag(response, etag))
 }
@@ -67,7 +68,7 @@ pub fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
 }
 
 /// Whether the client already has the state with this tag.
-pub fn is_known(headers: &HeaderMap, etag: &str) -> bool {
+pub fn is_known(headers: &Headers, etag: &str) -> bool {
     let mut known = tags(headers, IF_NONE_MATCH);
     known.any(|known| known == "*" || known.strip_prefix("W/").unwrap_or(known) == etag)
 }
@@ -75,8 +76,8 @@ pub fn is_known(headers: &HeaderMap, etag: &str) -> bool {
 /// The condition of `If-Match` or `If-None-Match: *`. Our tags are `"{configuration}.{environment}.{queue}"` or
 /// `"{pipeline}.{environments}"`. Only the first part counts here, so that a change of the lock does not block a change of
 /// the configuration.
-pub fn expected(headers: &HeaderMap) -> Option<Expected> {
-    if !headers.contains_key(IF_MATCH) {
+pub fn expected(headers: &Headers) -> Option<Expected> {
+    if !headers.contains(&IF_MATCH) {
         return tags(headers, IF_NONE_MATCH).any(|tag| tag == "*").then_some(Expected::Absent);
     }
     if tags(headers, IF_MATCH).any(|tag| tag == "*") {
@@ -88,8 +89,8 @@ pub fn expected(headers: &HeaderMap) -> Option<Expected> {
 }
 
 /// The versions that `If-Match` allows, where a tag is just a version; `None` if any version is allowed.
-pub fn expected_versions(headers: &HeaderMap) -> Option<Vec<u64>> {
-    if !headers.contains_key(IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
+pub fn expected_versions(headers: &Headers) -> Option<Vec<u64>> {
+    if !headers.contains(&IF_MATCH) || tags(headers, IF_MATCH).any(|tag| tag == "*") {
         return None;
     }
     let version = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok();
@@ -97,6 +98,6 @@ pub fn expected_versions(headers: &HeaderMap) -> Option<Vec<u64>> {
 }
 
 /// The tags of all lines of a header. Ours contain no comma.
-fn tags(headers: &HeaderMap, name: HeaderName) -> impl Iterator<Item = &str> {
-    headers.get_all(name).filter_map(|line| line.to_str().ok()).flat_map(|line| line.split(',')).map(str::trim)
+fn tags(headers: &Headers, name: HeaderName) -> impl Iterator<Item = &str> {
+    headers.texts(name).flat_map(|line| line.split(',')).map(str::trim)
 }

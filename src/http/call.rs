@@ -3,10 +3,9 @@
 use std::ops::Range;
 use std::rc::Rc;
 
-use actix_web::http::header::HeaderValue;
-
 use super::incoming::Incoming;
 use super::request::Request;
+use super::request_id::RequestId;
 use super::state::App;
 
 pub struct Call {
@@ -14,7 +13,7 @@ pub struct Call {
     pub request: Request,
     pub incoming: Incoming,
     /// The request id, as in the answer.
-    pub id: HeaderValue,
+    pub id: RequestId,
     parameters: Rc<PathParameters>,
     /// The byte ranges of the parameters in the path, in their order.
     segments: [Range<usize>; PARAMETERS_MAX],
@@ -27,13 +26,7 @@ pub type PathParameters = [(String, usize)];
 pub const PARAMETERS_MAX: usize = 4;
 
 impl Call {
-    pub fn new(
-        app: App,
-        request: Request,
-        incoming: Incoming,
-        id: HeaderValue,
-        parameters: Rc<PathParameters>,
-    ) -> Self {
+    pub fn new(app: App, request: Request, incoming: Incoming, id: RequestId, parameters: Rc<PathParameters>) -> Self {
         let segments = find(request.decoded_path(), &parameters);
         Self { app, request, incoming, id, parameters, segments }
     }

@@ -153,7 +153,7 @@ pub async fn read_when_changed<T, W: Changes>(
     read: impl Fn() -> Result<Read<T>, Problem>,
 ) -> Result<Read<T>, Problem> {
     let present = read()?;
-    let has_said = request.headers().contains_key(IF_NONE_MATCH);
+    let has_said = request.headers().contains(&IF_NONE_MATCH);
     let is_known =
         |etag: &str| if has_said { answer::is_known(request.headers(), etag) } else { *etag == present.etag };
     if wait.is_zero() || !is_known(&present.etag) {

@@ -1,9 +1,10 @@
 //! The cookies of a browser: its sign-in, and one that is under way at a provider. Not readable by scripts, and sent to this
 //! server alone.
 
-use actix_web::http::header::{COOKIE, HeaderMap, HeaderValue};
+use actix_web::http::header::{COOKIE, HeaderValue};
 
 use super::call::Call;
+use super::head::Headers;
 use super::own_page::Origin;
 use crate::auth::OpenToken;
 use crate::domain::Timestamp;
@@ -78,8 +79,8 @@ fn pending_name(origin: &Origin) -> &'static str {
 }
 
 /// The first of that name: with a secure one there can be no other.
-fn find<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
-    let lines = headers.get_all(COOKIE).filter_map(|line| line.to_str().ok());
+fn find<'h>(headers: &'h Headers, name: &str) -> Option<&'h str> {
+    let lines = headers.texts(COOKIE);
     let mut pairs = lines.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(known, value)| *known == name && !value.is_empty()).map(|(_, value)| value)
 }
@@ -90,11 +91,8 @@ mod tests {
 
     #[test]
     fn a_cookie_is_found_among_others_by_its_whole_name() {
-        let mut headers = HeaderMap::new();
-        for line in ["a=1; xlockkeeper=no; lockkeeper=; lockkeeper=lks_1", "__Host-lockkeeper=lks_2; lockkeeper=lks_3"]
-        {
-            headers.append(COOKIE, HeaderValue::from_static(line));
-        }
+        let lines = ["a=1; xlockkeeper=no; lockkeeper=; lockkeeper=lks_1", "__Host-lockkeeper=lks_2; lockkeeper=lks_3"];
+        let headers: Headers = lines.into_iter().map(|line| (COOKIE, line)).collect();
         assert_eq!((find(&headers, LOCAL), find(&headers, SECURE)), (Some("lks_1"), Some("lks_2")));
         assert_eq!(find(&headers, "lock"), None);
     }

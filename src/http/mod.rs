@@ -4,8 +4,9 @@
 //!
 //! - the wire: `codes`, `problem`, `json`, `answer`, `protection` (headers of every answer), `dto`, `refusals` (failures as
 //!   problems), `paging` (queries and pages)
-//! - connections and limits: `socket`, `connection`, `transport` (plain or TLS), `stream`, `connections`, `handshake`,
-//!   `streaming`, `scans`, `rate_limit`, `event_hubs`
+//! - connections and limits: `head` and `incoming` (what a client sends), `request`, `request_id`, `reply` (what it gets), `wire`
+//!   (the loop of a connection), `socket`, `connection`, `transport` (plain or TLS), `connections`, `handshake`, `streaming`,
+//!   `scans`, `rate_limit`, `event_hubs`
 //! - `state`: the parts of the process (`Node`) and of a store (`Realm`)
 //! - the request: `call`, `authorization`, `own_page` (who made it), `cookies`, `access`, `body`, `idempotent`, `outcome`, `clients` (those who wait), `hints`
 //!   (what was probably meant)
@@ -30,6 +31,7 @@ mod event_hubs;
 #[cfg(test)]
 mod fuzz;
 mod handshake;
+mod head;
 mod hints;
 mod idempotent;
 mod incoming;
@@ -45,7 +47,9 @@ mod problem;
 mod protection;
 mod rate_limit;
 mod refusals;
+mod reply;
 mod request;
+mod request_id;
 mod resources;
 mod router;
 mod routes;

@@ -10,8 +10,7 @@ use std::time::Instant;
 
 use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
-use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::http::StatusCode;
 use actix_web::web::Bytes;
 use futures_util::FutureExt;
 use tracing::Instrument;
@@ -23,21 +22,19 @@ use super::connection::{ActiveRequest, Connection};
 use super::incoming::Incoming;
 use super::meter::count_problem;
 use super::problem::Problem;
-use super::protection::{Content, protect};
+use super::protection::Content;
+use super::reply::{Common, Reply};
 use super::request::Request;
+use super::request_id::RequestId;
 use super::router::Router;
 use super::state::{App, Node, PerThread};
 use super::{hints, idempotent};
-use crate::domain::IdText;
-use crate::entropy;
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-
-pub async fn observe(app: &App, router: &Router, request: Request, incoming: Incoming) -> HttpResponse {
+pub async fn observe(app: &App, router: &Router, request: Request, incoming: Incoming) -> Reply {
     let connection = request.connection();
     let only_probes = connection.is_some_and(|connection| app.node.connections.serves_only_probes(connection));
     let in_flight = RequestInFlight::begin(&app.node, connection);
-    let id = request_id(request.headers());
+    let id = RequestId::of(request.headers());
     let started = Instant::now();
     // As expensive as reading and writing the whole request, so it exists only at debug level.
     let span = tracing::debug_span!("request", ?id, method = %request.method(), path = loggable(&request));
@@ -58,7 +55,7 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
         Err(problem) => Ok(Err(problem.into())),
     };
     let _entered = span.enter();
-    let mut response =
+    let response =
         answered.unwrap_or_else(|_| Err(Problem::internal("a handler panicked").into())).unwrap_or_else(|early| {
             match early {
                 EarlyReturn::Problem(problem) => {
@@ -73,26 +70,23 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
         });
     let is_content = response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED;
     let content = if is_content { content } else { Content::Data };
-    protect(response.headers_mut(), content);
-    response.headers_mut().insert(REQUEST_ID, id);
-    // We never upgrade, and the bytes after such a request are not HTTP.
-    let upgrade = request.connection_type() == ConnectionType::Upgrade;
-    if upgrade || only_probes || app.node.draining.load(Ordering::Relaxed) {
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
     let elapsed = started.elapsed();
     if let Some(meter) = meter {
         meter.record(request.method(), response.status(), elapsed.as_secs_f64());
     }
     tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
-    response.map_body(|_, body| in_flight.with(body))
+    Reply {
+        response: response.map_body(|_, body| in_flight.with(body)),
+        is_last: only_probes || app.node.draining.load(Ordering::Relaxed),
+        common: Some(Common { content, id }),
+    }
 }
 
 fn too_many_connections() -> Problem {
     Problem::overloaded("the server has as many connections as it may (http.max_connections), all of them in use")
 }
 
-fn refused(problem: &Problem, request: &Request, id: &HeaderValue) -> HttpResponse {
+fn refused(problem: &Problem, request: &Request, id: &RequestId) -> HttpResponse {
     let code = problem.code();
     count_problem(code);
     // A refusal by a stopping server is not a failure.
@@ -107,7 +101,7 @@ fn refused(problem: &Problem, request: &Request, id: &HeaderValue) -> HttpRespon
             None => tracing::warn!(?id, %method, path, code, "a request failed"),
         }
     }
-    problem.render(id.to_str().unwrap_or_default())
+    problem.render(id)
 }
 
 /// The path of a request for the log. That of an invitation is worth a password, so it is not shown, wherever it stands.
@@ -115,18 +109,6 @@ fn loggable(request: &Request) -> &str {
     let decoded = request.decoded_path();
     let is_secret = decoded.contains("lki_") || decoded.starts_with("/auth/invitations/");
     if is_secret { "/auth/invitations/…" } else { request.path() }
-}
-
-/// The client's own id if it is safe in a log line and a header, else a new one.
-fn request_id(headers: &HeaderMap) -> HeaderValue {
-    const LENGTH_MAX: usize = 128;
-    let sane = |id: &&HeaderValue| {
-        (1..=LENGTH_MAX).contains(&id.len()) && id.as_bytes().iter().all(|byte| byte.is_ascii_graphic())
-    };
-    headers.get(REQUEST_ID).filter(sane).cloned().unwrap_or_else(|| {
-        let id = IdText::new("req_", &entropy::id_seed());
-        HeaderValue::from_str(&id).expect("letters and digits are valid in a header")
-    })
 }
 
 /// Counts a request as in flight until it is answered, or until a streamed answer ends.

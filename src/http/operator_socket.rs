@@ -15,16 +15,15 @@ use std::time::Duration;
 use actix_server::{Server, ServerHandle};
 use actix_service::fn_service;
 use actix_web::HttpResponse;
-use actix_web::http::ConnectionType;
 use actix_web::rt::net::UnixStream;
 
 use super::codes::Code;
 use super::incoming::Incoming;
 use super::problem::Problem;
+use super::reply::Reply;
 use super::request::Request;
 use super::resources::{audit, backups};
 use super::state::Realm;
-use super::streaming::fitted;
 use super::wire::{self, Rules};
 
 /// Its name in the data directory.
@@ -84,9 +83,8 @@ impl Operator {
         admit(&stream)?;
         let answered = async |request: Request, _: Incoming| {
             let response = answer(&self.realm, &request).await;
-            let mut response = fitted(&request, response.unwrap_or_else(|problem| problem.render("operator")));
-            response.head_mut().set_connection_type(ConnectionType::Close);
-            response
+            let response = response.unwrap_or_else(|problem| problem.render("operator"));
+            Reply { is_last: true, ..response.into() }
         };
         wire::serve(stream, None, &self.rules, pending(), answered).await
     }

@@ -3,14 +3,15 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use actix_web::http::header::{HOST, HeaderMap, ORIGIN, USER_AGENT};
+use actix_web::http::header::{HOST, HeaderName, ORIGIN, USER_AGENT};
 
 use super::call::Call;
 use super::codes::Code;
+use super::head::{Headers, ascii};
 use super::problem::Problem;
 
 /// Set by every browser that we support; scripts cannot change it.
-const SITE: &str = "sec-fetch-site";
+const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// Enough to tell one's browsers apart.
 const CLIENT_MAX: usize = 100;
 
@@ -34,7 +35,7 @@ pub struct Origin {
 impl Origin {
     /// Refused if everybody on the way could read what is sent.
     pub fn of(call: &Call) -> Result<Self, Problem> {
-        let host = call.request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+        let host = call.request.headers().text(&HOST).unwrap_or_default();
         let public_url = call.app.realm.public_url.as_deref();
         origin(public_url, call.app.encrypted, host).ok_or_else(insecure)
     }
@@ -74,13 +75,13 @@ pub fn require(call: &Call) -> Result<(), Problem> {
 
 /// The browser in a few words, for people who look at their sign-ins.
 pub fn client(call: &Call) -> String {
-    let agent = call.request.headers().get(USER_AGENT).and_then(|agent| agent.to_str().ok()).unwrap_or_default();
+    let agent = call.request.headers().text(&USER_AGENT).unwrap_or_default();
     in_words(agent)
 }
 
-fn judge(headers: &HeaderMap, own: Option<&str>) -> Sender {
-    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    match (text(SITE), text(ORIGIN.as_str())) {
+fn judge(headers: &Headers, own: Option<&str>) -> Sender {
+    let text = |name| headers.get(name).map(|value| ascii(value).unwrap_or_default());
+    match (text(&SITE), text(&ORIGIN)) {
         (Some("same-origin"), _) => Sender::OwnPage,
         (Some(_), _) => Sender::Elsewhere,
         (None, Some(origin)) if own.is_some_and(|own| own.eq_ignore_ascii_case(origin)) => Sender::OwnPage,
@@ -157,8 +158,6 @@ fn insecure() -> Problem {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use actix_web::http::header::{HeaderName, HeaderValue};
-
     use super::*;
 
     #[test]
@@ -184,16 +183,11 @@ mod tests {
             (None, None, NoBrowser),
         ];
         for (site, from, expected) in cases {
-            let mut headers = HeaderMap::new();
-            for (name, value) in [(SITE, site), ("origin", from)] {
-                if let Some(value) = value {
-                    headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-                }
-            }
+            let sent = [(SITE, site), (ORIGIN, from)];
+            let headers: Headers = sent.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
             assert_eq!(judge(&headers, Some("https://lock.example")), expected, "{site:?} {from:?}");
         }
-        let mut headers = HeaderMap::new();
-        headers.insert(ORIGIN, HeaderValue::from_static("http://lock.example"));
+        let headers: Headers = [(ORIGIN, "http://lock.example")].into_iter().collect();
         assert_eq!(judge(&headers, None), Elsewhere, "without TLS nothing is our own");
     }
 

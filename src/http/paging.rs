@@ -360,7 +360,7 @@ mod tests {
     #[test]
     fn an_unknown_parameter_is_answered_with_the_one_that_was_meant_or_with_all() {
         let refused = |query: &str, take: fn(&mut Query)| {
-            let request = Request::get(format!("/?{query}").parse().unwrap());
+            let request = Request::get(&format!("/?{query}")).unwrap();
             let mut query = Query::of(&request);
             take(&mut query);
             query.finish().map_err(|problem| problem.to_string())

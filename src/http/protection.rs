@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, HeaderMap, HeaderValue, REFERRER_POLICY, STRICT_TRANSPORT_SECURITY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
-};
+use actix_web::http::header::{HOST, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
+
+use super::head::Headers;
 
 /// What an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,37 +19,43 @@ pub enum Content {
     Dashboard,
 }
 
-/// Data is nothing to render.
-const NOTHING: HeaderValue = HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'");
+/// The lines of every answer, after its policy.
+macro_rules! protecting {
+    ($policy:literal $($caching:literal)?) => {
+        concat!(
+            "content-security-policy: ",
+            $policy,
+            "\r\nx-content-type-options: nosniff\r\nx-frame-options: DENY\r\nreferrer-policy: no-referrer\r\n",
+            $($caching)?
+        )
+    };
+}
+
+/// Data is nothing to render. Tokens and secrets are shown in some answers, and all of them may be outdated in the next
+/// moment: nobody is to keep them.
+const DATA: &str = protecting!("default-src 'none'; frame-ancestors 'none'" "cache-control: no-store\r\n");
+const DOCUMENT: &str = protecting!("default-src 'none'; frame-ancestors 'none'");
 /// The explorer's scripts, styles and requests, all from this server. Its library sets styles and small pictures inline.
-const OWN_FILES: HeaderValue = HeaderValue::from_static(
+const PAGE: &str = protecting!(
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; \
-     base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+     base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 );
 /// The dashboard's own scripts and styles, and nothing inline. Its scripts build the page from elements, never from text.
-const DASHBOARD: HeaderValue = HeaderValue::from_static(
+const DASHBOARD: &str = protecting!(
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
      manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'; \
-     require-trusted-types-for 'script'",
+     require-trusted-types-for 'script'"
 );
-const NO_SNIFF: HeaderValue = HeaderValue::from_static("nosniff");
-const DENY: HeaderValue = HeaderValue::from_static("DENY");
-const NO_REFERRER: HeaderValue = HeaderValue::from_static("no-referrer");
-/// Tokens and secrets are shown in some answers, and all of them may be outdated in the next moment.
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 
-pub fn protect(headers: &mut HeaderMap, content: Content) {
-    let policy = match content {
-        Content::Data | Content::Document => NOTHING,
-        Content::Page => OWN_FILES,
-        Content::Dashboard => DASHBOARD,
-    };
-    headers.insert(CONTENT_SECURITY_POLICY, policy);
-    headers.insert(X_CONTENT_TYPE_OPTIONS, NO_SNIFF);
-    headers.insert(X_FRAME_OPTIONS, DENY);
-    headers.insert(REFERRER_POLICY, NO_REFERRER);
-    if content == Content::Data {
-        headers.insert(CACHE_CONTROL, NO_STORE);
+impl Content {
+    /// The lines of headers that protect it.
+    pub fn protection(self) -> &'static str {
+        match self {
+            Content::Data => DATA,
+            Content::Document => DOCUMENT,
+            Content::Page => PAGE,
+            Content::Dashboard => DASHBOARD,
+        }
     }
 }
 
@@ -68,8 +73,8 @@ impl TransportSecurity {
     }
 
     /// For the answer to a request with these headers.
-    pub fn protect(&self, request: &HeaderMap, answer: &mut HeaderMap) {
-        let host = request.get(HOST).and_then(|host| host.to_str().ok());
+    pub fn protect(&self, request: &Headers, answer: &mut HeaderMap) {
+        let host = request.text(&HOST);
         if let Some(policy) = self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
             answer.insert(STRICT_TRANSPORT_SECURITY, policy.clone());
         }

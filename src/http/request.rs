@@ -4,18 +4,17 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use actix_http::RequestHead;
 use actix_web::dev::Url;
-use actix_web::http::header::HeaderMap;
-use actix_web::http::{ConnectionType, Method, Uri, Version};
+use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
+use super::head::{Head, Headers};
 
 #[derive(Clone)]
 pub struct Request(Rc<Parts>);
 
 struct Parts {
-    head: actix_http::Request,
+    head: Head,
     /// The decoded path, if it is not as it was sent.
     decoded: Option<Url>,
     connection: Option<Arc<Connection>>,
@@ -23,36 +22,23 @@ struct Parts {
 
 impl Request {
     /// `connection` is what it came on, unless that is the operator's socket.
-    pub fn new(head: actix_http::Request, connection: Option<Arc<Connection>>) -> Self {
+    pub fn new(head: Head, connection: Option<Arc<Connection>>) -> Self {
         let is_encoded = memchr::memchr(b'%', head.path().as_bytes()).is_some();
-        let decoded = is_encoded.then(|| Url::new(head.uri().clone()));
+        let decoded = if is_encoded { Uri::try_from(head.path()).ok().map(Url::new) } else { None };
         Self(Rc::new(Parts { head, decoded, connection }))
     }
 
     pub fn method(&self) -> &Method {
-        &self.head().method
+        &self.0.head.method
     }
 
-    pub fn uri(&self) -> &Uri {
-        &self.head().uri
-    }
-
-    pub fn version(&self) -> Version {
-        self.head().version
-    }
-
-    pub fn headers(&self) -> &HeaderMap {
-        &self.head().headers
-    }
-
-    /// Whether the client asks to keep, close or upgrade the connection.
-    pub fn connection_type(&self) -> ConnectionType {
-        self.head().connection_type()
+    pub fn headers(&self) -> &Headers {
+        &self.0.head.headers
     }
 
     /// The path as it was sent.
     pub fn path(&self) -> &str {
-        self.uri().path()
+        self.0.head.path()
     }
 
     /// The decoded path; encoded slashes stay encoded, since they would change its segments.
@@ -61,7 +47,11 @@ impl Request {
     }
 
     pub fn query_string(&self) -> &str {
-        self.uri().query().unwrap_or_default()
+        self.0.head.query()
+    }
+
+    pub fn path_and_query(&self) -> &str {
+        self.0.head.path_and_query()
     }
 
     pub fn connection(&self) -> Option<&Arc<Connection>> {
@@ -71,19 +61,15 @@ impl Request {
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.connection()?.socket.peer
     }
-
-    fn head(&self) -> &RequestHead {
-        self.0.head.head()
-    }
 }
 
 #[cfg(test)]
 impl Request {
-    /// A `GET` of this address, for tests.
-    pub fn get(uri: Uri) -> Self {
-        let mut head = actix_http::Request::new();
-        *head.uri_mut() = uri;
-        Self::new(head, None)
+    /// A `GET` of this target, for tests; `None` if it is none.
+    pub fn get(target: &str) -> Option<Self> {
+        let head = format!("GET {target} HTTP/1.1\r\nhost: x\r\n\r\n");
+        let (head, _) = Head::read(head.as_bytes()).ok()??;
+        Some(Self::new(head, None))
     }
 }
 
@@ -97,7 +83,7 @@ mod tests {
         for (sent, decoded) in
             [("/a/b", "/a/b"), ("/%61/b%20c?x=%61", "/a/b c"), ("/a%2Fb%2f%25", "/a%2Fb%2f%25"), ("/a%", "/a%")]
         {
-            assert_eq!(Request::get(sent.parse().unwrap()).decoded_path(), decoded, "{sent}");
+            assert_eq!(Request::get(sent).unwrap().decoded_path(), decoded, "{sent}");
         }
     }
 }

@@ -205,11 +205,11 @@ impl Worker {
         let connection = transport.connection().clone();
         let answer = async |request: Request, incoming| {
             let asked = self.security.as_ref().map(|security| (security, request.clone()));
-            let mut response = observe::observe(&self.app, &self.router, request, incoming).await;
+            let mut reply = observe::observe(&self.app, &self.router, request, incoming).await;
             if let Some((security, request)) = asked {
-                security.protect(request.headers(), response.headers_mut());
+                security.protect(request.headers(), reply.response.headers_mut());
             }
-            response
+            reply
         };
         wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }

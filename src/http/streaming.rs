@@ -1,10 +1,8 @@
-//! Streamed answers: their fit to the client's HTTP version, and to clients that do not read.
+//! Streamed answers, and clients that do not read them.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::http::header::UPGRADE;
-use actix_web::http::{ConnectionType, Version};
 use actix_web::web::Bytes;
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
@@ -13,19 +11,9 @@ use super::connection::Connection;
 use super::problem::Problem;
 use super::request::Request;
 
-/// For `HEAD`: the length of the body is not known, and the web server would read all of it only to drop it.
+/// For `HEAD`: the length of the body is not known, and nothing of it needs to be made.
 pub fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
-}
-
-/// HTTP/1.0 has no chunks, and the web server makes none for who asked to upgrade: there, an answer of unknown length ends
-/// with its connection.
-pub fn fitted(request: &Request, mut response: HttpResponse) -> HttpResponse {
-    if request.version() < Version::HTTP_11 || request.headers().contains_key(UPGRADE) {
-        response.head_mut().no_chunking(true);
-        response.head_mut().set_connection_type(ConnectionType::Close);
-    }
-    response
 }
 
 /// Lets a client leave its answer unread for longer or shorter than usual, until this is dropped.

@@ -1,7 +1,7 @@
 //! One connection: reads requests, has them answered one after the other, and writes their answers.
 //!
-//! Heads and bodies are read and written by the web framework's codec; its dispatcher is not used, which polls a handler twice
-//! before it waits, looks for the next head up to six times in each request, and hands out a body only after the first poll.
+//! The web framework's dispatcher is not used, which polls a handler twice before it waits, looks for the next head up to six
+//! times in each request, and hands out a body only after the first poll.
 //!
 //! A client that sends ahead is bounded: so much is read while a request is being answered, and nothing while the client does
 //! not take its answers.
@@ -16,18 +16,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use actix_http::body::{BodySize, BoxBody, MessageBody};
-use actix_http::error::ParseError;
-use actix_http::h1::{Codec, Message, MessageType};
-use actix_http::{KeepAlive, Response, ServiceConfig};
+use actix_http::ServiceConfig;
+use actix_http::body::{BoxBody, MessageBody};
+use actix_http::h1::{Codec, Message};
 use actix_web::HttpResponse;
-use actix_web::http::{ConnectionType, StatusCode};
+use actix_web::http::{Method, StatusCode, Version};
 use actix_web::web::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
-use tokio_util::codec::{Decoder, Encoder};
+use tokio_util::codec::Decoder;
 
 use super::connection::Connection;
+use super::head::{AfterAnswer, BodyLength, Head, Refused};
 use super::incoming::{Feed, Incoming};
+use super::reply::{BodyEnd, DateLine, Reply, put_chunk, put_last_chunk};
 use super::request::Request;
 
 /// Bytes that are read ahead while a request is being answered.
@@ -43,25 +44,36 @@ const KEPT_BYTES: usize = 16 * 1024;
 const LINGER: Duration = Duration::from_secs(1);
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
+/// A body of at most this size is copied out of the buffer, which can then be used again as it is.
+const COPIED_BYTES: usize = 4 * 1024;
+
 /// For the connections of one worker thread.
-#[derive(Clone)]
 pub struct Rules {
-    config: ServiceConfig,
     head_timeout: Duration,
+    date: DateLine,
+    codec_config: ServiceConfig,
 }
 
 impl Rules {
     /// `head_timeout` is for the first request of a connection; later ones are watched by `Connections`. Called in the
-    /// thread's runtime, since a task of it keeps the date of the answers.
+    /// thread's runtime, which the codec needs.
     pub fn new(head_timeout: Duration) -> Self {
-        // Idle connections are shut by `Connections`, without a timer for each request.
-        let config = ServiceConfig::new(KeepAlive::Os, Duration::ZERO, Duration::ZERO, false, None);
-        Self { config, head_timeout }
+        Self { head_timeout, date: DateLine::default(), codec_config: ServiceConfig::default() }
+    }
+
+    /// The framework's reader of chunks: its codec, after the head of a request with chunks.
+    fn chunks(&self) -> Box<Codec> {
+        let mut codec = Box::new(Codec::new(self.codec_config.clone()));
+        let head = codec.decode(&mut BytesMut::from(CHUNKED));
+        debug_assert!(matches!(head, Ok(Some(Message::Item(_)))));
+        codec
     }
 }
 
+const CHUNKED: &str = "POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n";
+
 /// Serves a connection to its end: that of the client, or that of the server, which is `stopping`.
-pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpResponse>>(
+pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = Reply>>(
     transport: T,
     connection: Option<Arc<Connection>>,
     rules: &Rules,
@@ -80,7 +92,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpRes
                 }
             }
             Next::Refused(status) => {
-                wire.refuse(status)?;
+                wire.refuse(status);
                 break;
             }
             Next::End => break,
@@ -94,7 +106,7 @@ pub async fn serve<T: AsyncRead + AsyncWrite + Unpin, F: Future<Output = HttpRes
 
 /// The next event on a connection.
 enum Next {
-    Request(actix_http::Request),
+    Request(Head),
     /// The bytes are not HTTP, or the head is too large or too slow.
     Refused(StatusCode),
     End,
@@ -109,11 +121,18 @@ enum Piece {
     Malformed,
 }
 
-struct Wire<T> {
+/// What is still to be read of the body of the current request.
+enum Body {
+    Bytes(u64),
+    Chunks(Box<Codec>),
+}
+
+struct Wire<'r, T> {
     transport: T,
     /// `None` for the operator's socket.
     connection: Option<Arc<Connection>>,
-    codec: Codec,
+    rules: &'r Rules,
+    body: Body,
     /// Read, and not yet used.
     read: BytesMut,
     /// To be written.
@@ -126,12 +145,11 @@ struct Wire<T> {
     is_out_of_step: bool,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
-    fn new(transport: T, connection: Option<Arc<Connection>>, rules: &Rules) -> Self {
-        let (read, write) = (BytesMut::new(), BytesMut::new());
-        let codec = Codec::new(rules.config.clone());
+impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
+    fn new(transport: T, connection: Option<Arc<Connection>>, rules: &'r Rules) -> Self {
+        let (read, write, body) = (BytesMut::new(), BytesMut::new(), Body::Bytes(0));
         let (is_unflushed, ended, is_out_of_step) = (false, false, false);
-        Self { transport, connection, codec, read, write, is_unflushed, ended, is_out_of_step }
+        Self { transport, connection, rules, body, read, write, is_unflushed, ended, is_out_of_step }
     }
 
     /// Waits for a head. Answers that are still to be written go first, and nothing is read before the client has taken them.
@@ -139,13 +157,13 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         poll_fn(|context| {
             loop {
                 if !self.read.is_empty() {
-                    match self.codec.decode(&mut self.read) {
-                        Ok(Some(Message::Item(head))) => return Poll::Ready(Ok(Next::Request(head))),
-                        Ok(Some(Message::Chunk(_)) | None) => self.note_head(),
-                        Err(ParseError::TooLarge) => {
-                            return Poll::Ready(Ok(Next::Refused(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE)));
+                    match Head::read(&self.read) {
+                        Ok(Some((head, length))) => {
+                            self.read.advance(length);
+                            return Poll::Ready(Ok(Next::Request(head)));
                         }
-                        Err(_) => return Poll::Ready(Ok(Next::Refused(StatusCode::BAD_REQUEST))),
+                        Ok(None) => self.note_head(),
+                        Err(refused) => return Poll::Ready(Ok(Next::Refused(refused.status()))),
                     }
                 }
                 if self.ended {
@@ -162,29 +180,37 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     }
 
     /// Has a request answered. False if it was the last of the connection.
-    async fn exchange<F: Future<Output = HttpResponse>>(
+    async fn exchange<F: Future<Output = Reply>>(
         &mut self,
-        head: actix_http::Request,
+        head: Head,
         answer: &impl Fn(Request, Incoming) -> F,
     ) -> io::Result<bool> {
+        let (version, is_head, next) = (head.version, head.method == Method::HEAD, head.next);
         // We never upgrade, and the bytes after such a request are not HTTP.
-        self.is_out_of_step = self.codec.message_type() == MessageType::Stream;
-        let (incoming, feed) = self.body();
-        if feed.is_some() && head.head().expect() {
+        self.is_out_of_step = next == AfterAnswer::Upgrade;
+        let (incoming, feed) = self.body(head.body);
+        if feed.is_some() && head.expects_continue {
             self.write.extend_from_slice(CONTINUE);
         }
         let request = Request::new(head, self.connection.clone());
-        let response = self.while_reading(feed.as_ref(), answer(request, incoming)).await?;
+        let reply = self.while_reading(feed.as_ref(), answer(request, incoming)).await?;
         self.is_out_of_step |= feed.is_some_and(|feed| !feed.is_complete());
-        self.send(response).await?;
-        Ok(self.codec.keep_alive() && !self.is_out_of_step)
+        let end = BodyEnd::of(reply.response.status(), reply.response.body().size(), version);
+        let is_last = reply.is_last || self.is_out_of_step || next != AfterAnswer::KeepAlive || end == BodyEnd::Close;
+        reply.write_head(&mut self.write, version, end, !is_last, &self.rules.date);
+        if !is_head {
+            self.send_body(reply.response.into_body(), end).await?;
+        }
+        Ok(!is_last)
     }
 
     /// The body of the request whose head was read last: most have come with their heads.
-    fn body(&mut self) -> (Incoming, Option<Feed>) {
-        if self.codec.message_type() == MessageType::None {
-            return (Incoming::none(), None);
-        }
+    fn body(&mut self, length: BodyLength) -> (Incoming, Option<Feed>) {
+        self.body = match length {
+            BodyLength::Bytes(0) => return (Incoming::none(), None),
+            BodyLength::Bytes(length) => Body::Bytes(length),
+            BodyLength::Chunked => Body::Chunks(self.rules.chunks()),
+        };
         let first = self.next_piece();
         let second = if matches!(first, Piece::Bytes(_)) { self.next_piece() } else { Piece::Missing };
         match (first, second) {
@@ -199,11 +225,26 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     }
 
     fn next_piece(&mut self) -> Piece {
-        match self.codec.decode(&mut self.read) {
-            Ok(Some(Message::Chunk(Some(bytes)))) => Piece::Bytes(bytes),
-            Ok(Some(Message::Chunk(None))) => Piece::End,
-            Ok(None) => Piece::Missing,
-            Ok(Some(Message::Item(_))) | Err(_) => Piece::Malformed,
+        match &mut self.body {
+            Body::Bytes(0) => Piece::End,
+            Body::Bytes(_) if self.read.is_empty() => Piece::Missing,
+            Body::Bytes(left) => {
+                let length = usize::try_from(*left).map_or(self.read.len(), |left| left.min(self.read.len()));
+                *left -= length as u64;
+                Piece::Bytes(if length > COPIED_BYTES {
+                    self.read.split_to(length).freeze()
+                } else {
+                    let copied = Bytes::copy_from_slice(&self.read[..length]);
+                    self.read.advance(length);
+                    copied
+                })
+            }
+            Body::Chunks(codec) => match codec.decode(&mut self.read) {
+                Ok(Some(Message::Chunk(Some(bytes)))) => Piece::Bytes(bytes),
+                Ok(Some(Message::Chunk(None))) => Piece::End,
+                Ok(None) => Piece::Missing,
+                Ok(Some(Message::Item(_))) | Err(_) => Piece::Malformed,
+            },
         }
     }
 
@@ -278,40 +319,42 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
         }
     }
 
-    async fn send(&mut self, response: HttpResponse) -> io::Result<()> {
-        let (mut head, body) = Response::from(response).into_parts();
-        if self.is_out_of_step {
-            head.head_mut().set_connection_type(ConnectionType::Close);
-        }
-        let size = body.size();
-        self.codec.encode(Message::Item((head, size)), &mut self.write)?;
-        if matches!(size, BodySize::None | BodySize::Sized(0)) {
+    async fn send_body(&mut self, body: BoxBody, end: BodyEnd) -> io::Result<()> {
+        if matches!(end, BodyEnd::NoBody | BodyEnd::Length(0)) {
             return Ok(());
         }
         match body.try_into_bytes() {
-            Ok(bytes) => self.codec.encode(Message::Chunk(Some(bytes)), &mut self.write)?,
-            Err(body) => self.send_stream(body).await?,
+            Ok(bytes) => self.write.extend_from_slice(&bytes),
+            Err(body) => self.send_stream(body, end).await?,
         }
-        self.codec.encode(Message::Chunk(None), &mut self.write)?;
         self.flush_if_much().await
     }
 
-    async fn send_stream(&mut self, body: BoxBody) -> io::Result<()> {
+    async fn send_stream(&mut self, body: BoxBody, end: BodyEnd) -> io::Result<()> {
         let mut body = pin!(body);
+        let mut sent = 0;
         while let Some(piece) = self.while_reading(None, poll_fn(|context| body.as_mut().poll_next(context))).await? {
             let piece = piece.map_err(|error| io::Error::other(error.to_string()))?;
-            self.codec.encode(Message::Chunk(Some(piece)), &mut self.write)?;
+            sent += piece.len() as u64;
+            match end {
+                BodyEnd::Chunks => put_chunk(&mut self.write, &piece),
+                BodyEnd::Length(_) | BodyEnd::Close | BodyEnd::NoBody => self.write.extend_from_slice(&piece),
+            }
             self.flush_if_much().await?;
+        }
+        match end {
+            BodyEnd::Chunks => put_last_chunk(&mut self.write),
+            BodyEnd::Length(length) if sent != length => return Err(io::ErrorKind::UnexpectedEof.into()),
+            BodyEnd::Length(_) | BodyEnd::Close | BodyEnd::NoBody => {}
         }
         Ok(())
     }
 
     /// A bare answer, after which the connection ends.
-    fn refuse(&mut self, status: StatusCode) -> io::Result<()> {
-        let mut response = Response::new(status).drop_body();
-        response.head_mut().set_connection_type(ConnectionType::Close);
+    fn refuse(&mut self, status: StatusCode) {
         self.is_out_of_step = true;
-        self.codec.encode(Message::Item((response, BodySize::Sized(0))), &mut self.write)
+        let reply = Reply::from(HttpResponse::new(status));
+        reply.write_head(&mut self.write, Version::HTTP_11, BodyEnd::Length(0), false, &self.rules.date);
     }
 
     /// Discards further input for a while: closing a socket with unread input makes the kernel discard the answer.
@@ -376,6 +419,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Wire<T> {
     fn note_head(&self) {
         if let Some(connection) = &self.connection {
             connection.note_head();
+        }
+    }
+}
+
+impl Refused {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::Malformed => StatusCode::BAD_REQUEST,
+            Self::TooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
         }
     }
 }

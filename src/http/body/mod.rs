@@ -3,12 +3,13 @@
 #[cfg(test)]
 mod fuzz;
 
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, TRANSFER_ENCODING};
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use actix_web::web::{Bytes, BytesMut};
 
 use super::access::Access;
 use super::call::Call;
 use super::codes::Code;
+use super::head::{Headers, ascii};
 use super::incoming::CutShort;
 use super::problem::{FieldError, Problem};
 use crate::forms::{Element, Form, Reader, Spelling, Text};
@@ -148,22 +149,21 @@ fn too_large() -> Problem {
     Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"))
 }
 
-/// The length of the body; `None` if it comes in chunks, and ends with the last of them. A request without either has no
-/// body: where a client asks to upgrade, whatever follows is passed on, and has to be cut at its length.
-fn length(headers: &HeaderMap) -> Option<usize> {
-    match headers.get(CONTENT_LENGTH) {
-        Some(length) => Some(length.to_str().ok().and_then(|length| length.trim().parse().ok()).unwrap_or(usize::MAX)),
-        None if headers.contains_key(TRANSFER_ENCODING) => None,
+/// The length of the body; `None` if it comes in chunks, and ends with the last of them.
+fn length(headers: &Headers) -> Option<usize> {
+    match headers.text(&CONTENT_LENGTH) {
+        Some(length) => Some(length.trim().parse().unwrap_or(usize::MAX)),
+        None if headers.contains(&TRANSFER_ENCODING) => None,
         None => Some(0),
     }
 }
 
-fn check_media_type(headers: &HeaderMap) -> Result<(), Problem> {
+fn check_media_type(headers: &Headers) -> Result<(), Problem> {
     check_type(headers, "application/json", "send JSON in UTF-8 with `Content-Type: application/json`")
 }
 
-fn check_type(headers: &HeaderMap, wanted: &str, advice: &str) -> Result<(), Problem> {
-    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or("something else"));
+fn check_type(headers: &Headers, wanted: &str, advice: &str) -> Result<(), Problem> {
+    let header = |name| headers.get(&name).map(|value| ascii(value).unwrap_or("something else"));
     let unsupported = |got: &str| {
         let detail = format!("the body is {got}; {advice}");
         Err(Problem::new(Code::UnsupportedMediaType, detail))

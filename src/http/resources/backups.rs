@@ -19,7 +19,7 @@ use crate::http::codes::Code;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::state::Realm;
-use crate::http::streaming::{bare, fitted};
+use crate::http::streaming::bare;
 use crate::store::StoreError;
 
 /// Frames that are made before the client has taken them: a megabyte or two.
@@ -39,7 +39,7 @@ pub async fn view(call: Call) -> Answered {
         return Err(Problem::new(Code::SeveralOrganizations, detail).into());
     }
     if call.request.method() == Method::HEAD {
-        return Ok(fitted(&call.request, bare(answer())));
+        return Ok(bare(answer()));
     }
     let held = access.hold_connection()?;
     let pieces = begin(&access.realm, organizations)?;
@@ -49,7 +49,7 @@ pub async fn view(call: Call) -> Answered {
         access.check_again()?;
         piece.map(|piece| Some((piece, (pieces, access, held))))
     });
-    Ok(fitted(&call.request, answer().streaming(checked)))
+    Ok(answer().streaming(checked))
 }
 
 /// The same for the operator, whatever organizations there are.

@@ -2,12 +2,13 @@
 
 use actix_web::HttpResponse;
 use actix_web::http::Method;
-use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderMap, HeaderValue};
+use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use actix_web::web::Bytes;
 
 use crate::dashboard;
 use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
+use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
 
 /// Asked for again each time: a new version of the program is seen at the next visit.
@@ -20,7 +21,7 @@ const OWN_PAGES: [&str; 3] = ["/", "/sign-in", "/invitation"];
 
 /// Whether a path that no route has is an address of the dashboard. Where a route could be, below `taken`, a wrong path is
 /// a mistake in a program, and so is anything that does not ask for a page.
-pub fn is_page(method: &Method, path: &str, headers: &HeaderMap, taken: impl Fn(&str) -> bool) -> bool {
+pub fn is_page(method: &Method, path: &str, headers: &Headers, taken: impl Fn(&str) -> bool) -> bool {
     let without_slash = if path == "/" { path } else { path.strip_suffix('/').unwrap_or(path) };
     if OWN_PAGES.contains(&without_slash) {
         return true;
@@ -31,9 +32,8 @@ pub fn is_page(method: &Method, path: &str, headers: &HeaderMap, taken: impl Fn(
 }
 
 /// A browser that opens an address says so; programs and scripts do not.
-fn wants_page(headers: &HeaderMap) -> bool {
-    let mut accepted = headers.get_all(ACCEPT).filter_map(|line| line.to_str().ok());
-    accepted.any(|line| line.to_ascii_lowercase().contains("text/html"))
+fn wants_page(headers: &Headers) -> bool {
+    headers.texts(ACCEPT).any(|line| line.to_ascii_lowercase().contains("text/html"))
 }
 
 pub async fn page(call: Call) -> Answered {
@@ -83,10 +83,8 @@ mod tests {
             (&get, "/api/v2/nothing", BROWSER, false),
             (&get, "//acme", BROWSER, false),
         ] {
-            let mut headers = HeaderMap::new();
-            if !accept.is_empty() {
-                headers.insert(ACCEPT, HeaderValue::from_static(accept));
-            }
+            let headers: Headers =
+                Some((ACCEPT, accept)).filter(|(_, accept)| !accept.is_empty()).into_iter().collect();
             assert_eq!(is_page(method, path, &headers, |first| first == "api"), expected, "{method} {path} {accept}");
         }
     }

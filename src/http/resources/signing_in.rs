@@ -234,7 +234,7 @@ fn new_sign_in(call: &Call, proof: Proof) -> NewSignIn {
         proof,
         client: own_page::client(call),
         replaces: cookies::sign_in_text(call).map(str::to_owned),
-        request: Arc::from(call.id.to_str().unwrap_or_default()),
+        request: Arc::from(&*call.id),
     }
 }
 

@@ -121,7 +121,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
         proof: Proof::SingleSignOn,
         client: own_page::client(call),
         replaces: cookies::sign_in_text(call).map(str::to_owned),
-        request: Arc::from(call.id.to_str().unwrap_or_default()),
+        request: Arc::from(&*call.id),
     };
     let open = done_within(timeout, LOOK, realm.accounts.sign_in(&member, new, now)).await?;
     tracing::info!(member = %member.id, name = %member.name, role = %member.role, %provider, "signed in");
@@ -153,7 +153,7 @@ struct WayBack<'a> {
 
 /// Browsers are sent to the sign-in page, which explains the code; others get the problem itself.
 fn failed(call: &Call, problem: Problem, way_back: WayBack<'_>, cookies: &[HeaderValue]) -> Answered {
-    let accepts = call.request.headers().get(ACCEPT).and_then(|accepts| accepts.to_str().ok()).unwrap_or_default();
+    let accepts = call.request.headers().text(&ACCEPT).unwrap_or_default();
     if !accepts.contains("text/html") {
         return Err(problem.into());
     }

@@ -14,7 +14,7 @@ const GET: &str = "GET /one HTTP/1.1\r\nHost: x\r\n\r\n";
 const FOR_EVER: Duration = Duration::from_secs(3_600);
 
 /// Serves one end, and lets a client have the other.
-async fn talk<F: Future<Output = HttpResponse>, R>(
+async fn talk<F: Future<Output = Reply>, R>(
     stopping: impl Future<Output = ()>,
     answer: impl Fn(Request, Incoming) -> F,
     client: impl AsyncFnOnce(DuplexStream) -> R,
@@ -25,7 +25,7 @@ async fn talk<F: Future<Output = HttpResponse>, R>(
 }
 
 /// Sends this, ends, and reads all that comes, without the headers that are always there.
-async fn told<F: Future<Output = HttpResponse>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
+async fn told<F: Future<Output = Reply>>(answer: impl Fn(Request, Incoming) -> F, sent: &str) -> String {
     let client = async |mut wire: DuplexStream| {
         wire.write_all(sent.as_bytes()).await.unwrap();
         wire.shutdown().await.unwrap();
@@ -41,15 +41,15 @@ async fn all_of(wire: &mut DuplexStream) -> String {
 }
 
 /// Answers with the path and the body.
-async fn echo(request: Request, mut incoming: Incoming) -> HttpResponse {
+async fn echo(request: Request, mut incoming: Incoming) -> Reply {
     let mut body = request.path().to_owned();
     while let Some(piece) = incoming.next().await {
         match piece {
             Ok(bytes) => body += std::str::from_utf8(&bytes).unwrap(),
-            Err(CutShort) => return HttpResponse::BadRequest().body(body + " was cut short"),
+            Err(CutShort) => return HttpResponse::BadRequest().body(body + " was cut short").into(),
         }
     }
-    HttpResponse::Ok().body(body)
+    HttpResponse::Ok().body(body).into()
 }
 
 fn post(headers: &str, body: &str) -> String {
@@ -99,7 +99,7 @@ async fn a_body_that_is_none_or_ends_early_is_said_to_be_and_nothing_is_read_aft
 
 #[actix::test]
 async fn who_sends_a_body_that_nobody_reads_gets_the_answer_and_nothing_more() {
-    let refuse = async |_: Request, _: Incoming| HttpResponse::Unauthorized().finish();
+    let refuse = async |_: Request, _: Incoming| HttpResponse::Unauthorized().finish().into();
     let sent = post("Content-Length: 100000", &"x".repeat(50_000)) + GET;
     let told = told(refuse, &sent).await;
     assert_eq!(told, said("401 Unauthorized", "connection: close\n", ""));
@@ -168,7 +168,7 @@ async fn the_handler_learns_of_the_end_of_the_client_and_a_stream_goes_on_until_
         })
         .await;
         let pieces = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
-        HttpResponse::Ok().streaming(stream::iter(pieces))
+        HttpResponse::Ok().streaming(stream::iter(pieces)).into()
     };
     let told = told(answer, GET).await;
     assert!(told.ends_with("1\na\n1\nb\n0\n\n") && told.contains("transfer-encoding: chunked"), "{told}");
@@ -195,7 +195,7 @@ async fn what_a_transport_holds_back_is_flushed() {
 #[actix::test]
 async fn a_stream_that_fails_is_cut_off_without_its_end() {
     let answer = async |_: Request, _: Incoming| {
-        HttpResponse::Ok().streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))]))
+        HttpResponse::Ok().streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))])).into()
     };
     let client = async |mut wire: DuplexStream| {
         wire.write_all(GET.as_bytes()).await.unwrap();

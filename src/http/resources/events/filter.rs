@@ -87,7 +87,7 @@ mod tests {
     use crate::http::request::Request;
 
     fn filter(query: &str) -> Result<Filter, String> {
-        let request = Request::get(format!("/?{query}").parse().unwrap());
+        let request = Request::get(&format!("/?{query}")).unwrap();
         let mut query = Query::of(&request);
         let filter = take(&mut query);
         query.finish().map(|()| filter).map_err(|problem| problem.to_string())

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use actix_web::http::Method;
-use actix_web::http::header::{CONTENT_TYPE, HeaderMap, HeaderName};
+use actix_web::http::header::{CONTENT_TYPE, HeaderName};
 use actix_web::web::{Bytes, BytesMut};
 use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::{FutureExt, stream as streams};
@@ -20,15 +20,17 @@ use crate::http::call::Call;
 use crate::http::clients::{Waited, while_connected};
 use crate::http::dto::Written;
 use crate::http::event_hubs::{Progress, RingEvents, StreamTiming, Subscription, frame};
+use crate::http::head::{Headers, ascii};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
-use crate::http::streaming::{OwnPatience, bare, fitted};
+use crate::http::streaming::{OwnPatience, bare};
 use crate::shares::Place;
 use crate::store::StoreError;
 
 /// The header with the id of the last event that the client has seen.
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
+const LAST_EVENT: HeaderName = HeaderName::from_static("last-event-id");
 /// Used instead of an id for the position before the first event that is kept.
 pub const START: &str = "start";
 /// How many milliseconds a client waits before it reconnects. A part of the first event: clients exist that take a block
@@ -45,7 +47,7 @@ pub async fn stream(call: Call) -> Answered {
     let asked = query.one("lastEventId");
     query.finish()?;
     if call.request.method() == Method::HEAD {
-        return Ok(fitted(&call.request, bare(answer())));
+        return Ok(bare(answer()));
     }
     // A client that reconnects names its newest event in the header, while the query is still that of its first request.
     let seen = last_event_id(call.request.headers()).or(asked);
@@ -72,8 +74,8 @@ pub async fn stream(call: Call) -> Answered {
         _held: held,
     };
     let mut response = answer();
-    response.insert_header((LAST_EVENT_ID, start.after));
-    Ok(fitted(&call.request, subscriber.follow(response)))
+    response.insert_header((LAST_EVENT, start.after));
+    Ok(subscriber.follow(response))
 }
 
 fn answer() -> HttpResponseBuilder {
@@ -85,9 +87,9 @@ fn answer() -> HttpResponseBuilder {
 }
 
 /// `None` if the header is missing or empty.
-fn last_event_id(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(LAST_EVENT_ID)?;
-    Some(value.to_str().unwrap_or("?").trim().to_owned()).filter(|id| !id.is_empty())
+fn last_event_id(headers: &Headers) -> Option<String> {
+    let value = headers.get(&LAST_EVENT)?;
+    Some(ascii(value).unwrap_or("?").trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 /// The position where a stream starts.

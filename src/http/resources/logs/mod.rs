@@ -23,7 +23,7 @@ use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::request::Request;
-use crate::http::streaming::{bare, fitted};
+use crate::http::streaming::bare;
 use crate::shares::Place;
 use source::{LogQuery, LogSource};
 
@@ -41,7 +41,7 @@ pub async fn view(call: Call) -> Answered {
     let source = LogSource::new(access.node.logs.clone(), id, query);
     let response =
         if source.query.follow { follow(&call, access, source)? } else { page(&call, access, source).await? };
-    Ok(fitted(&call.request, response))
+    Ok(response)
 }
 
 /// The log so far, or a page of it.

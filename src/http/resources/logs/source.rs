@@ -239,7 +239,7 @@ mod tests {
     }
 
     fn wanted(query: &str) -> LogQuery {
-        let request = crate::http::request::Request::get(format!("/?{query}").parse().unwrap());
+        let request = crate::http::request::Request::get(&format!("/?{query}")).unwrap();
         let mut query = Query::of(&request);
         let wanted = LogQuery::take(&mut query);
         query.finish().unwrap();

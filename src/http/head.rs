@@ -1,0 +1,267 @@
+//! The head of a request: its parts in two buffers of its own, read in one pass. A head that two readers could understand
+//! differently, so that one of them takes the body for the next request, is refused.
+
+use std::mem::MaybeUninit;
+
+use actix_web::http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use actix_web::http::{Method, Uri, Version};
+
+#[cfg(test)]
+mod tests;
+
+const HEADERS_MAX: usize = 96;
+/// A head that has not ended after so many bytes is refused.
+const BYTES_MAX: usize = 128 * 1024;
+/// The same bound as in [`Uri`], which reads the targets that are not plain.
+const PLAIN_TARGET_MAX: usize = 60_000;
+
+/// A request without its body.
+pub struct Head {
+    pub method: Method,
+    pub version: Version,
+    pub headers: Headers,
+    pub body: BodyLength,
+    pub next: AfterAnswer,
+    /// The client waits to be told that it may send the body.
+    pub expects_continue: bool,
+    target: Box<str>,
+    path_length: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyLength {
+    Bytes(u64),
+    Chunked,
+}
+
+/// What the client wants of the connection after this request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AfterAnswer {
+    KeepAlive,
+    Close,
+    /// Another protocol. We speak none, and what follows is not HTTP.
+    Upgrade,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Refused {
+    Malformed,
+    TooLarge,
+}
+
+/// The headers of a request, as they were sent. A request has a dozen of them, so they are searched one by one.
+#[derive(Default)]
+pub struct Headers {
+    /// Name and value of each, one after the other.
+    text: Vec<u8>,
+    ends: Vec<Ends>,
+}
+
+#[derive(Clone, Copy)]
+struct Ends {
+    name: usize,
+    value: usize,
+}
+
+impl Head {
+    /// The head at the beginning of these bytes, and its length; `None` if it has not come to its end.
+    pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, Refused> {
+        let mut fields = [const { MaybeUninit::uninit() }; HEADERS_MAX];
+        let mut parsed = httparse::Request::new(&mut []);
+        let length = match parsed.parse_with_uninit_headers(bytes, &mut fields) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if bytes.len() < BYTES_MAX => return Ok(None),
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(Refused::TooLarge),
+            Err(_) => return Err(Refused::Malformed),
+        };
+        let method = Method::from_bytes(parsed.method.unwrap_or_default().as_bytes());
+        let method = method.map_err(|_| Refused::Malformed)?;
+        let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
+        let (target, path_length) = read_target(parsed.path.unwrap_or_default())?;
+        let headers = Headers::of(parsed.headers.iter().map(|field| (field.name, field.value)), length);
+        let Framing { body, next, expects_continue } = Framing::of(&headers, &method, version)?;
+        Ok(Some((Self { method, version, headers, body, next, expects_continue, target, path_length }, length)))
+    }
+
+    /// The path as it was sent.
+    pub fn path(&self) -> &str {
+        &self.target[..self.path_length]
+    }
+
+    pub fn query(&self) -> &str {
+        self.target.get(self.path_length + 1..).unwrap_or_default()
+    }
+
+    pub fn path_and_query(&self) -> &str {
+        &self.target
+    }
+}
+
+/// The path with its query, and the length of the path alone.
+fn read_target(target: &str) -> Result<(Box<str>, usize), Refused> {
+    let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && target.bytes().all(is_plain);
+    let target = if is_plain { Box::from(target) } else { read_unusual_target(target)? };
+    let path_length = memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len());
+    Ok((target, path_length))
+}
+
+/// Whether a byte may stand anywhere in a target, and means nothing but itself there, or begins the query.
+const fn is_plain(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let mut byte = 0;
+        while byte < plain.len() {
+            plain[byte] = matches!(byte as u8, b'!' | b'$'..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'z' | b'~');
+            byte += 1;
+        }
+        plain
+    };
+    PLAIN[byte as usize]
+}
+
+/// With a host before the path, a fragment behind it, or characters that belong in neither.
+fn read_unusual_target(target: &str) -> Result<Box<str>, Refused> {
+    let uri = Uri::try_from(target).map_err(|_| Refused::Malformed)?;
+    Ok(match uri.query() {
+        Some(query) => format!("{}?{query}", uri.path()).into(),
+        None => uri.path().into(),
+    })
+}
+
+/// How a request ends, and what comes after it.
+struct Framing {
+    body: BodyLength,
+    next: AfterAnswer,
+    expects_continue: bool,
+}
+
+impl Framing {
+    fn of(headers: &Headers, method: &Method, version: Version) -> Result<Self, Refused> {
+        let is_1_1 = version == Version::HTTP_11;
+        let (mut hosts, mut length, mut encoding, mut asked) = (0, None, None, None);
+        let (mut is_websocket, mut expects_continue) = (false, false);
+        for (name, value) in headers.iter() {
+            let is = |known: HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
+            if is(HOST) {
+                hosts += 1;
+            } else if is(CONTENT_LENGTH) {
+                refuse_second(length.replace(read_length(value).ok_or(Refused::Malformed)?))?;
+            } else if is(TRANSFER_ENCODING) {
+                refuse_second(encoding.replace(value))?;
+            } else if is(CONNECTION) {
+                asked = options(value).fold(asked, AfterAnswer::asked);
+            } else if is(UPGRADE) {
+                is_websocket |= value.trim_ascii().eq_ignore_ascii_case(b"websocket");
+            } else if is(EXPECT) {
+                expects_continue |= is_1_1 && options(value).any(|option| option.eq_ignore_ascii_case(b"100-continue"));
+            }
+        }
+        let body = match (encoding, length) {
+            (None, Some(length)) => BodyLength::Bytes(length),
+            (None, None) if *method == Method::POST && !is_1_1 => return Err(Refused::Malformed),
+            (None, None) => BodyLength::Bytes(0),
+            (Some(encoding), None) if is_1_1 && encoding.trim_ascii().eq_ignore_ascii_case(b"chunked") => {
+                BodyLength::Chunked
+            }
+            (Some(_), _) => return Err(Refused::Malformed),
+        };
+        if hosts > 1 || hosts == 0 && is_1_1 {
+            return Err(Refused::Malformed);
+        }
+        let is_other_protocol = is_websocket || *method == Method::CONNECT;
+        let next = match asked {
+            _ if is_other_protocol => AfterAnswer::Upgrade,
+            Some(asked) => asked,
+            None if is_1_1 => AfterAnswer::KeepAlive,
+            None => AfterAnswer::Close,
+        };
+        Ok(Self { body, next, expects_continue })
+    }
+}
+
+/// Digits alone: a library takes a plus sign too.
+fn read_length(value: &[u8]) -> Option<u64> {
+    let digits = ascii(value.trim_ascii()).filter(|digits| digits.bytes().all(|digit| digit.is_ascii_digit()))?;
+    digits.parse().ok()
+}
+
+fn refuse_second<T>(first: Option<T>) -> Result<(), Refused> {
+    if first.is_some() { Err(Refused::Malformed) } else { Ok(()) }
+}
+
+fn options(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
+impl AfterAnswer {
+    /// With one more option of `Connection`: whoever wants to close gets it.
+    fn asked(before: Option<Self>, option: &[u8]) -> Option<Self> {
+        match before {
+            Some(Self::Close) => before,
+            _ if option.eq_ignore_ascii_case(b"close") => Some(Self::Close),
+            _ if option.eq_ignore_ascii_case(b"upgrade") => Some(Self::Upgrade),
+            None if option.eq_ignore_ascii_case(b"keep-alive") => Some(Self::KeepAlive),
+            _ => before,
+        }
+    }
+}
+
+impl Headers {
+    fn of<'f>(fields: impl ExactSizeIterator<Item = (&'f str, &'f [u8])>, bytes_max: usize) -> Self {
+        let mut headers = Self { text: Vec::with_capacity(bytes_max), ends: Vec::with_capacity(fields.len()) };
+        for (name, value) in fields {
+            headers.text.extend_from_slice(name.as_bytes());
+            let name = headers.text.len();
+            headers.text.extend_from_slice(value);
+            headers.ends.push(Ends { name, value: headers.text.len() });
+        }
+        headers
+    }
+
+    /// The values of a header that was sent several times.
+    pub fn get_all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+        let is_named = move |sent: &[u8]| sent.eq_ignore_ascii_case(name.as_str().as_bytes());
+        self.iter().filter(move |(sent, _)| is_named(sent)).map(|(_, value)| value)
+    }
+
+    pub fn get(&self, name: &HeaderName) -> Option<&[u8]> {
+        let name = name.as_str().as_bytes();
+        self.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+    }
+
+    pub fn contains(&self, name: &HeaderName) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// The text of a header, if it is in ASCII.
+    pub fn text(&self, name: &HeaderName) -> Option<&str> {
+        self.get(name).and_then(ascii)
+    }
+
+    /// The texts of all lines of a header that are in ASCII.
+    pub fn texts(&self, name: HeaderName) -> impl Iterator<Item = &str> {
+        self.get_all(name).filter_map(ascii)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let mut start = 0;
+        self.ends.iter().map(move |ends| {
+            let (name, value) = (&self.text[start..ends.name], &self.text[ends.name..ends.value]);
+            start = ends.value;
+            (name, value)
+        })
+    }
+}
+
+/// The value of a header as text.
+pub fn ascii(value: &[u8]) -> Option<&str> {
+    str::from_utf8(value).ok().filter(|text| text.is_ascii())
+}
+
+#[cfg(test)]
+impl FromIterator<(HeaderName, &'static str)> for Headers {
+    fn from_iter<I: IntoIterator<Item = (HeaderName, &'static str)>>(fields: I) -> Self {
+        let fields: Vec<_> = fields.into_iter().collect();
+        Self::of(fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())), 0)
+    }
+}
