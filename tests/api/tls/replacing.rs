@@ -59,7 +59,8 @@ async fn it_is_noticed_without_a_signal() {
     let new = site.authority.issue(&["localhost"]);
     site.install(&new);
     until("the files are read again", async || site.shows(&server, &new).await).await;
-    assert!(server.log().contains("new connections get the new certificate, for localhost, until 2100-01-01"));
+    let told = "new connections get the new certificate, for localhost, until 2100-01-01";
+    until("it is told", async || server.log().contains(told)).await;
 }
 
 #[tokio::test]
