@@ -7,12 +7,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use actix_web::web;
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{Capacity, Place, Places};
+use crate::shares::{Capacity, Place, Places, READS};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -54,7 +53,7 @@ impl Scans {
         }
     }
 
-    /// Runs a long read of the store for an organization, on a thread that may block. The place is held until the read has
+    /// Runs a long read of the store for an organization, on a thread that stands back behind the others. The place is held until the read has
     /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for a
     /// rest: lists of one organization, one after the other, leave three quarters of a processor to the requests of others.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
@@ -77,7 +76,7 @@ impl Scans {
             if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let read = move || store::in_pieces(between_pieces, read);
-        Ok(web::block(read).await.map_err(Problem::internal)??)
+        Ok(READS.spawn_blocking(read).await.map_err(Problem::internal)??)
     }
 }
 
@@ -126,6 +125,8 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::sync::mpsc;
+
+    use actix_web::web;
 
     use super::*;
     use crate::http::codes::Code;

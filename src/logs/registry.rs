@@ -15,6 +15,8 @@ use crate::domain::DeploymentId;
 pub(super) struct Registry {
     entries: Mutex<HashMap<DeploymentId, Entry>>,
     writer_left: Condvar,
+    /// Held while a log is synced: one after the other.
+    syncing: Mutex<()>,
 }
 
 struct Entry {
@@ -76,8 +78,14 @@ impl Registration {
         }
     }
 
+    pub fn sync(&self, file: &File) -> io::Result<()> {
+        let _turn = self.registry.syncing.lock();
+        file.sync_data()
+    }
+
     /// The name of a new file is in its directory, which needs its own sync.
     pub fn sync_dir(&self) -> io::Result<()> {
+        let _turn = self.registry.syncing.lock();
         File::open(&self.dir)?.sync_all()
     }
 }

@@ -12,14 +12,12 @@ use memchr::memmem;
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::nice;
-use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 
-use super::confine::NICENESS;
 use super::host::Host;
 use super::mask::{Mask, Masker};
 use crate::logs::{LogWriter, StepLog};
+use crate::shares::OUTPUT;
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -117,12 +115,6 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Threads that stand back behind those that answer requests. Nobody waits for them who is not waiting for a step.
-static THREADS: LazyLock<Runtime> = LazyLock::new(|| {
-    let threads = Builder::new_current_thread().on_thread_start(|| _ = nice(NICENESS)).build();
-    threads.expect("a runtime that drives nothing opens nothing that could be missing")
-});
-
 /// Reads a step's output on its own thread, so that neither a flood of output nor a slow disk delays others.
 pub(super) struct OutputReader {
     cancelled: Arc<AtomicBool>,
@@ -133,7 +125,7 @@ impl OutputReader {
     pub fn start(source: PipeReader, mut output: StepOutput) -> Self {
         let cancelled = Arc::new(AtomicBool::new(false));
         let is_cancelled = cancelled.clone();
-        let output = THREADS.spawn_blocking(move || {
+        let output = OUTPUT.spawn_blocking(move || {
             read(source, &mut output, &is_cancelled);
             output
         });

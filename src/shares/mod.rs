@@ -3,13 +3,14 @@
 //!
 //! From the bottom: `capacity` has the rule for places, `level` the one for what is kept, `turns` the order of those who wait
 //! (pure, for whoever keeps its own queue), `meter` the metrics, `places` the handle that others acquire a place from;
-//! `limited` has places with one fixed bound for each holder.
+//! `limited` has places with one fixed bound for each holder. `threads` has those that stand back behind all others.
 
 mod capacity;
 mod level;
 mod limited;
 mod meter;
 mod places;
+mod threads;
 mod turns;
 
 pub use capacity::{Capacity, Refused};
@@ -17,4 +18,5 @@ pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
 pub use places::{Pause, Place, Places};
+pub use threads::{LAST, OUTPUT, READS};
 pub use turns::Turns;

@@ -15,11 +15,9 @@ use super::super::host::OWN_PROGRAM;
 use super::super::protocol::{self, CONFINE_COMMAND, Confinement, Exit, INIT_NAME, Status, StepOrder};
 use super::super::status_reader::StatusReader;
 use super::{apply, namespaces, network};
+use crate::shares::LAST;
 
 pub(super) const NOT_CONFINED: &str = "it could not be confined: ";
-/// How far steps and what they print stand back behind the server's answers: as far as they can. Where sessions share the
-/// processors, each step is one, so that twenty with a tenth of the server's weight would have twice as much as the server.
-pub(in super::super) const NICENESS: i32 = 19;
 
 /// An init that has been started and waits for its order.
 pub(in super::super) struct Init {
@@ -133,11 +131,12 @@ fn run() -> Result<(), String> {
     Ok(())
 }
 
-/// The server must answer also while steps want all processors. Where sessions share those (`sched_autogroup_enabled`), the
-/// niceness of the session counts, which not every user may set at any time.
+/// The server must answer also while steps want all processors, so they stand back as far as they can. Where sessions share
+/// those (`sched_autogroup_enabled`), the niceness of the session counts, which not every user may set at any time; each step is
+/// one, so that twenty with a tenth of the server's weight would have twice as much as the server.
 fn yield_processors() {
-    nice(NICENESS).ok();
-    std::fs::write("/proc/self/autogroup", NICENESS.to_string()).ok();
+    nice(LAST).ok();
+    std::fs::write("/proc/self/autogroup", LAST.to_string()).ok();
 }
 
 /// Whether the supervisor has ended before the kernel knew that this process must end with it.

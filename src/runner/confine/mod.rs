@@ -19,7 +19,7 @@ mod network;
 mod privileges;
 mod probe;
 
-pub(super) use init::{Init, NICENESS, RunningInit, start};
+pub(super) use init::{Init, RunningInit, start};
 
 pub use file_rules::is_of_system;
 pub use init::confine;

@@ -1,0 +1,22 @@
+//! Threads for long work, which stand back behind those that answer requests.
+
+use std::sync::LazyLock;
+
+use rustix::process::nice;
+use tokio::runtime::{Builder, Runtime};
+
+/// The lowest priority. Nobody waits for the output of a step who is not waiting for the step.
+pub const LAST: i32 = 19;
+/// A tenth of the usual share: somebody waits for a list too, but fewer than for everything else.
+const LATER: i32 = 10;
+
+/// For the output of steps.
+pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
+/// For long reads of the store.
+pub static READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
+
+/// A runtime that is used for its threads alone. If the system refuses them another priority, they have the usual one.
+fn threads(niceness: i32) -> Runtime {
+    let threads = Builder::new_current_thread().on_thread_start(move || _ = nice(niceness)).build();
+    threads.expect("a runtime that drives nothing opens nothing that could be missing")
+}
