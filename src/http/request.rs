@@ -8,7 +8,7 @@ use actix_web::dev::Url;
 use actix_web::http::{Method, Uri};
 
 use super::connection::Connection;
-use super::head::{Head, Headers};
+use super::head::{BodyLength, Head, Headers};
 
 #[derive(Clone)]
 pub struct Request(Rc<Parts>);
@@ -52,6 +52,14 @@ impl Request {
 
     pub fn path_and_query(&self) -> &str {
         self.0.head.path_and_query()
+    }
+
+    /// The bytes of its body; 0 if it comes in chunks, of which nobody knows how many there are.
+    pub fn body_length(&self) -> u64 {
+        match self.0.head.body {
+            BodyLength::Bytes(length) => length,
+            BodyLength::Chunked => 0,
+        }
     }
 
     pub fn connection(&self) -> Option<&Arc<Connection>> {

@@ -263,8 +263,13 @@ mod tests {
             }
             Ok::<_, StoreError>(())
         };
+        // Meanwhile the clock stands still.
+        let (end, ended) = mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || ended.recv());
         scans.read(&organization("acme"), long).await.unwrap();
         assert_eq!(scans.places.used(), 1);
+        drop(end);
+        busy.await.unwrap().unwrap_err();
         tokio::time::sleep(2 * REST_MAX).await;
         assert_eq!(scans.places.used(), 0);
     }

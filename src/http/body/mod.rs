@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod fuzz;
 
-use actix_web::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use actix_web::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use actix_web::web::{Bytes, BytesMut};
 
 use super::access::Access;
@@ -27,11 +27,19 @@ pub struct Body {
 /// The only way to a body for a request of the API. A client takes its time to send one, and may lose its access meanwhile: then it is refused at
 /// once. `access` has the caller's role of now, before anything is decided by it.
 pub async fn read_body(call: &mut Call, access: &mut Access) -> Result<Body, Problem> {
-    let bytes = tokio::select! {
-        // First, since most bodies are there already.
-        biased;
-        bytes = read(call) => bytes?,
-        problem = access.lost() => return Err(problem),
+    let bytes = match read_at_once(call)? {
+        Some(bytes) => bytes,
+        // Boxed, since few requests need it and all would have the room for it.
+        None => {
+            Box::pin(async {
+                tokio::select! {
+                    biased;
+                    bytes = arrived(call) => bytes,
+                    problem = access.lost() => Err(problem),
+                }
+            })
+            .await?
+        }
     };
     access.renew()?;
     if !bytes.is_empty() {
@@ -108,30 +116,30 @@ pub fn invalid_field(field: impl Into<String>, message: impl Into<String>) -> Pr
     Problem::invalid_request(vec![FieldError { field: field.into(), message: message.into() }])
 }
 
-/// Most bodies came with their heads: nothing is waited for, and no clock is needed.
 async fn read(call: &mut Call) -> Result<Bytes, Problem> {
-    let length = length(call.request.headers());
-    if length.is_some_and(|length| length > BODY_MAX) {
-        return Err(too_large());
-    }
-    match call.incoming.whole() {
-        Some(bytes) if bytes.len() > BODY_MAX => Err(too_large()),
+    match read_at_once(call)? {
         Some(bytes) => Ok(bytes),
-        None => arrived(call, length).await,
+        None => arrived(call).await,
     }
 }
 
-async fn arrived(call: &mut Call, length: Option<usize>) -> Result<Bytes, Problem> {
+/// Most bodies came with their heads: nothing is waited for, and no clock is needed.
+fn read_at_once(call: &mut Call) -> Result<Option<Bytes>, Problem> {
+    let length = call.request.body_length();
+    match call.incoming.whole() {
+        _ if length > BODY_MAX as u64 => Err(too_large()),
+        Some(bytes) if bytes.len() > BODY_MAX => Err(too_large()),
+        bytes => Ok(bytes),
+    }
+}
+
+async fn arrived(call: &mut Call) -> Result<Bytes, Problem> {
     let Call { app, incoming, .. } = call;
     let whole = async {
         let mut bytes = BytesMut::new();
-        while length.is_none_or(|length| bytes.len() < length) {
-            let Some(chunk) = incoming.next().await else { break };
-            let mut chunk =
+        while let Some(chunk) = incoming.next().await {
+            let chunk =
                 chunk.map_err(|CutShort| Problem::new(Code::BadRequest, "the body ended early; resend the request"))?;
-            if let Some(length) = length {
-                chunk.truncate(length - bytes.len());
-            }
             if bytes.len() + chunk.len() > BODY_MAX {
                 return Err(too_large());
             }
@@ -147,15 +155,6 @@ async fn arrived(call: &mut Call, length: Option<usize>) -> Result<Bytes, Proble
 
 fn too_large() -> Problem {
     Problem::new(Code::BodyTooLarge, format!("a body may have at most {BODY_MAX} bytes; send a smaller one"))
-}
-
-/// The length of the body; `None` if it comes in chunks, and ends with the last of them.
-fn length(headers: &Headers) -> Option<usize> {
-    match headers.text(&CONTENT_LENGTH) {
-        Some(length) => Some(length.trim().parse().unwrap_or(usize::MAX)),
-        None if headers.contains(&TRANSFER_ENCODING) => None,
-        None => Some(0),
-    }
 }
 
 fn check_media_type(headers: &Headers) -> Result<(), Problem> {
