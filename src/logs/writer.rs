@@ -16,9 +16,9 @@ use super::space::OwnSpace;
 use crate::domain::Timestamp;
 
 const ONLY_OWNER: u32 = 0o600;
-/// Output is synced in steps of this size. The store syncs the same disk with every commit, which waits for all that was
-/// written before: megabytes of a loud step made it ten times slower.
-const SYNC_STEP: u64 = 256 * 1024;
+/// Output is synced in steps of this size. The store syncs the same disk with every commit, and would wait for megabytes of a
+/// loud step that are synced at its end.
+const SYNC_STEP: u64 = 64 * 1024;
 /// The prefix of the server's own lines.
 const REMARK_PREFIX: &str = "lockkeeper: ";
 const NO_ROOM: &str = "output is left out from here: your organization has used its share of the space for logs, and the \
