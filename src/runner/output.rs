@@ -16,8 +16,9 @@ use tokio::task::JoinHandle;
 
 use super::host::Host;
 use super::mask::{Mask, Masker};
+use crate::domain::Timestamp;
 use crate::logs::{LogWriter, StepLog};
-use crate::shares::OUTPUT;
+use crate::shares::{OUTPUT, at_usual_priority};
 
 /// The capacity of a pipe.
 const READ_BYTES: usize = 64 * 1024;
@@ -33,7 +34,8 @@ const DENIED: &[u8] = b"ermission denied";
 
 /// The masked output of one step. Blocking.
 pub(super) struct StepOutput {
-    log: StepLog,
+    /// `None` while another thread writes.
+    log: Option<StepLog>,
     masker: Masker,
     mask: Mask,
     host: Arc<dyn Host>,
@@ -46,7 +48,7 @@ pub(super) struct StepOutput {
 impl StepOutput {
     pub fn new(log: StepLog, mask: Mask, host: Arc<dyn Host>) -> Self {
         let masker = mask.stream();
-        Self { log, masker, mask, host, masked: Vec::new(), is_idle: true, was_denied: false }
+        Self { log: Some(log), masker, mask, host, masked: Vec::new(), is_idle: true, was_denied: false }
     }
 
     pub fn was_denied(&self) -> bool {
@@ -66,7 +68,8 @@ impl StepOutput {
     pub fn finish(mut self, remarks: &[String]) -> LogWriter {
         self.masker.finish(&mut self.masked);
         self.forward();
-        let mut writer = self.log.finish(self.host.now());
+        let log = self.log.take().expect("nobody writes now");
+        let mut writer = log.finish(self.host.now());
         for remark in remarks {
             writer.remark(self.host.now(), &self.mask.apply(remark));
         }
@@ -75,14 +78,24 @@ impl StepOutput {
 
     fn idle(&mut self) {
         self.masker.idle(&mut self.masked);
-        self.forward();
-        self.log.idle(self.host.now());
+        self.forward_and(StepLog::idle);
         self.is_idle = true;
     }
 
     fn forward(&mut self) {
-        self.log.write(self.host.now(), &self.masked);
-        self.masked.clear();
+        self.forward_and(|_, _| ());
+    }
+
+    fn forward_and(&mut self, then: fn(&mut StepLog, Timestamp)) {
+        let (mut log, mut masked) = (self.log.take().expect("nobody writes now"), std::mem::take(&mut self.masked));
+        let at = self.host.now();
+        let (log, masked) = at_usual_priority(move || {
+            log.write(at, &masked);
+            then(&mut log, at);
+            masked.clear();
+            (log, masked)
+        });
+        (self.log, self.masked) = (Some(log), masked);
     }
 }
 

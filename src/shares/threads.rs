@@ -1,6 +1,6 @@
 //! Threads for long work, which stand back behind those that answer requests.
 
-use std::sync::LazyLock;
+use std::sync::{LazyLock, mpsc};
 
 use rustix::process::nice;
 use tokio::runtime::{Builder, Runtime};
@@ -14,6 +14,16 @@ const LATER: i32 = 10;
 pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
 /// For long reads of the store.
 pub static READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
+
+static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+
+/// Runs it on a thread of the usual priority, and waits for it. For writing files: a thread that stops in the middle of that, since
+/// others go first, keeps everybody waiting who writes to the same file system, the store too.
+pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (tell, told) = mpsc::sync_channel(1);
+    USUAL.spawn_blocking(move || tell.send(work()));
+    told.recv().expect("writing a file does not panic")
+}
 
 /// A runtime that is used for its threads alone. If the system refuses them another priority, they have the usual one.
 fn threads(niceness: i32) -> Runtime {
