@@ -2,16 +2,18 @@
 //! organization. More of them wait, up to a bound, and further ones are refused. The long read of a list lets other
 //! organizations go first between two pieces.
 
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
 use crate::domain::Identifier;
-use crate::shares::{Capacity, Place, Places, READS};
+use crate::shares::{Capacity, LONG_READS, Place, Places, USUAL};
 use crate::store;
 
 /// Reads that may wait: enough for a fleet that starts at once, and no more than can be read within seconds.
@@ -31,6 +33,8 @@ pub struct Scans {
     what: &'static str,
     /// Whether there are others whose requests need the processors too.
     rests: bool,
+    /// Organizations whose last read was long.
+    long: Arc<Mutex<HashSet<Identifier>>>,
 }
 
 impl Scans {
@@ -50,10 +54,12 @@ impl Scans {
             places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)),
             what,
             rests: organizations > 1,
+            long: Arc::default(),
         }
     }
 
-    /// Runs a long read of the store for an organization, on a thread that stands back behind the others. The place is held until the read has
+    /// Runs a long read of the store for an organization, on a thread that may block, and that stands back behind the
+    /// others if the organization's last read was long. The place is held until the read has
     /// really ended, even if the caller has gone; then it ends after its current piece. After a long one it is held for a
     /// rest: lists of one organization, one after the other, leave three quarters of a processor to the requests of others.
     pub async fn read<T: Send + 'static, E: Send + 'static>(
@@ -67,8 +73,14 @@ impl Scans {
         let place = self.places.acquire(organization).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
-        let mut place =
-            RestingPlace { place: Some(place), began: Instant::now(), rests: self.rests, on: Handle::current() };
+        let threads = if self.long.lock().contains(organization) { &LONG_READS } else { &USUAL };
+        let mut place = RestingPlace {
+            place: Some(place),
+            began: Instant::now(),
+            organization: organization.clone(),
+            long: self.rests.then(|| self.long.clone()),
+            on: Handle::current(),
+        };
         let caller = Caller::default();
         let gone = caller.gone.clone();
         let between_pieces = move || {
@@ -76,7 +88,7 @@ impl Scans {
             if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
         let read = move || store::in_pieces(between_pieces, read);
-        Ok(READS.spawn_blocking(read).await.map_err(Problem::internal)??)
+        Ok(threads.spawn_blocking(read).await.map_err(Problem::internal)??)
     }
 }
 
@@ -84,7 +96,9 @@ impl Scans {
 struct RestingPlace {
     place: Option<Place>,
     began: Instant,
-    rests: bool,
+    organization: Identifier,
+    /// `None` if it need not rest.
+    long: Option<Arc<Mutex<HashSet<Identifier>>>>,
     on: Handle,
 }
 
@@ -99,7 +113,11 @@ impl RestingPlace {
 impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, took) = (self.place.take(), self.began.elapsed());
-        if self.rests && took > SHORT {
+        let Some(long) = &self.long else { return };
+        if took <= SHORT {
+            long.lock().remove(&self.organization);
+        } else {
+            long.lock().insert(self.organization.clone());
             self.on.spawn(async move {
                 tokio::time::sleep((RESTS * took).min(REST_MAX)).await;
                 drop(place);
@@ -268,15 +286,23 @@ mod tests {
         let busy = tokio::task::spawn_blocking(move || ended.recv());
         scans.read(&organization("acme"), long).await.unwrap();
         assert_eq!(scans.places.used(), 1);
+        assert!(scans.long.lock().contains(&organization("acme")));
         drop(end);
         busy.await.unwrap().unwrap_err();
         tokio::time::sleep(2 * REST_MAX).await;
         assert_eq!(scans.places.used(), 0);
+        scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap();
+        assert!(scans.long.lock().is_empty(), "a short one is no reason to stand back");
     }
 
     #[actix::test]
     async fn a_refusal_says_whose_bound_it_is() {
-        let scans = Scans { places: Places::without_queue("test", Capacity::turns(1)), what: "lists", rests: true };
+        let scans = Scans {
+            places: Places::without_queue("test", Capacity::turns(1)),
+            what: "lists",
+            rests: true,
+            long: Arc::default(),
+        };
         let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);
         assert!(problem.to_string().contains("all 0 of this server are in use"), "{problem}");

@@ -13,9 +13,10 @@ const LATER: i32 = 10;
 /// For the output of steps.
 pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
 /// For long reads of the store.
-pub static READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
+pub static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
 
-static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+/// For what others wait for.
+pub static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
 
 /// Runs it on a thread of the usual priority, and waits for it. For writing files: a thread that stops in the middle of that, since
 /// others go first, keeps everybody waiting who writes to the same file system, the store too.
