@@ -18,8 +18,8 @@ pub static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
 /// For what others wait for.
 pub static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
 
-/// Runs it on a thread of the usual priority, and waits for it. For writing files: a thread that stops in the middle of that, since
-/// others go first, keeps everybody waiting who writes to the same file system, the store too.
+/// Runs it on a thread of the usual priority, and waits for it. For writing files: commits of the store
+/// wait for who is in the middle of that on the same file system, and longer the lower its priority is.
 pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::sync_channel(1);
     USUAL.spawn_blocking(move || tell.send(work()));
