@@ -12,7 +12,7 @@ mod tests;
 const HEADERS_MAX: usize = 96;
 /// A head that has not ended after so many bytes is refused.
 const BYTES_MAX: usize = 128 * 1024;
-/// The same bound as in [`Uri`], which reads the targets that are not plain.
+/// Longer targets are left to [`Uri`], which has a bound of its own.
 const PLAIN_TARGET_MAX: usize = 60_000;
 
 /// A request without its body.
@@ -34,7 +34,7 @@ pub enum BodyLength {
     Chunked,
 }
 
-/// What the client wants of the connection after this request.
+/// Whether the client keeps the connection open after this request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AfterAnswer {
     KeepAlive,

@@ -22,7 +22,7 @@ pub struct Reply {
     pub response: HttpResponse,
     /// The connection is closed after it.
     pub is_last: bool,
-    /// What every answer has; those of the operator's socket do without.
+    /// Headers of every answer, except on the operator's socket.
     pub common: Option<Common>,
 }
 
@@ -79,7 +79,7 @@ impl Reply {
             _ => {}
         }
         for (name, value) in self.response.headers() {
-            // What is said above is not said twice.
+            // Written above already.
             if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
                 put(out, &[name.as_str(), ": "]);
                 out.extend_from_slice(value.as_bytes());

@@ -281,7 +281,7 @@ mod tests {
             }
             Ok::<_, StoreError>(())
         };
-        // Meanwhile the clock stands still.
+        // A blocking task that runs keeps the paused clock from advancing.
         let (end, ended) = mpsc::channel::<()>();
         let busy = tokio::task::spawn_blocking(move || ended.recv());
         scans.read(&organization("acme"), long).await.unwrap();

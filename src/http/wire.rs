@@ -121,7 +121,7 @@ enum Piece {
     Malformed,
 }
 
-/// What is still to be read of the body of the current request.
+/// The unread rest of the current request's body.
 enum Body {
     Bytes(u64),
     Chunks(Box<Codec>),

@@ -311,6 +311,21 @@ mod tests {
     const AT: Timestamp = Timestamp::from_millis(1_000);
 
     #[test]
+    fn loud_output_is_synced_before_its_step_ends() {
+        let dir = tempfile::tempdir().unwrap();
+        let logs = Logs::open(dir.path(), u64::MAX).unwrap();
+        let (organization, deployment) = (Identifier::parse("acme").unwrap(), DeploymentId(IdSeed([1; 12])));
+        let section = Section { stage: "build".into(), step: "one".into(), attempt: 1 };
+        let mut step = logs.append(&organization, deployment).step(section, 1 << 20);
+        for _ in 0..20 {
+            step.write(AT, &[b'x'; 10_000]);
+            step.write(AT, b"\n");
+            assert!(step.writer.unsynced < SYNC_STEP, "{}", step.writer.unsynced);
+        }
+        assert!(step.writer.length > 2 * SYNC_STEP);
+    }
+
+    #[test]
     fn lost_output_is_remarked_upon_when_writing_works_again() {
         let dir = tempfile::tempdir().unwrap();
         let logs = Logs::open(dir.path(), u64::MAX).unwrap();

@@ -14,12 +14,11 @@ const LATER: i32 = 10;
 pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
 /// For long reads of the store.
 pub static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
-
-/// For what others wait for.
+/// For work that others wait for.
 pub static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
 
-/// Runs it on a thread of the usual priority, and waits for it. For writing files: commits of the store
-/// wait for who is in the middle of that on the same file system, and longer the lower its priority is.
+/// Runs the work on a thread of the usual priority and waits for it. For writing files: commits of the store took longer the
+/// lower the priority of threads that wrote to the same file system was.
 pub fn at_usual_priority<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let (tell, told) = mpsc::sync_channel(1);
     USUAL.spawn_blocking(move || tell.send(work()));

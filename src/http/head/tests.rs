@@ -129,7 +129,7 @@ fn a_client_that_waits_to_send_its_body_says_so() {
     assert!(!whole("GET / HTTP/1.0\r\nExpect: 100-continue\r\n\r\n").expects_continue);
 }
 
-/// What a head says of its body and of its target, read by us and by the framework.
+/// One reader's understanding of a head.
 #[derive(Debug, PartialEq)]
 struct Understood {
     method: String,

@@ -175,6 +175,27 @@ async fn the_handler_learns_of_the_end_of_the_client_and_a_stream_goes_on_until_
 }
 
 #[actix::test]
+async fn an_answer_to_head_has_no_body_and_one_in_pieces_ends_with_an_old_clients_connection() {
+    let answer = async |_: Request, _: Incoming| {
+        let pieces = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
+        HttpResponse::Ok().streaming(stream::iter(pieces)).into()
+    };
+    let head = told(answer, &GET.replace("GET", "HEAD")).await;
+    assert!(head.contains("transfer-encoding: chunked") && head.ends_with("\n\n"), "{head}");
+    let old = "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let old = told(answer, &[old, old].concat()).await;
+    assert!(old.starts_with("HTTP/1.0 200 OK") && old.ends_with("\n\nab\n"), "{old}");
+    assert_eq!(old.matches("HTTP/1.0").count(), 1, "nothing can follow such an answer");
+}
+
+#[actix::test]
+async fn who_wants_another_protocol_is_answered_and_what_follows_is_not_read() {
+    let upgrade = post("Connection: upgrade\r\nUpgrade: websocket\r\nContent-Length: 3", "abc");
+    let told = told(echo, &(upgrade + GET)).await;
+    assert!(told.contains("connection: close") && told.ends_with("/toabc\n"), "{told}");
+}
+
+#[actix::test]
 async fn what_a_transport_holds_back_is_flushed() {
     let (ours, mut theirs) = duplex(16);
     let client = async {
