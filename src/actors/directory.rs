@@ -6,6 +6,7 @@ use std::sync::{Arc, Weak};
 use actix::prelude::*;
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use foldhash::fast::RandomState;
 use tokio::sync::oneshot;
 
 use super::actor::messages::{Ask, Leave, Nudge};
@@ -16,11 +17,12 @@ use super::pool::Pools;
 use super::services::Services;
 use super::services::clients::Keyed;
 use super::services::signals::{ActorDirectory, Inbox, Signal};
+use super::time_limit;
 use crate::domain::{Command, Environment, EnvironmentKey, Initiator, Rejection};
 use crate::store::StoreError;
 
 pub struct Directory {
-    actors: DashMap<EnvironmentKey, Resident>,
+    actors: DashMap<EnvironmentKey, Resident, RandomState>,
     pub services: Arc<Services>,
     pub pools: Pools,
 }
@@ -35,7 +37,7 @@ impl Directory {
     /// `open` makes the services that actors share; through what it is given they reach the directory.
     pub fn new(open: impl FnOnce(Weak<dyn ActorDirectory>) -> Services) -> Arc<Self> {
         Arc::new_cyclic(|this: &Weak<Self>| Self {
-            actors: DashMap::new(),
+            actors: DashMap::default(),
             services: Arc::new(open(this.clone())),
             pools: Pools::default(),
         })
@@ -130,7 +132,7 @@ impl Directory {
     }
 
     async fn wait_for<R>(&self, answer: oneshot::Receiver<Result<R, Failure>>) -> Result<R, Failure> {
-        match tokio::time::timeout(self.services.options.answer_timeout, answer).await {
+        match time_limit::within(self.services.options.answer_timeout, answer).await {
             Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => Err(Failure::Unavailable),
             Err(_) => Err(Failure::TimedOut),

@@ -4,7 +4,7 @@
 //! Layers, from the bottom; each uses only those before it:
 //!
 //! 1. `stored`, `keys`: the stored form of environments. `ports`, `failure`: what the folder needs from and tells others.
-//!    `skipping`: raises the fencing tokens of a store that was restored.
+//!    `skipping`: raises the fencing tokens of a store that was restored. `time_limit`: for waits that hardly ever reach it.
 //! 2. `state`: what is read from the store, what an actor holds in memory, and the batch that a decision makes.
 //! 3. `services`: what all actors share: answers waiting for the disk, waiters, watchers, deadlines, signals.
 //! 4. `pool`: waiters for any environment of a pipeline.
@@ -26,6 +26,7 @@ mod state;
 mod stored;
 #[cfg(test)]
 mod tests;
+mod time_limit;
 mod timer;
 
 pub use environments::Environments;

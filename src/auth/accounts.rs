@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dashmap::DashMap;
+use foldhash::fast::RandomState;
 use parking_lot::RwLock;
 
 use super::attempts::{AttemptLimits, Attempts};
@@ -13,7 +14,7 @@ use super::credentials::Credentials;
 use super::hashing::{Crowded, Hashing};
 use super::identity::{EXCHANGED_MAX, EXCHANGES_MAX, IdentityKey, IdentityUse};
 use super::known_token::KnownToken;
-use super::member::{MEMBERS_MAX, Member};
+use super::member::{MEMBERS_MAX, Member, MembersById};
 use super::permission::Permission;
 use super::revocations::Revocations;
 use super::token::{SignInLimits, TOKENS_MAX, Token};
@@ -24,9 +25,9 @@ use crate::store::{Committer, Ordered, Store, StoreError};
 
 pub struct Accounts {
     /// Of the organizations that files declare. Those of others stay in the store, and their tokens are refused.
-    pub(super) members: RwLock<HashMap<UserId, Arc<Member>>>,
+    pub(super) members: RwLock<MembersById>,
     pub(super) credentials: RwLock<HashMap<UserId, Arc<Credentials>>>,
-    pub(super) tokens: DashMap<TokenHash, Arc<Token>>,
+    pub(super) tokens: DashMap<TokenHash, Arc<Token>, RandomState>,
     /// The order of changes. The maps are outside its lock: every request reads them, and sees a change at once, durable
     /// or not; what a caller does because of it is later in the log.
     pub(super) changes: Ordered<()>,
@@ -114,7 +115,7 @@ pub enum AccountsError {
 impl Accounts {
     pub(super) fn new(
         store: Arc<dyn Store>,
-        members: HashMap<UserId, Arc<Member>>,
+        members: MembersById,
         credentials: HashMap<UserId, Arc<Credentials>>,
         tokens: Vec<Token>,
         identities: HashMap<IdentityKey, IdentityUse>,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::credentials::Credentials;
 use super::exchange_records;
 use super::identity::{IdentityKey, IdentityUse};
-use super::member::{Declaration, Member, NewMember, ProviderLink};
+use super::member::{Declaration, Member, MembersById, NewMember, ProviderLink};
 use super::stored;
 use super::token::Token;
 use crate::domain::{Identifier, UserId};
@@ -17,10 +17,10 @@ use crate::store::{Store, StoreError, end_of_prefix};
 pub type Declarations = BTreeMap<(Identifier, Identifier), Declaration>;
 
 /// The members of the organizations that are declared.
-pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<HashMap<UserId, Arc<Member>>, StoreError> {
+pub fn members(store: &dyn Store, declared: &[NewMember]) -> Result<MembersById, StoreError> {
     let organizations: BTreeSet<_> = declared.iter().map(|member| &member.organization).collect();
     let mut links = links(store)?;
-    let mut members = HashMap::new();
+    let mut members = MembersById::default();
     for (key, record) in store.scan(stored::MEMBERS, &end_of_prefix(stored::MEMBERS), usize::MAX)? {
         // A new member in the place of an unreadable one would be parted from their tokens and sessions.
         let member = stored::decode_member(&key, &record).map_err(|error| error.under(&key))?;
@@ -71,10 +71,7 @@ pub fn identities(store: &dyn Store) -> Result<HashMap<IdentityKey, IdentityUse>
 }
 
 /// Of the members in memory.
-pub fn credentials(
-    store: &dyn Store,
-    members: &HashMap<UserId, Arc<Member>>,
-) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
+pub fn credentials(store: &dyn Store, members: &MembersById) -> Result<HashMap<UserId, Arc<Credentials>>, StoreError> {
     let by_name: HashMap<_, _> = members.values().map(|m| ((&m.organization, &m.name), m.id)).collect();
     let mut found = HashMap::new();
     for (key, record) in store.scan(stored::CREDENTIALS, &end_of_prefix(stored::CREDENTIALS), usize::MAX)? {

@@ -1,6 +1,9 @@
 //! A member of an organization.
 
+use std::collections::HashMap;
 use std::sync::Arc;
+
+use foldhash::fast::RandomState;
 
 use crate::domain::{Email, Identifier, Role, Timestamp, UserId};
 
@@ -24,6 +27,9 @@ pub struct Member {
     /// Jobs of a CI act as this member: made by the first exchange of an identity token. No person.
     pub for_jobs: bool,
 }
+
+/// Looked up with every request, hence the quicker hash.
+pub type MembersById = HashMap<UserId, Arc<Member>, RandomState>;
 
 /// A member's identity at a provider of single sign-on.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,18 +1,18 @@
 //! Successful answers, `{"data": …}`, and conditional requests.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, IF_MATCH, IF_NONE_MATCH};
+use actix_web::http::header::{CONTENT_TYPE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH};
 use serde::Serialize;
 
 use super::head::Headers;
 use super::json;
 use super::problem::Problem;
+use super::response::Response;
 use crate::domain::Expected;
 use crate::idempotency::StoredAnswer;
 
 /// A handler's outcome.
-pub type Answered = Result<HttpResponse, EarlyReturn>;
+pub type Answered = Result<Response, EarlyReturn>;
 
 /// How a request ends that is not executed to its end.
 pub enum EarlyReturn {
@@ -31,19 +31,19 @@ where
 }
 
 /// The media type of answers, but for problems.
-pub const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub const JSON: &str = "application/json";
 
 #[derive(Serialize, utoipa::ToSchema)]
 pub struct One<T> {
     pub data: T,
 }
 
-pub fn one<T: Serialize>(status: StatusCode, data: T) -> HttpResponse {
+pub fn one<T: Serialize>(status: StatusCode, data: T) -> Response {
     json(status, &One { data })
 }
 
-pub fn json<T: Serialize>(status: StatusCode, body: &T) -> HttpResponse {
-    HttpResponse::build(status).insert_header((CONTENT_TYPE, JSON)).body(written(body))
+pub fn json<T: Serialize>(status: StatusCode, body: &T) -> Response {
+    Response::new(status).with(CONTENT_TYPE, JSON).body(written(body))
 }
 
 pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
@@ -56,15 +56,8 @@ pub fn written<T: Serialize>(body: &T) -> Vec<u8> {
 
 /// 304 if the client already has this state, else the rendered answer; both with the `ETag`.
 pub fn tagged(headers: &Headers, etag: &str, render: impl FnOnce() -> Answered) -> Answered {
-    let response = if is_known(headers, etag) { HttpResponse::NotModified().finish() } else { render()? };
-    Ok(with_etag(response, etag))
-}
-
-pub fn with_etag(mut response: HttpResponse, etag: &str) -> HttpResponse {
-    if let Ok(etag) = etag.parse() {
-        response.headers_mut().insert(ETAG, etag);
-    }
-    response
+    let response = if is_known(headers, etag) { Response::new(StatusCode::NOT_MODIFIED) } else { render()? };
+    Ok(response.with(ETAG, etag))
 }
 
 /// Whether the client already has the state with this tag.

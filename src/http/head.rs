@@ -54,13 +54,15 @@ pub enum Refused {
 pub struct Headers {
     /// Name and value of each, one after the other.
     text: Vec<u8>,
-    ends: Vec<Ends>,
+    fields: Vec<Field>,
 }
 
+/// A header's place in the text.
 #[derive(Clone, Copy)]
-struct Ends {
-    name: usize,
-    value: usize,
+struct Field {
+    start: usize,
+    name_end: usize,
+    value_end: usize,
 }
 
 impl Head {
@@ -99,24 +101,20 @@ impl Head {
 
 /// The path with its query, and the length of the path alone.
 fn read_target(target: &str) -> Result<(Box<str>, usize), Refused> {
-    let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && target.bytes().all(is_plain);
+    let is_plain = target.starts_with('/') && target.len() <= PLAIN_TARGET_MAX && are_plain(target.as_bytes());
     let target = if is_plain { Box::from(target) } else { read_unusual_target(target)? };
     let path_length = memchr::memchr(b'?', target.as_bytes()).unwrap_or(target.len());
     Ok((target, path_length))
 }
 
-/// Whether a byte may stand anywhere in a target, and means nothing but itself there, or begins the query.
-const fn is_plain(byte: u8) -> bool {
-    const PLAIN: [bool; 256] = {
-        let mut plain = [false; 256];
-        let mut byte = 0;
-        while byte < plain.len() {
-            plain[byte] = matches!(byte as u8, b'!' | b'$'..=b';' | b'=' | b'?'..=b'_' | b'a'..=b'z' | b'~');
-            byte += 1;
-        }
-        plain
-    };
-    PLAIN[byte as usize]
+/// Whether the bytes may stand anywhere in a target, and mean nothing but themselves there, or begin the query. Without a
+/// branch for each, so that several are looked at together.
+fn are_plain(bytes: &[u8]) -> bool {
+    let is_in = |byte: u8, first: u8, last: u8| byte.wrapping_sub(first) <= last - first;
+    bytes.iter().fold(true, |all, &byte| {
+        let is_sign = (byte == b'!') | (byte == b'=') | (byte == b'~');
+        all & (is_sign | is_in(byte, b'$', b';') | is_in(byte, b'?', b'_') | is_in(byte, b'a', b'z'))
+    })
 }
 
 /// With a host before the path, a fragment behind it, or characters that belong in neither.
@@ -208,25 +206,24 @@ impl AfterAnswer {
 
 impl Headers {
     fn of<'f>(fields: impl ExactSizeIterator<Item = (&'f str, &'f [u8])>, bytes_max: usize) -> Self {
-        let mut headers = Self { text: Vec::with_capacity(bytes_max), ends: Vec::with_capacity(fields.len()) };
+        let mut headers = Self { text: Vec::with_capacity(bytes_max), fields: Vec::with_capacity(fields.len()) };
         for (name, value) in fields {
+            let start = headers.text.len();
             headers.text.extend_from_slice(name.as_bytes());
-            let name = headers.text.len();
+            let name_end = headers.text.len();
             headers.text.extend_from_slice(value);
-            headers.ends.push(Ends { name, value: headers.text.len() });
+            headers.fields.push(Field { start, name_end, value_end: headers.text.len() });
         }
         headers
     }
 
     /// The values of a header that was sent several times.
     pub fn get_all(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        let is_named = move |sent: &[u8]| sent.eq_ignore_ascii_case(name.as_str().as_bytes());
-        self.iter().filter(move |(sent, _)| is_named(sent)).map(|(_, value)| value)
+        self.fields.iter().filter(move |field| self.is_named(field, &name)).map(|field| self.value(field))
     }
 
     pub fn get(&self, name: &HeaderName) -> Option<&[u8]> {
-        let name = name.as_str().as_bytes();
-        self.iter().find(|(sent, _)| sent.eq_ignore_ascii_case(name)).map(|(_, value)| value)
+        self.fields.iter().find(|field| self.is_named(field, name)).map(|field| self.value(field))
     }
 
     pub fn contains(&self, name: &HeaderName) -> bool {
@@ -244,12 +241,21 @@ impl Headers {
     }
 
     fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
-        let mut start = 0;
-        self.ends.iter().map(move |ends| {
-            let (name, value) = (&self.text[start..ends.name], &self.text[ends.name..ends.value]);
-            start = ends.value;
-            (name, value)
-        })
+        self.fields.iter().map(|field| (self.name(field), self.value(field)))
+    }
+
+    fn name(&self, field: &Field) -> &[u8] {
+        &self.text[field.start..field.name_end]
+    }
+
+    fn value(&self, field: &Field) -> &[u8] {
+        &self.text[field.name_end..field.value_end]
+    }
+
+    /// Most names differ in their lengths already.
+    fn is_named(&self, field: &Field, name: &HeaderName) -> bool {
+        let name = name.as_str().as_bytes();
+        field.name_end - field.start == name.len() && self.name(field).eq_ignore_ascii_case(name)
     }
 }
 

@@ -1,9 +1,8 @@
 //! Requests that may be retried: checks the `Idempotency-Key` of a `POST` before it is executed, and renders answers that
 //! are stored.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
+use actix_web::http::header::{CONTENT_TYPE, HeaderName, LOCATION};
 use serde::Serialize;
 
 use super::access::{self, Access};
@@ -15,6 +14,7 @@ use super::head::{Headers, ascii};
 use super::paging::Query;
 use super::problem::{FieldError, Problem};
 use super::request::Request;
+use super::response::Response;
 use crate::actors::Keyed;
 use crate::domain::{Malformed, Timestamp};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Pending, StoredAnswer, Subject};
@@ -125,21 +125,18 @@ pub fn answer_about<T: Serialize>(subject: Subject, status: StatusCode, location
     StoredAnswer { subject: Some(subject), ..answer(status, Some(location), data) }
 }
 
-pub fn response(answer: StoredAnswer) -> HttpResponse {
+pub fn response(answer: StoredAnswer) -> Response {
     let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
-    let mut response = HttpResponse::build(status);
-    response.insert_header((CONTENT_TYPE, JSON));
-    if let Some(location) = answer.location {
-        response.insert_header((LOCATION, location));
+    let response = Response::new(status).with(CONTENT_TYPE, JSON).body(answer.body);
+    match answer.location {
+        Some(location) => response.with(LOCATION, location),
+        None => response,
     }
-    response.body(answer.body)
 }
 
 /// A stored answer, marked as such.
-pub fn replayed(answer: StoredAnswer) -> HttpResponse {
-    let mut response = response(answer);
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
-    response
+pub fn replayed(answer: StoredAnswer) -> Response {
+    response(answer).with(REPLAYED, "true")
 }
 
 fn key_of(headers: &Headers) -> Result<Option<IdempotencyKey>, Malformed> {
@@ -179,10 +176,9 @@ mod tests {
     async fn a_response_has_all_of_its_answer() {
         let answer = answer(StatusCode::ACCEPTED, Some("/there".to_owned()), "x");
         let response = response(answer.clone());
-        assert_eq!(response.status(), StatusCode::ACCEPTED);
-        assert_eq!(response.headers().get(LOCATION).unwrap(), "/there");
-        assert_eq!(response.headers().get(CONTENT_TYPE).unwrap(), "application/json");
-        assert_eq!(to_bytes(response.into_body()).await.unwrap(), answer.body);
+        assert_eq!(response.status, StatusCode::ACCEPTED);
+        assert_eq!(response.header_lines, b"content-type: application/json\r\nlocation: /there\r\n");
+        assert_eq!(to_bytes(response.body).await.unwrap(), answer.body);
         assert_eq!(answer.body, br#"{"data":"x"}"#);
     }
 }

@@ -51,6 +51,7 @@ mod reply;
 mod request;
 mod request_id;
 mod resources;
+mod response;
 mod router;
 mod routes;
 mod scans;

@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use actix_web::HttpResponse;
 use actix_web::body::{BodySize, BoxBody, MessageBody};
 use actix_web::http::StatusCode;
 use actix_web::web::Bytes;
@@ -26,6 +25,7 @@ use super::protection::Content;
 use super::reply::{Common, Reply};
 use super::request::Request;
 use super::request_id::RequestId;
+use super::response::Response;
 use super::router::Router;
 use super::state::{App, Node, PerThread};
 use super::{hints, idempotent};
@@ -68,15 +68,15 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
                 EarlyReturn::Replay(answer) => idempotent::replayed(*answer),
             }
         });
-    let is_content = response.status().is_success() || response.status() == StatusCode::NOT_MODIFIED;
+    let is_content = response.status.is_success() || response.status == StatusCode::NOT_MODIFIED;
     let content = if is_content { content } else { Content::Data };
     let elapsed = started.elapsed();
     if let Some(meter) = meter {
-        meter.record(request.method(), response.status(), elapsed.as_secs_f64());
+        meter.record(request.method(), response.status, elapsed.as_secs_f64());
     }
-    tracing::debug!(status = response.status().as_u16(), micros = elapsed.as_micros() as u64, "answered");
+    tracing::debug!(status = response.status.as_u16(), micros = elapsed.as_micros() as u64, "answered");
     Reply {
-        response: response.map_body(|_, body| in_flight.with(body)),
+        response: Response { body: in_flight.with(response.body), ..response },
         is_last: only_probes || app.node.draining.load(Ordering::Relaxed),
         common: Some(Common { content, id }),
     }
@@ -86,7 +86,7 @@ fn too_many_connections() -> Problem {
     Problem::overloaded("the server has as many connections as it may (http.max_connections), all of them in use")
 }
 
-fn refused(problem: &Problem, request: &Request, id: &RequestId) -> HttpResponse {
+fn refused(problem: &Problem, request: &Request, id: &RequestId) -> Response {
     let code = problem.code();
     count_problem(code);
     // A refusal by a stopping server is not a failure.

@@ -14,7 +14,6 @@ use std::time::Duration;
 
 use actix_server::{Server, ServerHandle};
 use actix_service::fn_service;
-use actix_web::HttpResponse;
 use actix_web::rt::net::UnixStream;
 
 use super::codes::Code;
@@ -23,6 +22,7 @@ use super::problem::Problem;
 use super::reply::Reply;
 use super::request::Request;
 use super::resources::{audit, backups};
+use super::response::Response;
 use super::state::Realm;
 use super::wire::{self, Rules};
 
@@ -106,7 +106,7 @@ fn admit(stream: &UnixStream) -> io::Result<()> {
     Ok(())
 }
 
-async fn answer(realm: &Realm, request: &Request) -> Result<HttpResponse, Problem> {
+async fn answer(realm: &Realm, request: &Request) -> Result<Response, Problem> {
     let method = request.method().as_str();
     match (method, request.path()) {
         ("GET", "/api/v1/backup") => backups::whole(realm).await,

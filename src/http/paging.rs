@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 use std::iter::{Skip, Take};
 
+use actix_web::http::StatusCode;
 use actix_web::http::header::LINK;
-use actix_web::{HttpResponse, http::StatusCode};
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::answer;
 use super::problem::{FieldError, Problem};
 use super::request::Request;
+use super::response::Response;
 use crate::domain::{Malformed, Timestamp};
 use crate::nearest::{did_you_mean, nearest};
 
@@ -286,13 +287,13 @@ pub struct PagePagination {
 }
 
 /// A part of a list, with links to the other parts.
-pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> HttpResponse {
+pub fn slice<T: Serialize>(request: &Request, slice: Slice, total: u64, data: Vec<T>) -> Response {
     let pagination = SlicePagination { limit: slice.limit, offset: slice.offset, total };
     let links = slice.links(total).into_iter().map(|(relation, offset)| (relation, "offset", offset));
     linked(request, slice.limit, links, answer::json(StatusCode::OK, &Many { data, pagination }))
 }
 
-pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> HttpResponse {
+pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T>) -> Response {
     let (limit, total_pages) = (page.limit, total.div_ceil(page.limit));
     let offset = page.offset().min(PLACE_MAX);
     let pagination = PagePagination { page: page.number(), limit, offset, total, total_pages };
@@ -301,7 +302,7 @@ pub fn page<T: Serialize>(request: &Request, page: Page, total: u64, data: Vec<T
 }
 
 /// Only the link to the next page, for a list whose end is not known.
-pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: HttpResponse) -> HttpResponse {
+pub fn linked_to_next(request: &Request, limit: u64, offset: u64, response: Response) -> Response {
     linked(request, limit, std::iter::once(("next", "offset", offset)), response)
 }
 
@@ -310,8 +311,8 @@ fn linked(
     request: &Request,
     limit: u64,
     links: impl Iterator<Item = (&'static str, &'static str, u64)>,
-    mut response: HttpResponse,
-) -> HttpResponse {
+    response: Response,
+) -> Response {
     let own = |pair: &&str| !["limit", "offset", "page", ""].contains(&pair.split('=').next().unwrap_or_default());
     let filters: String = request.query_string().split('&').filter(own).map(|pair| format!("{pair}&")).collect();
     let path = request.path();
@@ -320,10 +321,7 @@ fn linked(
             format!("<{path}?{filters}limit={limit}&{place}={number}>; rel=\"{relation}\"")
         })
         .collect();
-    if let Ok(links) = links.join(", ").parse() {
-        response.headers_mut().insert(LINK, links);
-    }
-    response
+    if links.is_empty() { response } else { response.with(LINK, links.join(", ")) }
 }
 
 #[cfg(test)]

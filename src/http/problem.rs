@@ -2,13 +2,13 @@
 
 use std::fmt;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use actix_web::http::header::{ALLOW, CONTENT_TYPE, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::codes::Code;
+use super::response::Response;
 
 pub const CONTENT_TYPE_PROBLEM: &str = "application/problem+json";
 /// Long enough for a burst to pass.
@@ -25,7 +25,7 @@ struct Inner {
     code: Code,
     detail: String,
     extra: Map<String, Value>,
-    headers: Vec<(HeaderName, HeaderValue)>,
+    headers: Vec<(HeaderName, String)>,
     cause: Option<String>,
     /// Instead of the one of its code.
     status: Option<StatusCode>,
@@ -64,9 +64,7 @@ impl Problem {
     }
 
     pub fn with_header(mut self, name: HeaderName, value: &str) -> Self {
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.0.headers.push((name, value));
-        }
+        self.0.headers.push((name, value.to_owned()));
         self
     }
 
@@ -134,7 +132,7 @@ impl Problem {
         self.0.code
     }
 
-    pub fn render(&self, request_id: &str) -> HttpResponse {
+    pub fn render(&self, request_id: &str) -> Response {
         #[derive(Serialize)]
         #[serde(rename_all = "camelCase")]
         struct Wire<'a> {
@@ -158,11 +156,9 @@ impl Problem {
             request_id,
             extra: &self.0.extra,
         };
-        let mut response = HttpResponse::build(status);
-        response.insert_header((CONTENT_TYPE, CONTENT_TYPE_PROBLEM));
-        for header in &self.0.headers {
-            response.insert_header(header.clone());
-        }
+        let response = Response::new(status).with(CONTENT_TYPE, CONTENT_TYPE_PROBLEM);
+        let response =
+            self.0.headers.iter().fold(response, |response, (name, value)| response.with(name.clone(), value));
         response.body(serde_json::to_vec(&wire).unwrap_or_default())
     }
 }

@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use actix_web::http::header::{HOST, HeaderMap, HeaderValue, STRICT_TRANSPORT_SECURITY};
+use actix_web::http::header::{HOST, STRICT_TRANSPORT_SECURITY};
 
 use super::head::Headers;
+use super::response::Response;
 
 /// What an answer is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,21 +63,21 @@ impl Content {
 /// What every answer over TLS has beyond that: browsers are not to come without TLS again.
 #[derive(Clone)]
 pub struct TransportSecurity {
-    policy: Option<HeaderValue>,
+    policy: Option<String>,
 }
 
 impl TransportSecurity {
     /// Browsers remember it for so long; zero: not at all.
     pub fn new(remembered: Duration) -> Self {
-        let policy = (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs()));
-        Self { policy: policy.and_then(|policy| policy.try_into().ok()) }
+        Self { policy: (!remembered.is_zero()).then(|| format!("max-age={}", remembered.as_secs())) }
     }
 
     /// For the answer to a request with these headers.
-    pub fn protect(&self, request: &Headers, answer: &mut HeaderMap) {
+    pub fn protect(&self, request: &Headers, answer: Response) -> Response {
         let host = request.text(&HOST);
-        if let Some(policy) = self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
-            answer.insert(STRICT_TRANSPORT_SECURITY, policy.clone());
+        match self.policy.as_ref().filter(|_| !host.is_some_and(is_this_machine)) {
+            Some(policy) => answer.with(STRICT_TRANSPORT_SECURITY, policy),
+            None => answer,
         }
     }
 }
@@ -105,6 +106,6 @@ mod tests {
     fn a_policy_of_no_time_is_none() {
         assert_eq!(TransportSecurity::new(Duration::ZERO).policy, None);
         let year = TransportSecurity::new(Duration::from_secs(31_536_000));
-        assert_eq!(year.policy, Some(HeaderValue::from_static("max-age=31536000")));
+        assert_eq!(year.policy, Some("max-age=31536000".to_owned()));
     }
 }

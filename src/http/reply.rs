@@ -3,9 +3,7 @@
 use std::cell::RefCell;
 use std::fmt::Write;
 
-use actix_web::HttpResponse;
 use actix_web::body::BodySize;
-use actix_web::http::header::{CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING};
 use actix_web::http::{StatusCode, Version};
 use actix_web::web::BytesMut;
 use jiff::Timestamp;
@@ -14,12 +12,13 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::protection::Content;
 use super::request_id::{REQUEST_ID, RequestId};
+use super::response::Response;
 
 /// Room for the head of a usual answer.
 const HEAD_BYTES: usize = 1024;
 
 pub struct Reply {
-    pub response: HttpResponse,
+    pub response: Response,
     /// The connection is closed after it.
     pub is_last: bool,
     /// Headers of every answer, except on the operator's socket.
@@ -54,8 +53,8 @@ impl BodyEnd {
     }
 }
 
-impl From<HttpResponse> for Reply {
-    fn from(response: HttpResponse) -> Self {
+impl From<Response> for Reply {
+    fn from(response: Response) -> Self {
         Self { response, is_last: false, common: None }
     }
 }
@@ -63,7 +62,7 @@ impl From<HttpResponse> for Reply {
 impl Reply {
     pub fn write_head(&self, out: &mut BytesMut, version: Version, end: BodyEnd, stays_open: bool, date: &DateLine) {
         out.reserve(HEAD_BYTES);
-        let status = self.response.status();
+        let status = self.response.status;
         let is_1_0 = version < Version::HTTP_11;
         let protocol = if is_1_0 { "HTTP/1.0 " } else { "HTTP/1.1 " };
         let reason = status.canonical_reason().unwrap_or_default();
@@ -78,14 +77,7 @@ impl Reply {
             false if !is_1_0 => put(out, &["connection: close\r\n"]),
             _ => {}
         }
-        for (name, value) in self.response.headers() {
-            // Written above already.
-            if ![CONNECTION, CONTENT_LENGTH, TRANSFER_ENCODING].contains(name) {
-                put(out, &[name.as_str(), ": "]);
-                out.extend_from_slice(value.as_bytes());
-                put(out, &["\r\n"]);
-            }
-        }
+        out.extend_from_slice(&self.response.header_lines);
         if let Some(Common { content, id }) = &self.common {
             put(out, &[content.protection(), REQUEST_ID.as_str(), ": ", id, "\r\n"]);
         }
@@ -146,7 +138,7 @@ mod tests {
 
     fn head(reply: &Reply, version: Version, stays_open: bool) -> String {
         let mut out = BytesMut::new();
-        let end = BodyEnd::of(reply.response.status(), reply.response.body().size(), version);
+        let end = BodyEnd::of(reply.response.status, reply.response.body.size(), version);
         reply.write_head(&mut out, version, end, stays_open, &DateLine::default());
         let head = String::from_utf8(out.to_vec()).unwrap();
         let (head, date) = head.split_once("date: ").unwrap();
@@ -156,9 +148,9 @@ mod tests {
 
     #[test]
     fn a_head_says_where_the_body_ends_and_whether_the_connection_does() {
-        let reply = |response: HttpResponse| Reply::from(response);
+        let reply = |response: Response| Reply::from(response);
         let (old, new) = (Version::HTTP_10, Version::HTTP_11);
-        let text = reply(HttpResponse::Created().insert_header((ETAG, "\"1\"")).body("abc"));
+        let text = reply(Response::new(StatusCode::CREATED).with(ETAG, "\"1\"").body("abc"));
         assert_eq!(head(&text, new, true), "HTTP/1.1 201 Created\r\ncontent-length: 3\r\netag: \"1\"\r\n");
         assert!(head(&text, new, false).contains("\r\nconnection: close\r\n"));
         assert!(
@@ -166,10 +158,11 @@ mod tests {
                 .starts_with("HTTP/1.0 201 Created\r\ncontent-length: 3\r\nconnection: keep-alive\r\n")
         );
         assert!(!head(&text, old, false).contains("connection"));
-        for empty in [HttpResponse::NoContent().finish(), HttpResponse::NotModified().finish()] {
+        for empty in [Response::no_content(), Response::new(StatusCode::NOT_MODIFIED)] {
             assert_eq!(head(&reply(empty), new, true).lines().count(), 1);
         }
-        let stream = HttpResponse::Ok().streaming(futures_util::stream::empty::<Result<_, std::io::Error>>());
+        let stream =
+            Response::new(StatusCode::OK).streaming(futures_util::stream::empty::<Result<_, std::io::Error>>());
         assert!(head(&reply(stream), new, true).starts_with("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n"));
     }
 
@@ -179,7 +172,7 @@ mod tests {
         let unsafe_id: Headers = [(REQUEST_ID, "a b")].into_iter().collect();
         for (headers, id) in [(&given, "x-request-id: mine\r\n"), (&unsafe_id, "x-request-id: req_")] {
             let common = Some(Common { content: Content::Data, id: RequestId::of(headers) });
-            let head = head(&Reply { common, ..HttpResponse::Ok().finish().into() }, Version::HTTP_11, true);
+            let head = head(&Reply { common, ..Response::new(StatusCode::OK).into() }, Version::HTTP_11, true);
             assert!(head.contains(id) && head.contains("\r\ncache-control: no-store\r\n"), "{head}");
         }
     }

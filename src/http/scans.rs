@@ -33,8 +33,28 @@ pub struct Scans {
     what: &'static str,
     /// Whether there are others whose requests need the processors too.
     rests: bool,
-    /// Organizations whose last read was long.
-    long: Arc<Mutex<HashSet<Identifier>>>,
+    readers: Arc<LongReaders>,
+}
+
+/// Organizations whose last read was long.
+#[derive(Default)]
+struct LongReaders(Mutex<HashSet<Identifier>>);
+
+impl LongReaders {
+    fn includes(&self, organization: &Identifier) -> bool {
+        self.0.lock().contains(organization)
+    }
+
+    /// After a read that took so long: for how long its place is to rest.
+    fn note(&self, organization: &Identifier, took: Duration) -> Option<Duration> {
+        let is_long = took > SHORT;
+        if is_long {
+            self.0.lock().insert(organization.clone());
+        } else {
+            self.0.lock().remove(organization);
+        }
+        is_long.then(|| (RESTS * took).min(REST_MAX))
+    }
 }
 
 impl Scans {
@@ -54,7 +74,7 @@ impl Scans {
             places: Places::new(resource, at_once.among(organizations), waiting.among(organizations)),
             what,
             rests: organizations > 1,
-            long: Arc::default(),
+            readers: Arc::default(),
         }
     }
 
@@ -73,12 +93,12 @@ impl Scans {
         let place = self.places.acquire(organization).await;
         let place = place
             .map_err(|refused| Problem::overloaded(&format!("too many {} are being read: {refused}", self.what)))?;
-        let threads = if self.long.lock().contains(organization) { &LONG_READS } else { &USUAL };
+        let threads = if self.readers.includes(organization) { &LONG_READS } else { &USUAL };
         let mut place = RestingPlace {
             place: Some(place),
             began: Instant::now(),
             organization: organization.clone(),
-            long: self.rests.then(|| self.long.clone()),
+            readers: self.rests.then(|| self.readers.clone()),
             on: Handle::current(),
         };
         let caller = Caller::default();
@@ -98,7 +118,7 @@ struct RestingPlace {
     began: Instant,
     organization: Identifier,
     /// `None` if it need not rest.
-    long: Option<Arc<Mutex<HashSet<Identifier>>>>,
+    readers: Option<Arc<LongReaders>>,
     on: Handle,
 }
 
@@ -113,13 +133,10 @@ impl RestingPlace {
 impl Drop for RestingPlace {
     fn drop(&mut self) {
         let (place, took) = (self.place.take(), self.began.elapsed());
-        let Some(long) = &self.long else { return };
-        if took <= SHORT {
-            long.lock().remove(&self.organization);
-        } else {
-            long.lock().insert(self.organization.clone());
+        let rest = self.readers.as_ref().and_then(|readers| readers.note(&self.organization, took));
+        if let Some(rest) = rest {
             self.on.spawn(async move {
-                tokio::time::sleep((RESTS * took).min(REST_MAX)).await;
+                tokio::time::sleep(rest).await;
                 drop(place);
             });
         }
@@ -286,13 +303,23 @@ mod tests {
         let busy = tokio::task::spawn_blocking(move || ended.recv());
         scans.read(&organization("acme"), long).await.unwrap();
         assert_eq!(scans.places.used(), 1);
-        assert!(scans.long.lock().contains(&organization("acme")));
+        assert!(scans.readers.includes(&organization("acme")));
         drop(end);
         busy.await.unwrap().unwrap_err();
         tokio::time::sleep(2 * REST_MAX).await;
         assert_eq!(scans.places.used(), 0);
-        scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap();
-        assert!(scans.long.lock().is_empty(), "a short one is no reason to stand back");
+    }
+
+    #[test]
+    fn only_after_a_long_read_others_go_first() {
+        let (readers, acme) = (LongReaders::default(), organization("acme"));
+        assert_eq!(readers.note(&acme, SHORT), None);
+        assert!(!readers.includes(&acme));
+        assert_eq!(readers.note(&acme, SHORT * 2), Some(SHORT * 2 * RESTS));
+        assert!(readers.includes(&acme) && !readers.includes(&organization("other")));
+        assert_eq!(readers.note(&acme, REST_MAX), Some(REST_MAX), "not for ever");
+        assert_eq!(readers.note(&acme, SHORT), None);
+        assert!(!readers.includes(&acme), "a short one is no reason to stand back");
     }
 
     #[actix::test]
@@ -301,7 +328,7 @@ mod tests {
             places: Places::without_queue("test", Capacity::turns(1)),
             what: "lists",
             rests: true,
-            long: Arc::default(),
+            readers: Arc::default(),
         };
         let problem = scans.read(&organization("acme"), || Ok::<_, StoreError>(())).await.unwrap_err();
         assert_eq!(problem.code(), Code::Overloaded);

@@ -15,6 +15,7 @@ use socket2::{Domain, Socket, Type};
 
 use super::handshake::Handshakes;
 use super::protection::TransportSecurity;
+use super::reply::Reply;
 use super::request::Request;
 use super::router::Router;
 use super::state::{App, Node, Realm};
@@ -205,11 +206,13 @@ impl Worker {
         let connection = transport.connection().clone();
         let answer = async |request: Request, incoming| {
             let asked = self.security.as_ref().map(|security| (security, request.clone()));
-            let mut reply = observe::observe(&self.app, &self.router, request, incoming).await;
-            if let Some((security, request)) = asked {
-                security.protect(request.headers(), reply.response.headers_mut());
+            let reply = observe::observe(&self.app, &self.router, request, incoming).await;
+            match asked {
+                Some((security, request)) => {
+                    Reply { response: security.protect(request.headers(), reply.response), ..reply }
+                }
+                None => reply,
             }
-            reply
         };
         wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }

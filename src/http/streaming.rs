@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use actix_web::web::Bytes;
-use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 
 use super::connection::Connection;
 use super::problem::Problem;
 use super::request::Request;
+use super::response::Response;
 
 /// For `HEAD`: the length of the body is not known, and nothing of it needs to be made.
-pub fn bare(mut response: HttpResponseBuilder) -> HttpResponse {
+pub fn bare(response: Response) -> Response {
     response.streaming(stream::empty::<Result<Bytes, Problem>>())
 }
 

@@ -19,7 +19,6 @@ use std::time::Duration;
 use actix_http::ServiceConfig;
 use actix_http::body::{BoxBody, MessageBody};
 use actix_http::h1::{Codec, Message};
-use actix_web::HttpResponse;
 use actix_web::http::{Method, StatusCode, Version};
 use actix_web::web::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -30,6 +29,7 @@ use super::head::{AfterAnswer, BodyLength, Head, Refused};
 use super::incoming::{Feed, Incoming};
 use super::reply::{BodyEnd, DateLine, Reply, put_chunk, put_last_chunk};
 use super::request::Request;
+use super::response::Response;
 
 /// Bytes that are read ahead while a request is being answered.
 const AHEAD_MAX: usize = 16 * 1024;
@@ -195,11 +195,11 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
         let request = Request::new(head, self.connection.clone());
         let reply = self.while_reading(feed.as_ref(), answer(request, incoming)).await?;
         self.is_out_of_step |= feed.is_some_and(|feed| !feed.is_complete());
-        let end = BodyEnd::of(reply.response.status(), reply.response.body().size(), version);
+        let end = BodyEnd::of(reply.response.status, reply.response.body.size(), version);
         let is_last = reply.is_last || self.is_out_of_step || next != AfterAnswer::KeepAlive || end == BodyEnd::Close;
         reply.write_head(&mut self.write, version, end, !is_last, &self.rules.date);
         if !is_head {
-            self.send_body(reply.response.into_body(), end).await?;
+            self.send_body(reply.response.body, end).await?;
         }
         Ok(!is_last)
     }
@@ -353,7 +353,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
     /// A bare answer, after which the connection ends.
     fn refuse(&mut self, status: StatusCode) {
         self.is_out_of_step = true;
-        let reply = Reply::from(HttpResponse::new(status));
+        let reply = Reply::from(Response::new(status));
         reply.write_head(&mut self.write, Version::HTTP_11, BodyEnd::Length(0), false, &self.rules.date);
     }
 

@@ -12,6 +12,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use foldhash::fast::RandomState;
 use parking_lot::{RwLock, RwLockReadGuard};
 
 use super::batch::{Batch, Sequence};
@@ -28,7 +29,7 @@ pub struct Published<G, K, V> {
 
 #[derive(Clone)]
 pub struct Records<G, K, V> {
-    groups: HashMap<G, BTreeMap<K, Arc<V>>>,
+    groups: HashMap<G, BTreeMap<K, Arc<V>>, RandomState>,
 }
 
 /// What a writer decides on: the newest records, durable or not.
@@ -55,7 +56,7 @@ impl<G: Hash + Eq + Clone, K: Ord + Clone, V: Clone> Published<G, K, V> {
         prefix: &[u8],
         read: impl Fn(&[u8]) -> Result<(RecordChange<G, K, V>, u64), StoreError>,
     ) -> Result<Self, StoreError> {
-        let mut records = Records { groups: HashMap::new() };
+        let mut records = Records { groups: HashMap::default() };
         let mut last_revision = 0;
         for_each(&*store, prefix, |_, bytes| {
             let (record, revision) = read(bytes)?;

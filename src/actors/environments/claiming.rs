@@ -12,6 +12,7 @@ use crate::actors::services::clients::{ClaimOutcome, HeldClient, Keyed};
 use crate::actors::services::signals::Signal;
 use crate::actors::services::waiters::{KeptPlace, QueueKey};
 use crate::actors::services::waiting_places::WaitingPlace;
+use crate::actors::time_limit;
 use crate::domain::{
     Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
 };
@@ -217,7 +218,7 @@ impl Call {
             self.give_up();
         }
         let limit = self.environments.services().options.answer_timeout;
-        match tokio::time::timeout(limit, answer(&mut self.answers)).await {
+        match time_limit::within(limit, answer(&mut self.answers)).await {
             Ok(outcome) => {
                 self.defuse();
                 outcome

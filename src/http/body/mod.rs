@@ -175,6 +175,9 @@ fn check_type(headers: &Headers, wanted: &str, advice: &str) -> Result<(), Probl
     let Some(content_type) = header(CONTENT_TYPE) else {
         return unsupported("of no stated type");
     };
+    if content_type == wanted {
+        return Ok(());
+    }
     let mut parts = content_type.split(';').map(str::trim);
     let is_wanted = parts.next().is_some_and(|essence| essence.eq_ignore_ascii_case(wanted));
     let utf8 = parts.all(|parameter| match parameter.split_once('=') {

@@ -1,5 +1,6 @@
 //! Values that several answers have in common.
 
+use std::cell::Cell;
 use std::fmt::Display;
 
 use serde::{Serialize, Serializer};
@@ -34,24 +35,43 @@ pub struct Time(pub Timestamp);
 /// The text of a time, made without `core::fmt`: every answer has several.
 struct TimeText([u8; "2026-11-15T09:30:00.123Z".len()]);
 
+const DAY_MILLIS: i64 = 24 * 60 * 60 * 1000;
+
 impl Time {
     fn text(self) -> TimeText {
-        let Ok(time) = jiff::Timestamp::from_millisecond(self.0.as_millis()) else {
+        let millis = self.0.as_millis();
+        let Some(date) = date_of(millis.div_euclid(DAY_MILLIS)) else {
             return TimeText(*b"9999-12-30T22:00:00.999Z");
         };
-        let time = jiff::tz::Offset::UTC.to_datetime(time);
         let mut text = TimeText(*b"0000-00-00T00:00:00.000Z");
-        // Only times since 1970 are written.
-        let (year, milliseconds) = (time.year().unsigned_abs(), time.millisecond().unsigned_abs());
-        text.0[20] += (milliseconds / 100) as u8;
-        let pairs = [(0, (year / 100) as u8), (2, (year % 100) as u8), (21, (milliseconds % 100) as u8)];
-        let others = [(5, time.month()), (8, time.day()), (11, time.hour()), (14, time.minute()), (17, time.second())];
-        for (place, number) in pairs.into_iter().chain(others.map(|(place, number)| (place, number.unsigned_abs()))) {
-            text.0[place] += number / 10;
-            text.0[place + 1] += number % 10;
+        text.0[..date.len()].copy_from_slice(&date);
+        let of_day = millis.rem_euclid(DAY_MILLIS) as u32;
+        let (seconds, millis) = (of_day / 1000, of_day % 1000);
+        text.0[20] += (millis / 100) as u8;
+        for (place, number) in [(11, seconds / 3600), (14, seconds / 60 % 60), (17, seconds % 60), (21, millis % 100)] {
+            text.0[place] += (number / 10) as u8;
+            text.0[place + 1] += (number % 10) as u8;
         }
         text
     }
+}
+
+type DateText = [u8; "2026-11-15".len()];
+
+/// The date of a day since 1970. The last one is remembered: most times of an answer are of one day.
+fn date_of(day: i64) -> Option<DateText> {
+    thread_local! {
+        static LAST: Cell<Option<(i64, DateText)>> = const { Cell::new(None) };
+    }
+    let remembered = LAST.get().filter(|(of, _)| *of == day);
+    remembered.or_else(|| Some((day, written_date(day)?)).inspect(|made| LAST.set(Some(*made)))).map(|(_, date)| date)
+}
+
+/// `None` if it is too far away to be written.
+fn written_date(day: i64) -> Option<DateText> {
+    let midnight = jiff::Timestamp::from_millisecond(day.checked_mul(DAY_MILLIS)?).ok()?;
+    let date = jiff::tz::Offset::UTC.to_datetime(midnight).date();
+    date.to_string().as_bytes().try_into().ok()
 }
 
 impl TimeText {

@@ -1,7 +1,7 @@
 //! Verifies the recorded events of an organization, while the server runs.
 
 use actix_web::http::StatusCode;
-use actix_web::{HttpResponse, web};
+use actix_web::web;
 
 use crate::auth::Permission;
 use crate::domain::Identifier;
@@ -13,6 +13,7 @@ use crate::http::dto::AuditView;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
+use crate::http::response::Response;
 use crate::http::state::Realm;
 use crate::store::StoreError;
 
@@ -42,7 +43,7 @@ pub async fn verify(call: Call) -> Answered {
 }
 
 /// Of all organizations, or of the one that is named: for the operator.
-pub async fn whole(realm: &Realm, request: &Request) -> Result<HttpResponse, Problem> {
+pub async fn whole(realm: &Realm, request: &Request) -> Result<Response, Problem> {
     let mut query = Query::of(request);
     let wanted = query.text("organization", Identifier::parse);
     let expected = take_expected(&mut query);

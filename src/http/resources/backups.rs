@@ -4,9 +4,7 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use actix_web::http::Method;
-use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
-use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 use tokio::sync::mpsc;
 
@@ -18,6 +16,7 @@ use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::http::state::Realm;
 use crate::http::streaming::bare;
 use crate::store::StoreError;
@@ -53,16 +52,14 @@ pub async fn view(call: Call) -> Answered {
 }
 
 /// The same for the operator, whatever organizations there are.
-pub async fn whole(realm: &Realm) -> Result<HttpResponse, Problem> {
+pub async fn whole(realm: &Realm) -> Result<Response, Problem> {
     let pieces = begin(realm, organizations(realm)?)?;
     let pieces = stream::unfold(pieces, |mut pieces| async move { pieces.recv().await.map(|piece| (piece, pieces)) });
     Ok(answer().streaming(pieces))
 }
 
-fn answer() -> HttpResponseBuilder {
-    let mut response = HttpResponse::Ok();
-    response.insert_header((CONTENT_TYPE, "application/octet-stream"));
-    response
+fn answer() -> Response {
+    Response::ok("application/octet-stream")
 }
 
 /// All that have data here, declared or not.

@@ -1,8 +1,7 @@
 //! The dashboard for browsers: one page at every address that is nothing else's, and the files it loads.
 
-use actix_web::HttpResponse;
 use actix_web::http::Method;
-use actix_web::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
+use actix_web::http::header::{ACCEPT, CACHE_CONTROL};
 use actix_web::web::Bytes;
 
 use crate::dashboard;
@@ -10,11 +9,12 @@ use crate::http::answer::{Answered, tagged};
 use crate::http::call::Call;
 use crate::http::head::Headers;
 use crate::http::refusals::route_not_found;
+use crate::http::response::Response;
 
 /// Asked for again each time: a new version of the program is seen at the next visit.
-const ASK_AGAIN: HeaderValue = HeaderValue::from_static("no-cache");
+const ASK_AGAIN: &str = "no-cache";
 /// The version is a part of the address, so what lies there never changes.
-const FOR_EVER: HeaderValue = HeaderValue::from_static("public, max-age=31536000, immutable");
+const FOR_EVER: &str = "public, max-age=31536000, immutable";
 
 /// Addresses of the dashboard itself; all others name an organization first.
 const OWN_PAGES: [&str; 3] = ["/", "/sign-in", "/invitation"];
@@ -51,12 +51,10 @@ pub async fn asset(call: Call) -> Answered {
     answer(&call, asset.media_type, FOR_EVER, || Bytes::from_static(asset.bytes))
 }
 
-fn answer(call: &Call, media_type: &'static str, caching: HeaderValue, bytes: impl FnOnce() -> Bytes) -> Answered {
+fn answer(call: &Call, media_type: &'static str, caching: &'static str, bytes: impl FnOnce() -> Bytes) -> Answered {
     let etag = format!("\"{}\"", dashboard::version());
-    let render = || Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, media_type)).body(bytes()));
-    let mut response = tagged(call.request.headers(), &etag, render)?;
-    response.headers_mut().insert(CACHE_CONTROL, caching);
-    Ok(response)
+    let render = || Ok(Response::ok(media_type).body(bytes()));
+    Ok(tagged(call.request.headers(), &etag, render)?.with(CACHE_CONTROL, caching))
 }
 
 #[cfg(test)]

@@ -1,7 +1,5 @@
 //! The list of a pipeline's environments: a slice, or all of it, in bounded memory.
 
-use actix_web::HttpResponse;
-use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
 use futures_util::stream;
 
@@ -15,7 +13,8 @@ use crate::http::call::Call;
 use crate::http::dto::EnvironmentListItem;
 use crate::http::paging::{Query, Slice, SlicePagination};
 use crate::http::problem::Problem;
-use crate::http::{json, paging};
+use crate::http::response::Response;
+use crate::http::{answer, json, paging};
 
 /// How many environments are in memory at once while all are listed.
 const PIECE: usize = 1_000;
@@ -50,7 +49,7 @@ async fn all(access: Access, pipeline: PipelineKey, filter: ListFilter) -> Answe
             None => Some((reader.next_piece().await, (None, reader))),
         }
     });
-    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, "application/json")).streaming(pieces))
+    Ok(Response::ok(answer::JSON).streaming(pieces))
 }
 
 struct Reader {

@@ -1,7 +1,7 @@
 //! Environments: view, history, create or change, delete.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::{ETAG, LOCATION};
 
 use crate::actors::Listed;
 use crate::auth::Permission;
@@ -15,6 +15,7 @@ use crate::http::clients::{self, Read};
 use crate::http::dto::{EnvironmentView, SessionView, WaiterView};
 use crate::http::paging::{Page, Query, Slice, moment};
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::http::{answer, paging, refusals};
 
 /// How often a history is read that is trimmed or deleted meanwhile. Each time, all sessions of a page of the store must
@@ -108,13 +109,9 @@ pub async fn put(mut call: Call) -> Answered {
     let configured = access.environments().configure(&key, Configure { configuration, expected }).await?;
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let response = render(status, &key, &configured.environment)?;
-    let mut response = answer::with_etag(response, &etag(&configured.environment));
-    if configured.created
-        && let Ok(location) = format!("{}/{}", base(&key.pipeline), key.name).parse()
-    {
-        response.headers_mut().insert(actix_web::http::header::LOCATION, location);
-    }
-    Ok(response)
+    let response = response.with(ETAG, etag(&configured.environment));
+    let location = || format!("{}/{}", base(&key.pipeline), key.name);
+    Ok(if configured.created { response.with(LOCATION, location()) } else { response })
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -123,7 +120,7 @@ pub async fn delete(call: Call) -> Answered {
     Query::of(&call.request).finish()?;
     let expected = answer::expected(call.request.headers());
     access.environments().ask(&key, Delete { expected }).await.map_err(refusals::not_deleted)?;
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 /// Deletes an environment that has a reserved name, from a version of the server that allowed it.

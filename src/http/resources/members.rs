@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 
 use crate::auth::{Member, MemberEntry, MemberUpdate, NewMember, Permission};
@@ -20,6 +19,7 @@ use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
 use crate::http::refusals;
+use crate::http::response::Response;
 use crate::idempotency::StoredAnswer;
 
 /// Advice for a change whose outcome is unknown.
@@ -99,7 +99,7 @@ pub async fn remove(call: Call) -> Answered {
     let removing = access.realm.accounts.remove_member(&access.caller.organization, id, cause);
     let member = done_within(access.node.answer_timeout, LOOK, removing).await?;
     log_change(&access, &member, "member removed");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 async fn all(access: &Access) -> Result<Vec<MemberEntry>, Problem> {
@@ -112,7 +112,7 @@ fn user_id(call: &Call) -> Result<UserId, Problem> {
     call.segment("userId").parse().map_err(|_| refusals::member_not_found())
 }
 
-fn render(entry: &MemberEntry) -> HttpResponse {
+fn render(entry: &MemberEntry) -> Response {
     answer::one(StatusCode::OK, MemberView::from(entry))
 }
 

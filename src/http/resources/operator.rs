@@ -2,15 +2,15 @@
 
 use std::sync::atomic::Ordering;
 
-use actix_web::HttpResponse;
 use actix_web::body::MessageBody;
 use actix_web::http::StatusCode;
-use actix_web::http::header::{CONTENT_TYPE, LOCATION};
+use actix_web::http::header::LOCATION;
 
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::codes::Code;
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 
 /// The process answers.
 pub async fn healthz(_: Call) -> Answered {
@@ -47,9 +47,9 @@ pub async fn problem(call: Call) -> Answered {
 
 /// The explorer's page, with the slash that its files are below.
 pub async fn explorer(_: Call) -> Answered {
-    Ok(HttpResponse::build(StatusCode::TEMPORARY_REDIRECT).insert_header((LOCATION, "/docs/")).finish())
+    Ok(Response::new(StatusCode::TEMPORARY_REDIRECT).with(LOCATION, "/docs/"))
 }
 
-fn text(kind: &'static str, body: impl MessageBody + 'static) -> HttpResponse {
-    HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(body)
+fn text(kind: &'static str, body: impl MessageBody + 'static) -> Response {
+    Response::ok(kind).body(body)
 }

@@ -1,6 +1,5 @@
 //! Pipelines: list, view, create or change, delete, stop and resume.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ETAG, LOCATION};
 
@@ -17,6 +16,7 @@ use crate::http::idempotent;
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::http::{answer, paging, refusals};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::pipelines::Pipeline;
@@ -74,13 +74,10 @@ pub async fn put(mut call: Call) -> Answered {
     let put = done_within(access.node.answer_timeout, LOOK, putting).await?;
     tracing::info!(organization = %key.organization, pipeline = %key.pipeline, made = put.created, by = %access.caller.person.name, "pipeline saved");
     let environments = count_environments(&access, &key).await?;
-    let mut response = HttpResponse::build(if put.created { StatusCode::CREATED } else { StatusCode::OK });
-    response.insert_header((ETAG, etag(&put.pipeline, environments)));
-    if put.created {
-        response.insert_header((LOCATION, url(&key)));
-    }
-    let body = answer::written(&answer::One { data: PipelineView::new(&put.pipeline, environments) });
-    Ok(response.content_type("application/json").body(body))
+    let status = if put.created { StatusCode::CREATED } else { StatusCode::OK };
+    let response = answer::one(status, PipelineView::new(&put.pipeline, environments));
+    let response = response.with(ETAG, etag(&put.pipeline, environments));
+    Ok(if put.created { response.with(LOCATION, url(&key)) } else { response })
 }
 
 /// Whether registries have the steps that it uses, and whether it is within its bounds with those filled in.
@@ -134,7 +131,7 @@ pub async fn delete(call: Call) -> Answered {
     };
     // In a separate task: its secrets must be deleted too, even if the caller disconnects.
     done_in_task(limit, LOOK, deleting).await?;
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 pub async fn stop(mut call: Call) -> Answered {

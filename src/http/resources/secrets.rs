@@ -1,8 +1,8 @@
 //! Secrets of an organization or of one pipeline: list, view, create, change, delete. A value goes into the vault; no
 //! answer, problem or log line has it.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::ETAG;
 
 use crate::auth::Permission;
 use crate::domain::{Description, Identifier, PipelineKey, Timestamp, VariableName};
@@ -17,6 +17,7 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::http::{answer, refusals};
 use crate::idempotency::{Pending, StoredAnswer};
 use crate::secrets::{NewSecret, Secret, SecretChange, SecretValue};
@@ -94,7 +95,7 @@ pub async fn create(mut call: Call) -> Answered {
     let new = NewSecret { pipeline, name, value, description: description.unwrap_or_default() };
     let secret = done_in_task(access.node.answer_timeout, LOOK, make(access.clone(), new, pending, now)).await?;
     log_change(&access, &secret, "secret created");
-    Ok(answer::with_etag(idempotent::response(created(&access, &secret)), &etag(&secret)))
+    Ok(idempotent::response(created(&access, &secret)).with(ETAG, etag(&secret)))
 }
 
 async fn make(access: Access, new: NewSecret, pending: Option<Pending>, now: Timestamp) -> Result<Secret, Problem> {
@@ -127,7 +128,7 @@ pub async fn update(mut call: Call) -> Answered {
     let updating = vault.update(organization, pipeline.as_ref(), &name, change, expected, cause);
     let secret = done_within(access.node.answer_timeout, LOOK, updating).await?;
     log_change(&access, &secret, "secret changed");
-    Ok(answer::with_etag(render(StatusCode::OK, &secret), &etag(&secret)))
+    Ok(render(StatusCode::OK, &secret).with(ETAG, etag(&secret)))
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -143,7 +144,7 @@ pub async fn delete(call: Call) -> Answered {
     }
     let by = &access.caller.person.name;
     tracing::info!(secret = %name, pipeline = pipeline.as_ref().map(Identifier::as_str), %by, "secret deleted");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 /// The secret that a request is about: its name from the path, its pipeline from the query.
@@ -162,7 +163,7 @@ impl SecretRef {
     }
 }
 
-fn render(status: StatusCode, secret: &Secret) -> HttpResponse {
+fn render(status: StatusCode, secret: &Secret) -> Response {
     answer::one(status, SecretView::from(secret))
 }
 

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
 use serde_json::json;
@@ -23,6 +22,7 @@ use crate::http::outcome::{done_within, read_within};
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 
 /// Advice for a change whose outcome is unknown.
 const LOOK: &str = "sign in";
@@ -119,7 +119,7 @@ pub async fn sign_out(mut call: Call) -> Answered {
         let ended = done_within(access.node.answer_timeout, LOOK, ending).await?;
         tracing::info!(name = %access.caller.person.name, ended, "signed out");
     }
-    Ok(HttpResponse::NoContent().insert_header((SET_COOKIE, cookies::signed_out(&origin))).finish())
+    Ok(Response::no_content().with(SET_COOKIE, cookies::signed_out(&origin)))
 }
 
 pub async fn change_password(mut call: Call) -> Answered {
@@ -151,7 +151,7 @@ pub async fn change_password(mut call: Call) -> Answered {
     };
     done_within::<_, Problem>(access.node.answer_timeout, LOOK, changing).await?;
     tracing::info!(name = %access.caller.person.name, "password changed");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 pub async fn list(call: Call) -> Answered {
@@ -172,7 +172,7 @@ pub async fn end(call: Call) -> Answered {
     let ending = access.realm.accounts.end_sign_in(&access.caller, id, cause);
     done_within(access.node.answer_timeout, "list your sign-ins", ending).await?;
     tracing::info!(sign_in = %id, name = %access.caller.person.name, "sign-in ended");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 /// How one can sign in to an organization. An unknown one looks like one without providers.
@@ -238,9 +238,9 @@ fn new_sign_in(call: &Call, proof: Proof) -> NewSignIn {
     }
 }
 
-fn signed_in(call: &Call, origin: &Origin, open: &OpenToken) -> HttpResponse {
+fn signed_in(call: &Call, origin: &Origin, open: &OpenToken) -> Response {
     let cookie = cookies::signed_in(origin, open, (call.app.realm.clock)());
-    HttpResponse::NoContent().insert_header((SET_COOKIE, cookie)).finish()
+    Response::no_content().with(SET_COOKIE, cookie)
 }
 
 fn refusal(unproven: Unproven) -> Problem {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use actix_web::HttpResponse;
+use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, HeaderValue, LOCATION, SET_COOKIE};
 
 use crate::auth::{AccountsError, NewSignIn, OpenToken, Proof, ProvidedPerson, ProviderLink};
@@ -17,6 +17,7 @@ use crate::http::outcome::done_within;
 use crate::http::own_page::{self, Origin};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::sso::{Begun, Callback, Failure, ReturnPath, SignedIn};
 
 /// Parameters of a callback that are looked at; providers add some of their own.
@@ -171,11 +172,7 @@ fn failed(call: &Call, problem: Problem, way_back: WayBack<'_>, cookies: &[Heade
     Ok(see_other(&format!("/sign-in?{}", query.finish()), cookies))
 }
 
-fn see_other(location: &str, cookies: &[HeaderValue]) -> HttpResponse {
-    let mut response = HttpResponse::SeeOther();
-    response.insert_header((LOCATION, location));
-    for cookie in cookies {
-        response.append_header((SET_COOKIE, cookie.clone()));
-    }
-    response.finish()
+fn see_other(location: &str, cookies: &[HeaderValue]) -> Response {
+    let response = Response::new(StatusCode::SEE_OTHER).with(LOCATION, location);
+    cookies.iter().fold(response, |response, cookie| response.with(SET_COOKIE, cookie))
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
+use actix_web::http::header::ETAG;
 use serde_json::json;
 
 use crate::auth::Permission;
@@ -23,6 +23,7 @@ use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::{FieldError, Problem};
 use crate::http::resources::pipelines::ResumeForm;
+use crate::http::response::Response;
 use crate::idempotency::StoredAnswer;
 use crate::registries::{
     GitSource, NewRegistry, NewSource, Refusal, Registry, STEPS_MAX, Status, Steps, Synced, steps_of,
@@ -46,7 +47,7 @@ pub async fn view(call: Call) -> Answered {
     let render = || Ok(answer::one(StatusCode::OK, view_of(&access, &registry)));
     // A running sync does not change the `ETag`.
     if access.realm.registries.status(&registry) == Status::Syncing {
-        return Ok(answer::with_etag(render()?, &etag(&registry)));
+        return Ok(render()?.with(ETAG, etag(&registry)));
     }
     answer::tagged(call.request.headers(), &etag(&registry), render)
 }
@@ -73,7 +74,7 @@ pub async fn create(mut call: Call) -> Answered {
         Ok::<_, Problem>((created(&access, &registry), etag(&registry)))
     };
     let (made, etag) = done_in_task(limit, LOOK, making).await?;
-    Ok(answer::with_etag(idempotent::response(made), &etag))
+    Ok(idempotent::response(made).with(ETAG, etag))
 }
 
 pub async fn update(mut call: Call) -> Answered {
@@ -90,7 +91,7 @@ pub async fn update(mut call: Call) -> Answered {
         let registry = registries.update(organization, id, new, expected.as_deref(), &initiator, clock).await?;
         log_change(&access, &registry, "step registry changed");
         let response = answer::one(StatusCode::OK, view_of(&access, &registry));
-        Ok::<_, Problem>(answer::with_etag(response, &etag(&registry)))
+        Ok::<_, Problem>(response.with(ETAG, etag(&registry)))
     };
     Ok(done_in_task(limit, LOOK, updating).await?)
 }
@@ -104,7 +105,7 @@ pub async fn delete(call: Call) -> Answered {
     let deleting = access.realm.registries.delete(organization, registry.id, expected.as_deref(), &initiator, now);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
     log_change(&access, &registry, "step registry deleted");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 pub async fn sync(mut call: Call) -> Answered {

@@ -199,7 +199,7 @@ mod tests {
     fn problem(pairs: &[(&str, &str)]) -> Option<(u16, String)> {
         let pairs: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let problem = subject_token(&pairs).err()?;
-        Some((problem.render("").status().as_u16(), problem.to_string()))
+        Some((problem.render("").status.as_u16(), problem.to_string()))
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! API tokens: list, create, revoke. Everybody manages their own, admins those of all.
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde::Serialize;
 use serde_json::json;
@@ -18,6 +17,7 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within, read_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::idempotency::Pending;
 
 /// Advice for a change whose outcome is unknown.
@@ -142,7 +142,7 @@ pub async fn revoke(call: Call) -> Answered {
     let revoking = access.realm.accounts.revoke(&access.caller.organization, id, only_of, cause);
     done_within(access.node.answer_timeout, LOOK, revoking).await?;
     tracing::info!(token = %id, by = %access.caller.person.name, "token revoked");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 impl Access {

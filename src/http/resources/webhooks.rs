@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use actix_web::HttpResponse;
 use actix_web::http::StatusCode;
 use serde_json::{Value, json};
 
@@ -22,6 +21,7 @@ use crate::http::idempotent::{self, Begun};
 use crate::http::outcome::{done_in_task, done_within};
 use crate::http::paging::{self, Query, Slice};
 use crate::http::problem::Problem;
+use crate::http::response::Response;
 use crate::http::{answer, refusals};
 use crate::nearest::did_you_mean;
 use crate::store::{Batch, durable_up_to};
@@ -182,7 +182,7 @@ pub async fn delete(call: Call) -> Answered {
     let deleting = access.realm.webhooks.delete(&access.caller.organization, id, &initiator);
     done_within(access.node.answer_timeout, LOOK, deleting).await?;
     tracing::info!(webhook = %id, by = %access.caller.person.name, "webhook deleted");
-    Ok(HttpResponse::NoContent().finish())
+    Ok(Response::no_content())
 }
 
 pub async fn rotate_secret(mut call: Call) -> Answered {

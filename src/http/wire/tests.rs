@@ -46,10 +46,10 @@ async fn echo(request: Request, mut incoming: Incoming) -> Reply {
     while let Some(piece) = incoming.next().await {
         match piece {
             Ok(bytes) => body += std::str::from_utf8(&bytes).unwrap(),
-            Err(CutShort) => return HttpResponse::BadRequest().body(body + " was cut short").into(),
+            Err(CutShort) => return Response::new(StatusCode::BAD_REQUEST).body(body + " was cut short").into(),
         }
     }
-    HttpResponse::Ok().body(body).into()
+    Response::new(StatusCode::OK).body(body).into()
 }
 
 fn post(headers: &str, body: &str) -> String {
@@ -99,7 +99,7 @@ async fn a_body_that_is_none_or_ends_early_is_said_to_be_and_nothing_is_read_aft
 
 #[actix::test]
 async fn who_sends_a_body_that_nobody_reads_gets_the_answer_and_nothing_more() {
-    let refuse = async |_: Request, _: Incoming| HttpResponse::Unauthorized().finish().into();
+    let refuse = async |_: Request, _: Incoming| Response::new(StatusCode::UNAUTHORIZED).into();
     let sent = post("Content-Length: 100000", &"x".repeat(50_000)) + GET;
     let told = told(refuse, &sent).await;
     assert_eq!(told, said("401 Unauthorized", "connection: close\n", ""));
@@ -168,7 +168,7 @@ async fn the_handler_learns_of_the_end_of_the_client_and_a_stream_goes_on_until_
         })
         .await;
         let pieces = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
-        HttpResponse::Ok().streaming(stream::iter(pieces)).into()
+        Response::new(StatusCode::OK).streaming(stream::iter(pieces)).into()
     };
     let told = told(answer, GET).await;
     assert!(told.ends_with("1\na\n1\nb\n0\n\n") && told.contains("transfer-encoding: chunked"), "{told}");
@@ -178,7 +178,7 @@ async fn the_handler_learns_of_the_end_of_the_client_and_a_stream_goes_on_until_
 async fn an_answer_to_head_has_no_body_and_one_in_pieces_ends_with_an_old_clients_connection() {
     let answer = async |_: Request, _: Incoming| {
         let pieces = ["a", "b"].map(|piece| Ok::<_, io::Error>(Bytes::from_static(piece.as_bytes())));
-        HttpResponse::Ok().streaming(stream::iter(pieces)).into()
+        Response::new(StatusCode::OK).streaming(stream::iter(pieces)).into()
     };
     let head = told(answer, &GET.replace("GET", "HEAD")).await;
     assert!(head.contains("transfer-encoding: chunked") && head.ends_with("\n\n"), "{head}");
@@ -216,7 +216,9 @@ async fn what_a_transport_holds_back_is_flushed() {
 #[actix::test]
 async fn a_stream_that_fails_is_cut_off_without_its_end() {
     let answer = async |_: Request, _: Incoming| {
-        HttpResponse::Ok().streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))])).into()
+        Response::new(StatusCode::OK)
+            .streaming(stream::iter([Ok(Bytes::from_static(b"a")), Err(io::Error::other("no"))]))
+            .into()
     };
     let client = async |mut wire: DuplexStream| {
         wire.write_all(GET.as_bytes()).await.unwrap();

@@ -3,9 +3,8 @@
 use std::time::Instant;
 
 use actix_web::http::Method;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName};
+use actix_web::http::header::HeaderName;
 use actix_web::web::{Bytes, BytesMut};
-use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::{FutureExt, stream as streams};
 use serde_json::json;
 use tokio::sync::watch;
@@ -24,6 +23,7 @@ use crate::http::head::{Headers, ascii};
 use crate::http::paging::Query;
 use crate::http::problem::Problem;
 use crate::http::request::Request;
+use crate::http::response::Response;
 use crate::http::streaming::{OwnPatience, bare};
 use crate::shares::Place;
 use crate::store::StoreError;
@@ -73,17 +73,13 @@ pub async fn stream(call: Call) -> Answered {
         subscription,
         _held: held,
     };
-    let mut response = answer();
-    response.insert_header((LAST_EVENT, start.after));
-    Ok(subscriber.follow(response))
+    Ok(subscriber.follow(answer().with(LAST_EVENT, start.after.to_string())))
 }
 
-fn answer() -> HttpResponseBuilder {
+fn answer() -> Response {
     /// For proxies that would buffer an answer.
     const BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
-    let mut response = HttpResponse::Ok();
-    response.insert_header((CONTENT_TYPE, "text/event-stream")).insert_header((BUFFERING, "no"));
-    response
+    Response::ok("text/event-stream").with(BUFFERING, "no")
 }
 
 /// `None` if the header is missing or empty.
@@ -162,7 +158,7 @@ struct Subscriber {
 }
 
 impl Subscriber {
-    fn follow(self, mut response: HttpResponseBuilder) -> HttpResponse {
+    fn follow(self, response: Response) -> Response {
         let pieces = streams::try_unfold(self, |mut subscriber| async move {
             let (request, access) = (subscriber.request.clone(), subscriber.access.clone());
             match while_connected(&request, &access, true, subscriber.next_piece()).await {

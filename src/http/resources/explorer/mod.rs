@@ -2,8 +2,6 @@
 
 use std::sync::OnceLock;
 
-use actix_web::HttpResponse;
-use actix_web::http::header::CONTENT_TYPE;
 use actix_web::web::Bytes;
 use rawzip::{CompressionMethod, ZipArchive};
 use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
@@ -11,6 +9,7 @@ use utoipa_swagger_ui_vendored::SWAGGER_UI_VENDORED;
 use crate::http::answer::Answered;
 use crate::http::call::Call;
 use crate::http::refusals::route_not_found;
+use crate::http::response::Response;
 
 /// The largest file of the archive that is served has 1.5 MB.
 const FILE_MAX: usize = 8 << 20;
@@ -26,7 +25,7 @@ pub async fn file(call: Call) -> Answered {
         name => of_swagger_ui(name),
     };
     let (kind, bytes) = found.ok_or_else(|| route_not_found(path))?;
-    Ok(HttpResponse::Ok().insert_header((CONTENT_TYPE, kind)).body(bytes))
+    Ok(Response::ok(kind).body(bytes))
 }
 
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";

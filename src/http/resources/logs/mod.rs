@@ -6,9 +6,8 @@ mod source;
 pub use source::{Format, LINES_MAX, LineView};
 
 use actix_web::http::Method;
-use actix_web::http::header::{CONTENT_TYPE, HeaderName};
+use actix_web::http::header::HeaderName;
 use actix_web::web::Bytes;
-use actix_web::{HttpResponse, HttpResponseBuilder};
 use futures_util::stream;
 use tokio::sync::watch;
 
@@ -23,6 +22,7 @@ use crate::http::clients::{Waited, while_connected};
 use crate::http::paging::{self, Query};
 use crate::http::problem::Problem;
 use crate::http::request::Request;
+use crate::http::response::Response;
 use crate::http::streaming::bare;
 use crate::shares::Place;
 use source::{LogQuery, LogSource};
@@ -48,8 +48,7 @@ pub async fn view(call: Call) -> Answered {
 async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
     let (mut source, end) = source.with_end(&access).await?;
     source.until = end.next;
-    let mut response = answer(&source.query);
-    response.insert_header((NEXT_OFFSET_HEADER, end.next));
+    let response = answer(&source.query).with(NEXT_OFFSET_HEADER, end.next.to_string());
     let limit = source.query.limit;
     let pieces = stream::try_unfold((access, source), |(access, source)| async move {
         let (source, piece) = source.next_piece(&access).await?;
@@ -70,7 +69,7 @@ async fn page(call: &Call, access: Access, source: LogSource) -> Answered {
 /// The log so far, and what is added until the deployment finishes, the client disconnects or loses its access, or the
 /// server stops.
 fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
-    let mut response = answer(&source.query);
+    let response = answer(&source.query);
     if call.request.method() == Method::HEAD {
         return Ok(bare(response));
     }
@@ -102,14 +101,11 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     Ok(response.streaming(pieces))
 }
 
-fn answer(query: &LogQuery) -> HttpResponseBuilder {
-    let content = match query.format {
+fn answer(query: &LogQuery) -> Response {
+    Response::ok(match query.format {
         Format::Text => "text/plain; charset=utf-8",
         Format::Json => "application/x-ndjson",
-    };
-    let mut response = HttpResponse::Ok();
-    response.insert_header((CONTENT_TYPE, content));
-    response
+    })
 }
 
 /// A client that reads a log while it is written.
