@@ -1,7 +1,7 @@
 //! Requests that wait, for a lock or for a change, as long as their client is connected.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub async fn while_connected<F: Future>(
     request: &Request,
     access: &Access,
     waits: bool,
-    answer: F,
+    mut answer: Pin<&mut F>,
 ) -> Waited<F::Output> {
     let connection = request.connection();
     let is_gone = || connection.is_some_and(|connection| connection.socket.is_gone());
@@ -50,7 +50,6 @@ pub async fn while_connected<F: Future>(
     if is_known_gone() {
         return Waited::Gone;
     }
-    let mut answer = pin!(answer);
     let mut lost = pin!(access.lost());
     poll_fn(|context| match answer.as_mut().poll(context) {
         Poll::Ready(answer) if is_gone() => Poll::Ready(Waited::TooLate(answer)),
@@ -130,7 +129,7 @@ pub async fn newest_within<T, W: Changes>(
         }
         Ok(newest)
     };
-    match while_connected(request, access, true, waiting).await {
+    match while_connected(request, access, true, pin!(waiting)).await {
         Waited::There(newest) => newest,
         Waited::Revoked(problem, _) => Err(problem),
         Waited::TooLate(_) | Waited::Gone => Err(gone()),
@@ -180,7 +179,7 @@ pub async fn read_when_changed<T, W: Changes>(
             }
         }
     };
-    match while_connected(request, access, true, changed).await {
+    match while_connected(request, access, true, pin!(changed)).await {
         Waited::There(read) => read,
         Waited::Revoked(problem, _) => Err(problem),
         // Nobody received it: a lock that was granted in the meantime does not count as seen.

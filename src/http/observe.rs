@@ -21,7 +21,7 @@ use super::connection::{ActiveRequest, Connection};
 use super::incoming::Incoming;
 use super::meter::count_problem;
 use super::problem::Problem;
-use super::protection::Content;
+use super::protection::{Content, TransportSecurity};
 use super::reply::{Common, Reply};
 use super::request::Request;
 use super::request_id::RequestId;
@@ -30,7 +30,13 @@ use super::router::Router;
 use super::state::{App, Node, PerThread};
 use super::{hints, idempotent};
 
-pub async fn observe(app: &App, router: &Router, request: Request, incoming: Incoming) -> Reply {
+pub async fn observe(
+    app: &App,
+    router: &Router,
+    security: Option<&TransportSecurity>,
+    request: Request,
+    incoming: Incoming,
+) -> Reply {
     let connection = request.connection();
     let only_probes = connection.is_some_and(|connection| app.node.connections.serves_only_probes(connection));
     let in_flight = RequestInFlight::begin(&app.node, connection);
@@ -75,6 +81,10 @@ pub async fn observe(app: &App, router: &Router, request: Request, incoming: Inc
         meter.record(request.method(), response.status, elapsed.as_secs_f64());
     }
     tracing::debug!(status = response.status.as_u16(), micros = elapsed.as_micros() as u64, "answered");
+    let response = match security {
+        Some(security) => security.protect(request.headers(), response),
+        None => response,
+    };
     Reply {
         response: Response { body: in_flight.with(response.body), ..response },
         is_last: only_probes || app.node.draining.load(Ordering::Relaxed),

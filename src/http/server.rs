@@ -15,8 +15,6 @@ use socket2::{Domain, Socket, Type};
 
 use super::handshake::Handshakes;
 use super::protection::TransportSecurity;
-use super::reply::Reply;
-use super::request::Request;
 use super::router::Router;
 use super::state::{App, Node, Realm};
 use super::transport::Transport;
@@ -204,16 +202,8 @@ impl Service {
 impl Worker {
     async fn serve<T: Transport>(self: Rc<Self>, transport: T) -> io::Result<()> {
         let connection = transport.connection().clone();
-        let answer = async |request: Request, incoming| {
-            let asked = self.security.as_ref().map(|security| (security, request.clone()));
-            let reply = observe::observe(&self.app, &self.router, request, incoming).await;
-            match asked {
-                Some((security, request)) => {
-                    Reply { response: security.protect(request.headers(), reply.response), ..reply }
-                }
-                None => reply,
-            }
-        };
+        let answer =
+            |request, incoming| observe::observe(&self.app, &self.router, self.security.as_ref(), request, incoming);
         wire::serve(transport, Some(connection), &self.rules, self.stopping.notified(), answer).await
     }
 }

@@ -193,7 +193,7 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
             self.write.extend_from_slice(CONTINUE);
         }
         let request = Request::new(head, self.connection.clone());
-        let reply = self.while_reading(feed.as_ref(), answer(request, incoming)).await?;
+        let reply = self.while_reading(feed.as_ref(), pin!(answer(request, incoming))).await?;
         self.is_out_of_step |= feed.is_some_and(|feed| !feed.is_complete());
         let end = BodyEnd::of(reply.response.status, reply.response.body.size(), version);
         let is_last = reply.is_last || self.is_out_of_step || next != AfterAnswer::KeepAlive || end == BodyEnd::Close;
@@ -250,8 +250,11 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
 
     /// Awaits an answer, or a piece of one. Meanwhile what was answered before is written, and what the client sends is read:
     /// the rest of the request's body, the next requests, and its end, of which the handler learns by being polled.
-    async fn while_reading<F: Future>(&mut self, feed: Option<&Feed>, answer: F) -> io::Result<F::Output> {
-        let mut answer = pin!(answer);
+    async fn while_reading<F: Future>(
+        &mut self,
+        feed: Option<&Feed>,
+        mut answer: Pin<&mut F>,
+    ) -> io::Result<F::Output> {
         poll_fn(|context| {
             loop {
                 if let Poll::Ready(answer) = answer.as_mut().poll(context) {
@@ -333,7 +336,8 @@ impl<'r, T: AsyncRead + AsyncWrite + Unpin> Wire<'r, T> {
     async fn send_stream(&mut self, body: BoxBody, end: BodyEnd) -> io::Result<()> {
         let mut body = pin!(body);
         let mut sent = 0;
-        while let Some(piece) = self.while_reading(None, poll_fn(|context| body.as_mut().poll_next(context))).await? {
+        let mut next = poll_fn(|context| body.as_mut().poll_next(context));
+        while let Some(piece) = self.while_reading(None, Pin::new(&mut next)).await? {
             let piece = piece.map_err(|error| io::Error::other(error.to_string()))?;
             sent += piece.len() as u64;
             match end {

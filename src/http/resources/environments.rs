@@ -110,8 +110,7 @@ pub async fn put(mut call: Call) -> Answered {
     let status = if configured.created { StatusCode::CREATED } else { StatusCode::OK };
     let response = render(status, &key, &configured.environment)?;
     let response = response.with(ETAG, etag(&configured.environment));
-    let location = || format!("{}/{}", base(&key.pipeline), key.name);
-    Ok(if configured.created { response.with(LOCATION, location()) } else { response })
+    Ok(if configured.created { response.with(LOCATION, url(&key, ["", ""])) } else { response })
 }
 
 pub async fn delete(call: Call) -> Answered {
@@ -133,10 +132,13 @@ pub async fn delete_reserved(call: Call) -> Answered {
     }
 }
 
-/// The path of a pipeline's environments.
-pub fn base(key: &PipelineKey) -> String {
-    let (organization, pipeline) = (key.organization.as_str(), key.pipeline.as_str());
-    ["/api/v1/organizations/", organization, "/pipelines/", pipeline, "/ephemeral-environments"].concat()
+/// The path of an environment, or of something `below` it.
+pub fn url(key: &EnvironmentKey, below: [&str; 2]) -> String {
+    let PipelineKey { organization, pipeline } = &key.pipeline;
+    let (organization, pipeline, name) = (organization.as_str(), pipeline.as_str(), key.name.as_str());
+    let [place, id] = below;
+    ["/api/v1/organizations/", organization, "/pipelines/", pipeline, "/ephemeral-environments/", name, place, id]
+        .concat()
 }
 
 fn render(status: StatusCode, key: &EnvironmentKey, environment: &Environment) -> Answered {

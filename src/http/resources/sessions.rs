@@ -1,5 +1,6 @@
 //! Sessions: claim one environment or any, view, deploy, keep alive, release, force-claim.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,7 @@ pub async fn claim(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
-    let claiming = environments.claim(&key, claim, patience, keyed);
+    let claiming = pin!(environments.claim(&key, claim, patience, keyed));
     let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited, Problem::from)
 }
@@ -56,7 +57,7 @@ pub async fn claim_any(mut call: Call) -> Answered {
     let (has_key, waits) = (keyed.is_some(), !patience.wait.is_zero());
     let _held = if waits { access.hold_connection()? } else { None };
     let environments = access.environments();
-    let claiming = environments.claim_any(&pipeline, labels.clone(), claim, patience, keyed);
+    let claiming = pin!(environments.claim_any(&pipeline, labels.clone(), claim, patience, keyed));
     let waited = while_connected(&call.request, &access, waits, claiming).await;
     answer_claim(&call.request, &access, &place, has_key, waited, |failure| match failure {
         Failure::Rejected(Rejection::AllLocked { queue_length }) => match environments.holders(&pipeline, &labels) {
@@ -266,8 +267,7 @@ async fn release_in(access: &Access, key: &EnvironmentKey, session: SessionId) -
 
 fn session_answer<T: Serialize>(status: StatusCode, key: &EnvironmentKey, session: SessionId, view: T) -> StoredAnswer {
     let subject = Subject::Session { environment: key.clone(), session };
-    let location =
-        [&*environments::base(&key.pipeline), "/", key.name.as_str(), "/sessions/", &session.text()].concat();
+    let location = environments::url(key, ["/sessions/", &session.text()]);
     idempotent::answer_about(subject, status, location, view)
 }
 

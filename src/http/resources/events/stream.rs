@@ -1,5 +1,6 @@
 //! The event stream (server-sent events): in order, without gaps or duplicates, resumed after the client's last event.
 
+use std::pin::pin;
 use std::time::Instant;
 
 use actix_web::http::Method;
@@ -73,7 +74,7 @@ pub async fn stream(call: Call) -> Answered {
         subscription,
         _held: held,
     };
-    Ok(subscriber.follow(answer().with(LAST_EVENT, start.after.to_string())))
+    Ok(subscriber.follow(answer().with(LAST_EVENT, &start.after)))
 }
 
 fn answer() -> Response {
@@ -161,7 +162,8 @@ impl Subscriber {
     fn follow(self, response: Response) -> Response {
         let pieces = streams::try_unfold(self, |mut subscriber| async move {
             let (request, access) = (subscriber.request.clone(), subscriber.access.clone());
-            match while_connected(&request, &access, true, subscriber.next_piece()).await {
+            let waited = while_connected(&request, &access, true, pin!(subscriber.next_piece())).await;
+            match waited {
                 Waited::There(piece) => Ok(piece?.map(|piece| {
                     subscriber.sent_at = Some(Instant::now());
                     (piece, subscriber)

@@ -5,6 +5,8 @@ mod source;
 
 pub use source::{Format, LINES_MAX, LineView};
 
+use std::pin::pin;
+
 use actix_web::http::Method;
 use actix_web::http::header::HeaderName;
 use actix_web::web::Bytes;
@@ -93,7 +95,8 @@ fn follow(call: &Call, access: Access, source: LogSource) -> Answered {
     };
     let pieces = stream::try_unfold(follower, |mut follower| async move {
         let (request, access) = (follower.request.clone(), follower.access.clone());
-        match while_connected(&request, &access, true, follower.next_piece()).await {
+        let waited = while_connected(&request, &access, true, pin!(follower.next_piece())).await;
+        match waited {
             Waited::There(piece) => Ok(piece?.map(|piece| (piece, follower))),
             Waited::TooLate(_) | Waited::Gone | Waited::Revoked(..) => Ok::<_, Problem>(None),
         }
