@@ -90,16 +90,28 @@ pub trait Id {
 
 /// Fills `bytes` with the value of the digits, in either case; false if they are not exactly as many digits as needed.
 pub fn read_hex(digits: &str, bytes: &mut [u8]) -> bool {
-    let value = |digit: &u8| char::from(*digit).to_digit(16);
-    let read = |(byte, pair): (&mut u8, &[u8])| {
-        let pair = value(&pair[0]).zip(value(&pair[1]));
-        pair.map(|(high, low)| *byte = (high << 4 | low) as u8).is_some()
+    const NONE: u8 = 0xff;
+    const VALUES: [u8; 256] = {
+        let mut values = [NONE; 256];
+        let mut value = 0;
+        while value < DIGITS.len() {
+            values[DIGITS[value] as usize] = value as u8;
+            values[DIGITS[value].to_ascii_uppercase() as usize] = value as u8;
+            value += 1;
+        }
+        values
     };
-    digits.len() == 2 * bytes.len() && bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)).all(read)
+    let (pairs, _) = digits.as_bytes().as_chunks();
+    let all = bytes.iter_mut().zip(pairs).fold(0, |all, (byte, &[high, low])| {
+        let (high, low) = (VALUES[usize::from(high)], VALUES[usize::from(low)]);
+        *byte = high << 4 | low;
+        all | high | low
+    });
+    digits.len() == 2 * bytes.len() && all != NONE
 }
 
 fn is_lower_hex(digits: &str) -> bool {
-    digits.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+    digits.bytes().fold(true, |all, byte| all & matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
 /// The order of arrival of all claims, across environments and restarts.
