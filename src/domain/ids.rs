@@ -69,6 +69,10 @@ impl IdText {
         self
     }
 
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
     fn push(&mut self, digit: u8) {
         self.bytes[self.length] = digit;
         self.length += 1;
@@ -79,7 +83,7 @@ impl Deref for IdText {
     type Target = str;
 
     fn deref(&self) -> &str {
-        std::str::from_utf8(&self.bytes[..self.length]).expect("prefixes and digits are ASCII")
+        std::str::from_utf8(self.as_bytes()).expect("prefixes and digits are ASCII")
     }
 }
 

@@ -134,7 +134,7 @@ impl Access {
 
     /// The caller as recorded in events and the audit.
     pub fn initiator(&self) -> Initiator {
-        let request = Arc::from(&*self.request);
+        let request = self.request.shared();
         Initiator { person: self.caller.person.clone(), via: Some(RequestRef { token: self.caller.token, request }) }
     }
 

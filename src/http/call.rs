@@ -56,15 +56,18 @@ fn value<'r>(
 fn find(path: &str, parameters: &PathParameters) -> [Range<usize>; PARAMETERS_MAX] {
     let mut found = [const { 0..0 }; PARAMETERS_MAX];
     let mut wanted = parameters.iter().zip(&mut found).peekable();
-    let mut start = 0;
-    let slashes = memchr::memchr_iter(b'/', path.as_bytes());
-    for (number, end) in slashes.chain([path.len()]).enumerate() {
+    let (mut start, mut number) = (0, 0);
+    // Segments are short: looking for each slash by itself would take longer.
+    for (end, byte) in path.bytes().chain([b'/']).enumerate() {
+        if byte != b'/' {
+            continue;
+        }
         match wanted.peek() {
             Some(((_, position), _)) if *position != number => {}
             Some(_) => wanted.by_ref().take(1).for_each(|(_, found)| *found = start..end),
             None => break,
         }
-        start = end + 1;
+        (start, number) = (end + 1, number + 1);
     }
     found
 }

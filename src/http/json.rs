@@ -12,6 +12,17 @@ pub fn write<T: Serialize + ?Sized>(value: &T, out: &mut Vec<u8>) -> Result<(), 
     value.serialize(Writer { out })
 }
 
+/// Writes a text of ASCII that has nothing to escape in it, such as an id: our writer takes its bytes as they are, without
+/// looking at each of them twice.
+pub fn plain<S: Serializer>(serializer: S, ascii: &[u8]) -> Result<S::Ok, S::Error> {
+    debug_assert!(ascii.is_ascii() && is_plain(ascii));
+    if serializer.is_human_readable() {
+        serializer.serialize_str(str::from_utf8(ascii).map_err(serde::ser::Error::custom)?)
+    } else {
+        serializer.serialize_bytes(ascii)
+    }
+}
+
 struct Writer<'a> {
     out: &'a mut Vec<u8>,
 }
@@ -199,8 +210,18 @@ impl<'a> Serializer for Writer<'a> {
         Ok(())
     }
 
+    /// Only [`plain`] has bytes for us.
     fn serialize_bytes(self, value: &[u8]) -> Result<(), Error> {
-        self.collect_seq(value)
+        self.out.reserve(value.len() + 2);
+        self.out.push(b'"');
+        self.out.extend_from_slice(value);
+        self.out.push(b'"');
+        Ok(())
+    }
+
+    /// Tells [`plain`] that it may give us bytes.
+    fn is_human_readable(&self) -> bool {
+        false
     }
 
     fn serialize_none(self) -> Result<(), Error> {
@@ -411,6 +432,21 @@ mod tests {
         left_out: Option<u8>,
         empty: [u8; 0],
         variants: [Variants; 4],
+    }
+
+    struct Plain(&'static [u8]);
+
+    impl Serialize for Plain {
+        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+            plain(serializer, self.0)
+        }
+    }
+
+    #[test]
+    fn a_plain_text_is_the_same_text_to_others() {
+        let value = BTreeMap::from([("id", Plain(b"ses_0a")), ("none", Plain(b""))]);
+        assert_eq!(written(&value), r#"{"id":"ses_0a","none":""}"#);
+        assert_eq!(written(&value), serde_json::to_string(&value).unwrap());
     }
 
     #[test]

@@ -14,19 +14,20 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const LENGTH_MAX: usize = 128;
 
 #[derive(Clone)]
-pub enum RequestId {
-    New(IdText),
-    Given(Arc<str>),
-}
+pub struct RequestId(Arc<str>);
 
 impl RequestId {
     pub fn of(headers: &Headers) -> Self {
         let is_safe =
             |id: &&str| (1..=LENGTH_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-        match headers.text(&REQUEST_ID).filter(is_safe) {
-            Some(given) => Self::Given(given.into()),
-            None => Self::New(IdText::new("req_", &entropy::id_seed())),
-        }
+        Self(match headers.text(&REQUEST_ID).filter(is_safe) {
+            Some(given) => given.into(),
+            None => (&*IdText::new("req_", &entropy::id_seed())).into(),
+        })
+    }
+
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
     }
 }
 
@@ -34,15 +35,12 @@ impl Deref for RequestId {
     type Target = str;
 
     fn deref(&self) -> &str {
-        match self {
-            Self::New(id) => id,
-            Self::Given(id) => id,
-        }
+        &self.0
     }
 }
 
 impl fmt::Debug for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        (**self).fmt(f)
+        self.0.fmt(f)
     }
 }

@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
 use crate::domain::{Id, InputKind, InputValue, Person, Timestamp, UserId};
+use crate::http::json;
 
 /// A value that is written as its text.
 #[derive(Debug, Clone)]
@@ -24,7 +25,7 @@ pub struct Written<T>(pub T);
 
 impl<T: Id> Serialize for Written<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0.text())
+        json::plain(serializer, self.0.text().as_bytes())
     }
 }
 
@@ -82,7 +83,7 @@ impl TimeText {
 
 impl Serialize for Time {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.text().as_str())
+        json::plain(serializer, &self.text().0)
     }
 }
 

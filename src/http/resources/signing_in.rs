@@ -234,7 +234,7 @@ fn new_sign_in(call: &Call, proof: Proof) -> NewSignIn {
         proof,
         client: own_page::client(call),
         replaces: cookies::sign_in_text(call).map(str::to_owned),
-        request: Arc::from(&*call.id),
+        request: call.id.shared(),
     }
 }
 

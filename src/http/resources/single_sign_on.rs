@@ -122,7 +122,7 @@ async fn sign_in(call: &Call, organization: &Identifier, person: SignedIn) -> Re
         proof: Proof::SingleSignOn,
         client: own_page::client(call),
         replaces: cookies::sign_in_text(call).map(str::to_owned),
-        request: Arc::from(&*call.id),
+        request: call.id.shared(),
     };
     let open = done_within(timeout, LOOK, realm.accounts.sign_in(&member, new, now)).await?;
     tracing::info!(member = %member.id, name = %member.name, role = %member.role, %provider, "signed in");

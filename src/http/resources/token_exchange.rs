@@ -71,7 +71,7 @@ async fn granted(call: &Call, identity_token: &str) -> Result<(OpenToken, i64), 
     let checked = realm.identities.check(organization, identity_token, now).await;
     let job = checked.map_err(|refusal| refused(organization, &refusal))?;
     let seconds = job.token_seconds;
-    let request = Arc::from(&*call.id);
+    let request = call.id.shared();
     let exchanging = async {
         let exchanged = realm.accounts.exchange(trusted(job), &request, now).await;
         exchanged.map_err(|error| not_exchanged(organization, error))
