@@ -1,8 +1,6 @@
 //! Signing in and out with a browser, and the password of whoever has signed in. For pages of ours, so it is not part of the
 //! API's description.
 
-use std::sync::Arc;
-
 use actix_web::http::StatusCode;
 use actix_web::http::header::SET_COOKIE;
 use serde_json::json;

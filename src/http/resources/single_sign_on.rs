@@ -1,8 +1,6 @@
 //! Single sign-on: the two addresses that a browser goes through, to a provider and back. Not part of the API: browsers open
 //! them as pages, so what goes wrong leads to the sign-in page, which says it in words.
 
-use std::sync::Arc;
-
 use actix_web::http::StatusCode;
 use actix_web::http::header::{ACCEPT, HeaderValue, LOCATION, SET_COOKIE};
 

@@ -2,8 +2,6 @@
 //! token is what the caller has. Whatever is wrong with it, the answer is the same, so that it tells nobody which
 //! organizations there are and whom they trust; the reason is in the log.
 
-use std::sync::Arc;
-
 use actix_web::http::StatusCode;
 use serde::Serialize;
 use utoipa::ToSchema;
