@@ -96,6 +96,9 @@ impl Query {
     }
 
     pub fn finish(mut self) -> Result<(), Problem> {
+        if self.parameters.is_empty() && self.errors.is_empty() {
+            return Ok(());
+        }
         let unknown: BTreeSet<_> = self.parameters.drain(..).map(|(parameter, _)| parameter).collect();
         for parameter in unknown {
             let hint = match nearest(&parameter, &self.known) {
