@@ -18,7 +18,7 @@ use super::names::{Author, Remote};
 use super::scratch::{self, RepositoryPaths};
 use crate::domain::Identifier;
 use crate::outbound::{Policy, Proxy, tunnel_command, tunnel_variables};
-use crate::shares::{Capacity, Places};
+use crate::shares::{Capacity, Places, stand_back};
 
 /// Processes of git at a time: each has a connection and unpacks data, and steps need the machine too. A remote that
 /// answers slowly holds one for as long as the time limit, so an organization gets only some of them: four if no other one
@@ -259,6 +259,7 @@ impl<'a> GitCommand<'a> {
             _ => error.into(),
         })?;
         limit_file_size(&child);
+        child.id().into_iter().for_each(stand_back);
         Ok(child)
     }
 

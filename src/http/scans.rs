@@ -6,9 +6,10 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, LazyLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Handle;
 
 use super::problem::Problem;
@@ -23,7 +24,7 @@ const WAITING_MAX: usize = 4_096;
 static AT_ONCE: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(2, |cores| cores.get().max(2)));
 
-/// A read that took longer is followed by a rest of so many times its length.
+/// A read that took more of a processor's time is followed by a rest of so many times its length.
 const SHORT: Duration = Duration::from_millis(1);
 const RESTS: u32 = 3;
 const REST_MAX: Duration = Duration::from_secs(1);
@@ -96,18 +97,21 @@ impl Scans {
         let threads = if self.readers.includes(organization) { &LONG_READS } else { &USUAL };
         let mut place = RestingPlace {
             place: Some(place),
-            began: Instant::now(),
+            began: None,
             organization: organization.clone(),
             readers: self.rests.then(|| self.readers.clone()),
             on: Handle::current(),
         };
         let caller = Caller::default();
         let gone = caller.gone.clone();
-        let between_pieces = move || {
-            place.pause();
-            if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        let read = move || {
+            place.began = Some(time_of_this_thread());
+            let between_pieces = move || {
+                place.pause();
+                if gone.load(Ordering::Relaxed) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            };
+            store::in_pieces(between_pieces, read)
         };
-        let read = move || store::in_pieces(between_pieces, read);
         Ok(threads.spawn_blocking(read).await.map_err(Problem::internal)??)
     }
 }
@@ -115,7 +119,8 @@ impl Scans {
 /// A place that is held for a rest when its read has ended, but not for ever.
 struct RestingPlace {
     place: Option<Place>,
-    began: Instant,
+    /// By the clock of the thread that reads; `None` until it does.
+    began: Option<Duration>,
     organization: Identifier,
     /// `None` if it need not rest.
     readers: Option<Arc<LongReaders>>,
@@ -132,7 +137,8 @@ impl RestingPlace {
 
 impl Drop for RestingPlace {
     fn drop(&mut self) {
-        let (place, took) = (self.place.take(), self.began.elapsed());
+        let (place, Some(began)) = (self.place.take(), self.began) else { return };
+        let took = time_of_this_thread().saturating_sub(began);
         let rest = self.readers.as_ref().and_then(|readers| readers.note(&self.organization, took));
         if let Some(rest) = rest {
             self.on.spawn(async move {
@@ -141,6 +147,12 @@ impl Drop for RestingPlace {
             });
         }
     }
+}
+
+/// The processor time that it has used. By the time on the wall every read is long on a busy machine, and would then make
+/// room for those that keep it busy.
+fn time_of_this_thread() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 /// Notes when it is dropped: whoever awaited the read, or the read has ended.
@@ -292,8 +304,8 @@ mod tests {
     async fn after_a_long_read_its_place_rests() {
         let scans = scans(1);
         let long = || {
-            let began = Instant::now();
-            while began.elapsed() <= SHORT {
+            let began = time_of_this_thread();
+            while time_of_this_thread() - began <= SHORT {
                 std::hint::spin_loop();
             }
             Ok::<_, StoreError>(())

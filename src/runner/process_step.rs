@@ -17,6 +17,7 @@ use super::process_tree;
 use super::protocol::{self, Confinement, Exit, SUPERVISE_COMMAND, SUPERVISOR_NAME, Status, StepOrder, TERMINATE};
 use super::status_reader::StatusReader;
 use super::step::{Directive, Limits, Outcome, StepContext, StepEnd, until};
+use crate::shares::stand_back;
 
 /// For whoever wonders why a step fails that works elsewhere.
 const CONFINED: &str = "the step was confined: it may use its working directory, temporary files and the programs of the \
@@ -89,6 +90,7 @@ impl SupervisorProcess {
         // Its own process group: Ctrl-C at the server's terminal is not meant for it.
         command.process_group(0).stdin(Stdio::piped()).stdout(sink).stderr(Stdio::piped());
         let mut child = command.spawn()?;
+        child.id().into_iter().for_each(stand_back);
         let lifeline = child.stdin.take();
         let answers = child.stderr.take().expect("it was asked to be a pipe");
         let statuses = StatusReader::new(answers);

@@ -18,5 +18,5 @@ pub use level::{level, may_grow};
 pub use limited::{LimitReached, Limited, LimitedPlace};
 pub use meter::ShareMeter;
 pub use places::{Pause, Place, Places};
-pub use threads::{LAST, LONG_READS, OUTPUT, USUAL, at_usual_priority};
+pub use threads::{LAST, LONG_READS, OUTPUT, USUAL, at_usual_priority, stand_back};
 pub use turns::Turns;

@@ -1,8 +1,8 @@
-//! Threads for long work, which stand back behind those that answer requests.
+//! Threads and programs for long work, which stand back behind the threads that answer requests.
 
 use std::sync::{LazyLock, mpsc};
 
-use rustix::process::nice;
+use rustix::process::{Pid, nice, setpriority_process};
 use tokio::runtime::{Builder, Runtime};
 
 /// The lowest priority. Nobody waits for the output of a step who is not waiting for the step.
@@ -16,6 +16,13 @@ pub static OUTPUT: LazyLock<Runtime> = LazyLock::new(|| threads(LAST));
 pub static LONG_READS: LazyLock<Runtime> = LazyLock::new(|| threads(LATER));
 /// For work that others wait for.
 pub static USUAL: LazyLock<Runtime> = LazyLock::new(|| threads(0));
+
+/// Puts a program that was just started behind the threads that answer requests, and with it all that it starts.
+pub fn stand_back(pid: u32) {
+    if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+        setpriority_process(Some(pid), LATER).ok();
+    }
+}
 
 /// Runs the work on a thread of the usual priority and waits for it. For writing files: commits of the store took longer the
 /// lower the priority of threads that wrote to the same file system was.
