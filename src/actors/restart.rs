@@ -134,7 +134,7 @@ pub async fn recover_deployments(directory: &Directory) -> Result<usize, Failure
 async fn recover_environment(directory: &Directory, key: EnvironmentKey) -> Result<(), Failure> {
     match directory.ask(&key, Recover, None, None).await {
         // A server that starts on a full disk still serves reads, and starts what waits when it can.
-        Err(Failure::Store(error @ (StoreError::Full { .. } | StoreError::Overloaded))) => {
+        Err(Failure::Store(error)) if error.is_lack_of_room() => {
             tracing::warn!(environment = %key, %error, "a waiting deployment cannot be started yet");
             directory.services.signal(&key, Signal::Resume);
             Ok(())

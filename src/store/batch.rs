@@ -1,5 +1,6 @@
 //! A batch: changes that become durable together or not at all.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The position of a batch in the one order of all commits. The first is 1.
@@ -20,6 +21,9 @@ pub struct Change {
     pub key: Vec<u8>,
     pub value: Option<Vec<u8>>,
 }
+
+/// Changes of which each key has one: its last.
+pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
 /// An entry for a journal.
 #[derive(Debug, Clone, PartialEq, Eq)]

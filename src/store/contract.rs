@@ -41,10 +41,33 @@ pub enum StoreError {
     Overloaded,
     #[error("a batch of {bytes} bytes is over the limit of {limit}")]
     BatchTooLarge { bytes: usize, limit: usize },
+    #[error("a batch of {changes} changes is over the limit of {limit}")]
+    TooManyChanges { changes: usize, limit: usize },
     #[error("the store is closed")]
     Closed,
+    #[error("the database of the engine is full")]
+    EngineFull,
+    #[error("another node has taken over this store")]
+    Deposed,
+    #[error("the engine refuses: {0}")]
+    Engine(String),
     #[error("the database cannot be read: {0}")]
     Read(String),
+}
+
+impl StoreError {
+    /// Whether the same batch may be taken later, when there is room again.
+    pub fn is_lack_of_room(&self) -> bool {
+        match self {
+            Self::Full { .. } | Self::EngineFull | Self::Overloaded => true,
+            Self::BatchTooLarge { .. }
+            | Self::TooManyChanges { .. }
+            | Self::Closed
+            | Self::Deposed
+            | Self::Engine(_)
+            | Self::Read(_) => false,
+        }
+    }
 }
 
 /// The smallest key that is greater than every key with this prefix: the end of a prefix's range.

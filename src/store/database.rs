@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::time::Duration;
 
-use super::batch::Pair;
+use super::batch::{Changes, Pair};
 use super::blobs::Blobs;
+use super::contained::panic_text;
 use super::contract::StoreError;
 use super::data_dir::OpenError;
-use super::overlay::Changes;
 use super::sync_dir::sync_dir;
 
 /// sled's default of 512 KiB would require a sync every few hundred keys. It must never change for an existing data
@@ -233,11 +233,4 @@ fn silence_opener_panics() {
             }
         }));
     });
-}
-
-/// The message of a panic, in one line.
-pub fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "it failed without a reason".to_owned()).lines().collect::<Vec<_>>().join(" ")
 }

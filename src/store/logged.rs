@@ -1,7 +1,6 @@
 //! The real store: connects the redo log, the overlay and the database, and owns their threads.
 
 use std::fs::File;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,9 +10,10 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::batch::{Batch, Pair, Sequence};
+use super::contained::contained;
 use super::contract::{Store, StoreError};
 use super::data_dir::{DataDir, OpenError, create_for_owner};
-use super::database::{Database, panic_text};
+use super::database::Database;
 use super::journal::{Appended, Journals};
 use super::log::committer::{Committer, Current};
 use super::log::direct;
@@ -288,24 +288,17 @@ fn current_segment(segments: &Segments, recovered: &Recovered) -> Result<Current
     Ok(Current { file, path, offset: tail.offset, room: tail.room })
 }
 
-/// Starts a thread whose panic ends the process: without the thread the store would wait for ever.
+/// Starts a thread whose panic ends the process.
 fn spawn(
     name: &str,
     log: &Path,
     fatal: &Fatal,
     run: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, OpenError> {
-    let fatal = fatal.clone();
-    let what = name.to_owned();
-    let contained = move || {
-        if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
-            fatal(&format!(
-                "the thread {what} failed: {}; everything acknowledged is safe: start the server again",
-                panic_text(&*panic)
-            ));
-        }
-    };
-    Builder::new().name(name.to_owned()).spawn(contained).map_err(OpenError::io("start a thread for", log))
+    Builder::new()
+        .name(name.to_owned())
+        .spawn(contained(name, fatal, run))
+        .map_err(OpenError::io("start a thread for", log))
 }
 
 /// Moves durable changes from the overlay to the database, then deletes the log segments that held them.

@@ -8,11 +8,14 @@
 
 mod batch;
 mod blobs;
+mod contained;
 mod contract;
 mod copying;
 mod data_dir;
 mod database;
 mod descriptors;
+pub mod engine;
+mod engine_store;
 pub mod journal;
 mod log;
 mod logged;
@@ -40,6 +43,7 @@ pub use contract::{
 };
 pub use copying::{CopyError, Copying, LoggedBatches};
 pub use data_dir::{DataDir, FORMAT_NUMBER, Holder, Inspection, OpenError, inspect};
+pub use engine_store::{EngineOptions, EngineStore};
 pub use log::segments::MIN_SEGMENT_BYTES;
 pub use log::{Fatal, exit_on_fatal};
 pub use logged::{LoggedStore, Options};

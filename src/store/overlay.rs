@@ -3,7 +3,6 @@
 //! Two layers: `dirty` collects, `applying` is being written to the database by the applier. A read looks in `dirty`, then
 //! in `applying`, then in the database; a layer is dropped only when the database has all of it.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,9 +10,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex, RwLock};
 
-use super::batch::{Batch, Pair};
-
-pub type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+use super::batch::{Batch, Changes, Pair};
 
 /// Above this size new batches are refused, until the database has caught up.
 const MAX_BYTES: usize = 64 * 1024 * 1024;

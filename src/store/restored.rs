@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::batch::{Batch, Sequence};
+use super::batch::{Batch, Changes, Sequence};
 use super::contract::{Store, StoreError};
 use super::copying::LoggedBatches;
 use super::data_dir::{DataDir, OpenError, create_for_owner};
@@ -14,7 +14,6 @@ use super::log::format;
 use super::log::pins::Pins;
 use super::log::segments::Segments;
 use super::logged::{LoggedStore, Options};
-use super::overlay::Changes;
 
 /// Pairs are written in pieces of this size.
 const PIECE_BYTES: usize = 4 * 1024 * 1024;

@@ -17,7 +17,6 @@ use crate::domain::{
     Claim, ClaimAny, ClaimRequest, EnvironmentKey, KeptBy, Labels, PipelineKey, PlaceKey, Seen, SessionId, Ticket,
 };
 use crate::entropy;
-use crate::store::StoreError;
 
 /// How long a claim waits if the lock is not free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +108,7 @@ impl Environments {
     /// full disk it is noted in memory, and stored when there is room again.
     pub async fn seen(&self, key: &EnvironmentKey, session: SessionId) -> Result<(), Failure> {
         match self.ask(key, Seen { session }).await {
-            Err(Failure::Store(StoreError::Full { .. } | StoreError::Overloaded)) => {
+            Err(Failure::Store(error)) if error.is_lack_of_room() => {
                 self.services().signal(key, Signal::Seen(session));
                 Ok(())
             }

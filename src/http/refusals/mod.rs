@@ -63,13 +63,18 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Overloaded => Problem::overloaded("too many writes are waiting for the disk"),
-            StoreError::Full { .. } => {
+            StoreError::Full { .. } | StoreError::EngineFull => {
                 let detail = "the server's disk is full: nothing was changed; reads still work, and writes will once an \
                               operator has freed space";
                 Problem::new(Code::StorageFull, detail).retry_after(STORAGE_FULL_RETRY_SECONDS)
             }
-            StoreError::Closed => Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1),
-            StoreError::BatchTooLarge { .. } | StoreError::Read(_) => Problem::internal(error),
+            StoreError::Closed | StoreError::Deposed => {
+                Problem::new(Code::ShuttingDown, Code::ShuttingDown.meaning()).retry_after(1)
+            }
+            StoreError::BatchTooLarge { .. }
+            | StoreError::TooManyChanges { .. }
+            | StoreError::Engine(_)
+            | StoreError::Read(_) => Problem::internal(error),
         }
     }
 }

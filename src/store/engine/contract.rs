@@ -1,0 +1,102 @@
+//! The contract of every engine.
+
+use std::collections::BTreeMap;
+
+use super::shard::{Owner, Shard, Tenure, Version};
+use crate::store::batch::{Changes, Sequence};
+use crate::store::contract::StoreError;
+
+/// Everything that lies in a shard.
+pub type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub trait Engine: Send + Sync + 'static {
+    /// Refuses an engine that is not set up for us, and says what to change.
+    fn probe(&self) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    fn limits(&self) -> Limits;
+
+    /// The shards that have a record, not older than this call.
+    fn shards(&self) -> impl Future<Output = Result<Vec<Shard>, EngineError>> + Send;
+
+    /// Makes `by` the owner of a shard if its record is still the one that was seen; `None` if it is another one. After
+    /// [`EngineError::Away`] it may have happened; the same call says whether.
+    fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send;
+
+    /// What a shard had when its record had this version. An old version may be forgotten; then it is refused.
+    fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
+
+    /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the same
+    /// call says whether, and no other transaction of this tenure may be sent before that.
+    fn commit(
+        &self,
+        tenure: &mut Tenure,
+        transaction: &Transaction<'_>,
+    ) -> impl Future<Output = Result<(), EngineError>> + Send;
+
+    fn room(&self) -> impl Future<Output = Result<Room, EngineError>> + Send;
+
+    /// Frees what only versions before this one need. They cannot be loaded any more.
+    fn forget(&self, before: Version) -> impl Future<Output = Result<(), EngineError>> + Send;
+}
+
+/// What is written at once.
+#[derive(Debug, Clone, Copy)]
+pub struct Transaction<'a> {
+    /// The last of its batches.
+    pub last: Sequence,
+    /// The wall clock when it was made.
+    pub millis: u64,
+    pub changes: &'a Changes,
+}
+
+/// How much a transaction may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    pub changes: usize,
+    /// Keys, values, and [`CHANGE_BYTES`] per change.
+    pub bytes: usize,
+}
+
+/// What a change takes in a request besides its key and its value: the shard's prefix, lengths and tags.
+pub const CHANGE_BYTES: usize = 64;
+
+/// How full an engine is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    pub used_bytes: u64,
+    pub quota_bytes: u64,
+    /// The engine itself refuses writes.
+    pub is_exhausted: bool,
+}
+
+impl Room {
+    /// Writes are refused before the engine refuses them: then what was handed in before still fits, and an operator can
+    /// still delete something.
+    pub fn is_full(&self) -> bool {
+        const FULL_PERCENT: u64 = 80;
+        self.is_exhausted || self.used_bytes >= self.quota_bytes / 100 * FULL_PERCENT
+    }
+}
+
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum EngineError {
+    #[error("another node has taken the shard")]
+    Deposed,
+    /// Nothing was changed.
+    #[error(transparent)]
+    Refused(StoreError),
+    /// There was no answer: it is not known whether anything was changed.
+    #[error("the engine does not answer: {0}")]
+    Away(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_engine_is_full_at_four_fifths_of_its_quota_or_when_it_says_so() {
+        let room = |used_bytes, is_exhausted| Room { used_bytes, quota_bytes: 1000, is_exhausted }.is_full();
+        assert_eq!((room(799, false), room(800, false), room(0, true)), (false, true, true));
+    }
+}

@@ -1,0 +1,33 @@
+//! A thread that serves the connections to etcd. Those who ask run on threads of their own, some of which sleep outside of
+//! any runtime; a connection must answer pings meanwhile.
+
+use std::convert::Infallible;
+use std::io;
+
+use tokio::runtime::{Builder, EnterGuard, Handle};
+use tokio::sync::oneshot;
+
+/// The thread ends when this is dropped.
+pub struct Driver {
+    runtime: Handle,
+    _running: oneshot::Sender<Infallible>,
+}
+
+impl Driver {
+    pub fn start() -> io::Result<Driver> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let handle = runtime.handle().clone();
+        let (running, ended) = oneshot::channel();
+        let serve = move || {
+            // An error: the sender is gone.
+            let Err(_) = runtime.block_on(ended);
+        };
+        std::thread::Builder::new().name("etcd-io".to_owned()).spawn(serve)?;
+        Ok(Driver { runtime: handle, _running: running })
+    }
+
+    /// What is spawned while the guard lives is served by this thread.
+    pub fn enter(&self) -> EnterGuard<'_> {
+        self.runtime.enter()
+    }
+}

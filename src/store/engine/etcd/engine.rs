@@ -1,0 +1,191 @@
+//! The engine over etcd.
+
+use std::time::Duration;
+
+use super::keys::Keys;
+use super::members::{Credentials, EtcdTls, Members};
+use super::messages::{
+    ALARM, ALARM_NOSPACE, AlarmRequest, AlarmResponse, COMPACT, COMPARE_MOD_REVISION, CompactionRequest, Compare,
+    CompareWith, DeleteRangeRequest, Done, KeyValue, Op, PutRequest, RANGE, RangeRequest, RangeResponse, STATUS,
+    StatusRequest, StatusResponse, TXN, TxnRequest, TxnResponse,
+};
+use super::probe::{self, MAX_REQUEST_BYTES, MAX_TXN_OPS};
+use super::status::{is_forgotten, meaning};
+use crate::store::batch::Changes;
+use crate::store::contract::{StoreError, end_of_prefix};
+use crate::store::engine::contract::{Engine, EngineError, Limits, Pairs, Room, Transaction};
+use crate::store::engine::outcome::resolve;
+use crate::store::engine::shard::{Owner, Shard, Tenure, Version};
+
+/// A member that has not answered by then may be frozen, and the next one is asked. The owner of a shard needs an answer
+/// within four seconds, so there is time for two.
+const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
+/// A page may have a hundred megabytes.
+const PAGE_WITHIN: Duration = Duration::from_secs(30);
+/// etcd 3.4 counts all keys after a page for each page, so pages are large.
+const PAGE_KEYS: i64 = 20_000;
+/// What a transaction has besides its changes: compare, record, read of the record.
+const ENVELOPE_BYTES: usize = 64 * 1024;
+
+pub struct EtcdSettings {
+    /// `http://host:2379` or `https://…`, one per member.
+    pub members: Vec<String>,
+    /// What all keys begin with.
+    pub prefix: String,
+    /// Required for `https`.
+    pub tls: Option<EtcdTls>,
+    pub credentials: Option<Credentials>,
+    /// etcd's `--quota-backend-bytes`, which it does not tell.
+    pub quota_bytes: u64,
+}
+
+pub struct Etcd {
+    members: Members,
+    keys: Keys,
+    quota_bytes: u64,
+}
+
+impl Etcd {
+    /// Connects when something is asked. Fails if the settings do not fit together.
+    pub fn new(settings: EtcdSettings) -> Result<Etcd, EngineError> {
+        let EtcdSettings { members, prefix, tls, credentials, quota_bytes } = settings;
+        let members = Members::new(&members, tls.as_ref(), credentials)?;
+        Ok(Etcd { members, keys: Keys::new(&prefix), quota_bytes })
+    }
+
+    /// Writes the record and the changes if the record has the compared version. The version it has afterwards, or `None`
+    /// if somebody else has written it.
+    async fn write(
+        &self,
+        compared: Version,
+        record: &Shard,
+        changes: &Changes,
+    ) -> Result<Option<Version>, EngineError> {
+        let transaction = transaction(&self.keys, compared, record, changes);
+        let answer: TxnResponse =
+            self.members.ask_once(TXN, transaction, ANSWER_WITHIN).await.map_err(|status| meaning(&status))?;
+        if answer.succeeded {
+            return Ok(Some(version(answer.header.map_or(0, |header| header.revision))));
+        }
+        let found = answer.responses.into_iter().find_map(|response| response.range?.kvs.into_iter().next());
+        let found = found.map(|found| self.shard(&found)).transpose()?;
+        Ok(resolve(record, found.as_ref()))
+    }
+
+    fn shard(&self, found: &KeyValue) -> Result<Shard, EngineError> {
+        let unreadable = |reason: String| EngineError::Refused(StoreError::Read(reason));
+        let number = self.keys.number(&found.key);
+        let number = number.ok_or_else(|| unreadable(format!("{:?} is no shard", found.key.escape_ascii())))?;
+        Shard::decode(number, version(found.mod_revision), &found.value).map_err(|error| unreadable(error.to_string()))
+    }
+
+    async fn range(&self, question: RangeRequest, within: Duration) -> Result<RangeResponse, EngineError> {
+        self.members.ask(RANGE, question, within).await.map_err(|status| meaning(&status))
+    }
+}
+
+fn transaction(keys: &Keys, compared: Version, record: &Shard, changes: &Changes) -> TxnRequest {
+    let key = keys.record(record.number);
+    let pairs = keys.pairs(record.number);
+    let put_record = Op::Put(PutRequest { key: key.clone(), value: record.encode() });
+    let write_pair = |(key, value): (&Vec<u8>, &Option<Vec<u8>>)| {
+        let key = [&pairs[..], key].concat();
+        match value {
+            Some(value) => Op::Put(PutRequest { key, value: value.clone() }),
+            None => Op::DeleteRange(DeleteRangeRequest { key }),
+        }
+    };
+    let with = Some(CompareWith::ModRevision(revision(compared)));
+    let compare = Compare { target: COMPARE_MOD_REVISION, key: key.clone(), with };
+    let read_record = Op::Range(RangeRequest { key, ..RangeRequest::default() });
+    TxnRequest {
+        compare: vec![compare],
+        success: std::iter::once(put_record).chain(changes.iter().map(write_pair)).map(Op::into).collect(),
+        failure: vec![read_record.into()],
+    }
+}
+
+/// etcd's revisions are never negative.
+fn version(revision: i64) -> Version {
+    Version(u64::try_from(revision).unwrap_or_default())
+}
+
+fn revision(version: Version) -> i64 {
+    i64::try_from(version.0).unwrap_or(i64::MAX)
+}
+
+impl Engine for Etcd {
+    async fn probe(&self) -> Result<(), EngineError> {
+        probe::probe(&self.members, &self.keys).await
+    }
+
+    fn limits(&self) -> Limits {
+        // One operation is the record's.
+        Limits { changes: MAX_TXN_OPS - 1, bytes: MAX_REQUEST_BYTES - ENVELOPE_BYTES }
+    }
+
+    async fn shards(&self) -> Result<Vec<Shard>, EngineError> {
+        let key = self.keys.records();
+        let range_end = end_of_prefix(&key);
+        let found = self.range(RangeRequest { key, range_end, ..RangeRequest::default() }, ANSWER_WITHIN).await?;
+        found.kvs.iter().map(|found| self.shard(found)).collect()
+    }
+
+    async fn take(&self, seen: &Shard, by: &Owner) -> Result<Option<Tenure>, EngineError> {
+        let record = seen.taken_by(by);
+        let written = self.write(seen.version, &record, &Changes::new()).await?;
+        Ok(written.map(|version| Tenure::of(record, version)))
+    }
+
+    async fn load(&self, number: u16, at: Version) -> Result<Pairs, EngineError> {
+        let prefix = self.keys.pairs(number);
+        let range_end = end_of_prefix(&prefix);
+        let mut pairs = Pairs::new();
+        let mut from = prefix.clone();
+        loop {
+            let page =
+                RangeRequest { key: from, range_end: range_end.clone(), limit: PAGE_KEYS, revision: revision(at) };
+            let page = self.range(page, PAGE_WITHIN).await?;
+            let Some(last) = page.kvs.last().filter(|_| page.more).map(|last| last.key.clone()) else {
+                pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
+                return Ok(pairs);
+            };
+            pairs.extend(page.kvs.into_iter().map(|pair| without(&prefix, pair)));
+            from = [last.as_slice(), &[0]].concat();
+        }
+    }
+
+    async fn commit(&self, tenure: &mut Tenure, transaction: &Transaction<'_>) -> Result<(), EngineError> {
+        let record = tenure.advanced_to(transaction.last, transaction.millis);
+        let written = self.write(tenure.shard().version, &record, transaction.changes).await?;
+        tenure.wrote(record, written.ok_or(EngineError::Deposed)?);
+        Ok(())
+    }
+
+    async fn room(&self) -> Result<Room, EngineError> {
+        let refused = |status| meaning(&status);
+        let status: StatusResponse =
+            self.members.ask(STATUS, StatusRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
+        let alarms: AlarmResponse = self.members.ask(ALARM, AlarmRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
+        Ok(Room {
+            // What etcd compares with its quota, free pages included.
+            used_bytes: u64::try_from(status.db_size).unwrap_or_default(),
+            quota_bytes: self.quota_bytes,
+            is_exhausted: alarms.alarms.iter().any(|member| member.alarm == ALARM_NOSPACE),
+        })
+    }
+
+    async fn forget(&self, before: Version) -> Result<(), EngineError> {
+        let question = CompactionRequest { revision: revision(before) };
+        match self.members.ask::<_, Done>(COMPACT, question, ANSWER_WITHIN).await {
+            Ok(Done {}) => Ok(()),
+            Err(status) if is_forgotten(&status) => Ok(()),
+            Err(status) => Err(meaning(&status)),
+        }
+    }
+}
+
+fn without(prefix: &[u8], KeyValue { mut key, value, .. }: KeyValue) -> (Vec<u8>, Vec<u8>) {
+    key.drain(..prefix.len());
+    (key, value)
+}

@@ -1,0 +1,181 @@
+//! The messages of etcd that are used here, with the names and numbers of its `rpc.proto` and `kv.proto`. Fields that are
+//! not named are not sent, and skipped when received.
+
+use prost::{Message, Oneof};
+
+pub const RANGE: &str = "/etcdserverpb.KV/Range";
+pub const TXN: &str = "/etcdserverpb.KV/Txn";
+pub const COMPACT: &str = "/etcdserverpb.KV/Compact";
+pub const STATUS: &str = "/etcdserverpb.Maintenance/Status";
+pub const ALARM: &str = "/etcdserverpb.Maintenance/Alarm";
+pub const AUTHENTICATE: &str = "/etcdserverpb.Auth/Authenticate";
+
+#[derive(Clone, PartialEq, Message)]
+pub struct ResponseHeader {
+    #[prost(int64, tag = "3")]
+    pub revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct KeyValue {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub mod_revision: i64,
+    #[prost(bytes = "vec", tag = "5")]
+    pub value: Vec<u8>,
+}
+
+/// Linearizable, since `serializable` is not named.
+#[derive(Clone, PartialEq, Message)]
+pub struct RangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub range_end: Vec<u8>,
+    #[prost(int64, tag = "3")]
+    pub limit: i64,
+    #[prost(int64, tag = "4")]
+    pub revision: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RangeResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub kvs: Vec<KeyValue>,
+    #[prost(bool, tag = "3")]
+    pub more: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct PutRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub value: Vec<u8>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct DeleteRangeRequest {
+    #[prost(bytes = "vec", tag = "1")]
+    pub key: Vec<u8>,
+}
+
+/// `result` is left at its zero, which is EQUAL.
+#[derive(Clone, PartialEq, Message)]
+pub struct Compare {
+    #[prost(int32, tag = "2")]
+    pub target: i32,
+    #[prost(bytes = "vec", tag = "3")]
+    pub key: Vec<u8>,
+    #[prost(oneof = "CompareWith", tags = "6")]
+    pub with: Option<CompareWith>,
+}
+
+pub const COMPARE_MOD_REVISION: i32 = 2;
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum CompareWith {
+    #[prost(int64, tag = "6")]
+    ModRevision(i64),
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RequestOp {
+    #[prost(oneof = "Op", tags = "1, 2, 3")]
+    pub op: Option<Op>,
+}
+
+#[derive(Clone, PartialEq, Oneof)]
+pub enum Op {
+    #[prost(message, tag = "1")]
+    Range(RangeRequest),
+    #[prost(message, tag = "2")]
+    Put(PutRequest),
+    #[prost(message, tag = "3")]
+    DeleteRange(DeleteRangeRequest),
+}
+
+impl From<Op> for RequestOp {
+    fn from(op: Op) -> RequestOp {
+        RequestOp { op: Some(op) }
+    }
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TxnRequest {
+    #[prost(message, repeated, tag = "1")]
+    pub compare: Vec<Compare>,
+    #[prost(message, repeated, tag = "2")]
+    pub success: Vec<RequestOp>,
+    #[prost(message, repeated, tag = "3")]
+    pub failure: Vec<RequestOp>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct TxnResponse {
+    #[prost(message, optional, tag = "1")]
+    pub header: Option<ResponseHeader>,
+    #[prost(bool, tag = "2")]
+    pub succeeded: bool,
+    #[prost(message, repeated, tag = "3")]
+    pub responses: Vec<ResponseOp>,
+}
+
+/// Of the answers to operations, only those to reads are looked at.
+#[derive(Clone, PartialEq, Message)]
+pub struct ResponseOp {
+    #[prost(message, optional, tag = "1")]
+    pub range: Option<RangeResponse>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct CompactionRequest {
+    #[prost(int64, tag = "1")]
+    pub revision: i64,
+}
+
+/// An answer of which nothing is looked at.
+#[derive(Clone, PartialEq, Message)]
+pub struct Done {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct StatusResponse {
+    #[prost(int64, tag = "3")]
+    pub db_size: i64,
+}
+
+/// Its action is left at its zero, which is GET, for all members and all alarms.
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmRequest {}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmResponse {
+    #[prost(message, repeated, tag = "2")]
+    pub alarms: Vec<AlarmMember>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AlarmMember {
+    #[prost(int32, tag = "2")]
+    pub alarm: i32,
+}
+
+pub const ALARM_NOSPACE: i32 = 1;
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AuthenticateRequest {
+    #[prost(string, tag = "1")]
+    pub name: String,
+    #[prost(string, tag = "2")]
+    pub password: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct AuthenticateResponse {
+    #[prost(string, tag = "2")]
+    pub token: String,
+}

@@ -1,0 +1,176 @@
+//! The thread that sends transactions to the engine: one at a time, each again until it is confirmed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+
+use super::confirmed::Confirmed;
+use super::gathered::Gathered;
+use crate::store::batch::Sequence;
+use crate::store::contract::StoreError;
+use crate::store::engine::{Engine, EngineError, Tenure, Transaction};
+use crate::store::journal::{Appended, Journals};
+use crate::store::log::Fatal;
+use crate::store::log::queue::{Group, Queue};
+
+/// A transaction without an answer is sent again at once, to the next member. After that there are pauses, which double.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+/// Short beside an election in the engine, which takes a second or more.
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+/// How long a store that is being closed waits for an engine that does not answer.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+pub struct Committer<E> {
+    pub engine: Arc<E>,
+    pub tenure: Tenure,
+    pub queue: Arc<Queue>,
+    pub journals: Journals,
+    pub confirmed: Arc<Confirmed>,
+    pub durable: watch::Sender<Sequence>,
+    pub stopping: watch::Receiver<Stopping>,
+    pub appended: Option<Appended>,
+    pub fatal: Fatal,
+}
+
+/// What the store wants of its committer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stopping {
+    No,
+    ClosingSince(Instant),
+    /// Nothing more is sent, and no answer is waited for.
+    Abandoned,
+}
+
+/// Why no more transactions are sent.
+enum End {
+    Deposed,
+    Refused(StoreError),
+    Closed,
+    Abandoned,
+}
+
+impl<E: Engine> Committer<E> {
+    pub fn run(mut self, runtime: &Runtime) {
+        while let Some(mut group) = self.queue.take() {
+            if let Err(end) = runtime.block_on(self.commit(&mut group)) {
+                return self.end(end);
+            }
+            self.queue.finish(group);
+        }
+    }
+
+    /// Sends a group as one transaction, or as several if it does not fit into one.
+    async fn commit(&mut self, group: &mut Group) -> Result<(), End> {
+        let limits = self.engine.limits();
+        let mut gathered = Gathered::default();
+        for (batch, sequence) in group.batches.drain(..).zip(group.first..) {
+            let pages = self.journals.extend(sequence, std::iter::once(&batch));
+            if let Err(next) = gathered.add(sequence, batch, pages, &limits) {
+                self.commit_gathered(std::mem::replace(&mut gathered, next)).await?;
+            }
+        }
+        self.commit_gathered(gathered).await
+    }
+
+    async fn commit_gathered(&mut self, gathered: Gathered) -> Result<(), End> {
+        let last = Sequence(gathered.last);
+        self.confirm(&Transaction { last, millis: millis_now(), changes: &gathered.changes }).await?;
+        if let Some(appended) = &self.appended {
+            gathered.appends.iter().for_each(|append| appended(&append.journal, &append.body));
+        }
+        self.confirmed.apply(gathered.changes, || {
+            self.durable.send_replace(last);
+        });
+        Ok(())
+    }
+
+    /// Returns when the engine has the transaction, and nothing else can be in its place.
+    async fn confirm(&mut self, transaction: &Transaction<'_>) -> Result<(), End> {
+        let mut pauses = pauses();
+        let mut attempts = 0u32;
+        loop {
+            attempts += 1;
+            match self.attempt(transaction).await? {
+                Ok(()) => {
+                    self.confirmed.set_exhausted(false);
+                    if attempts > 1 {
+                        tracing::info!(attempts, last = transaction.last.0, "the engine has confirmed a transaction");
+                    }
+                    return Ok(());
+                }
+                Err(EngineError::Deposed) => return Err(End::Deposed),
+                Err(EngineError::Refused(error)) if error.is_lack_of_room() => {
+                    self.confirmed.set_exhausted(true);
+                    self.say_once(attempts, &error);
+                }
+                Err(EngineError::Refused(error)) => return Err(End::Refused(error)),
+                Err(error @ EngineError::Away(_)) => self.say_once(attempts, &error),
+            }
+            if matches!(*self.stopping.borrow(), Stopping::ClosingSince(since) if since.elapsed() > CLOSE_WITHIN) {
+                return Err(End::Closed);
+            }
+            tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;
+        }
+    }
+
+    /// The outer error is that the store was abandoned meanwhile.
+    async fn attempt(&mut self, transaction: &Transaction<'_>) -> Result<Result<(), EngineError>, End> {
+        tokio::select! {
+            biased;
+            _ = self.stopping.wait_for(|stopping| *stopping == Stopping::Abandoned) => Err(End::Abandoned),
+            outcome = self.engine.commit(&mut self.tenure, transaction) => Ok(outcome),
+        }
+    }
+
+    fn say_once(&self, attempts: u32, error: &dyn std::fmt::Display) {
+        if attempts == 1 {
+            let shard = self.tenure.shard().number;
+            tracing::warn!(shard, %error, "a transaction is not confirmed yet; it is sent again until it is");
+        }
+    }
+
+    fn end(self, end: End) {
+        let shard = self.tenure.shard().number;
+        let (why, sentence) = match end {
+            End::Deposed => {
+                (StoreError::Deposed, format!("another node has taken shard {shard}; everything acknowledged is there"))
+            }
+            End::Refused(error) => {
+                let sentence = format!("shard {shard} cannot be written: {error}; everything acknowledged is safe");
+                (error, sentence)
+            }
+            End::Closed => {
+                tracing::error!(shard, "closing with batches that the engine has not confirmed; none was acknowledged");
+                return self.queue.abandon();
+            }
+            End::Abandoned => return self.queue.abandon(),
+        };
+        // First, so that whoever finds the queue closed finds the reason too.
+        self.confirmed.end(why);
+        self.queue.abandon();
+        (self.fatal)(&sentence);
+    }
+}
+
+fn pauses() -> impl Iterator<Item = Duration> {
+    let doubling = std::iter::successors(Some(FIRST_PAUSE), |pause| Some(LONGEST_PAUSE.min(*pause * 2)));
+    std::iter::once(Duration::ZERO).chain(doubling)
+}
+
+fn millis_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_member_is_asked_at_once_and_pauses_stay_short() {
+        let millis: Vec<_> = pauses().map(|pause| pause.as_millis()).take(9).collect();
+        assert_eq!(millis, [0, 10, 20, 40, 80, 160, 320, 500, 500]);
+    }
+}

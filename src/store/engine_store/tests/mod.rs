@@ -1,0 +1,150 @@
+//! The store over each engine: how tests open one, and what every engine must do besides the conformance of stores.
+
+#![allow(clippy::unwrap_used)]
+
+mod in_memory;
+
+use std::sync::Arc;
+use std::sync::mpsc;
+
+use super::{EngineOptions, EngineStore};
+use crate::store::conformance::{Harness, commit_durably, put};
+use crate::store::engine::{Engine, EngineError, Owner, Shard, Tenure};
+use crate::store::{Sequence, Store, StoreError, end_of_prefix};
+
+const SHARD: u16 = 3;
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
+}
+
+fn owner(run: u128) -> Owner {
+    Owner { node: format!("n{run}"), url: format!("http://n{run}:8080"), run }
+}
+
+/// Takes the shard from whoever has it. Asks again while there is no answer.
+async fn take<E: Engine>(engine: &E, by: &Owner) -> Tenure {
+    loop {
+        let Some(shards) = answered(engine.shards().await) else { continue };
+        let seen = shards.into_iter().find(|shard| shard.number == SHARD).unwrap_or_else(|| Shard::vacant(SHARD));
+        loop {
+            match answered(engine.take(&seen, by).await) {
+                Some(Some(tenure)) => return tenure,
+                Some(None) => break,
+                None => {}
+            }
+        }
+    }
+}
+
+fn open<E: Engine>(engine: &Arc<E>, by: &Owner, options: &EngineOptions) -> EngineStore {
+    block_on(async {
+        loop {
+            let tenure = take(&**engine, by).await;
+            if let Some(store) = answered(EngineStore::open(engine.clone(), tenure, options.clone()).await) {
+                return store;
+            }
+        }
+    })
+}
+
+fn answered<T>(answer: Result<T, EngineError>) -> Option<T> {
+    match answer {
+        Ok(answer) => Some(answer),
+        Err(EngineError::Away(_)) => None,
+        Err(error @ (EngineError::Deposed | EngineError::Refused(_))) => panic!("{error}"),
+    }
+}
+
+/// Options of a store that must not fail.
+fn steady() -> EngineOptions {
+    EngineOptions { appended: None, fatal: Arc::new(|sentence| panic!("{sentence}")) }
+}
+
+/// Options of a store that says why it ended.
+fn telling() -> (EngineOptions, mpsc::Receiver<String>) {
+    let (sender, sentences) = mpsc::channel();
+    let fatal = Arc::new(move |sentence: &str| sender.send(sentence.to_owned()).unwrap());
+    (EngineOptions { appended: None, fatal }, sentences)
+}
+
+/// Nodes that take the same shard one after the other.
+struct Nodes<E, N> {
+    node: N,
+    run: u128,
+    engine: std::marker::PhantomData<E>,
+}
+
+impl<E: Engine, N: FnMut(u128) -> Arc<E>> Nodes<E, N> {
+    fn new(node: N) -> Nodes<E, N> {
+        Nodes { node, run: 0, engine: std::marker::PhantomData }
+    }
+
+    fn next(&mut self) -> EngineStore {
+        self.run += 1;
+        open(&(self.node)(self.run), &owner(self.run), &steady())
+    }
+}
+
+impl<E: Engine, N: FnMut(u128) -> Arc<E>> Harness for Nodes<E, N> {
+    type Store = EngineStore;
+
+    fn open(&mut self) -> EngineStore {
+        self.next()
+    }
+
+    fn reopen(&mut self, store: EngineStore) -> EngineStore {
+        store.close();
+        drop(store);
+        self.next()
+    }
+
+    fn crash(&mut self, store: EngineStore) -> EngineStore {
+        store.abandon();
+        self.next()
+    }
+}
+
+/// Everything in the store.
+fn all(store: &EngineStore) -> Vec<(Vec<u8>, Vec<u8>)> {
+    store.scan(b"", &end_of_prefix(b""), usize::MAX).unwrap()
+}
+
+/// The second owner takes the shard while the first commits as fast as it can. `node` makes an engine for each.
+fn a_second_owner_fences_the_first<E: Engine>(mut node: impl FnMut() -> Arc<E>) {
+    const AT_LEAST: u64 = 30;
+    let (options, sentences) = telling();
+    let first = open(&node(), &owner(1), &options);
+    let (acknowledging, acknowledged) = mpsc::channel();
+    let second = std::thread::scope(|threads| {
+        let first = &first;
+        threads.spawn(move || {
+            for n in 1.. {
+                let Ok(sequence) = first.commit(put(format!("{n:05}"), "first")) else { return };
+                let durable =
+                    block_on(async { first.durable().wait_for(|durable| *durable >= sequence).await.is_ok() });
+                if !durable {
+                    return;
+                }
+                acknowledging.send(sequence).unwrap();
+            }
+        });
+        while acknowledged.recv().unwrap() < Sequence(AT_LEAST) {}
+        open(&node(), &owner(2), &steady())
+    });
+    assert!(sentences.recv().unwrap().contains("another node has taken shard 3"));
+    let last = acknowledged.iter().last().unwrap_or(Sequence(AT_LEAST));
+    let taken = *second.durable().borrow();
+    assert!(taken >= last, "what was acknowledged is there");
+    assert_eq!(all(&second).len() as u64, taken.0);
+    // It never commits again, whatever it is asked.
+    assert!(matches!(first.commit(put("99999", "first")), Err(StoreError::Deposed)));
+    assert!(matches!(first.refusing_writes(), Some(StoreError::Deposed)));
+    assert!(matches!(first.get(b"00001"), Err(StoreError::Deposed)));
+    assert!(matches!(first.scan(b"", b"z", 1), Err(StoreError::Deposed)));
+    assert_eq!(commit_durably(&second, put("second", "1")), Sequence(taken.0 + 1));
+    drop(first);
+    let third = open(&node(), &owner(3), &steady());
+    assert_eq!(all(&third).len() as u64, taken.0 + 1);
+    assert_eq!(third.get(b"99999").unwrap(), None);
+}
