@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use super::driver::Driver;
 use super::messages::{AUTHENTICATE, AuthenticateRequest, AuthenticateResponse};
-use super::status::{is_auth_off, meaning, wants_new_token};
+use super::status::{is_auth_off, meaning, wants_new_token, wants_token};
 use crate::store::contract::StoreError;
 use crate::store::engine::EngineError;
 
@@ -125,11 +125,13 @@ impl Members {
     {
         let asked = async {
             let token = self.token_from(member).await?;
-            let answer = member.call(path, question, token).await;
-            if answer.as_ref().is_err_and(wants_new_token) && self.credentials.is_some() {
-                *self.token.lock() = Token::Unknown;
+            match member.call(path, question, token).await {
+                Err(status) if self.credentials.is_some() && (wants_new_token(&status) || wants_token(&status)) => {
+                    *self.token.lock() = Token::Unknown;
+                    Err(Status::unauthenticated(status.message()))
+                }
+                answer => answer,
             }
-            answer
         };
         let too_late = |_| Status::deadline_exceeded(format!("{} has not answered within {within:?}", member.url));
         tokio::time::timeout(within, asked).await.map_err(too_late)?

@@ -15,5 +15,10 @@ mod messages;
 mod probe;
 mod status;
 
+#[cfg(test)]
+pub mod fixture;
+#[cfg(test)]
+mod tests;
+
 pub use engine::{Etcd, EtcdSettings};
 pub use members::{Credentials, EtcdTls};

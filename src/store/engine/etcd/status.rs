@@ -35,12 +35,14 @@ pub fn meaning(status: &Status) -> EngineError {
     }
 }
 
-/// The token is unknown to this member, or older than the last change of users, or missing.
+/// The token is unknown to this member, or older than the last change of users.
 pub fn wants_new_token(status: &Status) -> bool {
-    let text = status.message();
-    status.code() == Code::Unauthenticated
-        || text.contains("revision of auth store is old")
-        || text.contains("user name is empty")
+    status.code() == Code::Unauthenticated || status.message().contains("revision of auth store is old")
+}
+
+/// There was no token.
+pub fn wants_token(status: &Status) -> bool {
+    status.message().contains("user name is empty")
 }
 
 pub fn is_auth_off(status: &Status) -> bool {
@@ -74,6 +76,7 @@ mod tests {
         for (code, text, refused) in [
             (Code::InvalidArgument, "etcdserver: too many operations in txn request", true),
             (Code::InvalidArgument, "etcdserver: request is too large", true),
+            (Code::InvalidArgument, "etcdserver: user name is empty", true),
             (Code::PermissionDenied, "etcdserver: permission denied", true),
             (Code::OutOfRange, "etcdserver: mvcc: required revision has been compacted", true),
             (Code::ResourceExhausted, "grpc: received message larger than max (5 vs. 4)", true),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod in_memory;
+mod on_etcd;
 
 use std::sync::Arc;
 use std::sync::mpsc;
