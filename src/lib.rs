@@ -9,7 +9,9 @@
 //! 2. A fencing token that repeats or falls, through restarts: the same, and
 //!    `tests/faults/durability.rs::nothing_acknowledged_is_lost_when_the_server_is_killed_again_and_again`.
 //!    After a restore: `tests/faults/backup/fencing.rs`.
-//! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`.
+//! 3. An acknowledged success that is lost: the same, and `store::log::power_loss`. On an engine that several machines
+//!    share: `store::engine_store::tests::in_memory::no_crash_and_no_lost_answer_loses_or_reorders_a_batch`,
+//!    `store::engine_store::tests::on_etcd`.
 //! 4. A reader that sees something which is later lost: `actors::tests::nobody_is_shown_or_told_what_is_not_yet_durable`,
 //!    `actors::tests::session_listing`.
 //! 5. A lock granted to a client that is gone: `actors::tests::who_has_given_up_is_granted_nothing`,

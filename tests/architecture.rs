@@ -178,6 +178,9 @@ const KEPT_TO: &[(&str, &[&str])] = &[
     ("url", &["outbound", "sso", "webhooks"]),
     ("include_dir", &["dashboard"]),
     ("openidconnect", &["identities", "sso"]),
+    ("prost", &["store"]),
+    ("tonic", &["store"]),
+    ("tonic_prost", &["store"]),
 ];
 
 /// Folders of `src` whose files use each other one way only.

@@ -2,9 +2,10 @@
 //!
 //! The store knows keys and bytes, and nothing of locks. From the bottom up: `batch` and `contract` (the types and the trait),
 //! `record` (versions of records), `journal` (append-only lists), `overlay` and `log` (the redo log, which makes a group of
-//! batches durable with one `fdatasync`), `data_dir` and `database` (sled), and the two stores: [`LoggedStore`] is the real
-//! one, [`MemoryStore`] keeps the same contract without a disk and can be told to fail. Both pass `conformance`. On top,
-//! `copying` reads a whole store while it is written, `restored` makes one of such a copy, in the directory of `new_dir`.
+//! batches durable with one `fdatasync`), `data_dir` and `database` (sled), `engine` (a database of several machines), and the
+//! stores: [`LoggedStore`] has a data directory, [`EngineStore`] a shard of an engine, [`MemoryStore`] keeps the same contract
+//! without either and can be told to fail. All pass `conformance`. On top, `copying` reads a whole store while it is written,
+//! `restored` makes one of such a copy, in the directory of `new_dir`.
 
 mod batch;
 mod blobs;

@@ -19,8 +19,6 @@ use crate::store::log::queue::{Group, Queue};
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 /// Short beside an election in the engine, which takes a second or more.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// How long a store that is being closed waits for an engine that does not answer.
-const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 pub struct Committer<E> {
     pub engine: Arc<E>,
@@ -38,7 +36,8 @@ pub struct Committer<E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stopping {
     No,
-    ClosingSince(Instant),
+    /// No more batches come. Those that are there are sent, if the engine answers by then.
+    GivingUpAt(Instant),
     /// Nothing more is sent, and no answer is waited for.
     Abandoned,
 }
@@ -108,7 +107,7 @@ impl<E: Engine> Committer<E> {
                 Err(EngineError::Refused(error)) => return Err(End::Refused(error)),
                 Err(error @ EngineError::Away(_)) => self.say_once(attempts, &error),
             }
-            if matches!(*self.stopping.borrow(), Stopping::ClosingSince(since) if since.elapsed() > CLOSE_WITHIN) {
+            if matches!(*self.stopping.borrow(), Stopping::GivingUpAt(end) if end <= Instant::now()) {
                 return Err(End::Closed);
             }
             tokio::time::sleep(pauses.next().unwrap_or(LONGEST_PAUSE)).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
@@ -24,11 +24,13 @@ pub struct EngineOptions {
     /// Called when another node has taken the shard, or the engine will never take a batch that was handed in. The store
     /// refuses everything from then on.
     pub fatal: Fatal,
+    /// How long a store that is being closed waits for an engine that does not answer.
+    pub close_within: Duration,
 }
 
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
-        EngineOptions { appended: None, fatal: exit_on_fatal() }
+        EngineOptions { appended: None, fatal: exit_on_fatal(), close_within: Duration::from_secs(5) }
     }
 }
 
@@ -40,6 +42,7 @@ pub struct EngineStore {
     durable: watch::Receiver<Sequence>,
     stopping: watch::Sender<Stopping>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    close_within: Duration,
 }
 
 impl EngineStore {
@@ -86,7 +89,8 @@ impl EngineStore {
         let run = contained(&name, &options.fatal, move || committer.run(&runtime));
         let thread = Builder::new().name(name).spawn(run).map_err(cannot_start)?;
         let committer = Mutex::new(Some(thread));
-        Ok(EngineStore { queue, limits, confirmed, durable, stopping, committer })
+        let close_within = options.close_within;
+        Ok(EngineStore { queue, limits, confirmed, durable, stopping, committer, close_within })
     }
 
     /// Takes no more batches, and returns when the engine has all that were handed in, or has not answered for a while.
@@ -96,7 +100,7 @@ impl EngineStore {
         self.stopping.send_if_modified(|stopping| {
             let is_first = *stopping == Stopping::No;
             if is_first {
-                *stopping = Stopping::ClosingSince(Instant::now());
+                *stopping = Stopping::GivingUpAt(Instant::now() + self.close_within);
             }
             is_first
         });

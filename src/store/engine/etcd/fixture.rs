@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 use super::{Etcd, EtcdSettings};
@@ -17,6 +18,12 @@ const PROGRAM: &str = "etcd";
 pub const SIZED: &[&str] = &["--max-txn-ops=4096", "--max-request-bytes=4194304"];
 /// Three members elect a leader sooner with these.
 const LIVELY: &[&str] = &["--heartbeat-interval=50", "--election-timeout=500"];
+
+/// Without members.
+pub fn settings() -> EtcdSettings {
+    let quota_bytes = 2 * 1024 * 1024 * 1024;
+    EtcdSettings { members: Vec::new(), prefix: "lk/".to_owned(), tls: None, credentials: None, quota_bytes }
+}
 
 /// Killed when dropped.
 pub struct EtcdServers {
@@ -67,13 +74,7 @@ impl EtcdServers {
     }
 
     pub fn settings(&self) -> EtcdSettings {
-        EtcdSettings {
-            members: self.urls(),
-            prefix: "lk/".to_owned(),
-            tls: None,
-            credentials: None,
-            quota_bytes: 2 * 1024 * 1024 * 1024,
-        }
+        EtcdSettings { members: self.urls(), ..settings() }
     }
 
     /// An engine with connections of its own.
@@ -87,6 +88,13 @@ impl EtcdServers {
             process.kill().unwrap();
             process.wait().unwrap();
         }
+    }
+
+    /// Stops a member without its sockets noticing, or lets it go on.
+    pub fn freeze(&self, place: usize, frozen: bool) {
+        let process = self.servers[place].process.as_ref().unwrap();
+        let signal = if frozen { Signal::STOP } else { Signal::CONT };
+        kill_process(Pid::from_child(process), signal).unwrap();
     }
 
     /// Starts a killed member again, with the data it had.

@@ -21,6 +21,8 @@ use crate::store::engine::EngineError;
 
 /// A member that cannot be connected to is given up sooner than one that is slow to answer.
 const CONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// A machine that vanished without a word is noticed after this and three attempts more.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// As much as a page of large values may have; etcd itself sends up to 2 GiB.
 const MAX_ANSWER_BYTES: usize = 1024 * 1024 * 1024;
 
@@ -168,6 +170,8 @@ impl Member {
         let invalid = |error: tonic::transport::Error| unusable(format!("{url}: {}", with_cause(&error)));
         let mut endpoint = Endpoint::from_shared(url.to_owned()).map_err(invalid)?;
         endpoint = endpoint.connect_timeout(CONNECT_WITHIN).tcp_nodelay(true);
+        endpoint = endpoint.tcp_keepalive(Some(KEEP_ALIVE)).tcp_keepalive_interval(Some(KEEP_ALIVE));
+        endpoint = endpoint.tcp_keepalive_retries(Some(3));
         match (endpoint.uri().scheme_str(), tls) {
             (Some("http"), _) => {}
             (Some("https"), Some(tls)) => endpoint = endpoint.tls_config(client_tls(tls)).map_err(invalid)?,

@@ -1,6 +1,7 @@
 //! On the engine in memory: with and without faults, lost answers, no room, crashes.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -211,6 +212,18 @@ fn a_closed_store_refuses_writes_and_still_reads() {
     assert_eq!((*store.durable().borrow(), store.applied()), (sequence, sequence));
     assert!(matches!(store.commit(put("b", "1")), Err(StoreError::Closed)));
     assert_eq!(store.get(b"a").unwrap().unwrap(), b"1");
+}
+
+#[test]
+fn closing_gives_up_on_an_engine_that_does_not_answer() {
+    let cluster = Arc::new(Cluster::default());
+    let engine = node(&cluster, Faults::default());
+    let store = open(&engine, &owner(1), &EngineOptions { close_within: Duration::ZERO, ..steady() });
+    commit_durably(&store, put("a", "1"));
+    engine.set_faults(Faults { is_away: true, ..Faults::default() });
+    store.commit(put("a", "2")).unwrap();
+    store.close();
+    assert_eq!((*store.durable().borrow(), store.get(b"a").unwrap().unwrap()), (Sequence(1), b"1".to_vec()));
 }
 
 #[test]

@@ -59,14 +59,14 @@ fn answered<T>(answer: Result<T, EngineError>) -> Option<T> {
 
 /// Options of a store that must not fail.
 fn steady() -> EngineOptions {
-    EngineOptions { appended: None, fatal: Arc::new(|sentence| panic!("{sentence}")) }
+    EngineOptions { fatal: Arc::new(|sentence| panic!("{sentence}")), ..EngineOptions::default() }
 }
 
 /// Options of a store that says why it ended.
 fn telling() -> (EngineOptions, mpsc::Receiver<String>) {
     let (sender, sentences) = mpsc::channel();
     let fatal = Arc::new(move |sentence: &str| sender.send(sentence.to_owned()).unwrap());
-    (EngineOptions { appended: None, fatal }, sentences)
+    (EngineOptions { fatal, ..EngineOptions::default() }, sentences)
 }
 
 /// Nodes that take the same shard one after the other.

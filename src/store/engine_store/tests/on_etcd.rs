@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
-use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, block_on, open, owner, steady};
+use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, answered, block_on, open, owner, steady};
 use crate::store::conformance::{self, Harness, put, wait_for};
 use crate::store::engine::Engine;
-use crate::store::engine::etcd::Etcd;
-use crate::store::engine::etcd::fixture::{EtcdServers, SIZED};
+use crate::store::engine::etcd::fixture::{EtcdServers, SIZED, settings};
+use crate::store::engine::etcd::{Etcd, EtcdSettings};
 use crate::store::{EngineStore, Sequence, Store};
 
 /// None where etcd is not installed.
@@ -30,10 +30,45 @@ fn a_second_owner_fences_the_first_on_etcd() {
 
 #[test]
 fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
-    /// Batches between two events.
-    const SOME: u64 = 40;
     let Some(mut servers) = EtcdServers::start(3, SIZED) else { return };
-    let store = open(&Arc::new(servers.engine()), &owner(1), &steady());
+    let urls = servers.urls();
+    let last = commit_during(&urls, |wait_for_some| {
+        // Each once: the one that is asked, and the leader.
+        for place in [0, 1, 2, 0] {
+            wait_for_some();
+            servers.kill(place);
+            wait_for_some();
+            servers.restart(place);
+        }
+    });
+    check_all(&urls, last);
+}
+
+#[test]
+fn nothing_acknowledged_is_lost_when_members_freeze_and_go_on() {
+    let Some(servers) = EtcdServers::start(3, SIZED) else { return };
+    let urls = servers.urls();
+    let last = commit_during(&urls, |wait_for_some| {
+        for place in [0, 1, 2] {
+            wait_for_some();
+            servers.freeze(place, true);
+            wait_for_some();
+            // What was sent to it meanwhile, and has happened through another one, it does now.
+            servers.freeze(place, false);
+        }
+    });
+    check_all(&urls, last);
+}
+
+fn engine(members: &[String]) -> Arc<Etcd> {
+    Arc::new(Etcd::new(EtcdSettings { members: members.to_vec(), ..settings() }).unwrap())
+}
+
+/// Commits without a pause while something happens to the members. `disturb` can wait until some more batches are
+/// acknowledged. The last batch, which is acknowledged.
+fn commit_during(members: &[String], disturb: impl FnOnce(&dyn Fn())) -> Sequence {
+    const SOME: u64 = 40;
+    let store = open(&engine(members), &owner(1), &steady());
     let (acknowledging, acknowledged) = mpsc::channel();
     let enough = AtomicBool::new(false);
     std::thread::scope(|threads| {
@@ -54,37 +89,34 @@ fn nothing_acknowledged_is_lost_when_members_are_killed_and_started_again() {
             }
         });
         let wait_for_some = || {
-            let first: u64 = acknowledged.recv().unwrap();
-            while acknowledged.recv().unwrap() < first + SOME {}
+            let newest: u64 = acknowledged.try_iter().last().unwrap_or_else(|| acknowledged.recv().unwrap());
+            while acknowledged.recv().unwrap() < newest + SOME {}
         };
-        // Each once: the one that is asked, and the leader.
-        for place in [0, 1, 2, 0] {
-            wait_for_some();
-            servers.kill(place);
-            wait_for_some();
-            servers.restart(place);
-        }
+        disturb(&wait_for_some);
         wait_for_some();
         enough.store(true, Ordering::Relaxed);
     });
-    let last = store.handed_in();
-    assert_eq!(*store.durable().borrow(), last);
-    drop(store);
-    let engine = Arc::new(servers.engine());
-    let next = open(&engine, &owner(2), &steady());
-    assert_eq!(*next.durable().borrow(), last);
-    let read = all(&next);
-    let expected = (1..=last.0).map(|n| (n.to_be_bytes().to_vec(), n.to_be_bytes().to_vec()));
-    let expected: Vec<_> = expected.chain([(b"last".to_vec(), last.0.to_be_bytes().to_vec())]).collect();
-    assert_eq!(read, expected);
-    // Each member has all of it.
-    for url in servers.urls() {
-        let engine = Etcd::new(crate::store::engine::etcd::EtcdSettings { members: vec![url], ..servers.settings() });
-        let engine = engine.unwrap();
+    assert_eq!(*store.durable().borrow(), store.handed_in());
+    store.handed_in()
+}
+
+/// The next owner finds every batch up to the last one, and so does who asks any single member.
+fn check_all(members: &[String], last: Sequence) {
+    let numbers = (1..=last.0).map(|n| (n.to_be_bytes().to_vec(), n.to_be_bytes().to_vec()));
+    let expected: Vec<_> = numbers.chain([(b"last".to_vec(), last.0.to_be_bytes().to_vec())]).collect();
+    let next = open(&engine(members), &owner(2), &steady());
+    assert_eq!((*next.durable().borrow(), all(&next)), (last, expected.clone()));
+    for member in members {
+        let engine = engine(std::slice::from_ref(member));
+        // One that was frozen may be slow to find out who leads.
         let pairs = block_on(async {
-            let shards = engine.shards().await.unwrap();
-            engine.load(SHARD, shards[0].version).await.unwrap()
+            loop {
+                let Some(shards) = answered(engine.shards().await) else { continue };
+                if let Some(pairs) = answered(engine.load(SHARD, shards[0].version).await) {
+                    return pairs;
+                }
+            }
         });
-        assert!(pairs.into_iter().eq(expected.iter().cloned()));
+        assert!(pairs.into_iter().eq(expected.iter().cloned()), "{member}");
     }
 }
