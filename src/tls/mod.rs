@@ -8,6 +8,10 @@
 //! - `identity`: files that fit together, as a configuration for connections
 //! - `live`: the configuration that new connections use
 
+#[cfg(test)]
+#[path = "../../tests/support/authority.rs"]
+#[allow(clippy::unwrap_used)]
+pub mod authority;
 mod certificate;
 mod files;
 mod identity;

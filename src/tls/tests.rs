@@ -1,9 +1,6 @@
 //! Files as an operator may leave them: good, wrong, half-written and replaced.
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../tests/support/authority.rs"]
-mod authority;
-
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
@@ -14,8 +11,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use tempfile::TempDir;
 
+use super::authority::{Authority, Issued};
 use super::{ClientCertificates, Concern, Files, Part, Refreshed, ServerTls, check};
-use authority::{Authority, Issued};
 
 /// A directory with the files of one server.
 struct Folder(TempDir);

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "../../../../tests/support/authority.rs"]
-mod authority;
-
 use std::net::TcpListener;
 
 use prost::Message;
@@ -17,7 +14,7 @@ use super::{Credentials, Etcd, EtcdSettings, EtcdTls};
 use crate::store::StoreError;
 use crate::store::batch::{Changes, Sequence};
 use crate::store::engine::{Engine, EngineError, Owner, Pairs, Shard, Tenure, Transaction};
-use authority::Authority;
+use crate::tls::authority::Authority;
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(future)
