@@ -80,6 +80,7 @@ impl Room {
 
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum EngineError {
+    /// A transaction under way has happened before that, or never will.
     #[error("another node has taken the shard")]
     Deposed,
     /// Nothing was changed.

@@ -5,8 +5,9 @@
 
 use super::shard::{Shard, Version};
 
-/// The version with which `intended` was written, if the record that was found instead of the compared one is ours; else
-/// somebody else has taken the shard, or deleted its record, and the transaction will never happen.
+/// The version with which `intended` was written, if the record that was found instead of the compared one is ours. Else
+/// somebody has taken the shard: the transaction happened before that, and the next owner has it, or it never will.
+/// Nobody is told of it in either case.
 ///
 /// This is exact because an epoch belongs to one owner, who has one transaction under way at a time and sends nothing else
 /// before that one is resolved: a record of this epoch and owner with this sequence can only come from this transaction.
@@ -40,7 +41,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_means_that_it_never_will() {
+    fn everything_else_means_that_somebody_has_taken_the_shard() {
         let later = Shard { version: Version(6), ..intended() };
         for found in [
             Shard { epoch: later.epoch + 1, owner: Some(owner(2)), ..later.clone() },
