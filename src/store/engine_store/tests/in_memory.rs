@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, block_on, open, owner, steady, telling};
+use super::{Nodes, SHARD, a_second_owner_fences_the_first, all, block_on, open, owner, steady, telling, told};
 use crate::store::conformance::{self, Harness, commit_durably, put, wait_for};
 use crate::store::engine::memory::{Cluster, Faults, MemoryEngine};
 use crate::store::engine::{Engine, Limits, Room, Shard};
@@ -166,7 +166,7 @@ fn a_refused_compare_ends_the_store() {
     commit_durably(&store, put("a", "1"));
     engine.set_faults(Faults { refuses_compares: true, ..Faults::default() });
     store.commit(put("b", "1")).unwrap();
-    assert!(sentences.recv().unwrap().contains("everything acknowledged is there"));
+    assert!(told(&sentences).contains("everything acknowledged is there"));
     assert!(matches!(store.commit(put("c", "1")), Err(StoreError::Deposed)));
     assert_eq!(*store.durable().borrow(), Sequence(1));
 }
