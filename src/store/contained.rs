@@ -4,7 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::log::Fatal;
 
-/// What a thread runs, with its panic reported.
+/// Wraps the body of a thread so that its panic is reported as fatal.
 pub fn contained(thread: &str, fatal: &Fatal, run: impl FnOnce() + Send + 'static) -> impl FnOnce() + Send + 'static {
     let (thread, fatal) = (thread.to_owned(), fatal.clone());
     move || {

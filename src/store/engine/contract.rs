@@ -22,7 +22,7 @@ pub trait Engine: Send + Sync + 'static {
     /// [`EngineError::Away`] it may have happened; the same call says whether.
     fn take(&self, seen: &Shard, by: &Owner) -> impl Future<Output = Result<Option<Tenure>, EngineError>> + Send;
 
-    /// What a shard had when its record had this version. An old version may be forgotten; then it is refused.
+    /// The contents of a shard at this version of its record. Fails if that version has been forgotten.
     fn load(&self, number: u16, at: Version) -> impl Future<Output = Result<Pairs, EngineError>> + Send;
 
     /// Writes the shard's record and all changes, or nothing. After [`EngineError::Away`] it may have happened; the same
@@ -39,7 +39,7 @@ pub trait Engine: Send + Sync + 'static {
     fn forget(&self, before: Version) -> impl Future<Output = Result<(), EngineError>> + Send;
 }
 
-/// What is written at once.
+/// One atomic write.
 #[derive(Debug, Clone, Copy)]
 pub struct Transaction<'a> {
     /// The last of its batches.
@@ -57,7 +57,7 @@ pub struct Limits {
     pub bytes: usize,
 }
 
-/// What a change takes in a request besides its key and its value: the shard's prefix, lengths and tags.
+/// The overhead of a change in a request: the shard's prefix, lengths and tags.
 pub const CHANGE_BYTES: usize = 64;
 
 /// How full an engine is.

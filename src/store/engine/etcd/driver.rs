@@ -26,7 +26,7 @@ impl Driver {
         Ok(Driver { runtime: handle, _running: running })
     }
 
-    /// What is spawned while the guard lives is served by this thread.
+    /// Tasks that are spawned while the guard lives run on this thread.
     pub fn enter(&self) -> EnterGuard<'_> {
         self.runtime.enter()
     }

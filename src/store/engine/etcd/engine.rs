@@ -24,13 +24,13 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(1500);
 const PAGE_WITHIN: Duration = Duration::from_secs(30);
 /// etcd 3.4 counts all keys after a page for each page, so pages are large.
 const PAGE_KEYS: i64 = 20_000;
-/// What a transaction has besides its changes: compare, record, read of the record.
+/// Room for the rest of a transaction: the compare, the record, and the read of the record.
 const ENVELOPE_BYTES: usize = 64 * 1024;
 
 pub struct EtcdSettings {
     /// `http://host:2379` or `https://…`, one per member.
     pub members: Vec<String>,
-    /// What all keys begin with.
+    /// The prefix of all keys.
     pub prefix: String,
     /// Required for `https`.
     pub tls: Option<EtcdTls>,
@@ -168,7 +168,7 @@ impl Engine for Etcd {
             self.members.ask(STATUS, StatusRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
         let alarms: AlarmResponse = self.members.ask(ALARM, AlarmRequest {}, ANSWER_WITHIN).await.map_err(refused)?;
         Ok(Room {
-            // What etcd compares with its quota, free pages included.
+            // With free pages: etcd compares this size with its quota.
             used_bytes: u64::try_from(status.db_size).unwrap_or_default(),
             quota_bytes: self.quota_bytes,
             is_exhausted: alarms.alarms.iter().any(|member| member.alarm == ALARM_NOSPACE),

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::{Etcd, EtcdSettings};
 
 const PROGRAM: &str = "etcd";
-/// What `probe` asks for.
+/// The limits that `probe` requires.
 pub const SIZED: &[&str] = &["--max-txn-ops=4096", "--max-request-bytes=4194304"];
 /// Three members elect a leader sooner with these.
 const LIVELY: &[&str] = &["--heartbeat-interval=50", "--election-timeout=500"];
