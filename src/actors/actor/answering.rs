@@ -1,12 +1,10 @@
 //! Handles the messages: commands, claims, clients that come back, and the request to leave memory.
 
 use actix::prelude::*;
-use tokio::sync::oneshot;
 
 use super::EnvironmentActor;
 use super::messages::{Ask, AskClaim, Attach, Leave, Nudge};
 use super::settling::Executed;
-use crate::actors::failure::Failure;
 use crate::actors::services::clients::ClaimOutcome;
 use crate::actors::services::signals::Signal;
 use crate::domain::{ClaimReply, Command, HandOver, Initiator};
@@ -102,15 +100,18 @@ impl EnvironmentActor {
                 let undelivered = granted.map(|session| Signal::Undelivered { session, keyed: keyed.is_some() });
                 let links = self.links.clone();
                 self.settle(settlement, context, move || {
+                    drop(keyed);
                     if reply.send(Ok(outcome)).is_err()
                         && let Some(undelivered) = undelivered
                     {
                         links.services.signal(&links.key, undelivered);
                     }
-                    drop(keyed);
                 });
             }
-            Err(failure) => self.refuse(reply, failure, context),
+            Err(failure) => self.refuse(context, move || {
+                drop(keyed);
+                reply.send(Err(failure)).ok();
+            }),
         }
     }
 
@@ -131,7 +132,7 @@ impl EnvironmentActor {
         let by = Initiator { person: claim.request.user.clone(), via: claim.via.clone() };
         let Executed { reply, settlement } = match self.execute(claim, Some(&by), record) {
             Ok(executed) => executed,
-            Err(failure) => return self.refuse(client.reply, failure, context),
+            Err(failure) => return self.refuse(context, move || client.refuse(failure)),
         };
         let queued = matches!(reply, ClaimReply::Queued { .. });
         if queued {
@@ -150,14 +151,9 @@ impl EnvironmentActor {
         }
     }
 
-    fn refuse<R: 'static>(
-        &mut self,
-        reply: oneshot::Sender<Result<R, Failure>>,
-        failure: Failure,
-        context: &mut Context<Self>,
-    ) {
+    fn refuse(&mut self, context: &mut Context<Self>, answer: impl FnOnce() + 'static) {
         // A refusal also describes a state, and that state could still be lost.
-        self.when_settled(move || _ = reply.send(Err(failure)));
+        self.when_settled(answer);
         if self.loaded.is_err() {
             self.leave_if_unneeded(context);
         }

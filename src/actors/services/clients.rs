@@ -50,7 +50,8 @@ pub struct Keyed<R> {
 }
 
 impl<R> Keyed<R> {
-    /// The key stays in flight as long as this lives; drop it when the batch is durable.
+    /// The key stays in flight as long as this lives. Drop it when the batch is durable or refused, and before the client
+    /// is answered: it may use its key again at once.
     pub fn record(&self, batch: &mut Batch, reply: &R, now: Timestamp) {
         self.pending.record(batch, &(self.render)(reply), now);
     }
@@ -86,6 +87,7 @@ impl HeldClient {
     }
 
     pub fn refuse(self, failure: impl Into<Failure>) {
+        drop(self.keyed);
         self.reply.send(Err(failure.into())).ok();
     }
 }

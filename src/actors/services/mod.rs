@@ -96,15 +96,14 @@ impl Services {
         self.directory.upgrade().is_none_or(|directory| directory.remove_unneeded(key, inbox))
     }
 
-    /// Answers the client of a claim. A grant that does not reach its client is taken back, or with an idempotency key
+    /// Answers the client of a claim, when the answer is durable. A grant that does not reach its client is taken back, or with an idempotency key
     /// kept for a while.
     pub fn deliver(&self, client: HeldClient, outcome: ClaimOutcome) {
         let keyed = client.keyed.is_some();
+        drop(client.keyed);
         if let Err(Ok(ClaimOutcome::Granted { environment, session })) = client.reply.send(Ok(outcome)) {
             self.signal(&environment, Signal::Undelivered { session: session.id, keyed });
         }
-        // The key is free again only now that the answer it stands for is durable.
-        drop(client.keyed);
     }
 
     pub fn set_executor(&self, executor: Box<dyn Executor>) {

@@ -2,9 +2,13 @@
 
 #![allow(clippy::unwrap_used)]
 
+use std::pin::pin;
+use std::sync::atomic::AtomicBool;
+use std::task::{Context, Wake, Waker};
+
 use super::*;
 use crate::actors::Keyed;
-use crate::domain::{IdSeed, Seen, SessionStatus};
+use crate::domain::{Heartbeat, IdSeed, Seen, SessionStatus};
 use crate::idempotency::{Fingerprint, IdempotencyKey, KeyState, Keys, StoredAnswer};
 use crate::steady_clock::SteadyClock;
 
@@ -77,6 +81,57 @@ async fn a_refusal_frees_the_key() {
     assert!(matches!(refused, Err(Failure::Rejected(Rejection::EnvironmentLocked { .. }))));
     bench.release(&first).await.unwrap();
     bench.environments.claim(&key(), claim(2), AT_ONCE, Some(keyed(&keys, "a"))).await.unwrap();
+}
+
+/// Notes at each wake-up, which an answer causes the moment it is sent, whether the key is still in flight.
+struct KeyAtWakeUp {
+    keys: Keys,
+    key: &'static str,
+    in_flight: AtomicBool,
+}
+
+impl Wake for KeyAtWakeUp {
+    fn wake(self: Arc<Self>) {
+        self.in_flight.store(matches!(begin(&self.keys, self.key), KeyState::InFlight), Ordering::Relaxed);
+    }
+}
+
+/// The answer to a request under this key, which must be free by the time the answer is sent.
+async fn answered_with_key_free<T>(
+    bench: &Bench,
+    keys: &Keys,
+    key: &'static str,
+    request: impl Future<Output = T>,
+) -> T {
+    let noted = Arc::new(KeyAtWakeUp { keys: keys.clone(), key, in_flight: AtomicBool::new(true) });
+    let waker = Waker::from(noted.clone());
+    let mut request = pin!(request);
+    assert!(request.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    bench.let_others_run().await;
+    assert!(!noted.in_flight.load(Ordering::Relaxed), "{key}");
+    request.await
+}
+
+#[actix::test]
+async fn a_client_may_use_its_key_again_as_soon_as_it_is_answered() {
+    let bench = Bench::with_environment().await;
+    let (keys, key) = (bench.keys(), key());
+    let claiming = bench.environments.claim(&key, claim(1), AT_ONCE, Some(keyed(&keys, "granted")));
+    let session = granted(answered_with_key_free(&bench, &keys, "granted", claiming).await.unwrap());
+    assert_eq!(replay(&keys, "granted"), Some(session.id.to_string().into()));
+
+    let claiming = bench.environments.claim(&key, claim(2), AT_ONCE, Some(keyed(&keys, "refused")));
+    answered_with_key_free(&bench, &keys, "refused", claiming).await.unwrap_err();
+
+    for (name, by, is_holder) in [("heartbeat", session.user.clone(), true), ("heartbeat-of-another", person(2), false)]
+    {
+        let KeyState::Unused(pending) = begin(&keys, name) else { panic!("the key is not free") };
+        let render = Box::new(|_: &_| StoredAnswer { status: 200, location: None, body: Vec::new(), subject: None });
+        let heartbeat = Heartbeat { session: session.id.into(), by, fencing_token: None };
+        let asking = bench.environments.ask_keyed(&key, heartbeat, Some(Keyed { pending, render }));
+        let answer = answered_with_key_free(&bench, &keys, name, asking).await;
+        assert_eq!(answer.is_ok(), is_holder, "{name}");
+    }
 }
 
 #[actix::test]
