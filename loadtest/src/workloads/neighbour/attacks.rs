@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
@@ -19,7 +20,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const HELD: Duration = Duration::from_secs(5);
 const UNDER_WAY_LIMIT: Duration = Duration::from_secs(60);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Attack {
     /// A new idempotency key with every heartbeat.
     Keys,
@@ -67,19 +69,20 @@ impl Attack {
 
 /// Attacks under way; dropped, they end.
 pub struct Attacking {
+    attacks: Vec<Attack>,
     attackers: JoinSet<Result<(), Fault>>,
     seen: Arc<Mutex<BTreeMap<String, u64>>>,
     tenant: Arc<Tenant>,
 }
 
-pub fn begin(tenant: &Arc<Tenant>, each: u32) -> Attacking {
+pub fn begin(tenant: &Arc<Tenant>, attacks: &[Attack], each: u32) -> Attacking {
     let seen: Arc<Mutex<BTreeMap<String, u64>>> = Arc::default();
     let mut attackers = JoinSet::new();
-    for attack in Attack::ALL {
+    for &attack in attacks {
         let (tenant, seen) = (tenant.clone(), seen.clone());
         attackers.spawn(async move { Attacker { tenant, seen, attack }.all(each).await });
     }
-    Attacking { attackers, seen, tenant: tenant.clone() }
+    Attacking { attacks: attacks.to_vec(), attackers, seen, tenant: tenant.clone() }
 }
 
 impl Attacking {
@@ -102,8 +105,8 @@ impl Attacking {
 
     fn missing(&self) -> Option<&'static str> {
         let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let names = Attack::ALL.into_iter().map(Attack::name);
-        names.into_iter().find(|name| !seen.keys().any(|what| what.starts_with(name)))
+        let mut names = self.attacks.iter().copied().map(Attack::name);
+        names.find(|name| !seen.keys().any(|what| what.starts_with(name)))
     }
 
     /// Ends them, and waits until nothing of them runs any more. What each attack was told, by its kind and code.

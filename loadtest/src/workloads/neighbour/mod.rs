@@ -39,6 +39,13 @@ pub struct Settings {
     crowd: u32,
     /// The neighbour's connections for each kind of attack.
     each: u32,
+    /// The kinds of attack; all of them by default.
+    #[serde(default = "all")]
+    attacks: Vec<Attack>,
+}
+
+fn all() -> Vec<Attack> {
+    Attack::ALL.to_vec()
 }
 
 impl Kind for Settings {
@@ -51,7 +58,7 @@ impl Kind for Settings {
     }
 
     fn connections(&self, common: &Common) -> u32 {
-        common.connections + self.each * Attack::ALL.len() as u32 + 2
+        common.connections + self.each * self.attacks.len() as u32 + 2
     }
 
     async fn run(&self, test: &mut LoadTest) -> Result<(), Fault> {
@@ -81,7 +88,7 @@ impl Settings {
         tenant: Option<&Arc<Tenant>>,
     ) -> Result<Vec<(&'static str, f64)>, Fault> {
         let phase = if tenant.is_some() { BESIDE } else { ALONE };
-        let mut attacking = tenant.map(|tenant| attacks::begin(tenant, self.each));
+        let mut attacking = tenant.map(|tenant| attacks::begin(tenant, &self.attacks, self.each));
         if let Some(attacking) = &mut attacking {
             attacking.is_under_way().await?;
         }
