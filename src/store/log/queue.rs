@@ -1,6 +1,7 @@
 //! Batches that wait for the disk: handed in under a short lock, collected in groups, bounded.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
@@ -34,6 +35,15 @@ struct State {
 enum End {
     Drain,
     Abandon,
+}
+
+/// What a committer finds.
+pub enum Taken {
+    Group(Group),
+    /// Nothing was handed in for a while.
+    Nothing,
+    /// The queue is closed and empty.
+    Closed,
 }
 
 /// Batches that become durable together.
@@ -88,21 +98,56 @@ impl Queue {
         Sequence(self.state.lock().last)
     }
 
-    /// The next group, waiting for one; `None` when the queue is closed and empty.
-    pub fn take(&self) -> Option<Group> {
+    /// The next group, waiting for one; `None` when the queue is closed and empty. With a pause, a group that is not full
+    /// gathers for that long.
+    pub fn take(&self, pause: Option<Duration>) -> Option<Group> {
+        if let Some(pause) = pause.filter(|_| self.wait_for_unfilled()) {
+            std::thread::sleep(pause);
+        }
+        loop {
+            match self.take_by(None) {
+                Taken::Group(group) => return Some(group),
+                Taken::Closed => return None,
+                Taken::Nothing => {}
+            }
+        }
+    }
+
+    /// Waits for a batch, and returns whether there is room for more in its group.
+    fn wait_for_unfilled(&self) -> bool {
+        let mut state = self.state.lock();
+        while state.groups.is_empty() && state.end.is_none() {
+            state.committer_waits = true;
+            self.work.wait(&mut state);
+        }
+        state.groups.len() == 1 && state.end.is_none()
+    }
+
+    /// The next group, waiting for one for as long as this.
+    pub fn take_within(&self, limit: Duration) -> Taken {
+        self.take_by(Some(Instant::now() + limit))
+    }
+
+    fn take_by(&self, limit: Option<Instant>) -> Taken {
         let mut state = self.state.lock();
         loop {
             if state.end == Some(End::Abandon) {
-                return None;
+                return Taken::Closed;
             }
             if let Some(group) = state.groups.pop_front() {
-                return Some(group);
+                return Taken::Group(group);
             }
             if state.end.is_some() {
-                return None;
+                return Taken::Closed;
             }
             state.committer_waits = true;
-            self.work.wait(&mut state);
+            match limit {
+                None => self.work.wait(&mut state),
+                Some(limit) if self.work.wait_until(&mut state, limit).timed_out() && state.groups.is_empty() => {
+                    return Taken::Nothing;
+                }
+                Some(_) => {}
+            }
         }
     }
 
